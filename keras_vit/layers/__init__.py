@@ -1,0 +1,19 @@
+"""Keras layers that compose into Vision Transformers."""
+
+from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.mlp import MlpBlock
+from keras_vit.layers.patches import PatchEmbedding
+from keras_vit.layers.pooling import ClassTokenPooling, MultiHeadAttentionPooling
+from keras_vit.layers.tokens import AddPositionEmbedding, ClassToken
+from keras_vit.layers.transformer import TransformerBlock
+
+__all__ = [
+    "AddPositionEmbedding",
+    "ClassToken",
+    "ClassTokenPooling",
+    "MlpBlock",
+    "MultiHeadAttention",
+    "MultiHeadAttentionPooling",
+    "PatchEmbedding",
+    "TransformerBlock",
+]

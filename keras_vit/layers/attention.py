@@ -1,0 +1,115 @@
+"""Multi-head attention."""
+
+import math
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class MultiHeadAttention(keras.layers.Layer):
+    """Multi-head dot-product attention from one token sequence to another of the same width.
+
+    Inputs: query `(batch, queries, width)` and tokens `(batch, keys, width)`.
+    Output: `(batch, queries, width)`, with `return_attention_scores=True` also the scores
+    `(batch, heads, queries, keys)` in float32.
+
+    Without dropout and without scores the backend's fused attention runs. The softmax is computed
+    in float32 under every dtype policy, also where Keras's own layer leaves the fused path and
+    would compute it in half precision.
+
+    Args:
+        num_heads: number of heads; divides the width.
+        dropout: rate at which attention weights are dropped, independently of each other.
+
+    Reference:
+        Appendix A of the ViT paper (arXiv 2010.11929). Kernels are xavier-uniform over the flattened
+        `(width, width)` matrix, as Flax's `MultiHeadDotProductAttention` makes them.
+
+    Example:
+
+    >>> tokens = np.ones((2, 5, 8), "float32")
+    >>> tuple(MultiHeadAttention(num_heads=2)(tokens, tokens).shape)
+    (2, 5, 8)
+    """
+
+    def __init__(self, num_heads, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.score_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, query_shape, tokens_shape):
+        width = query_shape[-1]
+        check_heads(width, self.num_heads)
+        self.query = self._projection("query", width)
+        self.key = self._projection("key", width)
+        self.value = self._projection("value", width)
+        self.output_projection = keras.layers.EinsumDense(
+            "bqhd,hdw->bqw",
+            output_shape=(None, width),
+            bias_axes="w",
+            kernel_initializer=xavier_uniform(width),
+            dtype=self.dtype_policy,
+            name="output",
+        )
+        self.query.build(query_shape)
+        self.key.build(tokens_shape)
+        self.value.build(tokens_shape)
+        self.output_projection.build((*query_shape[:-1], self.num_heads, width // self.num_heads))
+
+    def _projection(self, name, width):
+        return keras.layers.EinsumDense(
+            "btw,whd->bthd",
+            output_shape=(None, self.num_heads, width // self.num_heads),
+            bias_axes="hd",
+            kernel_initializer=xavier_uniform(width),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def call(self, query, tokens, training=None, return_attention_scores=False):
+        query, key, value = self.query(query), self.key(tokens), self.value(tokens)
+        if return_attention_scores or self.dropout > 0:
+            scores = self._scores(query, key)
+            weights = self.score_dropout(ops.cast(scores, value.dtype), training=training)
+            heads = ops.einsum("bhqk,bkhd->bqhd", weights, value)
+        else:
+            scores, heads = None, ops.dot_product_attention(query, key, value)
+        output = self.output_projection(heads)
+        return (output, scores) if return_attention_scores else output
+
+    def _scores(self, query, key):
+        query = query / math.sqrt(query.shape[-1])
+        logits = ops.einsum("bqhd,bkhd->bhqk", query, key)
+        return ops.softmax(ops.cast(logits, "float32"))
+
+    def compute_output_spec(self, query, tokens, training=None, return_attention_scores=False):
+        output = keras.KerasTensor(query.shape, dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return output
+        scores_shape = (query.shape[0], self.num_heads, query.shape[1], tokens.shape[1])
+        return output, keras.KerasTensor(scores_shape, dtype="float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+        }
+
+
+def xavier_uniform(width):
+    """Xavier-uniform for a `(width, width)` matrix whose stored shape is split into heads."""
+    # Keras's GlorotUniform would take the heads for a convolution's spatial axes.
+    limit = math.sqrt(6 / (width + width))
+    return keras.initializers.RandomUniform(-limit, limit)
+
+
+def check_heads(width, num_heads):
+    """Raises unless the heads share the width equally."""
+    if num_heads < 1 or width % num_heads:
+        raise ValueError(
+            f"`num_heads` must be a positive divisor of the width {width}. "
+            f"Received: num_heads={num_heads}"
+        )

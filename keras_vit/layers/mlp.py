@@ -1,0 +1,80 @@
+"""The feed-forward part of a Transformer block."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+def gelu_tanh(x):
+    """GELU in its tanh approximation, which `jax.nn.gelu` computes by default.
+
+    Example:
+
+    >>> float(gelu_tanh(np.float32(1.0))) - float(keras.activations.gelu(np.float32(1.0)))
+    -0.00015...
+    """
+    return keras.activations.gelu(x, approximate=True)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class MlpBlock(keras.layers.Layer):
+    """Two dense layers with an activation between them.
+
+    Input and output: `(batch, tokens, width)`.
+
+    Args:
+        mlp_dim: width of the hidden layer.
+        activation: `"gelu_tanh"` (the original's), `"gelu"` (erf; weights born in torch), or any
+            other name that `keras.activations.get` knows.
+        dropout: rate, after each of the two layers.
+
+    Reference:
+        Appendix A of the ViT paper (arXiv 2010.11929); initialisers of `vit_jax/models_vit.py`.
+
+    Example:
+
+    >>> tuple(MlpBlock(mlp_dim=32)(np.ones((2, 5, 8))).shape)
+    (2, 5, 8)
+    """
+
+    def __init__(self, mlp_dim, activation="gelu_tanh", dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.mlp_dim = mlp_dim
+        self.activation = activation
+        self.dropout = dropout
+        self.dense_0 = self._dense(mlp_dim, "dense_0", activation=as_activation(activation))
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def _dense(self, units, name, activation=None):
+        return keras.layers.Dense(
+            units,
+            activation=activation,
+            kernel_initializer="glorot_uniform",
+            bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+
+    def build(self, input_shape):
+        self.dense_1 = self._dense(input_shape[-1], "dense_1")
+        self.dense_0.build(input_shape)
+        self.dense_1.build((*input_shape[:-1], self.mlp_dim))
+
+    def call(self, tokens, training=None):
+        hidden = self.dropout_layer(self.dense_0(tokens), training=training)
+        return self.dropout_layer(self.dense_1(hidden), training=training)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "mlp_dim": self.mlp_dim,
+            "activation": self.activation,
+            "dropout": self.dropout,
+        }
+
+
+def as_activation(name):
+    """The function that an activation's name stands for."""
+    return gelu_tanh if name == "gelu_tanh" else keras.activations.get(name)

@@ -1,0 +1,91 @@
+"""Image patches as tokens."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class PatchEmbedding(keras.layers.Layer):
+    """Cuts an image into patches and projects each one linearly to a token.
+
+    Input: `(batch, height, width, channels)`, height and width multiples of the patch size.
+    Output: `(batch, num_patches, embedding_dim)`, patches row by row.
+
+    Args:
+        embedding_dim: width of a token.
+        patch_size: int or `(height, width)` of a patch, in pixels.
+
+    Attributes:
+        patch_size: `(height, width)` of a patch.
+        grid_size: `(rows, columns)` of the patches; known once the layer is built.
+
+    Reference:
+        Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929). The projection is a convolution
+        with stride equal to its kernel, as in `vit_jax/models_vit.py`.
+
+    Example:
+
+    >>> tuple(PatchEmbedding(8, patch_size=4)(np.zeros((2, 16, 24, 3))).shape)
+    (2, 24, 8)
+    """
+
+    def __init__(self, embedding_dim, patch_size, **kwargs):
+        super().__init__(**kwargs)
+        self.embedding_dim = embedding_dim
+        self.patch_size = as_pair(patch_size, "patch_size")
+        self.grid_size = None
+        self.projection = keras.layers.Conv2D(
+            embedding_dim,
+            self.patch_size,
+            strides=self.patch_size,
+            kernel_initializer="lecun_normal",
+            data_format="channels_last",
+            dtype=self.dtype_policy,
+            name="projection",
+        )
+
+    def build(self, input_shape):
+        if len(input_shape) != 4 or None in input_shape[1:3]:
+            raise ValueError(
+                "`PatchEmbedding` takes images of known size, `(batch, height, width, channels)`. "
+                f"Received: input_shape={tuple(input_shape)}"
+            )
+        self.grid_size = grid_size(tuple(input_shape[1:3]), self.patch_size)
+        self.projection.build(input_shape)
+
+    def call(self, images):
+        rows, columns = self.grid_size
+        return ops.reshape(self.projection(images), (-1, rows * columns, self.embedding_dim))
+
+    def compute_output_shape(self, input_shape):
+        rows, columns = grid_size(tuple(input_shape[1:3]), self.patch_size)
+        return (input_shape[0], rows * columns, self.embedding_dim)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "embedding_dim": self.embedding_dim,
+            "patch_size": self.patch_size,
+        }
+
+
+def grid_size(image_size, patch_size):
+    """Rows and columns of patches in an image; the patches must tile it exactly."""
+    # The original's VALID convolution drops the pixels of an incomplete patch without a word.
+    if any(pixels % patch for pixels, patch in zip(image_size, patch_size, strict=True)):
+        raise ValueError(
+            f"`image_size` must be a multiple of the patch size {patch_size} in height and width. "
+            f"Received: image_size={image_size}"
+        )
+    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
+
+
+def as_pair(value, argument):
+    """`value` or `(value, value)`, checked to be two positive integers."""
+    pair = (value, value) if isinstance(value, int) else tuple(value)
+    if len(pair) != 2 or not all(isinstance(size, int) and size > 0 for size in pair):
+        raise ValueError(
+            f"`{argument}` must be a positive integer or a pair of them. "
+            f"Received: {argument}={value!r}"
+        )
+    return pair

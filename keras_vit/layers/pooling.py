@@ -1,0 +1,96 @@
+"""From a token sequence to one vector for the image."""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.mlp import MlpBlock
+from keras_vit.layers.transformer import layer_norm
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ClassTokenPooling(keras.layers.Layer):
+    """Takes the class token, the first of the sequence.
+
+    Input: `(batch, 1 + patches, width)`. Output: `(batch, width)`.
+
+    Reference:
+        Section 3.1, equation 4 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+
+    >>> tuple(ClassTokenPooling()(np.ones((2, 25, 8))).shape)
+    (2, 8)
+    """
+
+    def call(self, tokens):
+        return tokens[:, 0]
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], input_shape[2])
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class MultiHeadAttentionPooling(keras.layers.Layer):
+    """Pools by attention from a learnable probe, followed by an MLP with a residual (MAP head).
+
+    Input: `(batch, tokens, width)`. Output: `(batch, width)`; with
+    `return_attention_scores=True` also the scores `(batch, heads, 1, tokens)` in float32.
+
+    Args:
+        num_heads: number of attention heads; divides the width.
+        mlp_dim: width of the MLP's hidden layer.
+        activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights born in torch).
+
+    Reference:
+        `MAPHead` in `big_vision/models/vit.py`; Scaling Vision Transformers (arXiv 2106.04560).
+
+    Example:
+
+    >>> tuple(MultiHeadAttentionPooling(num_heads=2, mlp_dim=32)(np.ones((2, 25, 8), "float32")).shape)
+    (2, 8)
+    """
+
+    def __init__(self, num_heads, mlp_dim, activation="gelu_tanh", **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.activation = activation
+        policy = self.dtype_policy
+        self.attention = MultiHeadAttention(num_heads, dtype=policy, name="attention")
+        self.layer_norm = layer_norm(policy, "layer_norm")
+        self.mlp = MlpBlock(mlp_dim, activation, dtype=policy, name="mlp")
+
+    def build(self, input_shape):
+        batch_size, _, width = input_shape
+        self.probe = self.add_weight(
+            name="probe", shape=(1, 1, width), initializer="glorot_uniform"
+        )
+        self.attention.build((batch_size, 1, width), input_shape)
+        self.layer_norm.build((batch_size, 1, width))
+        self.mlp.build((batch_size, 1, width))
+
+    def call(self, tokens, return_attention_scores=False):
+        batch_size, width = ops.shape(tokens)[0], tokens.shape[-1]
+        probe = ops.broadcast_to(ops.cast(self.probe, tokens.dtype), (batch_size, 1, width))
+        pooled = self.attention(probe, tokens, return_attention_scores=return_attention_scores)
+        pooled, scores = pooled if return_attention_scores else (pooled, None)
+        # No residual around the attention: the probe is the same for every image.
+        pooled = (pooled + self.mlp(self.layer_norm(pooled)))[:, 0]
+        return (pooled, scores) if return_attention_scores else pooled
+
+    def compute_output_spec(self, tokens, return_attention_scores=False):
+        batch_size, num_tokens, width = tokens.shape
+        pooled = keras.KerasTensor((batch_size, width), dtype=self.compute_dtype)
+        if not return_attention_scores:
+            return pooled
+        scores_shape = (batch_size, self.num_heads, 1, num_tokens)
+        return pooled, keras.KerasTensor(scores_shape, dtype="float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "mlp_dim": self.mlp_dim,
+            "activation": self.activation,
+        }

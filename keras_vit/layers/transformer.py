@@ -1,0 +1,111 @@
+"""The pre-norm Transformer block."""
+
+import keras
+
+from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.mlp import MlpBlock
+
+# Flax's LayerNorm epsilon; Keras's default is 1e-3.
+LAYER_NORM_EPSILON = 1e-6
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class TransformerBlock(keras.layers.Layer):
+    """Self-attention and an MLP, each behind a LayerNorm and around a residual connection.
+
+    Input and output: `(batch, tokens, width)`; with `return_attention_scores=True` also the
+    attention scores `(batch, heads, tokens, tokens)`, in float32.
+
+    Args:
+        num_heads: number of attention heads; divides the width.
+        mlp_dim: width of the MLP's hidden layer.
+        activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights born in torch).
+        dropout: rate after the attention and after each layer of the MLP.
+        attention_dropout: rate at which attention weights are dropped.
+        stochastic_depth: rate at which a residual branch is dropped for a whole example.
+
+    Call arguments:
+        tokens: the token sequence.
+        training: whether to drop.
+        return_attention_scores: whether to return the attention scores too.
+
+    Reference:
+        Equations 2 and 3 of the ViT paper (arXiv 2010.11929), `Encoder1DBlock` in
+        `vit_jax/models_vit.py`; stochastic depth as in AugReg (arXiv 2106.10270).
+
+    Example:
+
+    >>> block = TransformerBlock(num_heads=2, mlp_dim=32)
+    >>> tokens, scores = block(np.ones((2, 5, 8), "float32"), return_attention_scores=True)
+    >>> tuple(tokens.shape), tuple(scores.shape)
+    ((2, 5, 8), (2, 2, 5, 5))
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        mlp_dim,
+        activation="gelu_tanh",
+        dropout=0.0,
+        attention_dropout=0.0,
+        stochastic_depth=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.mlp_dim = mlp_dim
+        self.activation = activation
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.stochastic_depth = stochastic_depth
+        policy = self.dtype_policy
+        self.layer_norm_1 = layer_norm(policy, "layer_norm_1")
+        self.attention = MultiHeadAttention(
+            num_heads, attention_dropout, dtype=policy, name="attention"
+        )
+        self.dropout_layer = keras.layers.Dropout(dropout, dtype=policy, name="dropout")
+        self.layer_norm_2 = layer_norm(policy, "layer_norm_2")
+        self.mlp = MlpBlock(mlp_dim, activation, dropout, dtype=policy, name="mlp")
+        # One draw for an example, shared by its tokens and channels.
+        self.drop_branch = keras.layers.Dropout(
+            stochastic_depth, noise_shape=(None, 1, 1), dtype=policy, name="stochastic_depth"
+        )
+
+    def build(self, input_shape):
+        self.layer_norm_1.build(input_shape)
+        self.attention.build(input_shape, input_shape)
+        self.layer_norm_2.build(input_shape)
+        self.mlp.build(input_shape)
+
+    def call(self, tokens, training=None, return_attention_scores=False):
+        normed = self.layer_norm_1(tokens)
+        attended = self.attention(
+            normed, normed, training=training, return_attention_scores=return_attention_scores
+        )
+        attended, scores = attended if return_attention_scores else (attended, None)
+        attended = self.dropout_layer(attended, training=training)
+        tokens = tokens + self.drop_branch(attended, training=training)
+        hidden = self.mlp(self.layer_norm_2(tokens), training=training)
+        tokens = tokens + self.drop_branch(hidden, training=training)
+        return (tokens, scores) if return_attention_scores else tokens
+
+    def compute_output_spec(self, tokens, training=None, return_attention_scores=False):
+        return self.attention.compute_output_spec(
+            tokens, tokens, return_attention_scores=return_attention_scores
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "mlp_dim": self.mlp_dim,
+            "activation": self.activation,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "stochastic_depth": self.stochastic_depth,
+        }
+
+
+def layer_norm(dtype, name):
+    """Keras's LayerNormalization with the original's epsilon."""
+    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)

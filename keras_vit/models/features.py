@@ -1,0 +1,73 @@
+"""Representations and intermediate tokens of a model."""
+
+import keras
+
+from keras_vit.models.surgery import patch_embedding
+
+
+def features(model, images, layers=None, as_maps=False, batch_size=32):
+    """Computes what a model knows of images before it classifies them.
+
+    Args:
+        model: a model of this package, built, tuned or reloaded.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            batches of them.
+        layers: names of layers whose outputs to return, such as `["block_5", "encoder_norm"]`;
+            `None` for the representation that the head sees (after `pre_logits`, if there is one).
+        as_maps: whether to give token sequences as `(batch, rows, columns, width)` without the class
+            token, instead of `(batch, tokens, width)`.
+        batch_size: images in one step.
+
+    Returns:
+        A NumPy array, the representation; or a dictionary of arrays, one for each layer.
+
+    Raises:
+        ValueError: if the model has no such layer, or a layer's output is not a token sequence and
+            `as_maps` asks for one.
+
+    Example:
+
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> images = np.zeros((2, 32, 32, 3))
+    >>> keras_vit.features(model, images).shape
+    (2, 192)
+    >>> keras_vit.features(model, images, layers=["block_5"], as_maps=True)["block_5"].shape
+    (2, 2, 2, 192)
+    """
+    grid = patch_embedding(model).grid_size
+    if layers is None:
+        outputs = {"representation": _head_input(model)}
+    else:
+        outputs = {name: _layer(model, name).output for name in layers}
+    # Float32, since NumPy has no bfloat16 of its own.
+    as_float32 = keras.layers.Activation("linear", dtype="float32")
+    extractor = keras.Model(model.inputs, {name: as_float32(x) for name, x in outputs.items()})
+    arrays = extractor.predict(images, batch_size=batch_size, verbose=0)
+    if as_maps:
+        arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}
+    return arrays["representation"] if layers is None else arrays
+
+
+def _head_input(model):
+    head = next((layer for layer in model.layers if layer.name == "head"), None)
+    return model.outputs[0] if head is None else head.input
+
+
+def _layer(model, name):
+    names = [layer.name for layer in model.layers]
+    if name not in names:
+        raise ValueError(
+            f"`layers` must name layers of the model: {', '.join(names)}. "
+            f"Received: layers=[{name!r}]"
+        )
+    return model.get_layer(name)
+
+
+def _as_map(name, tokens, grid):
+    rows, columns = grid
+    if tokens.ndim != 3 or tokens.shape[1] < rows * columns:
+        raise ValueError(
+            f"`as_maps` needs layers whose output is a token sequence. Received: {name!r}, "
+            f"whose output has the shape {tokens.shape}"
+        )
+    return tokens[:, -rows * columns :].reshape(len(tokens), rows, columns, -1)

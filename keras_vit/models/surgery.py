@@ -1,0 +1,123 @@
+"""New models from trained ones: another head, another image size."""
+
+import keras
+
+from keras_vit.layers import AddPositionEmbedding, PatchEmbedding
+from keras_vit.layers.patches import as_pair
+from keras_vit.models.positions import resize_position_embedding
+from keras_vit.models.vit import check_integer, zero_head
+
+HEAD_LAYERS = ("pre_logits", "head")
+
+
+def replace_head(model, num_classes):
+    """A new model with the same backbone and a linear head for other classes, zero at the start.
+
+    The hidden layer of a pre-training head (`pre_logits`) is dropped. The backbone's variables are
+    copies: training the new model leaves the given one as it was.
+
+    Args:
+        model: a model of this package, built, tuned or reloaded.
+        num_classes: classes of the new head; 0 for no head.
+
+    Returns:
+        A Functional `keras.Model`, not compiled.
+
+    Raises:
+        ValueError: if the model has no backbone that this package knows, or `num_classes` is
+            negative.
+
+    Reference:
+        Section 3.2 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+
+    >>> model = keras_vit.ViT_Ti16(num_classes=1000, image_size=32, representation_size=192)
+    >>> keras_vit.replace_head(model, num_classes=3).output.shape
+    (None, 3)
+    """
+    check_integer("num_classes", num_classes, minimum=0)
+    patch_embedding(model)
+    backbone = keras.Model(model.inputs, representation(model), name=model.name)
+    copy = _clone(backbone, model.inputs[0].shape[1:])
+    _copy_weights(backbone, copy)
+    if num_classes == 0:
+        return copy
+    return keras.Model(copy.inputs, zero_head(num_classes)(copy.outputs[0]), name=model.name)
+
+
+def resize(model, image_size):
+    """A new model for another image size, its position embeddings interpolated in 2-D.
+
+    The patch size stays, so the number of patches changes. All other variables are copies: training
+    the new model leaves the given one as it was.
+
+    Args:
+        model: a model of this package, built, tuned or reloaded.
+        image_size: int or `(height, width)`, multiples of the patch size.
+
+    Returns:
+        A Functional `keras.Model`, not compiled.
+
+    Raises:
+        ValueError: if the patches do not tile the image, or the model has none.
+
+    Reference:
+        Section 3.2 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> keras_vit.resize(model, (48, 64)).input.shape
+    (None, 48, 64, 3)
+    """
+    patch_embedding(model)
+    channels = model.inputs[0].shape[-1]
+    resized = _clone(model, (*as_pair(image_size, "image_size"), channels))
+    _copy_weights(model, resized)
+    return resized
+
+
+def patch_embedding(model):
+    """The model's patch embedding layer.
+
+    Raises:
+        ValueError: if the model has none.
+    """
+    for layer in getattr(model, "layers", []):
+        if isinstance(layer, PatchEmbedding):
+            return layer
+    raise ValueError(
+        "`model` must be a Vision Transformer with a `PatchEmbedding` layer. "
+        f"Received: model={model!r}"
+    )
+
+
+def representation(model):
+    """The symbolic output of the backbone: what goes into the head and its hidden layer."""
+    for layer in model.layers:
+        if layer.name in HEAD_LAYERS:
+            return layer.input
+    return model.outputs[0]
+
+
+def _clone(model, input_shape):
+    """The same layers, new and untrained, on images of another shape."""
+    images = keras.Input(input_shape, name=model.inputs[0].name)
+    return keras.models.clone_model(model, input_tensors=images)
+
+
+def _copy_weights(source, target):
+    grids = patch_embedding(source).grid_size, patch_embedding(target).grid_size
+    for layer in source.layers:
+        for old, new in zip(layer.weights, target.get_layer(layer.name).weights, strict=True):
+            if isinstance(layer, AddPositionEmbedding):
+                new.assign(_resized(old, *grids))
+            else:
+                new.assign(old)
+
+
+def _resized(table, source_grid, target_grid):
+    table = keras.ops.convert_to_numpy(table.value)
+    num_prefix_tokens = table.shape[1] - source_grid[0] * source_grid[1]
+    return resize_position_embedding(table, target_grid, source_grid, num_prefix_tokens)
