@@ -1,1 +1,79 @@
+"""Vision Transformers for Keras 3.
+
+The models of "An Image is Worth 16x16 Words" (arXiv 2010.11929), exact to the original, on the
+TensorFlow, JAX and torch backends of Keras.
+"""
+
+import pathlib
+import sys
+
 __version__ = "0.1.0"
+
+# The command line answers `--help` and mistakes in a fraction of the time that Keras takes to
+# import; its commands import what they need.
+_IS_COMMAND_LINE = pathlib.Path(sys.argv[0]).stem == "keras-vit" or (
+    sys.argv[0] == "-m" and "keras_vit" in sys.orig_argv
+)
+
+if not _IS_COMMAND_LINE:
+    from keras_vit import data, layers, models
+    from keras_vit.data import preprocess
+    from keras_vit.layers import (
+        AddPositionEmbedding,
+        ClassToken,
+        MultiHeadAttentionPooling,
+        PatchEmbedding,
+        TransformerBlock,
+    )
+    from keras_vit.models import (
+        ViT_B8,
+        ViT_B16,
+        ViT_B32,
+        ViT_G14,
+        ViT_g14,
+        ViT_H14,
+        ViT_L16,
+        ViT_L32,
+        ViT_S16,
+        ViT_S32,
+        ViT_So400m14,
+        ViT_Ti16,
+        features,
+        list_variants,
+        replace_head,
+        resize,
+        resize_position_embedding,
+        vision_transformer,
+    )
+    from keras_vit.serving.export import export
+
+    __all__ = [
+        "AddPositionEmbedding",
+        "ClassToken",
+        "MultiHeadAttentionPooling",
+        "PatchEmbedding",
+        "TransformerBlock",
+        "ViT_B16",
+        "ViT_B32",
+        "ViT_B8",
+        "ViT_G14",
+        "ViT_H14",
+        "ViT_L16",
+        "ViT_L32",
+        "ViT_S16",
+        "ViT_S32",
+        "ViT_So400m14",
+        "ViT_Ti16",
+        "ViT_g14",
+        "data",
+        "export",
+        "features",
+        "layers",
+        "list_variants",
+        "models",
+        "preprocess",
+        "replace_head",
+        "resize",
+        "resize_position_embedding",
+        "vision_transformer",
+    ]

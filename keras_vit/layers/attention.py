@@ -5,6 +5,8 @@ import math
 import keras
 from keras import ops
 
+from keras_vit.layers.arguments import check_heads, check_rate
+
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MultiHeadAttention(keras.layers.Layer):
@@ -35,6 +37,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def __init__(self, num_heads, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
+        check_rate("dropout", dropout)
         self.num_heads = num_heads
         self.dropout = dropout
         self.score_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
@@ -70,7 +73,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(self, query, tokens, training=None, return_attention_scores=False):
         query, key, value = self.query(query), self.key(tokens), self.value(tokens)
-        if return_attention_scores or self.dropout > 0:
+        needs_scores = return_attention_scores or self.dropout > 0
+        if needs_scores or not has_fused_attention(self.compute_dtype):
             scores = self._scores(query, key)
             weights = self.score_dropout(ops.cast(scores, value.dtype), training=training)
             heads = ops.einsum("bhqk,bkhd->bqhd", weights, value)
@@ -99,17 +103,19 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
 
+def has_fused_attention(dtype):
+    """Whether the backend's attention takes this dtype on this machine."""
+    # JAX on CPU: "The precision 'F16_F16_F32' is not supported by dot_general on CPU".
+    return not (
+        dtype == "float16"
+        and keras.backend.backend() == "jax"
+        and keras.distribution.list_devices()[0].startswith("cpu")
+    )
+
+
 def xavier_uniform(width):
     """Xavier-uniform for a `(width, width)` matrix whose stored shape is split into heads."""
     # Keras's GlorotUniform would take the heads for a convolution's spatial axes.
     limit = math.sqrt(6 / (width + width))
     return keras.initializers.RandomUniform(-limit, limit)
 
-
-def check_heads(width, num_heads):
-    """Raises unless the heads share the width equally."""
-    if num_heads < 1 or width % num_heads:
-        raise ValueError(
-            f"`num_heads` must be a positive divisor of the width {width}. "
-            f"Received: num_heads={num_heads}"
-        )

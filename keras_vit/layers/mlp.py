@@ -2,6 +2,8 @@
 
 import keras
 
+from keras_vit.layers.arguments import check_rate
+
 
 @keras.saving.register_keras_serializable("keras_vit")
 def gelu_tanh(x):
@@ -38,6 +40,7 @@ class MlpBlock(keras.layers.Layer):
 
     def __init__(self, mlp_dim, activation="gelu_tanh", dropout=0.0, **kwargs):
         super().__init__(**kwargs)
+        check_rate("dropout", dropout)
         self.mlp_dim = mlp_dim
         self.activation = activation
         self.dropout = dropout
@@ -77,4 +80,12 @@ class MlpBlock(keras.layers.Layer):
 
 def as_activation(name):
     """The function that an activation's name stands for."""
-    return gelu_tanh if name == "gelu_tanh" else keras.activations.get(name)
+    if name == "gelu_tanh":
+        return gelu_tanh
+    try:
+        return keras.activations.get(name)
+    except ValueError as error:
+        raise ValueError(
+            "`activation` must be 'gelu_tanh', 'gelu' or another name that Keras knows. "
+            f"Received: activation={name!r}"
+        ) from error

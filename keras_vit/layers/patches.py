@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.arguments import as_pair
+
 
 @keras.saving.register_keras_serializable("keras_vit")
 class PatchEmbedding(keras.layers.Layer):
@@ -79,13 +81,3 @@ def grid_size(image_size, patch_size):
         )
     return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
 
-
-def as_pair(value, argument):
-    """`value` or `(value, value)`, checked to be two positive integers."""
-    pair = (value, value) if isinstance(value, int) else tuple(value)
-    if len(pair) != 2 or not all(isinstance(size, int) and size > 0 for size in pair):
-        raise ValueError(
-            f"`{argument}` must be a positive integer or a pair of them. "
-            f"Received: {argument}={value!r}"
-        )
-    return pair

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_vit.layers.arguments import check_rate
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MlpBlock
 
@@ -52,6 +53,9 @@ class TransformerBlock(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        check_rate("dropout", dropout)
+        check_rate("attention_dropout", attention_dropout)
+        check_rate("stochastic_depth", stochastic_depth)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
         self.activation = activation

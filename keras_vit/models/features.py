@@ -41,7 +41,7 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
         outputs = {name: _layer(model, name).output for name in layers}
     # Float32, since NumPy has no bfloat16 of its own.
     as_float32 = keras.layers.Activation("linear", dtype="float32")
-    extractor = keras.Model(model.inputs, {name: as_float32(x) for name, x in outputs.items()})
+    extractor = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})
     arrays = extractor.predict(images, batch_size=batch_size, verbose=0)
     if as_maps:
         arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}

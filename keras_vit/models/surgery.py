@@ -3,9 +3,9 @@
 import keras
 
 from keras_vit.layers import AddPositionEmbedding, PatchEmbedding
-from keras_vit.layers.patches import as_pair
+from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.models.positions import resize_position_embedding
-from keras_vit.models.vit import check_integer, zero_head
+from keras_vit.models.vit import zero_head
 
 HEAD_LAYERS = ("pre_logits", "head")
 
@@ -38,12 +38,12 @@ def replace_head(model, num_classes):
     """
     check_integer("num_classes", num_classes, minimum=0)
     patch_embedding(model)
-    backbone = keras.Model(model.inputs, representation(model), name=model.name)
+    backbone = keras.Model(model.input, representation(model), name=model.name)
     copy = _clone(backbone, model.inputs[0].shape[1:])
     _copy_weights(backbone, copy)
     if num_classes == 0:
         return copy
-    return keras.Model(copy.inputs, zero_head(num_classes)(copy.outputs[0]), name=model.name)
+    return keras.Model(copy.input, zero_head(num_classes)(copy.output), name=model.name)
 
 
 def resize(model, image_size):
@@ -104,7 +104,8 @@ def representation(model):
 def _clone(model, input_shape):
     """The same layers, new and untrained, on images of another shape."""
     images = keras.Input(input_shape, name=model.inputs[0].name)
-    return keras.models.clone_model(model, input_tensors=images)
+    inputs = keras.tree.map_structure(lambda _: images, model.input)
+    return keras.models.clone_model(model, input_tensors=inputs)
 
 
 def _copy_weights(source, target):

@@ -74,9 +74,11 @@ def find_variant(name):
     for variant in VARIANTS:
         if variant.name == name:
             return variant
-    names = [variant.name for variant in VARIANTS]
-    # `G14` and `g14` differ in case alone, so case is kept while comparing.
-    nearest = difflib.get_close_matches(str(name), names, n=3, cutoff=0.3) or names
+    nearest = sorted(
+        (variant.name for variant in VARIANTS),
+        key=lambda known: difflib.SequenceMatcher(None, known.lower(), str(name).lower()).ratio(),
+        reverse=True,
+    )[:3]
     raise ValueError(
         f"`variant` must be the name of an architecture, such as {', '.join(nearest)}. "
         f"Received: variant={name!r}"

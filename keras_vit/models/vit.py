@@ -12,8 +12,7 @@ from keras_vit.layers import (
     PatchEmbedding,
     TransformerBlock,
 )
-from keras_vit.layers.attention import check_heads
-from keras_vit.layers.patches import as_pair
+from keras_vit.layers.arguments import as_pair, check_heads, check_integer, check_rate
 from keras_vit.layers.transformer import layer_norm
 from keras_vit.models.variants import find_variant
 from keras_vit.models.weights import load_weights
@@ -93,18 +92,13 @@ def vision_transformer(
     >>> model.output.shape
     (None, 10)
     """
-    sizes = {
-        "embedding_dim": embedding_dim,
-        "depth": depth,
-        "mlp_dim": mlp_dim,
-        "image_channels": image_channels,
-    }
-    for argument, value in sizes.items():
-        check_integer(argument, value, minimum=1)
-    check_integer("num_classes", num_classes, minimum=0)
-    if representation_size is not None:
-        check_integer("representation_size", representation_size, minimum=1)
+    check_integer("embedding_dim", embedding_dim, minimum=1)
+    check_integer("depth", depth, minimum=1)
+    check_integer("mlp_dim", mlp_dim, minimum=1)
+    check_integer("image_channels", image_channels, minimum=1)
     check_heads(embedding_dim, num_heads)
+    check_rate("dropout", dropout)
+    check_rate("stochastic_depth", stochastic_depth)
     if pooling not in POOLINGS:
         raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: pooling={pooling!r}")
 
@@ -127,16 +121,7 @@ def vision_transformer(
         )(tokens)
     tokens = layer_norm(dtype, "encoder_norm")(tokens)
     outputs = _pool(tokens, pooling, num_heads, mlp_dim, activation, dtype)
-    if representation_size is not None:
-        outputs = keras.layers.Dense(
-            representation_size,
-            activation="tanh",
-            kernel_initializer="lecun_normal",
-            dtype=dtype,
-            name="pre_logits",
-        )(outputs)
-    if num_classes > 0:
-        outputs = zero_head(num_classes, classifier_activation)(outputs)
+    outputs = _head(outputs, num_classes, representation_size, classifier_activation, dtype)
     model = keras.Model(images, outputs, name=name)
     if weights is not None:
         load_weights(model, weights)
@@ -157,6 +142,20 @@ def _pool(tokens, pooling, num_heads, mlp_dim, activation, dtype):
     return tokens
 
 
+def _head(outputs, num_classes, representation_size, classifier_activation, dtype):
+    check_integer("num_classes", num_classes, minimum=0)
+    if representation_size is not None:
+        check_integer("representation_size", representation_size, minimum=1)
+        outputs = keras.layers.Dense(
+            representation_size,
+            activation="tanh",
+            kernel_initializer="lecun_normal",
+            dtype=dtype,
+            name="pre_logits",
+        )(outputs)
+    return zero_head(num_classes, classifier_activation)(outputs) if num_classes else outputs
+
+
 def zero_head(num_classes, activation=None):
     """The linear classifier, zero at the start (section 3.2 of the paper) and always float32."""
     return keras.layers.Dense(
@@ -166,14 +165,6 @@ def zero_head(num_classes, activation=None):
         dtype="float32",
         name="head",
     )
-
-
-def check_integer(argument, value, minimum):
-    """Raises unless the value is an integer of at least the minimum."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-        raise ValueError(
-            f"`{argument}` must be an integer of at least {minimum}. Received: {argument}={value!r}"
-        )
 
 
 def build(variant, **options):

@@ -27,8 +27,10 @@ def predict(model, images):
 
 
 def layer_norms(model):
-    parts = [part for layer in model.layers for part in (layer, *vars(layer).values())]
-    return [part for part in parts if isinstance(part, keras.layers.LayerNormalization)]
+    names = ("layer_norm_1", "layer_norm_2", "layer_norm")
+    parts = [getattr(layer, name, None) for layer in model.layers for name in names]
+    norms = [*parts, model.get_layer("encoder_norm")]
+    return [norm for norm in norms if isinstance(norm, keras.layers.LayerNormalization)]
 
 
 def test_logits(case):

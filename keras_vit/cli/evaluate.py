@@ -1,0 +1,57 @@
+"""`keras-vit evaluate`."""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+
+import tyro
+
+
+@dataclasses.dataclass
+class Evaluate:
+    """Measure a trained model's accuracy on a dataset.
+
+    Example: keras-vit evaluate runs/photos --data folder:photos --split test
+    """
+
+    model: Annotated[pathlib.Path, tyro.conf.Positional]
+    """A .keras file or a run's directory (its best model)."""
+    data: str | None = None
+    """`digits`, `folder:PATH` or `tfds:NAME`; by default the data of the run."""
+    split: str = "test"
+    """train, validation or test."""
+    batch_size: int = 32
+    """Images in one step."""
+    classes: tuple[str, ...] | None = None
+    """Classes to keep; by default those of the run."""
+    data_dir: pathlib.Path | None = None
+    """Where TensorFlow Datasets keeps its data."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+    def run(self):
+        """Prints the metrics."""
+        from keras_vit.data.datasets import load
+        from keras_vit.evaluation.classification import evaluate
+        from keras_vit.training.fit import load_model
+        from keras_vit.training.run import find_model, read_run
+
+        model = load_model(self.model)
+        run = read_run(find_model(self.model))
+        name = self.data or run.get("data")
+        if name is None:
+            raise ValueError(
+                "`--data` must be given for a model outside of a run's directory. "
+                "Received: no --data"
+            )
+        classes = self.classes or (run.get("classes") if self.data is None else None)
+        dataset = load(
+            name,
+            self.split,
+            image_size=model.input_shape[1:3],
+            batch_size=self.batch_size,
+            classes=classes,
+            data_dir=self.data_dir,
+        )
+        for metric, value in evaluate(model, dataset).items():
+            print(f"{metric}: {value:.4f}" if isinstance(value, float) else f"{metric}: {value}")

@@ -1,0 +1,54 @@
+"""`keras-vit train`."""
+
+import dataclasses
+import pathlib
+
+import tyro
+
+from keras_vit.training.recipes import RECIPES
+
+DESCRIPTIONS = {
+    "pretrain": "AdamW, linear decay: table 3 of the paper, ViT-B/16 on ImageNet-21k.",
+    "finetune": "SGD, cosine decay, higher resolution: table 4 of the paper, ImageNet.",
+    "digits_pretrain": "`pretrain`, for the 8 x 8 pixel digits.",
+    "digits_finetune": "`finetune`, for the 8 x 8 pixel digits.",
+}
+AnyRecipe = tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
+
+
+@dataclasses.dataclass
+class Train:
+    """Train a model by a recipe; `keras-vit train RECIPE --help` shows its settings.
+
+    Example: keras-vit train finetune --model ViT_Ti16 --data folder:photos --workdir runs/photos
+    --image-size 64 --batch-size 16 --steps 100 --warmup-steps 10
+    """
+
+    recipe: AnyRecipe
+    model: str
+    """Name of a variant (see `keras-vit models`), a .keras file, or a run's directory."""
+    data: str
+    """`digits`, `folder:PATH` or `tfds:NAME`."""
+    workdir: pathlib.Path
+    """New directory for the run: settings, curves, models."""
+    classes: tuple[str, ...] | None = None
+    """Classes to keep; all by default."""
+    data_dir: pathlib.Path | None = None
+    """Where TensorFlow Datasets keeps its data."""
+    dtype: str = "float32"
+    """Dtype policy of a model that is built: float32, mixed_bfloat16 or mixed_float16."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+    def run(self):
+        """Trains, and says where everything is."""
+        from keras_vit.training.fit import fit, load_training_data, make_model
+
+        train, validation = load_training_data(self.recipe, self.data, self.classes, self.data_dir)
+        model = make_model(self.recipe, self.model, len(train.class_names), self.dtype)
+        facts = {"model": self.model, "data": self.data, "classes": self.classes}
+        history = fit(self.recipe, model, (train, validation), self.workdir, **facts)
+        best = max(history.history["val_accuracy"])
+        print(f"Best validation accuracy {best:.2%}; models and settings in {self.workdir}")
+        print(f"Next: keras-vit evaluate {self.workdir}")
+        print(f"      tensorboard --logdir {self.workdir}")

@@ -1,0 +1,42 @@
+"""Checks of arguments: the error names the argument, the rule and what was received."""
+
+
+def as_pair(value, argument):
+    """`value` or `(value, value)`, checked to be two positive integers."""
+    pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
+    if len(pair) != 2 or not all(is_integer(size) and size > 0 for size in pair):
+        raise ValueError(
+            f"`{argument}` must be a positive integer or a pair of them. "
+            f"Received: {argument}={value!r}"
+        )
+    return pair
+
+
+def is_integer(value):
+    """Whether the value is an integer and not a truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_integer(argument, value, minimum):
+    """Raises unless the value is an integer of at least the minimum."""
+    if not is_integer(value) or value < minimum:
+        raise ValueError(
+            f"`{argument}` must be an integer of at least {minimum}. Received: {argument}={value!r}"
+        )
+
+
+def check_rate(argument, value):
+    """Raises unless the value is a rate at which something can be dropped."""
+    if not isinstance(value, (int, float)) or not 0 <= value < 1:
+        raise ValueError(
+            f"`{argument}` must be at least 0 and less than 1. Received: {argument}={value!r}"
+        )
+
+
+def check_heads(width, num_heads):
+    """Raises unless the heads share the width equally."""
+    if not is_integer(num_heads) or num_heads < 1 or width % num_heads:
+        raise ValueError(
+            f"`num_heads` must be a positive divisor of the width {width}. "
+            f"Received: num_heads={num_heads!r}"
+        )

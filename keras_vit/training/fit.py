@@ -1,0 +1,135 @@
+"""Training by recipe, through `model.fit`."""
+
+import pathlib
+
+import keras
+
+from keras_vit.data.datasets import load, naming_undecodable_files
+from keras_vit.models import build, find_variant, replace_head, resize
+from keras_vit.models.weights import check_file
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.run import SaveModels, create_run, find_model
+
+
+def fit(recipe, model, data, workdir, **facts):
+    """Trains a model by a recipe and keeps the run in a directory.
+
+    The directory gets `run.json` (the resolved recipe and the class names), `tensorboard/` (loss,
+    accuracy, learning rate), `best.keras` (by validation accuracy) and `last.keras`.
+
+    Args:
+        recipe: a `Recipe`.
+        model: a built model whose head has the dataset's classes. It is compiled and trained.
+        data: `(train, validation)`, datasets of `load`.
+        workdir: path of a new or empty directory.
+        **facts: what else `run.json` shall say.
+
+    Returns:
+        The `keras.callbacks.History` of `model.fit`.
+
+    Raises:
+        ValueError: if the directory already holds something, the head and the dataset have
+            different classes, or an image cannot be decoded.
+    """
+    train, validation = data
+    num_classes = model.output_shape[-1]
+    if num_classes != len(train.class_names):
+        raise ValueError(
+            f"`model` must have a head of the dataset's {len(train.class_names)} classes; "
+            f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
+        )
+    epochs, steps_per_epoch = recipe.epoch_lengths(train.num_examples)
+    workdir = create_run(workdir, recipe, class_names=train.class_names, **facts)
+    model.compile(
+        optimizer=make_optimizer(recipe, model, epochs * steps_per_epoch),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    callbacks = [
+        SaveModels(workdir),
+        keras.callbacks.TensorBoard(workdir / "tensorboard", write_graph=False),
+    ]
+    with naming_undecodable_files(train, validation):
+        return model.fit(
+            train.repeat(),
+            validation_data=validation,
+            epochs=epochs,
+            steps_per_epoch=steps_per_epoch,
+            callbacks=callbacks,
+        )
+
+
+def load_training_data(recipe, name, classes=None, data_dir=None):
+    """The train and validation splits of a dataset, as a recipe wants them.
+
+    Args:
+        recipe: a `Recipe`.
+        name: of the dataset, as in `load`.
+        classes: as in `load`.
+        data_dir: as in `load`.
+
+    Returns:
+        `(train, validation)`.
+    """
+    shared = {
+        "image_size": (recipe.image_size, recipe.image_size),
+        "batch_size": recipe.batch_size,
+        "classes": classes,
+        "seed": recipe.seed,
+        "data_dir": data_dir,
+    }
+    train = load(name, "train", training=True, augment=recipe.augment, **shared)
+    return train, load(name, "validation", **shared)
+
+
+def make_model(recipe, model, num_classes, dtype=None):
+    """The model that a recipe trains: a new one of a variant, or a trained one with a new head.
+
+    Args:
+        recipe: a `Recipe`.
+        model: name of a variant, or path of a `.keras` file or of a run's directory. A loaded model
+            gets a zero head and the recipe's image size; its dropout stays as it was.
+        num_classes: classes of the head.
+        dtype: policy of a model that is built.
+
+    Returns:
+        A Functional `keras.Model`.
+
+    Raises:
+        ValueError: if `model` is neither, or the patches do not tile the recipe's images.
+    """
+    keras.utils.set_random_seed(recipe.seed)
+    if not is_path(model):
+        return build(
+            model,
+            num_classes=num_classes,
+            image_size=recipe.image_size,
+            dropout=recipe.dropout,
+            representation_size=find_variant(model).embedding_dim if recipe.pre_logits else None,
+            dtype=dtype,
+        )
+    trained = replace_head(load_model(model), num_classes)
+    size = (recipe.image_size, recipe.image_size)
+    return trained if trained.input_shape[1:3] == size else resize(trained, size)
+
+
+def is_path(model):
+    """Whether a model is meant by its file and not by its variant."""
+    return str(model).endswith(".keras") or len(pathlib.Path(model).parts) > 1
+
+
+def load_model(path):
+    """Loads a `.keras` file, or the best model of a run's directory.
+
+    Raises:
+        ValueError: if there is no such file, or it is not a Keras model.
+    """
+    path = check_file("model", find_model(path), (".keras",))
+    try:
+        return keras.models.load_model(path, compile=False)
+    # Keras lets the archive's and HDF5's own errors through, of many types.
+    except Exception as error:
+        raise ValueError(
+            f"`model` must be a complete Keras model. Received: model={str(path)!r}, "
+            f"which Keras cannot load: {error}"
+        ) from error

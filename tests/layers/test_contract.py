@@ -1,0 +1,42 @@
+"""The shared contract, for every public layer."""
+
+import pytest
+
+from keras_vit import layers
+from tests.contract import check_layer
+
+BLOCK = {
+    "num_heads": 2,
+    "mlp_dim": 12,
+    "activation": "gelu",
+    "dropout": 0.1,
+    "attention_dropout": 0.1,
+    "stochastic_depth": 0.1,
+}
+
+# Layer, every constructor argument, input shapes, output shape, number of weights.
+CASES = [
+    (layers.PatchEmbedding, {"embedding_dim": 8, "patch_size": (2, 4)}, [(6, 8, 3)], (6, 8), 2),
+    (layers.ClassToken, {}, [(5, 8)], (6, 8), 1),
+    (layers.AddPositionEmbedding, {}, [(5, 8)], (5, 8), 1),
+    (layers.MultiHeadAttention, {"num_heads": 2, "dropout": 0.1}, [(3, 8), (5, 8)], (3, 8), 8),
+    (layers.MlpBlock, {"mlp_dim": 12, "activation": "relu", "dropout": 0.1}, [(5, 8)], (5, 8), 4),
+    (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 16),
+    (layers.ClassTokenPooling, {}, [(5, 8)], (8,), 0),
+    (
+        layers.MultiHeadAttentionPooling,
+        {"num_heads": 2, "mlp_dim": 12, "activation": "gelu"},
+        [(5, 8)],
+        (8,),
+        15,
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+def test_layer_keeps_the_contract(case, tmp_path):
+    check_layer(*case, tmp_path)
+
+
+def test_every_layer_has_a_case():
+    assert sorted(case[0].__name__ for case in CASES) == sorted(layers.__all__)

@@ -1,0 +1,120 @@
+"""The table of variants against the published models."""
+
+import inspect
+import json
+
+import keras
+import pytest
+
+import keras_vit
+from keras_vit.evaluation.compute import count_parameters
+from keras_vit.models import VARIANTS, find_variant, vit
+from tests.reference import DATA
+
+# Totals of `jax.eval_shape` of the original models, variant by variant.
+COUNTS = json.loads((DATA / "parameter_counts.json").read_text())
+NAMES = [variant.name for variant in VARIANTS]
+
+
+def count_of(row):
+    """Our parameters for a row of the manifests, without allocating them."""
+    pooling = "token" if row["pooling"] == "tok" else row["pooling"]
+    patch_size = find_variant(row["variant"]).patch_size
+    # The original cuts off incomplete patches (384 = 27 * 14 + 6); we want sizes that fit.
+    image_size = row["image_size"] // patch_size * patch_size
+    with keras.StatelessScope(initialize_variables=False):
+        model = vit.build(
+            row["variant"],
+            num_classes=row["num_classes"],
+            image_size=image_size,
+            pooling=pooling,
+            representation_size=row["representation_size"],
+        )
+        return model.count_params()
+
+
+@pytest.mark.parametrize("row", COUNTS, ids=lambda row: f"{row['variant']}: {row['source']}")
+def test_parameter_count(row):
+    expected = row["total_params"]
+    if row["pooling"] == "tok":
+        # big_vision gives the class token no position; its own is added to it (NUMERICS 1.2).
+        expected += find_variant(row["variant"]).embedding_dim
+    assert count_of(row) == expected
+
+
+def test_every_variant_has_published_counts():
+    assert {row["variant"] for row in COUNTS} == set(NAMES)
+
+
+def test_the_counts_of_the_paper():
+    counts = {name: count_parameters(find_variant(name)) for name in NAMES}
+    assert counts["ViT_B16"] == 86_567_656
+    assert counts["ViT_L16"] == 304_326_632
+    assert counts["ViT_H14"] == 632_045_800
+
+
+LINEAR = [
+    row for row in COUNTS if row["pooling"] in ("token", "gap") and not row["representation_size"]
+]
+
+
+@pytest.mark.parametrize("row", LINEAR, ids=lambda row: f"{row['variant']}: {row['source']}")
+def test_counted_from_the_table_alone(row):
+    variant = find_variant(row["variant"])
+    count = count_parameters(variant, row["num_classes"], row["image_size"], row["pooling"])
+    assert count == row["total_params"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_builder_belongs_to_its_row(name):
+    builder = getattr(keras_vit, name)
+    assert builder is getattr(vit, name)
+    assert builder.__name__ == name
+    parameters = inspect.signature(builder).parameters
+    options = inspect.signature(vit.vision_transformer).parameters
+    assert list(parameters) == [
+        option for option in options if option not in find_variant(name).architecture
+    ]
+
+
+def test_builders_are_the_rows():
+    assert {name for name in dir(keras_vit) if name.startswith("ViT_")} == set(NAMES)
+
+
+def test_builder_takes_every_option(tmp_path):
+    model = keras_vit.ViT_Ti16(
+        num_classes=3,
+        image_size=(32, 48),
+        image_channels=1,
+        pooling="map",
+        representation_size=7,
+        classifier_activation="softmax",
+        activation="gelu",
+        dropout=0.1,
+        attention_dropout=0.1,
+        stochastic_depth=0.2,
+        name="mine",
+        dtype="mixed_bfloat16",
+    )
+    assert model.name == "mine"
+    assert model.input_shape == (None, 32, 48, 1)
+    assert model.get_layer("pre_logits").units == 7
+    assert model.get_layer("head").activation is keras.activations.softmax
+    block = model.get_layer("block_11")
+    assert (block.dropout, block.attention_dropout, block.stochastic_depth) == (0.1, 0.1, 0.2)
+    assert model.get_layer("block_0").stochastic_depth == 0
+    assert block.activation == "gelu"
+    assert block.compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("name", ["ViT_B17", "vit_b16", "", None])
+def test_unknown_variant(name):
+    with pytest.raises(ValueError, match=r"`variant` must be the name .*ViT_.* Received: variant="):
+        find_variant(name)
+    with pytest.raises(ValueError, match="`variant` must be the name"):
+        vit.build(name)
+
+
+def test_nearest_names_are_given():
+    with pytest.raises(ValueError, match="such as ViT_B16"):
+        find_variant("vit_b16")

@@ -1,0 +1,262 @@
+"""The builder of Vision Transformers."""
+
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+from keras_vit.models import vision_transformer
+from tests.contract import POLICIES, check_model, to_numpy
+
+TINY = {
+    "patch_size": 4,
+    "embedding_dim": 8,
+    "depth": 2,
+    "num_heads": 2,
+    "mlp_dim": 16,
+    "num_classes": 3,
+    "image_size": 16,
+}
+
+
+def images(*shape):
+    return np.random.default_rng(0).uniform(-1, 1, size=shape).astype("float32")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"pooling": "gap", "representation_size": 6},
+        {"pooling": "map", "image_size": (8, 16), "image_channels": 1},
+        {"pooling": None, "num_classes": 0, "patch_size": (4, 8)},
+        {"activation": "gelu", "dropout": 0.1, "attention_dropout": 0.1, "stochastic_depth": 0.1},
+        {"dtype": "mixed_bfloat16"},
+        {"dtype": "mixed_float16"},
+    ],
+    ids=str,
+)
+def test_model_keeps_the_contract(options, tmp_path):
+    check_model(vision_transformer(**{**TINY, **options}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "shape"),
+    [
+        ({}, (3,)),
+        ({"num_classes": 0}, (8,)),
+        ({"num_classes": 0, "representation_size": 6}, (6,)),
+        ({"num_classes": 0, "pooling": None}, (17, 8)),
+        ({"num_classes": 5, "pooling": None}, (17, 5)),
+        ({"num_classes": 0, "pooling": "map"}, (8,)),
+        ({"image_size": (8, 24)}, (3,)),
+        ({"patch_size": (8, 4)}, (3,)),
+        ({"patch_size": 16}, (3,)),
+    ],
+    ids=str,
+)
+def test_output_shape(options, shape):
+    model = vision_transformer(**{**TINY, **options})
+    assert model.output_shape == (None, *shape)
+    assert tuple(model(images(2, *model.input_shape[1:])).shape) == (2, *shape)
+
+
+def test_model_is_functional_with_stable_names():
+    model = vision_transformer(**TINY, representation_size=6)
+    assert [layer.name for layer in model.layers] == [
+        "images",
+        "patch_embedding",
+        "class_token",
+        "position_embedding",
+        "dropout",
+        "block_0",
+        "block_1",
+        "encoder_norm",
+        "pooling",
+        "pre_logits",
+        "head",
+    ]
+    part = keras.Model(model.input, model.get_layer("block_1").output)
+    assert part.output_shape == (None, 17, 8)
+
+
+def test_paths_are_the_same_on_every_backend():
+    model = vision_transformer(**{**TINY, "depth": 1}, representation_size=6)
+    assert [variable.path for variable in model.weights] == [
+        "patch_embedding/projection/kernel",
+        "patch_embedding/projection/bias",
+        "class_token/token",
+        "position_embedding/embedding",
+        "block_0/layer_norm_1/gamma",
+        "block_0/layer_norm_1/beta",
+        "block_0/attention/query/kernel",
+        "block_0/attention/query/bias",
+        "block_0/attention/key/kernel",
+        "block_0/attention/key/bias",
+        "block_0/attention/value/kernel",
+        "block_0/attention/value/bias",
+        "block_0/attention/output/kernel",
+        "block_0/attention/output/bias",
+        "block_0/layer_norm_2/gamma",
+        "block_0/layer_norm_2/beta",
+        "block_0/mlp/dense_0/kernel",
+        "block_0/mlp/dense_0/bias",
+        "block_0/mlp/dense_1/kernel",
+        "block_0/mlp/dense_1/bias",
+        "encoder_norm/gamma",
+        "encoder_norm/beta",
+        "pre_logits/kernel",
+        "pre_logits/bias",
+        "head/kernel",
+        "head/bias",
+    ]
+
+
+def test_initial_values():
+    """NUMERICS section 6, the column of vit_jax."""
+    model = keras_vit.ViT_Ti16(num_classes=10, image_size=64, representation_size=192)
+    values = {variable.path: to_numpy(variable.value) for variable in model.weights}
+
+    def std(path):
+        return values[path].std()
+
+    assert std("position_embedding/embedding") == pytest.approx(0.02, rel=0.05)
+    assert std("patch_embedding/projection/kernel") == pytest.approx(768**-0.5, rel=0.02)
+    assert std("pre_logits/kernel") == pytest.approx(192**-0.5, rel=0.02)
+    for name in ("query", "key", "value", "output"):
+        limit = (6 / (192 + 192)) ** 0.5
+        kernel = values[f"block_3/attention/{name}/kernel"]
+        assert np.abs(kernel).max() == pytest.approx(limit, rel=0.01)
+        assert np.abs(kernel).max() <= limit
+        assert kernel.std() == pytest.approx(limit / 3**0.5, rel=0.02)
+        assert not values[f"block_3/attention/{name}/bias"].any()
+    for name in ("dense_0", "dense_1"):
+        limit = (6 / (192 + 768)) ** 0.5
+        assert std(f"block_3/mlp/{name}/kernel") == pytest.approx(limit / 3**0.5, rel=0.02)
+        assert std(f"block_3/mlp/{name}/bias") == pytest.approx(1e-6, rel=0.2)
+    for path in ("class_token/token", "head/kernel", "head/bias", "pre_logits/bias"):
+        assert not values[path].any()
+    assert not np.array_equal(
+        values["block_0/attention/query/kernel"], values["block_0/attention/key/kernel"]
+    )
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_logits_are_float32_and_tokens_are_not(policy):
+    model = vision_transformer(**TINY, dtype=policy)
+    outputs = model(images(2, 16, 16, 3))
+    assert keras.backend.standardize_dtype(outputs.dtype) == "float32"
+    tokens = model.get_layer("block_1").output
+    assert tokens.dtype == policy.removeprefix("mixed_")
+    _, scores = model.get_layer("block_0")(
+        ops.cast(images(2, 17, 8), tokens.dtype), return_attention_scores=True
+    )
+    assert keras.backend.standardize_dtype(scores.dtype) == "float32"
+    np.testing.assert_allclose(to_numpy(scores).sum(-1), 1, rtol=1e-6)
+
+
+def test_dtype_defaults_to_the_global_policy():
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = vision_transformer(**TINY)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert model.get_layer("block_0").compute_dtype == "bfloat16"
+    assert model.get_layer("head").compute_dtype == "float32"
+
+
+def test_scores_leave_the_output_as_it_was():
+    block = vision_transformer(**TINY).get_layer("block_0")
+    tokens = images(2, 17, 8)
+    output, scores = block(tokens, return_attention_scores=True)
+    assert tuple(scores.shape) == (2, 2, 17, 17)
+    np.testing.assert_allclose(to_numpy(output), to_numpy(block(tokens)), atol=1e-6)
+
+
+def test_stochastic_depth_drops_whole_examples():
+    block = keras_vit.TransformerBlock(num_heads=2, mlp_dim=16, stochastic_depth=0.5)
+    tokens = images(64, 5, 8)
+    moved = to_numpy(block(tokens, training=True)) - tokens
+    dropped = (np.abs(moved) == 0).all(axis=(1, 2))
+    # Both branches are dropped for a quarter of the examples.
+    assert 4 <= dropped.sum() <= 32
+    assert (np.abs(moved[~dropped]) > 0).mean() > 0.99
+    np.testing.assert_array_equal(to_numpy(block(tokens)), to_numpy(block(tokens)))
+
+
+def test_dropout_is_off_in_inference():
+    model = vision_transformer(**TINY, dropout=0.5, attention_dropout=0.5, pooling="gap")
+    model.get_layer("head").kernel.assign(images(8, 3))
+    batch = images(4, 16, 16, 3)
+    np.testing.assert_array_equal(to_numpy(model(batch)), to_numpy(model(batch)))
+    first, second = model(batch, training=True), model(batch, training=True)
+    assert np.abs(to_numpy(first) - to_numpy(second)).max() > 1e-3
+
+
+def test_summary_has_a_line_for_each_block(capsys):
+    lines = []
+    vision_transformer(**TINY).summary(line_length=100, print_fn=lines.append)
+    text = "\n".join(lines)
+    assert len(re.findall(r"block_\d \(TransformerBlock\)", text)) == 2
+    assert "Total params" in text
+    assert len(text.splitlines()) < 40
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_size": 18}, r"`image_size` must be a multiple .*image_size=\(18, 18\)"),
+        ({"image_size": (16, 18)}, r"`image_size` must be a multiple .*image_size=\(16, 18\)"),
+        ({"image_size": 0}, "`image_size` must be a positive .*image_size=0"),
+        ({"image_size": (16, 16, 3)}, "`image_size` must be a positive .*image_size="),
+        ({"image_size": "16"}, "`image_size` must be a positive .*image_size='16'"),
+        ({"patch_size": -4}, "`patch_size` must be a positive .*patch_size=-4"),
+        ({"patch_size": 4.0}, "`patch_size` must be a positive .*patch_size=4.0"),
+        ({"num_classes": -1}, "`num_classes` must be an integer of at least 0.*num_classes=-1"),
+        ({"num_classes": 2.5}, "`num_classes` must be an integer .*num_classes=2.5"),
+        ({"num_classes": None}, "`num_classes` must be an integer .*num_classes=None"),
+        ({"num_heads": 3}, "`num_heads` must be a positive divisor of the width 8.*num_heads=3"),
+        ({"num_heads": 0}, "`num_heads` must be a positive divisor .*num_heads=0"),
+        ({"depth": 0}, "`depth` must be an integer of at least 1.*depth=0"),
+        ({"embedding_dim": -8}, "`embedding_dim` must be .*embedding_dim=-8"),
+        ({"image_channels": 0}, "`image_channels` must be .*image_channels=0"),
+        ({"pooling": "mean"}, "`pooling` must be one of .*pooling='mean'"),
+        ({"representation_size": 0}, "`representation_size` must be .*representation_size=0"),
+        ({"dropout": 1.5}, "`dropout` must be .*dropout=1.5"),
+        ({"attention_dropout": -0.1}, "`attention_dropout` must be .*attention_dropout=-0.1"),
+        ({"stochastic_depth": 1.0}, "`stochastic_depth` must be .*stochastic_depth=1.0"),
+        ({"activation": "swoosh"}, "`activation` must be .*activation='swoosh'"),
+        ({"weights": "missing.keras"}, "`weights` must be an existing file.*missing.keras"),
+        ({"weights": "weights.ckpt"}, "`weights` must end with .keras or .weights.h5.*weights.ckpt"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_wrong_argument(options, message):
+    with pytest.raises(ValueError, match=message):
+        vision_transformer(**{**TINY, **options})
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_weights_of_a_file(suffix, tmp_path):
+    model = vision_transformer(**TINY)
+    path = tmp_path / f"model{suffix}"
+    model.save(path) if suffix == ".keras" else model.save_weights(path)
+    loaded = vision_transformer(**TINY, weights=path)
+    for old, new in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_weights_that_are_something_else(suffix, tmp_path):
+    page = tmp_path / f"page{suffix}"
+    page.write_text("<html>not found</html>")
+    with pytest.raises(ValueError, match="`weights` must be a Keras file of this very model"):
+        vision_transformer(**TINY, weights=page)
+    wider = tmp_path / f"wider{suffix}"
+    other = vision_transformer(**{**TINY, "embedding_dim": 16})
+    other.save(wider) if suffix == ".keras" else other.save_weights(wider)
+    with pytest.raises(ValueError, match="`weights` must be a Keras file of this very model"):
+        vision_transformer(**TINY, weights=wider)
