@@ -1,5 +1,6 @@
 """The command line `keras-vit`: one dataclass a command, whose fields are its flags."""
 
+import importlib
 import os
 import sys
 from typing import Annotated
@@ -23,6 +24,22 @@ Command = (
 )
 
 
+def import_keras_quietly():
+    """Imports Keras without the start-up notes of TensorFlow, which would bury the output."""
+    # They are written past Python, and partly before TF_CPP_MIN_LOG_LEVEL is heeded.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 2)
+    try:
+        importlib.import_module("keras")
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(silence)
+
+
 def main(args=None):
     """Runs a command; errors of the user are one line, and exit with status 2."""
     command = tyro.cli(
@@ -32,8 +49,7 @@ def main(args=None):
         args=args,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.CascadeSubcommandArgs),
     )
-    # TensorFlow's start-up notes would bury the output.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import_keras_quietly()
     try:
         command.run()
     except (ValueError, OSError) as error:

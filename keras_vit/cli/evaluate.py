@@ -33,11 +33,11 @@ class Evaluate:
         """Prints the metrics."""
         from keras_vit.data.datasets import load
         from keras_vit.evaluation.classification import evaluate
-        from keras_vit.training.fit import load_model
+        from keras_vit.models.files import load_model
         from keras_vit.training.run import find_model, read_run
 
-        model = load_model(self.model)
-        run = read_run(find_model(self.model))
+        path = find_model(self.model)
+        model, run = load_model(path), read_run(path)
         name = self.data or run.get("data")
         if name is None:
             raise ValueError(

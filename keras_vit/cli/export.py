@@ -25,12 +25,13 @@ class Export:
 
     def run(self):
         """Exports, and says where to."""
+        from keras_vit.models.files import load_model
         from keras_vit.serving.export import export
-        from keras_vit.training.fit import load_model
         from keras_vit.training.run import find_model, read_run
 
-        model = load_model(self.model)
-        class_names = read_run(find_model(self.model)).get("class_names")
-        path = export(model, self.directory, self.version or "auto", class_names)
+        source = find_model(self.model)
+        version = "auto" if self.version is None else self.version
+        class_names = read_run(source).get("class_names")
+        path = export(load_model(source), self.directory, version, class_names)
         print(f"Exported to {path}")
         print(f"Next: keras-vit predict {self.directory} IMAGE")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from typing import Literal
 
 import tyro
 
@@ -35,8 +36,8 @@ class Train:
     """Classes to keep; all by default."""
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
-    dtype: str = "float32"
-    """Dtype policy of a model that is built: float32, mixed_bfloat16 or mixed_float16."""
+    dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
+    """Dtype policy of a model that is built; float32 by default. A loaded model has its own."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -47,7 +48,7 @@ class Train:
         train, validation = load_training_data(self.recipe, self.data, self.classes, self.data_dir)
         model = make_model(self.recipe, self.model, len(train.class_names), self.dtype)
         facts = {"model": self.model, "data": self.data, "classes": self.classes}
-        history = fit(self.recipe, model, (train, validation), self.workdir, **facts)
+        history = fit(self.recipe, model, (train, validation), self.workdir, facts)
         best = max(history.history["val_accuracy"])
         print(f"Best validation accuracy {best:.2%}; models and settings in {self.workdir}")
         print(f"Next: keras-vit evaluate {self.workdir}")

@@ -14,7 +14,8 @@ def load(
     image_size,
     batch_size,
     training=False,
-    augment=False,
+    min_crop_area=None,
+    flip=False,
     classes=None,
     seed=0,
     data_dir=None,
@@ -33,7 +34,9 @@ def load(
         image_size: `(height, width)` in pixels.
         batch_size: images in a batch.
         training: whether to shuffle, differently in each epoch.
-        augment: whether to crop and flip at random, as the original does for training.
+        min_crop_area: smallest part of an image's area that a random crop has; `None` for no crop.
+            The original crops training images with 0.05.
+        flip: whether to flip images left and right at random.
         classes: names of the classes to keep, numbered from 0 in their order; `None` for all.
         seed: of shuffling and augmentation.
         data_dir: where TensorFlow Datasets keeps its data.
@@ -54,20 +57,17 @@ def load(
         raise ValueError(
             f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}"
         )
+    if min_crop_area is not None and not 0 < min_crop_area <= 1:
+        raise ValueError(
+            "`min_crop_area` must be greater than 0 and at most 1. "
+            f"Received: min_crop_area={min_crop_area!r}"
+        )
     source = _find_source(name, split, classes, data_dir)
     dataset = source.examples
     if training:
         dataset = dataset.shuffle(source.num_examples, seed=seed)
-    if augment:
-        seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2)
-        dataset = tf.data.Dataset.zip(dataset, seeds)
-        dataset = dataset.map(
-            lambda example, seed: (
-                training_image(source.to_image(example[0]), image_size, seed),
-                example[1],
-            ),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
+    if min_crop_area is not None or flip:
+        dataset = _augment(dataset, source.to_image, image_size, seed, min_crop_area or 1.0, flip)
     else:
         dataset = dataset.map(
             lambda example, label: (evaluation_image(source.to_image(example), image_size), label),
@@ -78,6 +78,17 @@ def load(
     dataset.num_examples = source.num_examples
     dataset.paths = source.paths
     return dataset
+
+
+def _augment(dataset, to_image, image_size, seed, min_crop_area, flip):
+    seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2)
+
+    def augment(example_and_label, image_seed):
+        example, label = example_and_label
+        image = to_image(example)
+        return training_image(image, image_size, image_seed, min_crop_area, flip), label
+
+    return tf.data.Dataset.zip(dataset, seeds).map(augment, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _find_source(name, split, classes, data_dir):

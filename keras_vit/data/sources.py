@@ -93,11 +93,12 @@ def tensorflow_dataset(name, split, data_dir=None, classes=None):
             "`tfds:NAME` must name a dataset of TensorFlow Datasets, or one prepared in `data_dir`."
             f" Received: {name!r}, data_dir={data_dir!r}"
         ) from error
-    label = builder.info.features.get("label")
-    if not isinstance(label, tfds.features.ClassLabel) or "image" not in builder.info.features:
+    features = dict(builder.info.features or {})
+    label = features.get("label")
+    if "image" not in features or not isinstance(label, tfds.features.ClassLabel):
         raise ValueError(
             "`tfds:NAME` must name a dataset with an `image` and a class `label`. "
-            f"Received: {name!r} with {sorted(builder.info.features or {})}"
+            f"Received: {name!r} with {sorted(features)}"
         )
     builder.download_and_prepare()
     given_split, start, stop = find_part(split, builder.info.splits.keys())

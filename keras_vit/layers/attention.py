@@ -118,4 +118,3 @@ def xavier_uniform(width):
     # Keras's GlorotUniform would take the heads for a convolution's spatial axes.
     limit = math.sqrt(6 / (width + width))
     return keras.initializers.RandomUniform(-limit, limit)
-

@@ -80,4 +80,3 @@ def grid_size(image_size, patch_size):
             f"Received: image_size={image_size}"
         )
     return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
-

@@ -111,6 +111,8 @@ def _clone(model, input_shape):
 def _copy_weights(source, target):
     grids = patch_embedding(source).grid_size, patch_embedding(target).grid_size
     for layer in source.layers:
+        if not layer.weights:
+            continue
         for old, new in zip(layer.weights, target.get_layer(layer.name).weights, strict=True):
             if isinstance(layer, AddPositionEmbedding):
                 new.assign(_resized(old, *grids))

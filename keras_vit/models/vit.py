@@ -14,8 +14,8 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.arguments import as_pair, check_heads, check_integer, check_rate
 from keras_vit.layers.transformer import layer_norm
+from keras_vit.models.files import load_weights
 from keras_vit.models.variants import find_variant
-from keras_vit.models.weights import load_weights
 
 POOLINGS = ("token", "gap", "map", None)
 

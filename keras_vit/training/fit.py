@@ -6,12 +6,12 @@ import keras
 
 from keras_vit.data.datasets import load, naming_undecodable_files
 from keras_vit.models import build, find_variant, replace_head, resize
-from keras_vit.models.weights import check_file
+from keras_vit.models.files import load_model
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.run import SaveModels, create_run, find_model
 
 
-def fit(recipe, model, data, workdir, **facts):
+def fit(recipe, model, data, workdir, facts=None):
     """Trains a model by a recipe and keeps the run in a directory.
 
     The directory gets `run.json` (the resolved recipe and the class names), `tensorboard/` (loss,
@@ -22,7 +22,7 @@ def fit(recipe, model, data, workdir, **facts):
         model: a built model whose head has the dataset's classes. It is compiled and trained.
         data: `(train, validation)`, datasets of `load`.
         workdir: path of a new or empty directory.
-        **facts: what else `run.json` shall say.
+        facts: dictionary of what else `run.json` shall say.
 
     Returns:
         The `keras.callbacks.History` of `model.fit`.
@@ -39,7 +39,7 @@ def fit(recipe, model, data, workdir, **facts):
             f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
         )
     epochs, steps_per_epoch = recipe.epoch_lengths(train.num_examples)
-    workdir = create_run(workdir, recipe, class_names=train.class_names, **facts)
+    workdir = create_run(workdir, recipe, {"class_names": train.class_names, **(facts or {})})
     model.compile(
         optimizer=make_optimizer(recipe, model, epochs * steps_per_epoch),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -56,6 +56,8 @@ def fit(recipe, model, data, workdir, **facts):
             epochs=epochs,
             steps_per_epoch=steps_per_epoch,
             callbacks=callbacks,
+            # The dataset shuffles itself.
+            shuffle=False,
         )
 
 
@@ -78,7 +80,14 @@ def load_training_data(recipe, name, classes=None, data_dir=None):
         "seed": recipe.seed,
         "data_dir": data_dir,
     }
-    train = load(name, "train", training=True, augment=recipe.augment, **shared)
+    train = load(
+        name,
+        "train",
+        training=True,
+        min_crop_area=recipe.min_crop_area,
+        flip=recipe.flip,
+        **shared,
+    )
     return train, load(name, "validation", **shared)
 
 
@@ -90,13 +99,14 @@ def make_model(recipe, model, num_classes, dtype=None):
         model: name of a variant, or path of a `.keras` file or of a run's directory. A loaded model
             gets a zero head and the recipe's image size; its dropout stays as it was.
         num_classes: classes of the head.
-        dtype: policy of a model that is built.
+        dtype: policy of a model that is built; a loaded one has its own.
 
     Returns:
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if `model` is neither, or the patches do not tile the recipe's images.
+        ValueError: if `model` is neither, the patches do not tile the recipe's images, or a `dtype`
+            is given for a model that is loaded.
     """
     keras.utils.set_random_seed(recipe.seed)
     if not is_path(model):
@@ -108,7 +118,12 @@ def make_model(recipe, model, num_classes, dtype=None):
             representation_size=find_variant(model).embedding_dim if recipe.pre_logits else None,
             dtype=dtype,
         )
-    trained = replace_head(load_model(model), num_classes)
+    if dtype is not None:
+        raise ValueError(
+            f"`dtype` is for a model that is built by its name. Received: dtype={dtype!r}, "
+            f"model={str(model)!r}"
+        )
+    trained = replace_head(load_model(find_model(model)), num_classes)
     size = (recipe.image_size, recipe.image_size)
     return trained if trained.input_shape[1:3] == size else resize(trained, size)
 
@@ -116,20 +131,3 @@ def make_model(recipe, model, num_classes, dtype=None):
 def is_path(model):
     """Whether a model is meant by its file and not by its variant."""
     return str(model).endswith(".keras") or len(pathlib.Path(model).parts) > 1
-
-
-def load_model(path):
-    """Loads a `.keras` file, or the best model of a run's directory.
-
-    Raises:
-        ValueError: if there is no such file, or it is not a Keras model.
-    """
-    path = check_file("model", find_model(path), (".keras",))
-    try:
-        return keras.models.load_model(path, compile=False)
-    # Keras lets the archive's and HDF5's own errors through, of many types.
-    except Exception as error:
-        raise ValueError(
-            f"`model` must be a complete Keras model. Received: model={str(path)!r}, "
-            f"which Keras cannot load: {error}"
-        ) from error

@@ -29,9 +29,7 @@ def make_optimizer(recipe, model, total_steps):
         )
     else:
         # optax's epsilon; Keras's is 1e-7.
-        optimizer = keras.optimizers.AdamW(
-            weight_decay=recipe.weight_decay, epsilon=1e-8, **shared
-        )
+        optimizer = keras.optimizers.AdamW(weight_decay=recipe.weight_decay, epsilon=1e-8, **shared)
     if recipe.weight_decay:
         optimizer.exclude_from_weight_decay(var_list=not_kernels(model))
     return optimizer

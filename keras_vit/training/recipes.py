@@ -23,7 +23,9 @@ class Recipe:
         clip_norm: global norm at which gradients are clipped.
         dropout: rate for a model that is built, not loaded.
         pre_logits: whether a model that is built has the pre-training head's hidden tanh layer.
-        augment: whether to crop and flip the training images at random.
+        min_crop_area: smallest part of a training image's area that a random crop has; `None` for no
+            crop.
+        flip: whether to flip training images left and right at random.
         seed: of weights, dropout, shuffling and augmentation.
     """
 
@@ -39,7 +41,8 @@ class Recipe:
     clip_norm: float | None = None
     dropout: float = 0.0
     pre_logits: bool = False
-    augment: bool = True
+    min_crop_area: float | None = 0.05
+    flip: bool = True
     seed: int = 0
 
     def __post_init__(self):
@@ -48,15 +51,19 @@ class Recipe:
                 "Exactly one of `epochs` and `steps` must be given. "
                 f"Received: epochs={self.epochs}, steps={self.steps}"
             )
-        if self.warmup_steps < 0:
-            raise ValueError(
-                f"`warmup_steps` must not be negative. Received: warmup_steps={self.warmup_steps}"
-            )
-        positive = {"image_size", "batch_size", "learning_rate", "epochs", "steps", "clip_norm"}
-        for field in sorted(positive):
+        for field in ("image_size", "batch_size", "learning_rate", "epochs", "steps", "clip_norm"):
             value = getattr(self, field)
             if value is not None and value <= 0:
                 raise ValueError(f"`{field}` must be positive. Received: {field}={value}")
+        if self.min_crop_area is not None and not 0 < self.min_crop_area <= 1:
+            raise ValueError(
+                "`min_crop_area` must be greater than 0 and at most 1. "
+                f"Received: min_crop_area={self.min_crop_area}"
+            )
+        for field in ("warmup_steps", "weight_decay", "seed"):
+            value = getattr(self, field)
+            if value < 0:
+                raise ValueError(f"`{field}` must not be negative. Received: {field}={value}")
 
     def smoke(self):
         """The same recipe, shrunk to seconds on a laptop.
@@ -121,22 +128,24 @@ FINETUNE = Recipe(
     clip_norm=1.0,
 )
 
-# The same two for the 8 x 8 pixel digits. A flipped digit is another digit, so no augmentation.
+# The same two for the 8 x 8 pixel digits. A flipped digit is no digit, and a small crop is any.
 DIGITS_PRETRAIN = dataclasses.replace(
     PRETRAIN,
     image_size=16,
     batch_size=32,
     warmup_steps=50,
-    epochs=40,
-    augment=False,
+    epochs=100,
+    min_crop_area=0.5,
+    flip=False,
 )
 DIGITS_FINETUNE = dataclasses.replace(
     FINETUNE,
     image_size=24,
     batch_size=32,
-    warmup_steps=20,
-    steps=200,
-    augment=False,
+    warmup_steps=10,
+    steps=100,
+    min_crop_area=None,
+    flip=False,
 )
 
 RECIPES = {

@@ -12,13 +12,13 @@ BEST_MODEL = "best.keras"
 LAST_MODEL = "last.keras"
 
 
-def create_run(workdir, recipe, **facts):
+def create_run(workdir, recipe, facts):
     """Makes the directory of a new run and writes what it is into `run.json`.
 
     Args:
         workdir: path of the directory; must not hold anything yet.
         recipe: the resolved `Recipe`.
-        **facts: what else to write down, as JSON.
+        facts: dictionary of what else to write down.
 
     Returns:
         The directory's `pathlib.Path`.

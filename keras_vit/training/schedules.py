@@ -36,7 +36,8 @@ class LinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
         remaining = 1 - ops.clip(progress, 0.0, 1.0)
         decayed = LINEAR_END + (self.learning_rate - LINEAR_END) * remaining
-        return decayed * ops.minimum(1.0, step / max(self.warmup_steps, 1))
+        warmup = ops.minimum(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
+        return decayed * warmup
 
     def get_config(self):
         return {

@@ -230,7 +230,10 @@ def test_summary_has_a_line_for_each_block(capsys):
         ({"stochastic_depth": 1.0}, "`stochastic_depth` must be .*stochastic_depth=1.0"),
         ({"activation": "swoosh"}, "`activation` must be .*activation='swoosh'"),
         ({"weights": "missing.keras"}, "`weights` must be an existing file.*missing.keras"),
-        ({"weights": "weights.ckpt"}, "`weights` must end with .keras or .weights.h5.*weights.ckpt"),
+        (
+            {"weights": "weights.ckpt"},
+            "`weights` must end with .keras or .weights.h5.*weights.ckpt",
+        ),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

@@ -1,6 +1,8 @@
-"""Weights from Keras's own files."""
+"""Models and weights from Keras's own files."""
 
 import pathlib
+
+import keras
 
 WEIGHT_FILES = (".keras", ".weights.h5")
 
@@ -24,6 +26,29 @@ def load_weights(model, path):
             f"`weights` must be a Keras file of this very model ({model.name}, "
             f"{model.count_params():,} parameters). Received: weights={str(path)!r}, "
             f"which Keras cannot load into it: {error}"
+        ) from error
+
+
+def load_model(path):
+    """Loads a `.keras` file.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        A `keras.Model`, not compiled.
+
+    Raises:
+        ValueError: if there is no such file, or it is not a complete Keras model.
+    """
+    path = check_file("model", path, (".keras",))
+    try:
+        return keras.models.load_model(path, compile=False)
+    # Keras lets the archive's and HDF5's own errors through, of many types.
+    except Exception as error:
+        raise ValueError(
+            f"`model` must be a complete Keras model. Received: model={str(path)!r}, "
+            f"which Keras cannot load: {error}"
         ) from error
 
 

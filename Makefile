@@ -1,0 +1,68 @@
+PYTHON ?= python3
+VENV ?= .venv
+# PyTorch's default build for Linux brings several gigabytes of CUDA; this release has a CPU build
+# where the package index offers one.
+TORCH ?= torch
+
+BIN := $(VENV)/bin
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+.PHONY: demo test test-backends test-no-tensorflow test-large lint bench clean
+
+# The main job, end to end, on data that needs no download.
+demo: $(VENV)/.demo
+	$(BIN)/keras-vit quickstart
+
+# The default suite, on the TensorFlow backend.
+test: $(VENV)/.test
+	$(BIN)/python -m pytest
+
+# Layers and models on the two other backends.
+test-backends: $(VENV)/.backends
+	KERAS_BACKEND=jax $(BIN)/python -m pytest tests/layers tests/models tests/test_imports.py keras_vit/layers keras_vit/models
+	KERAS_BACKEND=torch $(BIN)/python -m pytest tests/layers tests/models keras_vit/layers keras_vit/models
+
+# The core in an environment that has no TensorFlow at all.
+test-no-tensorflow:
+	$(PYTHON) -m venv $(VENV)-jax
+	$(VENV)-jax/bin/pip install --quiet keras jax scipy pytest
+	$(VENV)-jax/bin/pip install --quiet --no-deps .
+	KERAS_BACKEND=jax $(VENV)-jax/bin/python tests/without_tensorflow.py
+
+# Models of several gigabytes.
+test-large: $(VENV)/.test
+	$(BIN)/python -m pytest -m large
+
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+bench: $(VENV)/.bench
+	$(BIN)/python benchmarks/import_time.py
+	$(BIN)/python benchmarks/throughput.py
+
+clean:
+	rm -rf $(VENV) $(VENV)-jax build dist *.egg-info
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: $(BIN)/python setup.cfg
+	$(BIN)/pip install --quiet --editable '.[demo]'
+	touch $@
+
+$(VENV)/.test: $(BIN)/python setup.cfg
+	$(BIN)/pip install --quiet --editable '.[test]'
+	touch $@
+
+$(VENV)/.backends: $(VENV)/.test
+	$(BIN)/pip install --quiet '$(TORCH)' jax
+	touch $@
+
+$(VENV)/.lint: $(BIN)/python
+	$(BIN)/pip install --quiet ruff
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.demo
+	$(BIN)/pip install --quiet keras-hub vit-keras opencv-python-headless
+	touch $@

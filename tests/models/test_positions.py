@@ -1,0 +1,102 @@
+"""Interpolated position embeddings, against the original, timm's torch call and SciPy."""
+
+import numpy as np
+import pytest
+import scipy.ndimage
+
+from keras_vit.models import resize_position_embedding
+from tests.reference import DATA, read_npz
+
+
+def random_table(*shape):
+    return np.random.default_rng(0).normal(size=shape).astype("float32")
+
+
+@pytest.mark.parametrize(("key", "prefix"), [("cls_4x4_to_6x6", 1), ("nocls_4x4_to_6x6", 0)])
+def test_stored_tables(key, prefix):
+    table = read_npz("h5_posemb_tables_6x6.ckpt.npz")[key]
+    resized = resize_position_embedding(table, (6, 6), num_prefix_tokens=prefix)
+    expected = read_npz("h5_posemb_tables_6x6.io.npz")[key]
+    np.testing.assert_allclose(resized, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("old", "new"), [(7, 12), (14, 24), (24, 14), (4, 1), (1, 3), (2, 37)])
+def test_bilinear_is_scipys_zoom(old, new):
+    # Sizes without SciPy's artefact at the edge.
+    grid = random_table(old, old, 5)
+    expected = scipy.ndimage.zoom(grid, (new / old, new / old, 1), order=1)
+    resized = resize_position_embedding(grid.reshape(1, -1, 5), (new, new), num_prefix_tokens=0)
+    np.testing.assert_allclose(resized.reshape(new, new, 5), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("old", "new"), [(28, 14), (28, 24), (16, 30), (32, 16), (8, 26)])
+def test_no_zeros_at_the_edge(old, new):
+    """NUMERICS 5.5: SciPy's default loses the last row and column of these sizes."""
+    grid = random_table(old, old, 2)
+    lossy = scipy.ndimage.zoom(grid, (new / old, new / old, 1), order=1)
+    assert not lossy[-1].any()
+    resized = resize_position_embedding(grid.reshape(1, -1, 2), (new, new), num_prefix_tokens=0)
+    resized = resized.reshape(new, new, 2)
+    np.testing.assert_allclose(resized[:-1, :-1], lossy[:-1, :-1], rtol=0, atol=1e-6)
+    # Corner-aligned: the corners are the old corners.
+    np.testing.assert_allclose(
+        resized[[0, 0, -1, -1], [0, -1, 0, -1]], grid[[0, 0, -1, -1], [0, -1, 0, -1]], atol=1e-6
+    )
+
+
+def test_rows_and_columns_are_not_swapped():
+    rows, columns = np.mgrid[:3, :5].astype("float32")
+    table = np.stack([rows, columns], axis=-1).reshape(1, 15, 2)
+    resized = resize_position_embedding(table, (5, 9), (3, 5), num_prefix_tokens=0)
+    rows, columns = np.mgrid[:5, :9] / 2
+    expected = np.stack([rows, columns], axis=-1).reshape(1, 45, 2)
+    np.testing.assert_allclose(resized, expected, atol=1e-6)
+
+
+def test_same_number_of_patches_in_another_shape_is_interpolated():
+    table = random_table(1, 16, 3)
+    resized = resize_position_embedding(table, (4, 4), source_grid=(2, 8), num_prefix_tokens=0)
+    assert not np.array_equal(resized, table)
+
+
+@pytest.mark.parametrize("method", ["bilinear", "bicubic"])
+def test_prefix_and_dtype_are_kept(method):
+    table = random_table(1, 2 + 9, 3)
+    resized = resize_position_embedding(table, (5, 4), num_prefix_tokens=2, method=method)
+    assert resized.shape == (1, 2 + 20, 3)
+    assert resized.dtype == "float32"
+    np.testing.assert_array_equal(resized[:, :2], table[:, :2])
+    same = resize_position_embedding(table, (3, 3), num_prefix_tokens=2, method=method)
+    np.testing.assert_array_equal(same, table)
+    assert same is not table
+
+
+BICUBIC_SIZES = [((4, 4), (6, 6)), ((14, 14), (24, 24)), ((24, 24), (14, 14)), ((7, 5), (3, 11))]
+
+
+@pytest.mark.parametrize(("old", "new"), BICUBIC_SIZES, ids=str)
+def test_bicubic_is_torchs(old, new):
+    """Stored outputs of `torch.nn.functional.interpolate(mode="bicubic", antialias=True)`, in float64."""
+    with np.load(DATA / "bicubic_torch.npz") as stored:
+        expected = stored[f"{old}_{new}"]
+    resized = resize_position_embedding(
+        random_table(1, old[0] * old[1], 2), new, old, num_prefix_tokens=0, method="bicubic"
+    )
+    np.testing.assert_allclose(resized.reshape(*new, 2), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "nearest"}, "`method` must be one of .*method='nearest'"),
+        ({"num_prefix_tokens": 0}, r"`source_grid` must be given .* 17\. Received: .*\(4, 4\)"),
+        ({"source_grid": (3, 5)}, r"`source_grid` must be given .* 16\. Received: .*\(3, 5\)"),
+        ({"table": np.zeros((17, 3))}, r"`table` must have the shape .*\(17, 3\)"),
+        ({"table": np.zeros((1, 1, 3))}, "`source_grid` must be given"),
+    ],
+)
+def test_wrong_argument(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        resize_position_embedding(
+            **{"table": random_table(1, 17, 3), "target_grid": (6, 6), **arguments}
+        )

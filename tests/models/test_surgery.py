@@ -1,0 +1,155 @@
+"""Another head, another image size, and features."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.models import features, replace_head, resize, vision_transformer
+from tests.contract import to_numpy
+from tests.models.test_vit import TINY, images
+
+
+def values(model):
+    return {weight.path: to_numpy(weight.value) for weight in model.weights}
+
+
+@pytest.mark.parametrize("pooling", ["token", "gap", "map"])
+@pytest.mark.parametrize("num_classes", [0, 5])
+def test_replace_head(pooling, num_classes):
+    model = vision_transformer(**TINY, pooling=pooling, representation_size=6)
+    new = replace_head(model, num_classes)
+    assert new.output_shape == (None, num_classes or 8)
+    old_values, new_values = values(model), values(new)
+    for path in ("pre_logits/kernel", "pre_logits/bias"):
+        assert path not in new_values
+    for path, value in new_values.items():
+        if path.startswith("head/"):
+            assert not value.any()
+        else:
+            np.testing.assert_array_equal(value, old_values[path])
+    batch = images(2, 16, 16, 3)
+    pooled = keras.Model(model.input, model.get_layer("pooling").output)
+    np.testing.assert_array_equal(features(new, batch), pooled.predict(batch, verbose=0))
+
+
+def test_training_a_new_head_leaves_the_model_alone():
+    model = vision_transformer(**TINY)
+    before = values(model)
+    new = replace_head(model, 2)
+    new.get_layer("head").kernel.assign(images(8, 2))
+    new.compile("sgd", "mse")
+    new.fit(images(4, 16, 16, 3), np.ones((4, 2)), verbose=0)
+    after = values(model)
+    for path, value in before.items():
+        np.testing.assert_array_equal(value, after[path])
+    assert not np.array_equal(values(new)["class_token/token"], before["class_token/token"])
+
+
+def test_surgery_keeps_what_layers_are():
+    model = vision_transformer(
+        **TINY, activation="gelu", dropout=0.1, stochastic_depth=0.2, dtype="mixed_bfloat16"
+    )
+    model.get_layer("block_0").trainable = False
+    for new in (replace_head(model, 3), resize(model, 32)):
+        assert new.name == model.name
+        assert [layer.name for layer in new.layers] == [layer.name for layer in model.layers]
+        block = new.get_layer("block_1")
+        assert (block.activation, block.dropout, block.stochastic_depth) == ("gelu", 0.1, 0.2)
+        assert block.compute_dtype == "bfloat16"
+        assert not new.get_layer("block_0").trainable
+        assert new.get_layer("head").compute_dtype == "float32"
+
+
+@pytest.mark.parametrize("size", [32, (8, 24), (24, 8)])
+@pytest.mark.parametrize("pooling", ["token", "gap"])
+def test_resize(size, pooling):
+    model = vision_transformer(**TINY, pooling=pooling)
+    new = resize(model, size)
+    height, width = (size, size) if isinstance(size, int) else size
+    assert new.input_shape == (None, height, width, 3)
+    grid = (height // 4, width // 4)
+    old_values, new_values = values(model), values(new)
+    for path, value in new_values.items():
+        if path == "position_embedding/embedding":
+            expected = keras_vit.resize_position_embedding(
+                old_values[path], grid, num_prefix_tokens=int(pooling == "token")
+            )
+            np.testing.assert_array_equal(value, expected)
+        else:
+            np.testing.assert_array_equal(value, old_values[path])
+    assert tuple(new(images(2, height, width, 3)).shape) == (2, 3)
+
+
+def test_resize_from_a_grid_that_is_not_square():
+    # 5 x 2 patches and a class token, which a square root takes for 1 + 9 (NUMERICS 12).
+    model = vision_transformer(**{**TINY, "image_size": (20, 8)}, pooling="gap")
+    new = resize(model, (40, 16))
+    expected = keras_vit.resize_position_embedding(
+        values(model)["position_embedding/embedding"], (10, 4), (5, 2), num_prefix_tokens=0
+    )
+    np.testing.assert_array_equal(values(new)["position_embedding/embedding"], expected)
+
+
+def test_surgery_on_a_reloaded_and_on_an_operated_model(tmp_path):
+    vision_transformer(**TINY, image_channels=1).save(tmp_path / "model.keras")
+    model = keras.models.load_model(tmp_path / "model.keras")
+    for new in (resize(replace_head(model, 5), 32), replace_head(resize(model, 32), 5)):
+        assert new.input_shape == (None, 32, 32, 1)
+        assert new.output_shape == (None, 5)
+        assert replace_head(new, 7).output_shape == (None, 7)
+
+
+def test_surgery_on_layers_composed_by_hand():
+    inputs = keras.Input((16, 16, 3))
+    tokens = keras_vit.PatchEmbedding(8, 4)(inputs)
+    tokens = keras_vit.AddPositionEmbedding()(keras_vit.ClassToken()(tokens))
+    tokens = keras_vit.TransformerBlock(2, 16)(tokens)
+    model = keras.Model(inputs, keras.layers.Dense(3, name="head")(tokens[:, 0]))
+    assert resize(model, 32).input_shape == (None, 32, 32, 3)
+    assert replace_head(model, 5).output_shape == (None, 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: replace_head(model, -1), "`num_classes` must be .*num_classes=-1"),
+        (lambda model: resize(model, 18), r"`image_size` must be a multiple .*\(18, 18\)"),
+        (lambda model: resize(model, None), "`image_size` must be a positive .*None"),
+        (lambda model: features(model, images(1, 16, 16, 3), ["block_9"]), "`layers` must name"),
+        (
+            lambda model: features(model, images(1, 16, 16, 3), ["pooling"], as_maps=True),
+            "`as_maps` needs layers .*'pooling'",
+        ),
+    ],
+)
+def test_wrong_argument(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(vision_transformer(**TINY))
+
+
+@pytest.mark.parametrize("surgery", [replace_head, resize, features])
+def test_a_model_of_another_kind(surgery):
+    inputs = keras.Input((16,))
+    model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
+    for wrong in (model, "model.keras"):
+        with pytest.raises(ValueError, match="`model` must be a Vision Transformer .*Received: "):
+            surgery(wrong, 4)
+
+
+def test_features():
+    model = vision_transformer(**TINY, representation_size=6, dtype="mixed_bfloat16")
+    batch = images(3, 16, 16, 3)
+    assert features(model, batch, batch_size=2).shape == (3, 6)
+    outputs = features(model, batch, ["patch_embedding", "block_1"])
+    assert outputs["patch_embedding"].shape == (3, 16, 8)
+    assert outputs["block_1"].shape == (3, 17, 8)
+    assert outputs["block_1"].dtype == "float32"
+    maps = features(model, batch, ["block_1"], as_maps=True)["block_1"]
+    np.testing.assert_array_equal(maps.reshape(3, 16, 8), outputs["block_1"][:, 1:])
+
+
+def test_features_of_a_model_without_a_head():
+    model = vision_transformer(**{**TINY, "num_classes": 0})
+    batch = images(2, 16, 16, 3)
+    np.testing.assert_array_equal(features(model, batch), model.predict(batch, verbose=0))

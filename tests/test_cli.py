@@ -1,0 +1,253 @@
+"""The command line, in this process."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.cli import main
+from keras_vit.cli.models import markdown_table, table_rows
+from keras_vit.models import VARIANTS, vision_transformer
+from tests.images import write_folder
+from tests.models.test_vit import TINY
+
+
+def run(capsys, *arguments):
+    """What a command prints."""
+    main([str(argument) for argument in arguments])
+    return capsys.readouterr().out
+
+
+def error_of(capsys, *arguments):
+    """The one line that a command ends with."""
+    with pytest.raises(SystemExit) as exit_info:
+        main([str(argument) for argument in arguments])
+    assert exit_info.value.code == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("keras-vit: error: ")
+    assert "Received: " in lines[0]
+    return lines[0]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    return write_folder(tmp_path_factory.mktemp("photos"), ("cat", "dog"), count=10)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    """A tiny model to fine-tune."""
+    path = tmp_path_factory.mktemp("models") / "start.keras"
+    keras.utils.set_random_seed(0)
+    vision_transformer(**TINY).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished_run(photos, start, tmp_path_factory):
+    """A run that fine-tuned the tiny model on the photos."""
+    workdir = tmp_path_factory.mktemp("runs") / "photos"
+    main(train_arguments(start, photos, workdir))
+    return workdir
+
+
+def train_arguments(model, photos, workdir, *more):
+    small = "--image-size 16 --batch-size 7 --steps 30 --warmup-steps 2 --learning-rate 0.1"
+    data = f"folder:{photos}"
+    start = ["train", "finetune", "--model", model, "--data", data, "--workdir", workdir]
+    return [str(argument) for argument in [*start, *small.split(), "--min-crop-area", 0.5, *more]]
+
+
+def test_models(capsys):
+    lines = run(capsys, "models").splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [variant.name for variant in VARIANTS]
+    assert "86.6 M" in lines[5]
+    assert "35.1" in lines[5]
+    assert run(capsys, "models", "--markdown").strip() == markdown_table(table_rows(224, 1000))
+    assert run(capsys, "models", "--image-size", 384).splitlines()[10].split()[-1] == "-"
+
+
+def test_train_on_a_folder(finished_run):
+    facts = json.loads((finished_run / "run.json").read_text())
+    assert facts["class_names"] == ["cat", "dog"]
+    assert facts["recipe"]["steps"] == 30
+    assert facts["recipe"]["clip_norm"] == 1.0
+    assert (finished_run / "best.keras").is_file()
+
+
+def test_evaluate(finished_run, photos, capsys):
+    of_the_run = run(capsys, "evaluate", finished_run)
+    assert "images: 4\n" in of_the_run
+    # Two colours are learnt in 30 steps.
+    assert "accuracy: 1.0000" in of_the_run
+    of_a_file = run(
+        capsys,
+        "evaluate",
+        finished_run / "last.keras",
+        "--data",
+        f"folder:{photos}",
+        "--split",
+        "train",
+    )
+    assert "images: 14\n" in of_a_file
+
+
+def test_export_and_predict(finished_run, photos, tmp_path, capsys):
+    files = [photos / "cat" / "0.jpg", photos / "dog" / "1.jpg"]
+    exported = run(capsys, "export", finished_run, tmp_path / "serving")
+    assert f"Exported to {tmp_path / 'serving' / '1'}" in exported
+    for model in (finished_run, tmp_path / "serving", tmp_path / "serving" / "1"):
+        lines = run(capsys, "predict", model, *files, "--top", 1).splitlines()
+        assert [line.split()[:2] for line in lines] == [
+            [str(files[0]), "cat"],
+            [str(files[1]), "dog"],
+        ]
+
+
+def test_train_on_some_digits(start, tmp_path, capsys):
+    out = run(
+        capsys,
+        "train",
+        "digits_finetune",
+        "--model",
+        start,
+        "--data",
+        "digits",
+        "--workdir",
+        tmp_path / "run",
+        "--steps",
+        12,
+        "--image-size",
+        8,
+        "--classes",
+        "3",
+        "5",
+    )
+    assert "Best validation accuracy" in out
+    assert "images: 73\n" in run(capsys, "evaluate", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--data", "folder:missing"], "`folder:PATH` must name a folder"),
+        (["--data", "cifar"], "`name` must be `digits`"),
+        (["--model", "ViT_B17"], "`variant` must be the name of an architecture"),
+        (["--model", "missing.keras"], "`model` must be an existing file"),
+        (["--image-size", "18"], "`image_size` must be a multiple of the patch size"),
+        (["--warmup-steps", "30"], "`warmup_steps` must be smaller"),
+        (["--dtype", "mixed_bfloat16"], "`dtype` is for a model that is built"),
+        (["--classes", "bird"], "`classes` must be among cat, dog"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, capsys):
+    arguments = train_arguments(start, photos, tmp_path / "run")
+    if more[0] in arguments:
+        arguments[arguments.index(more[0]) + 1] = more[1]
+    else:
+        arguments += more
+    assert message in error_of(capsys, *arguments)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--batch-size", "0", "`batch_size` must be positive"),
+        ("--min-crop-area", "2", "`min_crop_area` must be greater than 0"),
+        ("--steps", "many", "--steps"),
+        ("--dtype", "float8", "--dtype"),
+    ],
+)
+def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tmp_path, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main([*train_arguments(start, tmp_path, tmp_path / "run"), flag, value])
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_an_existing_run_is_kept(finished_run, start, photos, capsys):
+    before = (finished_run / "best.keras").read_bytes()
+    message = error_of(capsys, *train_arguments(start, photos, finished_run))
+    assert "`workdir` must be a new or empty directory" in message
+    assert (finished_run / "best.keras").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate", "missing.keras"], "`model` must be an existing file"),
+        (["evaluate", "missing"], "`model` must end with .keras"),
+        (["evaluate", "START"], "`--data` must be given"),
+        (["evaluate", "START", "--data", "digits"], "must have the model's 3 classes"),
+        (["evaluate", "PAGE", "--data", "digits"], "`model` must be a complete Keras model"),
+        (["predict", "START", "missing.jpg"], "`images` must be files that can be read"),
+        (["predict", "START", "PAGE"], "`images` must be complete JPEG, PNG"),
+        (["predict", "START"], "`images` must name at least one file"),
+        (["predict", "missing", "PAGE"], "`model` must end with .keras"),
+        (["export", "missing.keras", "serving"], "`model` must be an existing file"),
+        (["export", "START", "serving", "--version", "0"], "`version` must be a positive"),
+        (["models", "--image-size", "0"], "`image_size` must be positive"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_argument(arguments, message, start, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.keras"
+    page.write_text("<html>not found</html>")
+    known = {"START": start, "PAGE": page}
+    assert message in error_of(capsys, *[known.get(word, word) for word in arguments])
+    assert [path.name for path in tmp_path.iterdir()] == ["page.keras"]
+
+
+def test_debug_shows_the_traceback(capsys):
+    with pytest.raises(ValueError, match="`image_size` must be positive"):
+        main(["models", "--image-size", "0", "--debug"])
+
+
+def test_a_mistyped_command(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["trian"])
+    assert exit_info.value.code == 2
+    assert "trian" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", ["quickstart", "models", "train", "evaluate", "predict", "export"]
+)
+def test_help_shows_types_defaults_and_an_example(command, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main([command, "--help"])
+    assert exit_info.value.code == 0
+    text = capsys.readouterr().out
+    assert f"Example: keras-vit {command}" in " ".join(text.split())
+    assert "(default: " in text
+
+
+def test_help_of_a_recipe_shows_its_settings(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "finetune", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--learning-rate FLOAT" in text
+    assert "(default: 0.03)" in text
+
+
+def test_quickstart(tmp_path, capsys, monkeypatch):
+    """The whole job, its training shortened; `make demo` runs it in full."""
+    from keras_vit.training import recipes
+
+    for name in ("DIGITS_PRETRAIN", "DIGITS_FINETUNE"):
+        shortened = getattr(recipes, name).smoke()
+        monkeypatch.setattr(recipes, name, shortened)
+    out = run(capsys, "quickstart", "--workdir", tmp_path / "quickstart")
+    assert "test accuracy fine-tuned:" in out
+    assert "test accuracy from scratch:" in out
+    assert "Try next:" in out
+    picture = tmp_path / "quickstart" / "predictions.png"
+    pixels = np.asarray(keras.utils.img_to_array(keras.utils.load_img(picture)))
+    assert pixels.std() > 10
+    assert (tmp_path / "quickstart" / "serving" / "1" / "saved_model.pb").is_file()
+    assert len(list((tmp_path / "quickstart" / "images").glob("*.png"))) == 4

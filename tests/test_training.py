@@ -1,0 +1,261 @@
+"""Recipes, schedules, optimizers and runs."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.models import vision_transformer
+from keras_vit.models.files import load_model
+from keras_vit.training.fit import fit, load_training_data, make_model
+from keras_vit.training.optimizers import make_optimizer, not_kernels
+from keras_vit.training.recipes import (
+    DIGITS_FINETUNE,
+    DIGITS_PRETRAIN,
+    FINETUNE,
+    PRETRAIN,
+    RECIPES,
+)
+from keras_vit.training.run import SaveModels, find_model, read_run, save_model
+from keras_vit.training.schedules import learning_rate_schedule
+from tests.contract import to_numpy
+from tests.images import write_folder
+from tests.models.test_vit import TINY, images
+
+CLASSES = ("7", "8", "9")
+
+
+def tiny_recipe(**changes):
+    return dataclasses.replace(
+        DIGITS_FINETUNE, image_size=8, batch_size=64, steps=12, warmup_steps=3, **changes
+    )
+
+
+def tiny_model(recipe, num_classes=3):
+    return vision_transformer(
+        **{**TINY, "image_size": recipe.image_size, "num_classes": num_classes}
+    )
+
+
+def original_learning_rate(step, base, total_steps, warmup_steps, decay):
+    """`create_learning_rate_schedule` of vit_jax/utils.py, from NUMERICS section 8."""
+    progress = np.clip((step - warmup_steps) / (total_steps - warmup_steps), 0, 1)
+    if decay == "linear":
+        rate = 1e-5 + (base - 1e-5) * (1 - progress)
+    else:
+        rate = base * 0.5 * (1 + np.cos(np.pi * progress))
+    return rate * min(1, step / warmup_steps) if warmup_steps else rate
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+@pytest.mark.parametrize("warmup_steps", [0, 10])
+def test_schedule_is_the_originals(decay, warmup_steps):
+    schedule = learning_rate_schedule(decay, 0.03, 100, warmup_steps)
+    for step in range(101):
+        expected = original_learning_rate(step, 0.03, 100, warmup_steps, decay)
+        assert float(schedule(step)) == pytest.approx(expected, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+def test_schedule_round_trip(decay):
+    schedule = learning_rate_schedule(decay, 0.03, 100, 10)
+    config = keras.optimizers.schedules.serialize(schedule)
+    copy = keras.optimizers.schedules.deserialize(config)
+    assert float(copy(50)) == float(schedule(50))
+
+
+def test_weight_decay_is_of_kernels_alone():
+    model = tiny_model(DIGITS_PRETRAIN)
+    model.get_layer("head").kernel.assign(images(8, 3))
+    recipe = dataclasses.replace(DIGITS_PRETRAIN, weight_decay=0.5, learning_rate=0.1)
+    optimizer = make_optimizer(dataclasses.replace(recipe, warmup_steps=0), model, 100)
+    before = {v.path: to_numpy(v.value) for v in model.trainable_variables}
+    # Without gradients the decay is all that moves a variable.
+    zeros = [keras.ops.zeros(v.shape) for v in model.trainable_variables]
+    optimizer.apply(zeros, model.trainable_variables)
+    for variable in model.trainable_variables:
+        expected = before[variable.path]
+        if variable.path.endswith("kernel"):
+            expected = expected * (1 - 0.1 * 0.5)
+        np.testing.assert_allclose(to_numpy(variable.value), expected, rtol=1e-6, atol=1e-9)
+    assert {v.path.rpartition("/")[2] for v in not_kernels(model)} == {
+        "bias",
+        "gamma",
+        "beta",
+        "token",
+        "embedding",
+    }
+
+
+def test_optimizers_of_the_paper():
+    model = tiny_model(FINETUNE)
+    sgd = make_optimizer(FINETUNE, model, 20_000)
+    assert isinstance(sgd, keras.optimizers.SGD)
+    assert (sgd.momentum, sgd.nesterov, sgd.global_clipnorm, sgd.weight_decay) == (
+        0.9,
+        False,
+        1.0,
+        None,
+    )
+    adam = make_optimizer(PRETRAIN, model, 20_000)
+    assert isinstance(adam, keras.optimizers.AdamW)
+    assert (adam.beta_1, adam.beta_2, adam.epsilon, adam.weight_decay) == (0.9, 0.999, 1e-8, 0.03)
+
+
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_smoke_recipe_trains(recipe, tmp_path):
+    recipe = recipe.smoke()
+    data = load_training_data(recipe, "digits", CLASSES)
+    history = fit(recipe, tiny_model(recipe), data, tmp_path / "run")
+    assert np.isfinite(history.history["loss"]).all()
+
+
+@pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])
+def test_a_variant_is_built_as_the_recipe_wants_it(recipe):
+    recipe = recipe.smoke()
+    model = make_model(recipe, "ViT_Ti16", num_classes=3, dtype="mixed_bfloat16")
+    assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
+    names = [layer.name for layer in model.layers]
+    assert ("pre_logits" in names) == recipe.pre_logits
+    assert model.get_layer("block_0").dropout == recipe.dropout
+    assert model.get_layer("block_0").compute_dtype == "bfloat16"
+
+
+def test_epochs_of_a_recipe():
+    assert dataclasses.replace(DIGITS_PRETRAIN, epochs=3).epoch_lengths(1000) == (3, 32)
+    assert dataclasses.replace(DIGITS_FINETUNE, steps=100).epoch_lengths(372) == (8, 12)
+    assert dataclasses.replace(DIGITS_FINETUNE, steps=100).epoch_lengths(10_000) == (1, 100)
+
+
+def test_run_directory(tmp_path):
+    recipe = tiny_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    model = tiny_model(recipe)
+    run = tmp_path / "runs" / "digits"
+    history = fit(recipe, model, data, run, {"data": "digits"})
+    assert sorted(path.name for path in run.iterdir()) == [
+        "best.keras",
+        "last.keras",
+        "run.json",
+        "tensorboard",
+    ]
+    facts = json.loads((run / "run.json").read_text())
+    assert facts["recipe"] == dataclasses.asdict(recipe)
+    assert facts["class_names"] == list(CLASSES)
+    assert read_run(find_model(run)) == facts
+    assert find_model(run) == run / "best.keras"
+    last = load_model(run / "last.keras")
+    for saved, trained in zip(last.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(saved.value), to_numpy(trained.value))
+    assert len(history.history["val_accuracy"]) == 2
+    assert list((run / "tensorboard").rglob("events.out.tfevents.*"))
+
+
+def test_training_is_reproducible(tmp_path):
+    def weights(name):
+        recipe = tiny_recipe(min_crop_area=0.5)
+        keras.utils.set_random_seed(1)
+        model = tiny_model(recipe)
+        fit(recipe, model, load_training_data(recipe, "digits", CLASSES), tmp_path / name)
+        return [to_numpy(weight.value) for weight in model.weights]
+
+    for first, second in zip(weights("a"), weights("b"), strict=True):
+        np.testing.assert_allclose(first, second, rtol=0, atol=1e-6)
+
+
+def test_best_model_is_of_the_best_validation_accuracy(tmp_path):
+    model = tiny_model(tiny_recipe())
+    callback = SaveModels(tmp_path)
+    callback.set_model(model)
+    for epoch, accuracy in enumerate([0.5, 0.9, 0.7]):
+        model.get_layer("head").bias.assign([epoch] * 3)
+        callback.on_epoch_end(epoch, {"val_accuracy": accuracy})
+    assert to_numpy(load_model(tmp_path / "best.keras").get_layer("head").bias.value)[0] == 1
+    assert to_numpy(load_model(tmp_path / "last.keras").get_layer("head").bias.value)[0] == 2
+
+
+def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
+    model = tiny_model(tiny_recipe())
+    path = tmp_path / "model.keras"
+    save_model(model, path)
+    before = path.read_bytes()
+
+    def fail(target):
+        target.write_bytes(b"half a model")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(model, "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        save_model(model, path)
+    assert path.read_bytes() == before
+
+
+def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
+    recipe = tiny_recipe()
+    trained = vision_transformer(**TINY, representation_size=6)
+    trained.save(tmp_path / "trained.keras")
+    model = make_model(recipe, tmp_path / "trained.keras", num_classes=5)
+    assert (model.input_shape, model.output_shape) == ((None, 8, 8, 3), (None, 5))
+    for path in ("block_0/mlp/dense_0/kernel", "encoder_norm/gamma"):
+        old, new = ([v for v in m.weights if v.path == path][0] for m in (trained, model))
+        np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
+
+
+def test_workdir_is_never_overwritten(tmp_path):
+    recipe = tiny_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    (tmp_path / "notes.txt").write_text("mine")
+    for taken in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
+            fit(recipe, tiny_model(recipe), data, taken)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_undecodable_image_is_named(tmp_path):
+    photos = write_folder(tmp_path / "photos", count=10)
+    (photos / "cat" / "0.jpg").write_text("not an image")
+    recipe = tiny_recipe()
+    data = load_training_data(recipe, f"folder:{photos}")
+    with pytest.raises(ValueError, match=r"Every image must be .*cat/0\.jpg"):
+        fit(recipe, tiny_model(recipe, num_classes=2), data, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 2}, "Exactly one of `epochs` and `steps`.*epochs=2"),
+        ({"steps": None}, "Exactly one of `epochs` and `steps`"),
+        ({"steps": 0}, "`steps` must be positive.*steps=0"),
+        ({"batch_size": -1}, "`batch_size` must be positive.*batch_size=-1"),
+        ({"learning_rate": 0.0}, "`learning_rate` must be positive.*learning_rate=0"),
+        ({"warmup_steps": -1}, "`warmup_steps` must not be negative.*warmup_steps=-1"),
+        ({"min_crop_area": 1.5}, "`min_crop_area` must be .*min_crop_area=1.5"),
+        ({"weight_decay": -0.1}, "`weight_decay` must not be negative.*weight_decay=-0.1"),
+    ],
+)
+def test_wrong_recipe(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(DIGITS_FINETUNE, **changes)
+
+
+def test_warmup_longer_than_the_run():
+    recipe = dataclasses.replace(DIGITS_FINETUNE, warmup_steps=100)
+    with pytest.raises(ValueError, match="`warmup_steps` must be smaller .*warmup_steps=100"):
+        recipe.epoch_lengths(1000)
+
+
+def test_head_of_other_classes(tmp_path):
+    recipe = tiny_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    with pytest.raises(ValueError, match="`model` must have a head of .*3 classes.*5 outputs"):
+        fit(recipe, tiny_model(recipe, num_classes=5), data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("model", ["missing.keras", "runs/missing", "ViT_X16"])
+def test_no_such_model(model):
+    with pytest.raises(ValueError, match="`model` must|`variant` must"):
+        make_model(DIGITS_FINETUNE, model, num_classes=3)
