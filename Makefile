@@ -27,7 +27,7 @@ test-no-tensorflow:
 	$(PYTHON) -m venv $(VENV)-jax
 	$(VENV)-jax/bin/pip install --quiet keras jax scipy pytest
 	$(VENV)-jax/bin/pip install --quiet --no-deps .
-	KERAS_BACKEND=jax $(VENV)-jax/bin/python tests/without_tensorflow.py
+	KERAS_BACKEND=jax $(VENV)-jax/bin/python .ci/without_tensorflow.py
 
 # Models of several gigabytes.
 test-large: $(VENV)/.test

@@ -199,7 +199,7 @@ def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
     model = make_model(recipe, tmp_path / "trained.keras", num_classes=5)
     assert (model.input_shape, model.output_shape) == ((None, 8, 8, 3), (None, 5))
     for path in ("block_0/mlp/dense_0/kernel", "encoder_norm/gamma"):
-        old, new = ([v for v in m.weights if v.path == path][0] for m in (trained, model))
+        old, new = (next(v for v in m.weights if v.path == path) for m in (trained, model))
         np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
 
 

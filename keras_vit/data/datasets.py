@@ -48,7 +48,6 @@ def load(
         ValueError: if the dataset is unknown or has no images, or an argument is out of range.
 
     Example:
-
     >>> test = keras_vit.data.load("digits", "test", image_size=(16, 16), batch_size=32)
     >>> test.num_examples, test.class_names[:3]
     (359, ('0', '1', '2'))
@@ -122,7 +121,8 @@ def naming_undecodable_files(*datasets):
         if not broken:
             raise
         raise ValueError(
-            f"Every image must be a complete JPEG, PNG, GIF, BMP or WebP file. Received: {broken[0]!r}"
+            "Every image must be a complete JPEG, PNG, GIF, BMP or WebP file. "
+            f"Received: {broken[0]!r}"
             + (f" and {len(broken) - 1} more that are not" if broken[1:] else ", which is not")
         ) from error
 

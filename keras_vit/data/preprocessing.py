@@ -17,7 +17,6 @@ def preprocess(images):
         `vit_jax/input_pipeline.py`.
 
     Example:
-
     >>> keras_vit.preprocess(np.array([0, 51, 255], "uint8"))
     array([-1. , -0.6,  1. ], dtype=float32)
     """

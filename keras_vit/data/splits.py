@@ -32,7 +32,6 @@ def find_part(split, given):
         ValueError: if the split is unknown or the dataset has no `train`.
 
     Example:
-
     >>> find_part("validation", given=["train", "test"])
     ('train', 0.9, 1.0)
     """

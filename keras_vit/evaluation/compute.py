@@ -14,7 +14,6 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
         An integer.
 
     Example:
-
     >>> count_parameters(keras_vit.list_variants()[4])
     86567656
     """
@@ -45,7 +44,6 @@ def count_flops(variant, num_classes=1000, image_size=224):
         An integer.
 
     Example:
-
     >>> round(count_flops(keras_vit.list_variants()[4]) / 1e9, 1)
     35.1
     """

@@ -25,11 +25,10 @@ class MultiHeadAttention(keras.layers.Layer):
         dropout: rate at which attention weights are dropped, independently of each other.
 
     Reference:
-        Appendix A of the ViT paper (arXiv 2010.11929). Kernels are xavier-uniform over the flattened
-        `(width, width)` matrix, as Flax's `MultiHeadDotProductAttention` makes them.
+        Appendix A of the ViT paper (arXiv 2010.11929). Kernels are xavier-uniform over the
+        flattened `(width, width)` matrix, as Flax's `MultiHeadDotProductAttention` makes them.
 
     Example:
-
     >>> tokens = np.ones((2, 5, 8), "float32")
     >>> tuple(MultiHeadAttention(num_heads=2)(tokens, tokens).shape)
     (2, 5, 8)

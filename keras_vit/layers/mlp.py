@@ -10,7 +10,6 @@ def gelu_tanh(x):
     """GELU in its tanh approximation, which `jax.nn.gelu` computes by default.
 
     Example:
-
     >>> float(gelu_tanh(np.float32(1.0))) - float(keras.activations.gelu(np.float32(1.0)))
     -0.00015...
     """
@@ -33,7 +32,6 @@ class MlpBlock(keras.layers.Layer):
         Appendix A of the ViT paper (arXiv 2010.11929); initialisers of `vit_jax/models_vit.py`.
 
     Example:
-
     >>> tuple(MlpBlock(mlp_dim=32)(np.ones((2, 5, 8))).shape)
     (2, 5, 8)
     """

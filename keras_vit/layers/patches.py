@@ -26,7 +26,6 @@ class PatchEmbedding(keras.layers.Layer):
         with stride equal to its kernel, as in `vit_jax/models_vit.py`.
 
     Example:
-
     >>> tuple(PatchEmbedding(8, patch_size=4)(np.zeros((2, 16, 24, 3))).shape)
     (2, 24, 8)
     """

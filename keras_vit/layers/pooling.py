@@ -18,7 +18,6 @@ class ClassTokenPooling(keras.layers.Layer):
         Section 3.1, equation 4 of the ViT paper (arXiv 2010.11929).
 
     Example:
-
     >>> tuple(ClassTokenPooling()(np.ones((2, 25, 8))).shape)
     (2, 8)
     """
@@ -46,8 +45,8 @@ class MultiHeadAttentionPooling(keras.layers.Layer):
         `MAPHead` in `big_vision/models/vit.py`; Scaling Vision Transformers (arXiv 2106.04560).
 
     Example:
-
-    >>> tuple(MultiHeadAttentionPooling(num_heads=2, mlp_dim=32)(np.ones((2, 25, 8), "float32")).shape)
+    >>> tokens = np.ones((2, 25, 8), "float32")
+    >>> tuple(MultiHeadAttentionPooling(num_heads=2, mlp_dim=32)(tokens).shape)
     (2, 8)
     """
 

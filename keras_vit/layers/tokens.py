@@ -15,7 +15,6 @@ class ClassToken(keras.layers.Layer):
         `vit_jax/models_vit.py`.
 
     Example:
-
     >>> tuple(ClassToken()(np.ones((2, 24, 8))).shape)
     (2, 25, 8)
     """
@@ -47,7 +46,6 @@ class AddPositionEmbedding(keras.layers.Layer):
         0.02 at the start as in `vit_jax/models_vit.py`.
 
     Example:
-
     >>> tuple(AddPositionEmbedding()(np.ones((2, 25, 8))).shape)
     (2, 25, 8)
     """

@@ -35,7 +35,6 @@ class TransformerBlock(keras.layers.Layer):
         `vit_jax/models_vit.py`; stochastic depth as in AugReg (arXiv 2106.10270).
 
     Example:
-
     >>> block = TransformerBlock(num_heads=2, mlp_dim=32)
     >>> tokens, scores = block(np.ones((2, 5, 8), "float32"), return_attention_scores=True)
     >>> tuple(tokens.shape), tuple(scores.shape)

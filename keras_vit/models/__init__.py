@@ -24,9 +24,9 @@ from keras_vit.models.vit import (
 __all__ = [
     "VARIANTS",
     "Variant",
+    "ViT_B8",
     "ViT_B16",
     "ViT_B32",
-    "ViT_B8",
     "ViT_G14",
     "ViT_H14",
     "ViT_L16",

@@ -14,8 +14,8 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
             batches of them.
         layers: names of layers whose outputs to return, such as `["block_5", "encoder_norm"]`;
             `None` for the representation that the head sees (after `pre_logits`, if there is one).
-        as_maps: whether to give token sequences as `(batch, rows, columns, width)` without the class
-            token, instead of `(batch, tokens, width)`.
+        as_maps: whether to give token sequences as `(batch, rows, columns, width)` without the
+            class token, instead of `(batch, tokens, width)`.
         batch_size: images in one step.
 
     Returns:
@@ -26,7 +26,6 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
             `as_maps` asks for one.
 
     Example:
-
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
     >>> images = np.zeros((2, 32, 32, 3))
     >>> keras_vit.features(model, images).shape

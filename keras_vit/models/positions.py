@@ -37,7 +37,6 @@ def resize_position_embedding(
         last row and column of some sizes; `resample_abs_pos_embed` in timm.
 
     Example:
-
     >>> table = np.random.default_rng(0).normal(size=(1, 1 + 4 * 4, 8))
     >>> keras_vit.resize_position_embedding(table, target_grid=(6, 8)).shape
     (1, 49, 8)

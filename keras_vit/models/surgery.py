@@ -31,7 +31,6 @@ def replace_head(model, num_classes):
         Section 3.2 of the ViT paper (arXiv 2010.11929).
 
     Example:
-
     >>> model = keras_vit.ViT_Ti16(num_classes=1000, image_size=32, representation_size=192)
     >>> keras_vit.replace_head(model, num_classes=3).output.shape
     (None, 3)
@@ -66,7 +65,6 @@ def resize(model, image_size):
         Section 3.2 of the ViT paper (arXiv 2010.11929).
 
     Example:
-
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
     >>> keras_vit.resize(model, (48, 64)).input.shape
     (None, 48, 64, 3)

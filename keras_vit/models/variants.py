@@ -58,7 +58,6 @@ def list_variants():
         A tuple of `Variant` rows, smallest first.
 
     Example:
-
     >>> keras_vit.list_variants()[0]
     Variant(name='ViT_Ti16', patch_size=16, embedding_dim=192, depth=12, num_heads=3, mlp_dim=768)
     """

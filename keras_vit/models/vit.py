@@ -58,9 +58,9 @@ def vision_transformer(
         image_channels: channels of an image.
         weights: `None` for a random start, or the path of a `.keras` or `.weights.h5` file that
             fits this very model.
-        pooling: `"token"` (class token), `"gap"` (mean of the tokens), `"map"` (multi-head attention
-            pooling) or `None` (all tokens, the class token first). The class token exists with
-            `"token"` and `None`.
+        pooling: `"token"` (class token), `"gap"` (mean of the tokens), `"map"` (multi-head
+            attention pooling) or `None` (all tokens, the class token first). The class token exists
+            with `"token"` and `None`.
         representation_size: width of the pre-training head's hidden tanh layer `pre_logits`, or
             `None` for no such layer.
         classifier_activation: activation of the head; `None` returns logits.
@@ -85,7 +85,6 @@ def vision_transformer(
         "An Image is Worth 16x16 Words", arXiv 2010.11929.
 
     Example:
-
     >>> model = keras_vit.vision_transformer(
     ...     patch_size=4, embedding_dim=32, depth=2, num_heads=2, mlp_dim=64,
     ...     num_classes=10, image_size=(16, 24))

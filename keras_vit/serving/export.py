@@ -1,7 +1,6 @@
 """A model and its preprocessing as a SavedModel for TF Serving."""
 
 import json
-import os
 import pathlib
 import shutil
 
@@ -13,8 +12,8 @@ def export(model, directory, version="auto", class_names=None):
 
     Signatures: `serving_default` takes `image_bytes`, strings `(batch,)`, the encoded images (JPEG,
     PNG, GIF, BMP or WebP, of any size), and preprocesses them in the graph as in evaluation;
-    `images` takes preprocessed `images`, float32 `(batch, height, width, 3)` in [-1, 1]. Both return
-    float32 `logits` and `probabilities` `(batch, num_classes)`.
+    `images` takes preprocessed `images`, float32 `(batch, height, width, 3)` in [-1, 1]. Both
+    return float32 `logits` and `probabilities` `(batch, num_classes)`.
 
     The directory is written beside its place and renamed, so TF Serving never sees half a model.
 
@@ -32,11 +31,10 @@ def export(model, directory, version="auto", class_names=None):
             backend cannot export.
 
     Example:
-
     >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
     >>> path = keras_vit.export(model, tmp_path / "pets", class_names=["cat", "dog"])
-    >>> path.name, (path / "assets.extra" / "labels.txt").read_text()
-    ('1', 'cat\\ndog\\n')
+    >>> path.name, (path / "assets.extra" / "labels.txt").read_text().split()
+    ('1', ['cat', 'dog'])
     """
     _check_model(model, class_names)
     directory = pathlib.Path(directory).expanduser()
@@ -52,7 +50,7 @@ def export(model, directory, version="auto", class_names=None):
             labels.parent.mkdir(exist_ok=True)
             labels.write_text("".join(f"{name}\n" for name in class_names))
         _write_facts(model, partial)
-        os.replace(partial, target)
+        partial.replace(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return target
@@ -61,8 +59,8 @@ def export(model, directory, version="auto", class_names=None):
 def _check_model(model, class_names):
     if keras.backend.backend() == "torch":
         raise ValueError(
-            "`export` needs the TensorFlow or JAX backend: save the model as a .keras file, load it "
-            "with KERAS_BACKEND=tensorflow and export it there. Received: backend='torch'"
+            "`export` needs the TensorFlow or JAX backend: save the model as a .keras file, load "
+            "it with KERAS_BACKEND=tensorflow and export it there. Received: backend='torch'"
         )
     if len(model.output_shape) != 2 or model.input_shape[-1] != 3:
         raise ValueError(

@@ -23,8 +23,8 @@ class Recipe:
         clip_norm: global norm at which gradients are clipped.
         dropout: rate for a model that is built, not loaded.
         pre_logits: whether a model that is built has the pre-training head's hidden tanh layer.
-        min_crop_area: smallest part of a training image's area that a random crop has; `None` for no
-            crop.
+        min_crop_area: smallest part of a training image's area that a random crop has; `None` for
+            no crop.
         flip: whether to flip training images left and right at random.
         seed: of weights, dropout, shuffling and augmentation.
     """
@@ -69,7 +69,6 @@ class Recipe:
         """The same recipe, shrunk to seconds on a laptop.
 
         Example:
-
         >>> FINETUNE.smoke().steps
         8
         """

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import pathlib
 
 import keras
@@ -61,7 +60,7 @@ def save_model(model, path):
     path = pathlib.Path(path)
     partial = path.with_name(f".{path.stem}.partial.keras")
     model.save(partial)
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 class SaveModels(keras.callbacks.Callback):

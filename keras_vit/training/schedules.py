@@ -20,7 +20,6 @@ class LinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         `create_learning_rate_schedule` in `vit_jax/utils.py`.
 
     Example:
-
     >>> schedule = LinearDecay(0.1, total_steps=110, warmup_steps=10)
     >>> [round(float(schedule(step)), 4) for step in (0, 5, 10, 60, 110)]
     [0.0, 0.05, 0.1, 0.05, 0.0]

@@ -76,7 +76,7 @@ BICUBIC_SIZES = [((4, 4), (6, 6)), ((14, 14), (24, 24)), ((24, 24), (14, 14)), (
 
 @pytest.mark.parametrize(("old", "new"), BICUBIC_SIZES, ids=str)
 def test_bicubic_is_torchs(old, new):
-    """Stored outputs of `torch.nn.functional.interpolate(mode="bicubic", antialias=True)`, in float64."""
+    """Stored `torch.nn.functional.interpolate(mode="bicubic", antialias=True)`, in float64."""
     with np.load(DATA / "bicubic_torch.npz") as stored:
         expected = stored[f"{old}_{new}"]
     resized = resize_position_embedding(

@@ -1,0 +1,41 @@
+"""Compose the layers by hand: two image sizes through one encoder, or anything else.
+
+    python examples/02_compose_layers.py
+"""
+
+import keras
+import numpy as np
+
+import keras_vit
+
+
+def build(image_size=32, patch_size=8, width=64, depth=3, num_classes=10):
+    images = keras.Input((image_size, image_size, 3))
+    tokens = keras_vit.PatchEmbedding(width, patch_size)(images)
+    tokens = keras_vit.ClassToken()(tokens)
+    tokens = keras_vit.AddPositionEmbedding()(tokens)
+    for _ in range(depth):
+        tokens = keras_vit.TransformerBlock(num_heads=4, mlp_dim=2 * width)(tokens)
+    tokens = keras.layers.LayerNormalization(epsilon=1e-6)(tokens)
+    logits = keras.layers.Dense(num_classes, kernel_initializer="zeros", name="head")(tokens[:, 0])
+    return keras.Model(images, logits)
+
+
+def main():
+    model = build()
+    model.summary()
+    images = np.random.default_rng(0).uniform(-1, 1, (2, 32, 32, 3)).astype("float32")
+
+    first_block = next(
+        layer for layer in model.layers if isinstance(layer, keras_vit.TransformerBlock)
+    )
+    tokens = keras_vit.features(model, images, layers=["add_position_embedding"])
+    _, scores = first_block(tokens["add_position_embedding"], return_attention_scores=True)
+    print("Attention scores (batch, heads, tokens, tokens):", tuple(scores.shape))
+
+    larger = keras_vit.resize(model, 64)
+    print("Logits at twice the resolution:", larger.predict(np.zeros((1, 64, 64, 3))).shape)
+
+
+if __name__ == "__main__":
+    main()
