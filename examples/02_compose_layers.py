@@ -1,6 +1,6 @@
 """Compose the layers by hand: two image sizes through one encoder, or anything else.
 
-    python examples/02_compose_layers.py
+python examples/02_compose_layers.py
 """
 
 import keras

@@ -1,6 +1,6 @@
 """Classify with frozen features and scikit-learn, without any training of the ViT.
 
-    python examples/03_features.py
+python examples/03_features.py
 """
 
 import numpy as np

@@ -103,13 +103,13 @@ class MultiHeadAttention(keras.layers.Layer):
 
 
 def has_fused_attention(dtype):
-    """Whether the backend's attention takes this dtype on this machine."""
-    # JAX on CPU: "The precision 'F16_F16_F32' is not supported by dot_general on CPU".
-    return not (
-        dtype == "float16"
-        and keras.backend.backend() == "jax"
-        and keras.distribution.list_devices()[0].startswith("cpu")
-    )
+    """Whether the backend has a fused attention that takes this dtype on this machine."""
+    backend = keras.backend.backend()
+    if backend == "jax" and dtype == "float16":
+        # On CPU: "The precision 'F16_F16_F32' is not supported by dot_general on CPU".
+        return not keras.distribution.list_devices()[0].startswith("cpu")
+    # TensorFlow has none: Keras composes it, and scales the scores where we scale the query.
+    return backend != "tensorflow"
 
 
 def xavier_uniform(width):
