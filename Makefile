@@ -60,7 +60,7 @@ $(VENV)/.backends: $(VENV)/.test
 	touch $@
 
 $(VENV)/.lint: $(BIN)/python
-	$(BIN)/pip install --quiet ruff
+	$(BIN)/pip install --quiet ruff==0.17.5
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.demo

@@ -1,4 +1,4 @@
-"""Compose the layers by hand: two image sizes through one encoder, or anything else.
+"""Compose the layers by hand, look at attention scores, and resize the result.
 
 python examples/02_compose_layers.py
 """
@@ -13,9 +13,10 @@ def build(image_size=32, patch_size=8, width=64, depth=3, num_classes=10):
     images = keras.Input((image_size, image_size, 3))
     tokens = keras_vit.PatchEmbedding(width, patch_size)(images)
     tokens = keras_vit.ClassToken()(tokens)
-    tokens = keras_vit.AddPositionEmbedding()(tokens)
-    for _ in range(depth):
-        tokens = keras_vit.TransformerBlock(num_heads=4, mlp_dim=2 * width)(tokens)
+    tokens = keras_vit.AddPositionEmbedding(name="position_embedding")(tokens)
+    for index in range(depth):
+        block = keras_vit.TransformerBlock(num_heads=4, mlp_dim=2 * width, name=f"block_{index}")
+        tokens = block(tokens)
     tokens = keras.layers.LayerNormalization(epsilon=1e-6)(tokens)
     logits = keras.layers.Dense(num_classes, kernel_initializer="zeros", name="head")(tokens[:, 0])
     return keras.Model(images, logits)
@@ -26,11 +27,8 @@ def main():
     model.summary()
     images = np.random.default_rng(0).uniform(-1, 1, (2, 32, 32, 3)).astype("float32")
 
-    first_block = next(
-        layer for layer in model.layers if isinstance(layer, keras_vit.TransformerBlock)
-    )
-    tokens = keras_vit.features(model, images, layers=["add_position_embedding"])
-    _, scores = first_block(tokens["add_position_embedding"], return_attention_scores=True)
+    tokens = keras_vit.features(model, images, layers=["position_embedding"])["position_embedding"]
+    _, scores = model.get_layer("block_0")(tokens, return_attention_scores=True)
     print("Attention scores (batch, heads, tokens, tokens):", tuple(scores.shape))
 
     larger = keras_vit.resize(model, 64)

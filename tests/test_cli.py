@@ -235,6 +235,13 @@ def test_help_of_a_recipe_shows_its_settings(capsys):
     assert "(default: 0.03)" in text
 
 
+def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    message = error_of(capsys, "quickstart", "--workdir", tmp_path / "quickstart")
+    assert "no sklearn and no matplotlib" in message
+    assert not (tmp_path / "quickstart").exists()
+
+
 def test_quickstart(tmp_path, capsys, monkeypatch):
     """The whole job, its training shortened; `make demo` runs it in full."""
     from keras_vit.training import recipes

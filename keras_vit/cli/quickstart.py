@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -30,6 +31,7 @@ class Quickstart:
         from keras_vit.serving.export import export
         from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_PRETRAIN
 
+        check_installed("sklearn", "matplotlib")
         workdir = self.workdir or default_workdir()
         size = DIGITS_FINETUNE.image_size
 
@@ -64,6 +66,16 @@ class Quickstart:
         predict_in_fresh_process(exported, files)
 
         print_places(workdir, picture, exported)
+
+
+def check_installed(*modules):
+    """Raises at the start what would otherwise be missed after minutes of training."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ValueError(
+            "`keras-vit quickstart` needs scikit-learn and matplotlib: "
+            f"pip install 'keras-vit[demo]'. Received: no {' and no '.join(missing)}"
+        )
 
 
 def default_workdir():
