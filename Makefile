@@ -20,6 +20,7 @@ test: $(VENV)/.test
 # Layers and models on the two other backends.
 test-backends: $(VENV)/.backends
 	KERAS_BACKEND=jax $(BIN)/python -m pytest tests/layers tests/models tests/test_imports.py keras_vit/layers keras_vit/models
+	KERAS_BACKEND=jax $(BIN)/python -m pytest tests/test_serving.py -k "not mixed_float16"
 	KERAS_BACKEND=torch $(BIN)/python -m pytest tests/layers tests/models keras_vit/layers keras_vit/models
 
 # The core in an environment that has no TensorFlow at all.
@@ -40,6 +41,7 @@ lint: $(VENV)/.lint
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/import_time.py
 	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/python benchmarks/throughput.py --dtype mixed_bfloat16
 
 clean:
 	rm -rf $(VENV) $(VENV)-jax build dist *.egg-info

@@ -21,6 +21,7 @@ from typing import Literal
 import tyro
 
 WARMUP_RUNS = 2
+RESULTS = pathlib.Path(__file__).parent / "results"
 OURS = ("keras_vit", "keras_vit erf")
 
 
@@ -36,10 +37,10 @@ class Benchmark:
     """Side of the square images."""
     batch_size: int = 8
     """Images in a run."""
-    runs: int = 10
+    runs: int = 12
     """Runs that are measured, of each package and task."""
     output: pathlib.Path | None = None
-    """JSON file to write; printed only by default."""
+    """JSON file to write; benchmarks/results/throughput-BACKEND-DTYPE.json by default."""
 
 
 def build_models(image_size):
@@ -160,10 +161,10 @@ def main():
     training = measure(models, lambda model: model.train_on_batch(images, labels), options.runs)
     results["training"] = summarise("training", training, options.batch_size)
     report = json.dumps(results, indent=2, default=str)
-    if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        options.output.write_text(report + "\n")
-        print(f"Written to {options.output}")
+    output = options.output or RESULTS / f"throughput-{options.backend}-{options.dtype}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(report + "\n")
+    print(f"Written to {output}")
 
 
 if __name__ == "__main__":

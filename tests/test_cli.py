@@ -254,6 +254,8 @@ def test_quickstart(tmp_path, capsys, monkeypatch):
     assert "test accuracy from scratch:" in out
     assert "Try next:" in out
     picture = tmp_path / "quickstart" / "predictions.png"
+    accuracies = json.loads((tmp_path / "quickstart" / "accuracies.json").read_text())
+    assert set(accuracies) == {"fine-tuned", "from scratch"}
     pixels = np.asarray(keras.utils.img_to_array(keras.utils.load_img(picture)))
     assert pixels.std() > 10
     assert (tmp_path / "quickstart" / "serving" / "1" / "saved_model.pb").is_file()

@@ -25,6 +25,9 @@ MAY_IMPORT_TENSORFLOW = {"data", "serving"}
 FILES = sorted(path for folder in MAY_IMPORT for path in (PACKAGE / folder).rglob("*.py"))
 
 
+COMMANDS = ("quickstart", "models", "train", "evaluate", "predict", "export")
+
+
 def imported_modules(path):
     """Full names of the modules that a file imports, inside its functions too."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -92,7 +95,13 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "--help"], ["train", "finetune", "--help"], ["mistyped"]]
+    "arguments",
+    [
+        ["--help"],
+        *([command, "--help"] for command in COMMANDS),
+        ["train", "finetune", "--help"],
+        ["mistyped"],
+    ],
 )
 def test_help_and_mistakes_do_not_import_keras(arguments):
     code = f"""
@@ -105,3 +114,12 @@ except SystemExit:
     print(sorted({{"keras", "tensorflow", "jax", "torch"}} & set(sys.modules)))
 """
     assert run_python(code).splitlines()[-1] == "[]"
+
+
+def test_the_module_is_the_command():
+    command = [sys.executable, "-X", "importtime", "-m", "keras_vit", "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "quickstart" in result.stdout
+    imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
+    assert "keras_vit.cli" in imported
+    assert not {"keras", "tensorflow"} & imported

@@ -141,6 +141,19 @@ def test_wrong_names(tmp_path):
         export(classifier(), tmp_path, class_names=["cat", "dog"])
 
 
+def test_probabilities_are_not_taken_for_logits(tmp_path):
+    model = classifier(classifier_activation="softmax")
+    for call in (lambda: export(model, tmp_path), lambda: keras_predictor(model)):
+        with pytest.raises(ValueError, match="`model` must return logits.*'softmax'"):
+            call()
+
+
+def test_the_torch_backend_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "torch")
+    with pytest.raises(ValueError, match="`export` needs the TensorFlow or JAX backend"):
+        export(classifier(), tmp_path)
+
+
 @pytest.mark.parametrize("options", [{"image_channels": 1}, {"pooling": None}])
 def test_not_a_classifier_of_pictures(options, tmp_path):
     with pytest.raises(ValueError, match="`model` must map RGB images to logits"):

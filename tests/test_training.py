@@ -104,6 +104,18 @@ def test_optimizers_of_the_paper():
     assert (adam.beta_1, adam.beta_2, adam.epsilon, adam.weight_decay) == (0.9, 0.999, 1e-8, 0.03)
 
 
+def test_float16_gets_loss_scaling(tmp_path):
+    recipe = tiny_recipe()
+    options = {**TINY, "image_size": 8, "dtype": "mixed_float16"}
+    optimizer = make_optimizer(recipe, vision_transformer(**options), 100)
+    assert isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    model = vision_transformer(**options)
+    data = load_training_data(recipe, "digits", CLASSES)
+    history = fit(recipe, model, data, tmp_path / "run")
+    assert np.isfinite(history.history["loss"]).all()
+    assert np.abs(to_numpy(model.get_layer("head").kernel.value)).max() > 0
+
+
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_smoke_recipe_trains(recipe, tmp_path):
     recipe = recipe.smoke()
@@ -203,6 +215,22 @@ def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
         np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
 
 
+def test_a_run_is_found_by_a_name_of_one_part(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = tiny_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    fit(recipe, tiny_model(recipe), data, "run1")
+    assert make_model(recipe, "run1", num_classes=5).output_shape == (None, 5)
+
+
+def test_a_head_with_an_activation_is_not_trained_on_logits(tmp_path):
+    recipe = tiny_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    model = vision_transformer(**{**TINY, "image_size": 8}, classifier_activation="softmax")
+    with pytest.raises(ValueError, match="`model` must return logits.*'softmax'"):
+        fit(recipe, model, data, tmp_path / "run")
+
+
 def test_workdir_is_never_overwritten(tmp_path):
     recipe = tiny_recipe()
     data = load_training_data(recipe, "digits", CLASSES)
@@ -232,6 +260,9 @@ def test_undecodable_image_is_named(tmp_path):
         ({"batch_size": -1}, "`batch_size` must be positive.*batch_size=-1"),
         ({"learning_rate": 0.0}, "`learning_rate` must be positive.*learning_rate=0"),
         ({"warmup_steps": -1}, "`warmup_steps` must not be negative.*warmup_steps=-1"),
+        ({"optimizer": "adam"}, "`optimizer` must be one of .*optimizer='adam'"),
+        ({"decay": "stair"}, "`decay` must be one of .*decay='stair'"),
+        ({"dropout": 1.0}, "`dropout` must be .*dropout=1.0"),
         ({"min_crop_area": 1.5}, "`min_crop_area` must be .*min_crop_area=1.5"),
         ({"weight_decay": -0.1}, "`weight_decay` must not be negative.*weight_decay=-0.1"),
     ],

@@ -40,19 +40,24 @@ def import_keras_quietly():
         os.close(silence)
 
 
-def main(args=None):
-    """Runs a command; errors of the user are one line, and exit with status 2."""
-    command = tyro.cli(
+def parse(args=None):
+    """The command that the arguments ask for; those of the process by default."""
+    return tyro.cli(
         Command,
         prog="keras-vit",
         description="Vision Transformers for Keras 3.",
         args=args,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.CascadeSubcommandArgs),
     )
+
+
+def main(args=None):
+    """Runs a command; errors of the user are one line, and exit with status 2."""
+    command = parse(args)
     import_keras_quietly()
     try:
         command.run()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         if command.debug:
             raise
         print(f"keras-vit: error: {' '.join(str(error).split())}", file=sys.stderr)

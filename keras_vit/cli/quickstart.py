@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import importlib.util
+import json
 import pathlib
 import subprocess
 import sys
@@ -49,15 +50,16 @@ class Quickstart:
 
         announce(4, "Comparing the two on the test split")
         accuracies = {
-            "fine-tuned": test_accuracy(tuned, size),
-            "from scratch": test_accuracy(scratch, size),
+            "fine-tuned": accuracy_on_test_split(tuned, size),
+            "from scratch": accuracy_on_test_split(scratch, size),
         }
         for name, accuracy in accuracies.items():
             print(f"test accuracy {name}: {accuracy:.1%}")
+        (workdir / "accuracies.json").write_text(json.dumps(accuracies) + "\n")
 
         announce(5, "Drawing predictions and exporting for TF Serving")
         picture = workdir / "predictions.png"
-        images, labels = test_images(size)
+        images, labels = shuffled_test_images(size)
         draw_predictions(tuned, images, labels, FINETUNING_CLASSES, picture)
         exported = export(tuned, workdir / "serving", class_names=FINETUNING_CLASSES)
 
@@ -118,7 +120,7 @@ def train(recipe, model, classes, workdir):
     fit(recipe, model, data, workdir, facts)
 
 
-def test_accuracy(model, image_size):
+def accuracy_on_test_split(model, image_size):
     """Accuracy on the test split of the fine-tuning classes."""
     from keras_vit.data.datasets import load
     from keras_vit.evaluation.classification import evaluate
@@ -127,7 +129,7 @@ def test_accuracy(model, image_size):
     return evaluate(model, load("digits", "test", size, 64, classes=FINETUNING_CLASSES))["accuracy"]
 
 
-def test_images(image_size, count=24):
+def shuffled_test_images(image_size, count=24):
     """The first images of the shuffled test split, in [-1, 1], and their labels."""
     from keras_vit.data.datasets import load
 
@@ -164,6 +166,6 @@ Everything is in {workdir}:
   {exported}   the SavedModel for TF Serving
 
 Try next:
-  keras-vit evaluate {workdir / "finetuned"}
+  keras-vit evaluate {workdir / "finetuned" / "last.keras"}
   tensorboard --logdir {workdir}
   keras-vit train finetune --help   (then: --data folder:YOUR_IMAGES)""")

@@ -37,7 +37,8 @@ def load(
         min_crop_area: smallest part of an image's area that a random crop has; `None` for no crop.
             The original crops training images with 0.05.
         flip: whether to flip images left and right at random.
-        classes: names of the classes to keep, numbered from 0 in their order; `None` for all.
+        classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
+            all.
         seed: of shuffling and augmentation.
         data_dir: where TensorFlow Datasets keeps its data.
 
@@ -64,7 +65,7 @@ def load(
     source = _find_source(name, split, classes, data_dir)
     dataset = source.examples
     if training:
-        dataset = dataset.shuffle(source.num_examples, seed=seed)
+        dataset = dataset.shuffle(source.shuffle_buffer, seed=seed)
     if min_crop_area is not None or flip:
         dataset = _augment(dataset, source.to_image, image_size, seed, min_crop_area or 1.0, flip)
     else:

@@ -11,6 +11,8 @@ from keras_vit.data.images import decode
 from keras_vit.data.splits import find_part, stratified_part
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+# The original's: `vit_jax/configs/common.py`.
+SHUFFLE_BUFFER = 50_000
 FOLDER_NAMES = {
     "train": ("train",),
     "validation": ("validation", "val", "valid"),
@@ -27,6 +29,7 @@ class Source:
         to_image: turns an example into an image `(height, width, 3)` with values in [0, 255].
         class_names: name of each label.
         num_examples: how many there are.
+        shuffle_buffer: how many are held to shuffle them.
         paths: the files, where the examples are files.
     """
 
@@ -34,6 +37,7 @@ class Source:
     to_image: Callable
     class_names: tuple[str, ...]
     num_examples: int
+    shuffle_buffer: int
     paths: tuple[str, ...] = ()
 
 
@@ -103,12 +107,15 @@ def tensorflow_dataset(name, split, data_dir=None, classes=None):
     builder.download_and_prepare()
     given_split, start, stop = find_part(split, builder.info.splits.keys())
     part = f"{given_split}[{start:.0%}:{stop:.0%}]"
-    examples = builder.as_dataset(split=part).map(lambda row: (row["image"], row["label"]))
+    # Shuffled while still encoded, so that the buffer stays small.
+    encoded = builder.as_dataset(split=part, decoders={"image": tfds.decode.SkipDecoding()})
+    num_examples = builder.info.splits[part].num_examples
     return Source(
-        examples,
-        _as_rgb,
+        encoded.map(lambda row: (row["image"], row["label"])),
+        lambda image: _as_rgb(features["image"].decode_example(image)),
         tuple(label.names),
-        builder.info.splits[part].num_examples,
+        num_examples,
+        min(num_examples, SHUFFLE_BUFFER),
     )
 
 
@@ -124,7 +131,8 @@ def _from_arrays(examples, labels, class_names, classes):
         _read if are_files else (lambda image: image),
         class_names,
         len(labels),
-        tuple(examples) if are_files else (),
+        len(labels),
+        tuple(examples.tolist()) if are_files else (),
     )
 
 
@@ -151,7 +159,7 @@ def _given_folders(root):
         folders = [root / name for name in names if (root / name).is_dir()]
         if folders:
             given[split] = folders[0]
-    # One level, or classes that merely have such names: the folder is all there is.
+    # One level: the folder is all there is.
     return given if "train" in given else {"train": root}
 
 

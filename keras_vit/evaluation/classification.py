@@ -3,6 +3,7 @@
 import keras
 
 from keras_vit.data.datasets import naming_undecodable_files
+from keras_vit.models.surgery import check_logits
 
 
 def evaluate(model, dataset):
@@ -17,8 +18,10 @@ def evaluate(model, dataset):
         `top_5_accuracy`.
 
     Raises:
-        ValueError: if the model and the dataset have different classes.
+        ValueError: if the model and the dataset have different classes, or the model's head has an
+            activation.
     """
+    check_logits(model)
     num_classes = model.output_shape[-1]
     if num_classes != len(dataset.class_names):
         raise ValueError(

@@ -1,5 +1,7 @@
 """Checks of arguments: the error names the argument, the rule and what was received."""
 
+import numbers
+
 
 def as_pair(value, argument):
     """`value` or `(value, value)`, checked to be two positive integers."""
@@ -9,20 +11,21 @@ def as_pair(value, argument):
             f"`{argument}` must be a positive integer or a pair of them. "
             f"Received: {argument}={value!r}"
         )
-    return pair
+    return tuple(int(size) for size in pair)
 
 
 def is_integer(value):
-    """Whether the value is an integer and not a truth value."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether the value is an integer, NumPy's included, and not a truth value."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def check_integer(argument, value, minimum):
-    """Raises unless the value is an integer of at least the minimum."""
+    """The value as a Python integer, checked to be at least the minimum."""
     if not is_integer(value) or value < minimum:
         raise ValueError(
             f"`{argument}` must be an integer of at least {minimum}. Received: {argument}={value!r}"
         )
+    return int(value)
 
 
 def check_rate(argument, value):

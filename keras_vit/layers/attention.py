@@ -24,6 +24,15 @@ class MultiHeadAttention(keras.layers.Layer):
         num_heads: number of heads; divides the width.
         dropout: rate at which attention weights are dropped, independently of each other.
 
+    Call arguments:
+        query: the tokens that attend.
+        tokens: the tokens that are attended to.
+        training: whether to drop.
+        return_attention_scores: whether to return the scores too.
+
+    Raises:
+        ValueError: if the heads do not divide the width, or `dropout` is not a rate.
+
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929). Kernels are xavier-uniform over the
         flattened `(width, width)` matrix, as Flax's `MultiHeadDotProductAttention` makes them.
@@ -72,7 +81,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(self, query, tokens, training=None, return_attention_scores=False):
         query, key, value = self.query(query), self.key(tokens), self.value(tokens)
-        needs_scores = return_attention_scores or self.dropout > 0
+        needs_scores = return_attention_scores or (training and self.dropout > 0)
         if needs_scores or not has_fused_attention(self.compute_dtype):
             scores = self._scores(query, key)
             weights = self.score_dropout(ops.cast(scores, value.dtype), training=training)

@@ -28,6 +28,9 @@ class MlpBlock(keras.layers.Layer):
             other name that `keras.activations.get` knows.
         dropout: rate, after each of the two layers.
 
+    Raises:
+        ValueError: if `activation` is unknown, or `dropout` is not a rate.
+
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929); initialisers of `vit_jax/models_vit.py`.
 
@@ -76,7 +79,7 @@ class MlpBlock(keras.layers.Layer):
         }
 
 
-def as_activation(name):
+def as_activation(name, argument="activation"):
     """The function that an activation's name stands for."""
     if name == "gelu_tanh":
         return gelu_tanh
@@ -84,6 +87,6 @@ def as_activation(name):
         return keras.activations.get(name)
     except ValueError as error:
         raise ValueError(
-            "`activation` must be 'gelu_tanh', 'gelu' or another name that Keras knows. "
-            f"Received: activation={name!r}"
+            f"`{argument}` must be 'gelu_tanh', 'gelu' or another name that Keras knows. "
+            f"Received: {argument}={name!r}"
         ) from error

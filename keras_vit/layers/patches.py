@@ -21,6 +21,10 @@ class PatchEmbedding(keras.layers.Layer):
         patch_size: `(height, width)` of a patch.
         grid_size: `(rows, columns)` of the patches; known once the layer is built.
 
+    Raises:
+        ValueError: if the images are not `(batch, height, width, channels)` of known size, or the
+            patches do not tile them.
+
     Reference:
         Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929). The projection is a convolution
         with stride equal to its kernel, as in `vit_jax/models_vit.py`.
@@ -52,6 +56,8 @@ class PatchEmbedding(keras.layers.Layer):
                 f"Received: input_shape={tuple(input_shape)}"
             )
         self.grid_size = grid_size(tuple(input_shape[1:3]), self.patch_size)
+        height, width, channels = input_shape[1:]
+        self.input_spec = keras.layers.InputSpec(ndim=4, axes={1: height, 2: width, 3: channels})
         self.projection.build(input_shape)
 
     def call(self, images):

@@ -41,6 +41,13 @@ class MultiHeadAttentionPooling(keras.layers.Layer):
         mlp_dim: width of the MLP's hidden layer.
         activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights born in torch).
 
+    Call arguments:
+        tokens: the token sequence.
+        return_attention_scores: whether to return the scores too.
+
+    Raises:
+        ValueError: if the heads do not divide the width, or `activation` is unknown.
+
     Reference:
         `MAPHead` in `big_vision/models/vit.py`; Scaling Vision Transformers (arXiv 2106.04560).
 

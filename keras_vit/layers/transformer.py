@@ -30,6 +30,10 @@ class TransformerBlock(keras.layers.Layer):
         training: whether to drop.
         return_attention_scores: whether to return the attention scores too.
 
+    Raises:
+        ValueError: if the heads do not divide the width, a rate is not at least 0 and less than 1,
+            or `activation` is unknown.
+
     Reference:
         Equations 2 and 3 of the ViT paper (arXiv 2010.11929), `Encoder1DBlock` in
         `vit_jax/models_vit.py`; stochastic depth as in AugReg (arXiv 2106.10270).

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.models.surgery import patch_embedding
+from keras_vit.models.surgery import patch_embedding, representation
 
 
 def features(model, images, layers=None, as_maps=False, batch_size=32):
@@ -34,8 +34,10 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     (2, 2, 2, 192)
     """
     grid = patch_embedding(model).grid_size
+    if isinstance(layers, str):
+        raise ValueError(f"`layers` must be a list of names. Received: layers={layers!r}")
     if layers is None:
-        outputs = {"representation": _head_input(model)}
+        outputs = {"representation": representation(model, ("head",))}
     else:
         outputs = {name: _layer(model, name).output for name in layers}
     # Float32, since NumPy has no bfloat16 of its own.
@@ -45,11 +47,6 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     if as_maps:
         arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}
     return arrays["representation"] if layers is None else arrays
-
-
-def _head_input(model):
-    head = next((layer for layer in model.layers if layer.name == "head"), None)
-    return model.outputs[0] if head is None else head.input
 
 
 def _layer(model, name):

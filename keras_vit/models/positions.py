@@ -5,6 +5,8 @@ import math
 import numpy as np
 import scipy.ndimage
 
+from keras_vit.layers.arguments import as_pair
+
 METHODS = ("bilinear", "bicubic")
 
 
@@ -29,7 +31,8 @@ def resize_position_embedding(
         A NumPy array.
 
     Raises:
-        ValueError: if the table's rows are not those of the source grid, or `method` is unknown.
+        ValueError: if the table's rows are not those of the source grid, `target_grid` is not a
+            pair of positive integers, or `method` is unknown.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929); `interpolate_posembed` in
@@ -44,9 +47,14 @@ def resize_position_embedding(
     table = np.asarray(table)
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {METHODS}. Received: method={method!r}")
+    if isinstance(target_grid, int):
+        raise ValueError(
+            f"`target_grid` must be a pair `(rows, columns)`. Received: target_grid={target_grid}"
+        )
+    target_grid = as_pair(target_grid, "target_grid")
     source_grid = _source_grid(table, source_grid, num_prefix_tokens)
     prefix, grid = table[:, :num_prefix_tokens], table[:, num_prefix_tokens:]
-    if tuple(source_grid) == tuple(target_grid):
+    if tuple(source_grid) == target_grid:
         return table.copy()
     grid = grid.reshape(*source_grid, table.shape[-1]).astype("float64")
     resized = (_bilinear if method == "bilinear" else _bicubic)(grid, target_grid)

@@ -91,12 +91,32 @@ def patch_embedding(model):
     )
 
 
-def representation(model):
-    """The symbolic output of the backbone: what goes into the head and its hidden layer."""
+def representation(model, head_layers=HEAD_LAYERS):
+    """The symbolic output of the backbone: what goes into the first of the head's layers.
+
+    Raises:
+        ValueError: if the model seems to have a head of another name.
+    """
     for layer in model.layers:
-        if layer.name in HEAD_LAYERS:
+        if layer.name in head_layers:
             return layer.input
+    last = model.layers[-1]
+    if isinstance(last, keras.layers.Dense) and last.name not in HEAD_LAYERS:
+        raise ValueError(
+            "`model` must have a classifier that is called `head`, or none. "
+            f"Received: a model that ends with the Dense layer {last.name!r}"
+        )
     return model.outputs[0]
+
+
+def check_logits(model):
+    """Raises unless the model's head, if it has one, returns logits."""
+    for layer in model.layers:
+        if layer.name == "head" and layer.activation is not keras.activations.linear:
+            raise ValueError(
+                "`model` must return logits: a head without an activation. "
+                f"Received: a head with the activation {layer.activation.__name__!r}"
+            )
 
 
 def _clone(model, input_shape):
@@ -115,7 +135,8 @@ def _copy_weights(source, target):
             if isinstance(layer, AddPositionEmbedding):
                 new.assign(_resized(old, *grids))
             else:
-                new.assign(old)
+                # A buffer of its own: JAX gives up a variable's buffer when its model is trained.
+                new.assign(keras.ops.copy(old.value))
 
 
 def _resized(table, source_grid, target_grid):

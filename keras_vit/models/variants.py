@@ -55,7 +55,7 @@ def list_variants():
     """The table of architectures.
 
     Returns:
-        A tuple of `Variant` rows, smallest first.
+        A tuple of `Variant` rows, by width and then by patch size, the largest patch first.
 
     Example:
     >>> keras_vit.list_variants()[0]

@@ -13,8 +13,9 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.layers.arguments import as_pair, check_heads, check_integer, check_rate
+from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.transformer import layer_norm
-from keras_vit.models.files import load_weights
+from keras_vit.models.files import WEIGHT_FILES, check_file, load_weights
 from keras_vit.models.variants import find_variant
 
 POOLINGS = ("token", "gap", "map", None)
@@ -72,14 +73,17 @@ def vision_transformer(
             from 0 in the first block.
         name: name of the model.
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
-            policy. LayerNorm statistics, softmax and logits are float32 under each.
+            policy. LayerNorm statistics, softmax and logits are float32 under each. To train with
+            `"mixed_float16"`, compile with a `keras.optimizers.LossScaleOptimizer`; under the
+            global policy and with our recipes that is done for you.
 
     Returns:
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if a size is not positive, the patches do not tile the image, the heads do not
-            divide the width, or `weights` is not a file of this model.
+        ValueError: if a size is not positive or `num_classes` negative, the patches do not tile the
+            image, the heads do not divide the width, a rate is not at least 0 and less than 1,
+            `pooling` or an activation is unknown, or `weights` is not a file of this model.
 
     Reference:
         "An Image is Worth 16x16 Words", arXiv 2010.11929.
@@ -91,15 +95,24 @@ def vision_transformer(
     >>> model.output.shape
     (None, 10)
     """
-    check_integer("embedding_dim", embedding_dim, minimum=1)
-    check_integer("depth", depth, minimum=1)
-    check_integer("mlp_dim", mlp_dim, minimum=1)
-    check_integer("image_channels", image_channels, minimum=1)
+    # Everything is checked before the first variable is made: models are large.
+    embedding_dim = check_integer("embedding_dim", embedding_dim, minimum=1)
+    depth = check_integer("depth", depth, minimum=1)
+    mlp_dim = check_integer("mlp_dim", mlp_dim, minimum=1)
+    image_channels = check_integer("image_channels", image_channels, minimum=1)
+    num_classes = check_integer("num_classes", num_classes, minimum=0)
+    if representation_size is not None:
+        representation_size = check_integer("representation_size", representation_size, minimum=1)
     check_heads(embedding_dim, num_heads)
     check_rate("dropout", dropout)
+    check_rate("attention_dropout", attention_dropout)
     check_rate("stochastic_depth", stochastic_depth)
+    as_activation(activation)
+    as_activation(classifier_activation, "classifier_activation")
     if pooling not in POOLINGS:
         raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: pooling={pooling!r}")
+    if weights is not None:
+        check_file("weights", weights, WEIGHT_FILES)
 
     images = keras.Input((*as_pair(image_size, "image_size"), image_channels), name="images")
     tokens = PatchEmbedding(embedding_dim, patch_size, dtype=dtype, name="patch_embedding")(images)
@@ -142,9 +155,7 @@ def _pool(tokens, pooling, num_heads, mlp_dim, activation, dtype):
 
 
 def _head(outputs, num_classes, representation_size, classifier_activation, dtype):
-    check_integer("num_classes", num_classes, minimum=0)
     if representation_size is not None:
-        check_integer("representation_size", representation_size, minimum=1)
         outputs = keras.layers.Dense(
             representation_size,
             activation="tanh",
@@ -177,7 +188,12 @@ def build(variant, **options):
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if no variant has that name.
+        ValueError: if no variant has that name, or an option is wrong.
+
+    Example:
+
+    >>> keras_vit.models.build("ViT_Ti16", num_classes=10, image_size=32).name
+    'ViT_Ti16'
     """
     row = find_variant(variant)
     return vision_transformer(**row.architecture, **{"name": row.name, **options})
@@ -204,7 +220,8 @@ def _builder(name):
         f"Builds {name.replace('_', '-')}: patches of {row.patch_size} pixels, "
         f"{row.depth} blocks of width {row.embedding_dim} with {row.num_heads} heads.\n\n"
         "The arguments are those of `keras_vit.vision_transformer`, from `num_classes` on.\n\n"
-        "Returns:\n    A Functional `keras.Model`.\n"
+        "Returns:\n    A Functional `keras.Model`.\n\n"
+        "Raises:\n    ValueError: if an argument is wrong.\n"
     )
     return builder
 

@@ -6,6 +6,8 @@ import shutil
 
 import keras
 
+from keras_vit.models.surgery import check_logits
+
 
 def export(model, directory, version="auto", class_names=None):
     """Writes a SavedModel that TF Serving loads, under `directory/<version>/`.
@@ -67,6 +69,7 @@ def _check_model(model, class_names):
             "`model` must map RGB images to logits `(batch, num_classes)`. "
             f"Received: a model from {model.input_shape} to {model.output_shape}"
         )
+    check_logits(model)
     if class_names is not None and len(class_names) != model.output_shape[-1]:
         raise ValueError(
             f"`class_names` must name the model's {model.output_shape[-1]} classes. "

@@ -9,6 +9,8 @@ import pathlib
 import numpy as np
 from keras import ops
 
+from keras_vit.models.surgery import check_logits
+
 
 def keras_predictor(model, class_names=None):
     """A predictor from a Keras model.
@@ -19,8 +21,13 @@ def keras_predictor(model, class_names=None):
 
     Returns:
         A predictor.
+
+    Raises:
+        ValueError: if the model's head has an activation.
     """
     from keras_vit.data.images import decode, evaluation_image
+
+    check_logits(model)
 
     def predict(encoded):
         image = evaluation_image(decode(encoded), model.input_shape[1:3])

@@ -7,6 +7,7 @@ import keras
 from keras_vit.data.datasets import load, naming_undecodable_files
 from keras_vit.models import build, find_variant, replace_head, resize
 from keras_vit.models.files import load_model
+from keras_vit.models.surgery import check_logits
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.run import SaveModels, create_run, find_model
 
@@ -29,9 +30,10 @@ def fit(recipe, model, data, workdir, facts=None):
 
     Raises:
         ValueError: if the directory already holds something, the head and the dataset have
-            different classes, or an image cannot be decoded.
+            different classes, the head has an activation, or an image cannot be decoded.
     """
     train, validation = data
+    check_logits(model)
     num_classes = model.output_shape[-1]
     if num_classes != len(train.class_names):
         raise ValueError(
@@ -130,4 +132,5 @@ def make_model(recipe, model, num_classes, dtype=None):
 
 def is_path(model):
     """Whether a model is meant by its file and not by its variant."""
-    return str(model).endswith(".keras") or len(pathlib.Path(model).parts) > 1
+    path = pathlib.Path(model).expanduser()
+    return path.suffix == ".keras" or len(path.parts) > 1 or path.is_dir()

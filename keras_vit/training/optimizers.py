@@ -32,6 +32,9 @@ def make_optimizer(recipe, model, total_steps):
         optimizer = keras.optimizers.AdamW(weight_decay=recipe.weight_decay, epsilon=1e-8, **shared)
     if recipe.weight_decay:
         optimizer.exclude_from_weight_decay(var_list=not_kernels(model))
+    # Keras scales the loss by itself under the global policy alone.
+    if any(layer.compute_dtype == "float16" for layer in model.layers):
+        return keras.optimizers.LossScaleOptimizer(optimizer)
     return optimizer
 
 

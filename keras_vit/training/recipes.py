@@ -3,6 +3,9 @@
 import dataclasses
 from typing import Literal
 
+OPTIMIZERS = ("adamw", "sgd")
+DECAYS = ("linear", "cosine")
+
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
@@ -31,9 +34,9 @@ class Recipe:
 
     image_size: int
     batch_size: int
-    optimizer: Literal["adamw", "sgd"]
+    optimizer: Literal[OPTIMIZERS]
     learning_rate: float
-    decay: Literal["linear", "cosine"]
+    decay: Literal[DECAYS]
     warmup_steps: int
     epochs: int | None = None
     steps: int | None = None
@@ -48,8 +51,16 @@ class Recipe:
     def __post_init__(self):
         if (self.epochs is None) == (self.steps is None):
             raise ValueError(
-                "Exactly one of `epochs` and `steps` must be given. "
+                "Exactly one of `epochs` and `steps` must be given, the other must be None. "
                 f"Received: epochs={self.epochs}, steps={self.steps}"
+            )
+        for field, choices in (("optimizer", OPTIMIZERS), ("decay", DECAYS)):
+            value = getattr(self, field)
+            if value not in choices:
+                raise ValueError(f"`{field}` must be one of {choices}. Received: {field}={value!r}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(
+                f"`dropout` must be at least 0 and less than 1. Received: dropout={self.dropout}"
             )
         for field in ("image_size", "batch_size", "learning_rate", "epochs", "steps", "clip_norm"):
             value = getattr(self, field)

@@ -137,6 +137,20 @@ def test_a_model_of_another_kind(surgery):
             surgery(wrong, 4)
 
 
+def test_a_head_of_another_name_is_not_taken_for_the_backbone():
+    inputs = keras.Input((16, 16, 3))
+    tokens = keras_vit.PatchEmbedding(8, 4)(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(3, name="classes")(tokens[:, 0]))
+    for call in (lambda: replace_head(model, 5), lambda: features(model, images(1, 16, 16, 3))):
+        with pytest.raises(ValueError, match="`model` must have a classifier .*'classes'"):
+            call()
+
+
+def test_layers_are_a_list():
+    with pytest.raises(ValueError, match="`layers` must be a list of names.*'block_0'"):
+        features(vision_transformer(**TINY), images(1, 16, 16, 3), layers="block_0")
+
+
 def test_features():
     model = vision_transformer(**TINY, representation_size=6, dtype="mixed_bfloat16")
     batch = images(3, 16, 16, 3)

@@ -228,6 +228,8 @@ def test_summary_has_a_line_for_each_block(capsys):
         ({"dropout": 1.5}, "`dropout` must be .*dropout=1.5"),
         ({"attention_dropout": -0.1}, "`attention_dropout` must be .*attention_dropout=-0.1"),
         ({"stochastic_depth": 1.0}, "`stochastic_depth` must be .*stochastic_depth=1.0"),
+        ({"attention_dropout": "a"}, "`attention_dropout` must be .*attention_dropout='a'"),
+        ({"classifier_activation": "x"}, "`classifier_activation` must be .*='x'"),
         ({"activation": "swoosh"}, "`activation` must be .*activation='swoosh'"),
         ({"weights": "missing.keras"}, "`weights` must be an existing file.*missing.keras"),
         (
@@ -258,8 +260,63 @@ def test_weights_that_are_something_else(suffix, tmp_path):
     page.write_text("<html>not found</html>")
     with pytest.raises(ValueError, match="`weights` must be a Keras file of this very model"):
         vision_transformer(**TINY, weights=page)
-    wider = tmp_path / f"wider{suffix}"
-    other = vision_transformer(**{**TINY, "embedding_dim": 16})
-    other.save(wider) if suffix == ".keras" else other.save_weights(wider)
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"embedding_dim": 16},
+        {"depth": 3},
+        {"depth": 1},
+        {"num_classes": 0},
+        {"num_classes": 4},
+        # Its `pre_logits` kernel has the shape of our head's.
+        {"representation_size": 3},
+        {"pooling": "gap"},
+        {"dropout": 0.1, "depth": 3},
+    ],
+    ids=str,
+)
+def test_weights_of_another_model(suffix, changes, tmp_path):
+    path = tmp_path / f"other{suffix}"
+    other = vision_transformer(**{**TINY, **changes})
+    other.save(path) if suffix == ".keras" else other.save_weights(path)
     with pytest.raises(ValueError, match="`weights` must be a Keras file of this very model"):
-        vision_transformer(**TINY, weights=wider)
+        vision_transformer(**TINY, weights=path)
+
+
+def test_weights_of_a_model_that_was_trained_with_dropout(tmp_path):
+    trained = vision_transformer(**TINY, dropout=0.1)
+    trained.compile("adam", "mse")
+    trained.fit(images(2, 16, 16, 3), np.ones((2, 3)), verbose=0)
+    for name in ("model.keras", "model.weights.h5"):
+        path = tmp_path / name
+        trained.save(path) if name == "model.keras" else trained.save_weights(path)
+        loaded = vision_transformer(**TINY, weights=path)
+        for old, new in zip(trained.weights, loaded.weights, strict=True):
+            np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
+
+
+def test_numbers_of_numpy():
+    labels = np.array([0, 2, 1])
+    model = vision_transformer(**{**TINY, "num_classes": labels.max() + 1})
+    assert model.output_shape == (None, 3)
+    assert keras.Model.from_config(model.get_config()).output_shape == (None, 3)
+
+
+def test_a_patch_embedding_is_of_one_image_size():
+    layer = keras_vit.PatchEmbedding(8, 4)
+    layer(images(2, 16, 16, 3))
+    with pytest.raises(ValueError, match="incompatible with the layer"):
+        layer(images(2, 32, 32, 3))
+
+
+def test_layer_norm_statistics_are_float32():
+    norm = keras_vit.TransformerBlock(2, 16, dtype="mixed_bfloat16").layer_norm_1
+    tokens = to_numpy(ops.cast(images(2, 5, 64) + 100, "bfloat16")).astype("float64")
+    centred = tokens - tokens.mean(-1, keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-6)
+    outputs = to_numpy(norm(ops.cast(tokens, "bfloat16")))
+    # Half a bfloat16 step of the result; statistics in bfloat16 would be off by whole units.
+    np.testing.assert_allclose(outputs, expected, rtol=2**-8, atol=2**-8)
