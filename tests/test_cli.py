@@ -180,14 +180,15 @@ def test_an_existing_run_is_kept(finished_run, start, photos, capsys):
     ("arguments", "message"),
     [
         (["evaluate", "missing.keras"], "`model` must be an existing file"),
-        (["evaluate", "missing"], "`model` must end with .keras"),
+        (["evaluate", "missing"], "`model` must be an existing file"),
         (["evaluate", "START"], "`--data` must be given"),
         (["evaluate", "START", "--data", "digits"], "must have the model's 3 classes"),
         (["evaluate", "PAGE", "--data", "digits"], "`model` must be a complete Keras model"),
         (["predict", "START", "missing.jpg"], "`images` must be files that can be read"),
         (["predict", "START", "PAGE"], "`images` must be complete JPEG, PNG"),
         (["predict", "START"], "`images` must name at least one file"),
-        (["predict", "missing", "PAGE"], "`model` must end with .keras"),
+        (["predict", "missing", "PAGE"], "`model` must be an existing file"),
+        (["predict", ".", "PAGE"], "`model` must be a file that ends with .keras"),
         (["export", "missing.keras", "serving"], "`model` must be an existing file"),
         (["export", "START", "serving", "--version", "0"], "`version` must be a positive"),
         (["models", "--image-size", "0"], "`image_size` must be positive"),
@@ -201,6 +202,21 @@ def test_wrong_argument(arguments, message, start, tmp_path, capsys, monkeypatch
     known = {"START": start, "PAGE": page}
     assert message in error_of(capsys, *[known.get(word, word) for word in arguments])
     assert [path.name for path in tmp_path.iterdir()] == ["page.keras"]
+
+
+def test_evaluate_on_other_classes(finished_run, capsys):
+    message = error_of(capsys, "evaluate", finished_run, "--data", "digits", "--classes", "1", "2")
+    assert "must have the run's classes ['cat', 'dog']" in message
+
+
+def test_a_run_is_evaluated_from_any_directory(finished_run, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "images: 4\n" in run(capsys, "evaluate", finished_run)
+
+
+def test_a_run_is_no_place_for_exports(finished_run, capsys):
+    message = error_of(capsys, "export", finished_run, finished_run)
+    assert "`directory` must be one for exports" in message
 
 
 def test_debug_shows_the_traceback(capsys):

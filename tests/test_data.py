@@ -177,6 +177,16 @@ def test_folder_with_train_and_test(tmp_path):
     assert sizes == [18, 2, 6]
 
 
+def test_what_is_no_image_file_is_left_out(tmp_path):
+    write_folder(tmp_path, count=10)
+    (tmp_path / "cat" / "._0.jpg").write_text("hidden")
+    (tmp_path / "cat" / ".thumbnails").mkdir()
+    (tmp_path / "cat" / ".thumbnails" / "0.jpg").write_text("hidden")
+    (tmp_path / "cat" / "folder.jpg").mkdir()
+    (tmp_path / "cat" / "notes.txt").write_text("text")
+    assert load(f"folder:{tmp_path}", "train", 8, 4).num_examples == 14
+
+
 def test_undecodable_file_is_named(tmp_path):
     write_folder(tmp_path, count=10)
     broken = tmp_path / "cat" / "3.jpg"
@@ -207,6 +217,7 @@ def test_undecodable_file_is_named(tmp_path):
             ),
             r"must be those of `train`. Received: \['bird'\]",
         ),
+        (lambda root: write_folder(root, classes=("all",)), "at least two classes.*'all'"),
         (lambda root: root.rmdir(), "`folder:PATH` must name a folder .*does not exist"),
     ],
 )
@@ -226,8 +237,10 @@ def test_wrong_folder(prepare, message, tmp_path):
         ({"name": "tfds:no_such_dataset"}, "`tfds:NAME` must name .*'no_such_dataset'"),
         ({"split": "dev"}, "`split` must be one of .*split='dev'"),
         ({"batch_size": 0}, "`batch_size` must be .*batch_size=0"),
-        ({"classes": ("x",)}, r"`classes` must be among 0, 1.*classes=\['x'\]"),
+        ({"classes": ("x",)}, r"`classes` must be among 0, 1.*classes=\('x',\)"),
         ({"min_crop_area": 0}, "`min_crop_area` must be .*min_crop_area=0"),
+        ({"classes": "12"}, "`classes` must be among .*classes='12'"),
+        ({"image_size": (0, 8)}, r"`image_size` must be .*\(0, 8\)"),
         ({"classes": ()}, "`classes` must be among"),
     ],
 )

@@ -37,8 +37,6 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 4
 
 
-# Keras 3.15 says so of every `fit` on a `tf.data.Dataset`, however it was shuffled.
-@pytest.mark.filterwarnings("ignore:`shuffle=True` was passed:UserWarning")
 @pytest.mark.parametrize("block", range(len(PYTHON_BLOCKS)))
 def test_python_of_the_readme(block, photos):
     # Later blocks go on with the names of earlier ones.

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -137,8 +138,12 @@ def test_taken_version(tmp_path):
 
 
 def test_wrong_names(tmp_path):
-    with pytest.raises(ValueError, match="`class_names` must name the model's 3 classes.*2 names"):
+    with pytest.raises(ValueError, match="`class_names` must be a list that names .* 3 classes"):
         export(classifier(), tmp_path, class_names=["cat", "dog"])
+    with pytest.raises(ValueError, match="`class_names` must be a list"):
+        export(classifier(), tmp_path, class_names="abc")
+    with pytest.raises(ValueError, match="`class_names` must be of one line"):
+        export(classifier(), tmp_path, class_names=["a", "b\nc", "d"])
 
 
 def test_probabilities_are_not_taken_for_logits(tmp_path):
@@ -157,7 +162,24 @@ def test_the_torch_backend_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("options", [{"image_channels": 1}, {"pooling": None}])
 def test_not_a_classifier_of_pictures(options, tmp_path):
     with pytest.raises(ValueError, match="`model` must map RGB images to logits"):
-        export(vision_transformer(**{**TINY, **options}), tmp_path)
+        export(vision_transformer(**{**TINY, **options}), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_models_that_are_no_classifiers(tmp_path):
+    features = vision_transformer(**{**TINY, "num_classes": 0})
+    with pytest.raises(ValueError, match="`model` must have one input, .* and 0 heads"):
+        export(features, tmp_path)
+    for other in (keras.Sequential(), keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])):
+        with pytest.raises(ValueError, match="`model` must be a Vision Transformer"):
+            keras_predictor(other)
+
+
+def test_a_directory_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    for directory in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ValueError, match="`directory` must be a directory"):
+            export(classifier(), directory)
 
 
 def test_bytes_that_are_no_image(tmp_path):
@@ -174,6 +196,7 @@ def test_saved_in_one_process_and_loaded_in_another(tmp_path):
     code = """
 import sys
 import keras_vit
+import keras
 import keras
 import numpy as np
 directory = sys.argv[1]

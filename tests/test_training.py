@@ -181,11 +181,12 @@ def test_best_model_is_of_the_best_validation_accuracy(tmp_path):
     model = tiny_model(tiny_recipe())
     callback = SaveModels(tmp_path)
     callback.set_model(model)
-    for epoch, accuracy in enumerate([0.5, 0.9, 0.7]):
+    scores = [(0.5, 1.0), (0.9, 0.8), (0.9, 0.6), (0.9, 0.7), (0.7, 0.1), (0.9, float("nan"))]
+    for epoch, (accuracy, loss) in enumerate(scores):
         model.get_layer("head").bias.assign([epoch] * 3)
-        callback.on_epoch_end(epoch, {"val_accuracy": accuracy})
-    assert to_numpy(load_model(tmp_path / "best.keras").get_layer("head").bias.value)[0] == 1
-    assert to_numpy(load_model(tmp_path / "last.keras").get_layer("head").bias.value)[0] == 2
+        callback.on_epoch_end(epoch, {"val_accuracy": accuracy, "val_loss": loss})
+    assert to_numpy(load_model(tmp_path / "best.keras").get_layer("head").bias.value)[0] == 2
+    assert to_numpy(load_model(tmp_path / "last.keras").get_layer("head").bias.value)[0] == 4
 
 
 def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
@@ -202,6 +203,7 @@ def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         save_model(model, path)
     assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
@@ -249,6 +251,14 @@ def test_undecodable_image_is_named(tmp_path):
     data = load_training_data(recipe, f"folder:{photos}")
     with pytest.raises(ValueError, match=r"Every image must be .*cat/0\.jpg"):
         fit(recipe, tiny_model(recipe, num_classes=2), data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_finite(tmp_path):
+    recipe = tiny_recipe(learning_rate=1e30, clip_norm=None)
+    data = load_training_data(recipe, "digits", CLASSES)
+    with pytest.raises(ValueError, match="The loss must stay finite.*learning_rate=1e[+]30"):
+        fit(recipe, tiny_model(recipe), data, tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -258,6 +268,8 @@ def test_undecodable_image_is_named(tmp_path):
         ({"steps": None}, "Exactly one of `epochs` and `steps`"),
         ({"steps": 0}, "`steps` must be positive.*steps=0"),
         ({"batch_size": -1}, "`batch_size` must be positive.*batch_size=-1"),
+        ({"learning_rate": float("nan")}, "`learning_rate` must be positive.*=nan"),
+        ({"seed": 2**32}, "`seed` must be less than"),
         ({"learning_rate": 0.0}, "`learning_rate` must be positive.*learning_rate=0"),
         ({"warmup_steps": -1}, "`warmup_steps` must not be negative.*warmup_steps=-1"),
         ({"optimizer": "adam"}, "`optimizer` must be one of .*optimizer='adam'"),

@@ -1,6 +1,6 @@
 """The command line `keras-vit`: one dataclass a command, whose fields are its flags."""
 
-import importlib
+import importlib.util
 import os
 import sys
 from typing import Annotated
@@ -34,6 +34,9 @@ def import_keras_quietly():
     os.dup2(silence, 2)
     try:
         importlib.import_module("keras")
+        if importlib.util.find_spec("tensorflow"):
+            # Under another backend it is imported later, by the data.
+            importlib.import_module("tensorflow")
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
@@ -54,9 +57,12 @@ def parse(args=None):
 def main(args=None):
     """Runs a command; errors of the user are one line, and exit with status 2."""
     command = parse(args)
-    import_keras_quietly()
     try:
+        import_keras_quietly()
         command.run()
+    except BrokenPipeError:
+        # The reader of our output has had enough, as `head` does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError, ImportError) as error:
         if command.debug:
             raise

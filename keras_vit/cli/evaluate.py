@@ -53,5 +53,11 @@ class Evaluate:
             classes=classes,
             data_dir=self.data_dir,
         )
+        names = run.get("class_names")
+        if names is not None and names != list(dataset.class_names):
+            raise ValueError(
+                f"The dataset must have the run's classes {names}. "
+                f"Received: {list(dataset.class_names)}"
+            )
         for metric, value in evaluate(model, dataset).items():
             print(f"{metric}: {value:.4f}" if isinstance(value, float) else f"{metric}: {value}")

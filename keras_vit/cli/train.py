@@ -47,9 +47,15 @@ class Train:
 
         train, validation = load_training_data(self.recipe, self.data, self.classes, self.data_dir)
         model = make_model(self.recipe, self.model, len(train.class_names), self.dtype)
-        facts = {"model": self.model, "data": self.data, "classes": self.classes}
+        facts = {"model": self.model, "data": findable(self.data), "classes": self.classes}
         history = fit(self.recipe, model, (train, validation), self.workdir, facts)
         best = max(history.history["val_accuracy"])
         print(f"Best validation accuracy {best:.2%}; models and settings in {self.workdir}")
         print(f"Next: keras-vit evaluate {self.workdir}")
         print(f"      tensorboard --logdir {self.workdir}")
+
+
+def findable(data):
+    """The name of a dataset, such that it is found from any working directory."""
+    kind, _, path = data.partition(":")
+    return f"folder:{pathlib.Path(path).expanduser().resolve()}" if kind == "folder" else data

@@ -1,6 +1,7 @@
 """Batches of images from any dataset, through one call."""
 
 import contextlib
+import numbers
 
 import tensorflow as tf
 
@@ -31,7 +32,7 @@ def load(
             split), or `"tfds:NAME"` (TensorFlow Datasets).
         split: `"train"`, `"validation"` or `"test"`; `keras_vit.data.splits` says what they are
             where the dataset does not have them.
-        image_size: `(height, width)` in pixels.
+        image_size: int or `(height, width)`, in pixels.
         batch_size: images in a batch.
         training: whether to shuffle, differently in each epoch.
         min_crop_area: smallest part of an image's area that a random crop has; `None` for no crop.
@@ -53,10 +54,11 @@ def load(
     >>> test.num_examples, test.class_names[:3]
     (359, ('0', '1', '2'))
     """
-    if not isinstance(batch_size, int) or batch_size < 1:
+    if not isinstance(batch_size, numbers.Integral) or not 0 < batch_size < 2**31:
         raise ValueError(
             f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}"
         )
+    image_size = _as_size(image_size)
     if min_crop_area is not None and not 0 < min_crop_area <= 1:
         raise ValueError(
             "`min_crop_area` must be greater than 0 and at most 1. "
@@ -78,6 +80,17 @@ def load(
     dataset.num_examples = source.num_examples
     dataset.paths = source.paths
     return dataset
+
+
+def _as_size(image_size):
+    is_one = isinstance(image_size, numbers.Integral)
+    size = (image_size, image_size) if is_one else tuple(image_size)
+    if len(size) != 2 or not all(isinstance(side, numbers.Integral) and side > 0 for side in size):
+        raise ValueError(
+            "`image_size` must be a positive integer or a pair of them. "
+            f"Received: image_size={image_size!r}"
+        )
+    return size
 
 
 def _augment(dataset, to_image, image_size, seed, min_crop_area, flip):
@@ -117,7 +130,7 @@ def naming_undecodable_files(*datasets):
     """
     try:
         yield
-    except tf.errors.InvalidArgumentError as error:
+    except tf.errors.OpError as error:
         broken = [path for dataset in datasets for path in dataset.paths if not decodes(path)]
         if not broken:
             raise

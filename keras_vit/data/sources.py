@@ -73,6 +73,11 @@ def folder(path, split, classes=None):
         )
     given = _given_folders(root)
     names = _class_names(given["train"])
+    if len(names) < 2:
+        raise ValueError(
+            "A folder of images must have at least two classes. "
+            f"Received: {str(given['train'])!r}, whose only class is {names[0]!r}"
+        )
     given_split, start, stop = find_part(split, given)
     paths, labels = _list_images(given[given_split], names, required=given_split == "train")
     part = stratified_part(labels, start, stop)
@@ -137,10 +142,10 @@ def _from_arrays(examples, labels, class_names, classes):
 
 
 def _check_classes(classes, class_names):
-    unknown = sorted(set(classes) - set(class_names))
+    unknown = isinstance(classes, str) or set(classes) - set(class_names)
     if unknown or not classes:
         raise ValueError(
-            f"`classes` must be among {', '.join(class_names)}. Received: classes={list(classes)}"
+            f"`classes` must be among {', '.join(class_names)}. Received: classes={classes!r}"
         )
     return np.array(sorted(class_names.index(name) for name in set(classes)))
 
@@ -175,6 +180,11 @@ def _class_names(folder):
     return names
 
 
+def _is_image(path):
+    is_hidden = any(part.startswith(".") for part in path.parts[-2:])
+    return path.suffix.lower() in SUFFIXES and not is_hidden and path.is_file()
+
+
 def _list_images(folder, class_names, required):
     unknown = sorted(set(_class_names(folder)) - set(class_names))
     if unknown:
@@ -183,9 +193,7 @@ def _list_images(folder, class_names, required):
         )
     paths, labels = [], []
     for label, name in enumerate(class_names):
-        found = sorted(
-            str(path) for path in (folder / name).rglob("*") if path.suffix.lower() in SUFFIXES
-        )
+        found = sorted(str(path) for path in (folder / name).rglob("*") if _is_image(path))
         if required and not found:
             raise ValueError(
                 f"Every class must have images ({', '.join(SUFFIXES)}). "

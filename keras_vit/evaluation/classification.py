@@ -3,7 +3,7 @@
 import keras
 
 from keras_vit.data.datasets import naming_undecodable_files
-from keras_vit.models.surgery import check_logits
+from keras_vit.models.surgery import check_classifier
 
 
 def evaluate(model, dataset):
@@ -18,11 +18,10 @@ def evaluate(model, dataset):
         `top_5_accuracy`.
 
     Raises:
-        ValueError: if the model and the dataset have different classes, or the model's head has an
-            activation.
+        ValueError: if the model and the dataset have different classes, or the model does not
+            return logits.
     """
-    check_logits(model)
-    num_classes = model.output_shape[-1]
+    num_classes = check_classifier(model)
     if num_classes != len(dataset.class_names):
         raise ValueError(
             f"The dataset must have the model's {num_classes} classes. "

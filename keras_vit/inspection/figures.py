@@ -3,7 +3,7 @@
 import numpy as np
 from keras import ops
 
-from keras_vit.models.surgery import check_logits
+from keras_vit.models.surgery import check_classifier
 
 COLUMNS = 6
 
@@ -19,7 +19,7 @@ def draw_predictions(model, images, labels, class_names, path):
         path: of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, or the model's head has an activation.
+        ValueError: if matplotlib is not installed, or the model is not a classifier.
     """
     try:
         from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ def draw_predictions(model, images, labels, class_names, path):
         raise ValueError(
             "Figures need matplotlib: pip install 'keras-vit[plots]'. Received: no matplotlib"
         ) from error
-    check_logits(model)
+    check_classifier(model)
     logits = model.predict(images, verbose=0)
     probabilities = ops.convert_to_numpy(ops.softmax(logits))
     rows = -(-len(images) // COLUMNS)

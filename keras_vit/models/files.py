@@ -93,13 +93,13 @@ def load_model(path):
 def check_file(argument, path, suffixes):
     """The path, checked to be an existing file of one of these kinds."""
     path = pathlib.Path(path).expanduser()
-    if not path.name.endswith(tuple(suffixes)):
-        raise ValueError(
-            f"`{argument}` must end with {' or '.join(suffixes)}. "
-            f"Received: {argument}={str(path)!r}"
-        )
-    if not path.is_file():
+    if not path.exists():
         raise ValueError(
             f"`{argument}` must be an existing file. Received: {argument}={str(path)!r}"
+        )
+    if not path.is_file() or not path.name.endswith(tuple(suffixes)):
+        raise ValueError(
+            f"`{argument}` must be a file that ends with {' or '.join(suffixes)}. "
+            f"Received: {argument}={str(path)!r}"
         )
     return path

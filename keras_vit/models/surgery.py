@@ -87,7 +87,7 @@ def patch_embedding(model):
             return layer
     raise ValueError(
         "`model` must be a Vision Transformer with a `PatchEmbedding` layer. "
-        f"Received: model={model!r}"
+        f"Received: {type(model).__name__} {getattr(model, 'name', model)!r}, which has none"
     )
 
 
@@ -109,14 +109,32 @@ def representation(model, head_layers=HEAD_LAYERS):
     return model.outputs[0]
 
 
-def check_logits(model):
-    """Raises unless the model's head, if it has one, returns logits."""
-    for layer in model.layers:
-        if layer.name == "head" and layer.activation is not keras.activations.linear:
-            raise ValueError(
-                "`model` must return logits: a head without an activation. "
-                f"Received: a head with the activation {layer.activation.__name__!r}"
-            )
+def check_classifier(model):
+    """The number of classes of a model that maps RGB images to logits.
+
+    Raises:
+        ValueError: if it does anything else.
+    """
+    patch_embedding(model)
+    heads = [layer for layer in model.layers if layer.name == "head"]
+    if not heads or len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise ValueError(
+            "`model` must have one input, one output and a layer called `head`. "
+            f"Received: a model of {len(model.inputs)} inputs, {len(model.outputs)} outputs and "
+            f"{len(heads)} heads; `keras_vit.replace_head` makes one"
+        )
+    if heads[0].activation is not keras.activations.linear:
+        raise ValueError(
+            "`model` must return logits: a head without an activation. "
+            f"Received: a head with the activation {heads[0].activation.__name__!r}"
+        )
+    images, logits = model.inputs[0].shape, model.outputs[0].shape
+    if images[-1] != 3 or len(logits) != 2:
+        raise ValueError(
+            "`model` must map RGB images to logits `(batch, num_classes)`. "
+            f"Received: a model from {images} to {logits}"
+        )
+    return logits[-1]
 
 
 def _clone(model, input_shape):

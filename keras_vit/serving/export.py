@@ -6,7 +6,7 @@ import shutil
 
 import keras
 
-from keras_vit.models.surgery import check_logits
+from keras_vit.models.surgery import check_classifier
 
 
 def export(model, directory, version="auto", class_names=None):
@@ -29,8 +29,8 @@ def export(model, directory, version="auto", class_names=None):
         The `pathlib.Path` of the version.
 
     Raises:
-        ValueError: if the version exists, the model is not a classifier of RGB images, or the
-            backend cannot export.
+        ValueError: if the version exists, the directory cannot be written, the model is not a
+            classifier of RGB images, or the backend cannot export.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
@@ -39,11 +39,10 @@ def export(model, directory, version="auto", class_names=None):
     ('1', ['cat', 'dog'])
     """
     _check_model(model, class_names)
-    directory = pathlib.Path(directory).expanduser()
-    version = _check_version(directory, version)
+    version = _check_version(pathlib.Path(directory).expanduser(), version)
+    directory, is_new = _make_directory(directory)
     partial = directory / f".{version}.partial"
     target = directory / str(version)
-    directory.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(partial, ignore_errors=True)
     try:
         _write_saved_model(model, partial)
@@ -55,6 +54,8 @@ def export(model, directory, version="auto", class_names=None):
         partial.replace(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        if is_new and not any(directory.iterdir()):
+            directory.rmdir()
     return target
 
 
@@ -64,17 +65,37 @@ def _check_model(model, class_names):
             "`export` needs the TensorFlow or JAX backend: save the model as a .keras file, load "
             "it with KERAS_BACKEND=tensorflow and export it there. Received: backend='torch'"
         )
-    if len(model.output_shape) != 2 or model.input_shape[-1] != 3:
+    num_classes = check_classifier(model)
+    if class_names is None:
+        return
+    if isinstance(class_names, str) or len(class_names) != num_classes:
         raise ValueError(
-            "`model` must map RGB images to logits `(batch, num_classes)`. "
-            f"Received: a model from {model.input_shape} to {model.output_shape}"
+            f"`class_names` must be a list that names the model's {num_classes} classes. "
+            f"Received: class_names={class_names!r}"
         )
-    check_logits(model)
-    if class_names is not None and len(class_names) != model.output_shape[-1]:
+    if any("\n" in name for name in class_names):
         raise ValueError(
-            f"`class_names` must name the model's {model.output_shape[-1]} classes. "
-            f"Received: {len(class_names)} names"
+            f"`class_names` must be of one line each. Received: class_names={class_names!r}"
         )
+
+
+def _make_directory(directory):
+    """The directory, made where it is not there yet, and whether it was made."""
+    directory = pathlib.Path(directory).expanduser()
+    if (directory / "run.json").exists():
+        raise ValueError(
+            "`directory` must be one for exports, not that of a training run. "
+            f"Received: directory={str(directory)!r}"
+        )
+    is_new = not directory.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            "`directory` must be a directory that can be written. "
+            f"Received: directory={str(directory)!r} ({error.strerror})"
+        ) from error
+    return directory, is_new
 
 
 def _check_version(directory, version):

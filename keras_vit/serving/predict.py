@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 from keras import ops
 
-from keras_vit.models.surgery import check_logits
+from keras_vit.models.surgery import check_classifier
 
 
 def keras_predictor(model, class_names=None):
@@ -23,11 +23,11 @@ def keras_predictor(model, class_names=None):
         A predictor.
 
     Raises:
-        ValueError: if the model's head has an activation.
+        ValueError: if the model is not a classifier that returns logits.
     """
     from keras_vit.data.images import decode, evaluation_image
 
-    check_logits(model)
+    check_classifier(model)
 
     def predict(encoded):
         image = evaluation_image(decode(encoded), model.input_shape[1:3])

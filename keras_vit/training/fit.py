@@ -1,15 +1,17 @@
 """Training by recipe, through `model.fit`."""
 
+import math
 import pathlib
+import shutil
 
 import keras
 
 from keras_vit.data.datasets import load, naming_undecodable_files
 from keras_vit.models import build, find_variant, replace_head, resize
 from keras_vit.models.files import load_model
-from keras_vit.models.surgery import check_logits
+from keras_vit.models.surgery import check_classifier
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.run import SaveModels, create_run, find_model
+from keras_vit.training.run import LAST_MODEL, SaveModels, create_run, find_model
 
 
 def fit(recipe, model, data, workdir, facts=None):
@@ -30,11 +32,11 @@ def fit(recipe, model, data, workdir, facts=None):
 
     Raises:
         ValueError: if the directory already holds something, the head and the dataset have
-            different classes, the head has an activation, or an image cannot be decoded.
+            different classes, the model does not return logits, an image cannot be decoded, or
+            the loss is not finite.
     """
     train, validation = data
-    check_logits(model)
-    num_classes = model.output_shape[-1]
+    num_classes = check_classifier(model)
     if num_classes != len(train.class_names):
         raise ValueError(
             f"`model` must have a head of the dataset's {len(train.class_names)} classes; "
@@ -50,16 +52,35 @@ def fit(recipe, model, data, workdir, facts=None):
     callbacks = [
         SaveModels(workdir),
         keras.callbacks.TensorBoard(workdir / "tensorboard", write_graph=False),
+        keras.callbacks.TerminateOnNaN(),
     ]
-    with naming_undecodable_files(train, validation):
-        return model.fit(
-            train.repeat(),
-            validation_data=validation,
-            epochs=epochs,
-            steps_per_epoch=steps_per_epoch,
-            callbacks=callbacks,
-            # The dataset shuffles itself.
-            shuffle=False,
+    try:
+        with naming_undecodable_files(train, validation):
+            history = model.fit(
+                train.repeat(),
+                validation_data=validation,
+                epochs=epochs,
+                steps_per_epoch=steps_per_epoch,
+                callbacks=callbacks,
+                # The dataset shuffles itself.
+                shuffle=False,
+            )
+        _check_loss(history, recipe)
+    except BaseException:
+        # What failed before its first model is no run, and shall not be in the way of the next.
+        if not (workdir / LAST_MODEL).exists():
+            shutil.rmtree(workdir)
+        raise
+    return history
+
+
+def _check_loss(history, recipe):
+    losses = history.history["loss"]
+    if not all(math.isfinite(loss) for loss in losses):
+        raise ValueError(
+            "The loss must stay finite; try a smaller `learning_rate`. "
+            f"Received: learning_rate={recipe.learning_rate}, "
+            f"loss {losses[-1]} in epoch {len(losses)}"
         )
 
 
@@ -133,4 +154,4 @@ def make_model(recipe, model, num_classes, dtype=None):
 def is_path(model):
     """Whether a model is meant by its file and not by its variant."""
     path = pathlib.Path(model).expanduser()
-    return path.suffix == ".keras" or len(path.parts) > 1 or path.is_dir()
+    return path.suffix == ".keras" or len(path.parts) > 1 or path.exists()

@@ -1,6 +1,7 @@
 """Training settings as frozen rows, the paper's and those made from them."""
 
 import dataclasses
+import math
 from typing import Literal
 
 OPTIMIZERS = ("adamw", "sgd")
@@ -64,7 +65,7 @@ class Recipe:
             )
         for field in ("image_size", "batch_size", "learning_rate", "epochs", "steps", "clip_norm"):
             value = getattr(self, field)
-            if value is not None and value <= 0:
+            if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"`{field}` must be positive. Received: {field}={value}")
         if self.min_crop_area is not None and not 0 < self.min_crop_area <= 1:
             raise ValueError(
@@ -73,8 +74,10 @@ class Recipe:
             )
         for field in ("warmup_steps", "weight_decay", "seed"):
             value = getattr(self, field)
-            if value < 0:
+            if not 0 <= value < math.inf:
                 raise ValueError(f"`{field}` must not be negative. Received: {field}={value}")
+        if self.seed >= 2**32:
+            raise ValueError(f"`seed` must be less than 2**32. Received: seed={self.seed}")
 
     def smoke(self):
         """The same recipe, shrunk to seconds on a laptop.

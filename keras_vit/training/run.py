@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 
 import keras
@@ -59,12 +60,15 @@ def save_model(model, path):
     """Saves a `.keras` file beside its place and renames it, so that none is ever half written."""
     path = pathlib.Path(path)
     partial = path.with_name(f".{path.stem}.partial.keras")
-    model.save(partial)
-    partial.replace(path)
+    try:
+        model.save(partial)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 class SaveModels(keras.callbacks.Callback):
-    """Keeps the last model of a run and the one of the best validation accuracy.
+    """Keeps the last model of a run and the best, by validation accuracy and then by loss.
 
     Args:
         workdir: the run's directory.
@@ -73,10 +77,13 @@ class SaveModels(keras.callbacks.Callback):
     def __init__(self, workdir):
         super().__init__()
         self.workdir = pathlib.Path(workdir)
-        self.best_accuracy = -1.0
+        self.best = (-1.0, 0.0)
 
     def on_epoch_end(self, epoch, logs=None):
+        if not math.isfinite(logs["val_loss"]):
+            return
         save_model(self.model, self.workdir / LAST_MODEL)
-        if logs["val_accuracy"] > self.best_accuracy:
-            self.best_accuracy = logs["val_accuracy"]
+        score = (logs["val_accuracy"], -logs["val_loss"])
+        if score > self.best:
+            self.best = score
             save_model(self.model, self.workdir / BEST_MODEL)
