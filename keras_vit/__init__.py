@@ -16,8 +16,14 @@ _IS_COMMAND_LINE = pathlib.Path(sys.argv[0]).stem == "keras-vit" or (
 )
 
 if not _IS_COMMAND_LINE:
-    from keras_vit import data, layers, models
-    from keras_vit.data import preprocess
+    from keras_vit import checkpoints, data, layers, models
+    from keras_vit.checkpoints import (
+        from_checkpoint,
+        list_checkpoints,
+        load_checkpoint,
+        save_checkpoint,
+    )
+    from keras_vit.data import decode_predictions, preprocess
     from keras_vit.layers import (
         AddPositionEmbedding,
         ClassToken,
@@ -65,15 +71,21 @@ if not _IS_COMMAND_LINE:
         "ViT_So400m14",
         "ViT_Ti16",
         "ViT_g14",
+        "checkpoints",
         "data",
+        "decode_predictions",
         "export",
         "features",
+        "from_checkpoint",
         "layers",
+        "list_checkpoints",
         "list_variants",
+        "load_checkpoint",
         "models",
         "preprocess",
         "replace_head",
         "resize",
         "resize_position_embedding",
+        "save_checkpoint",
         "vision_transformer",
     ]

@@ -1,8 +1,9 @@
 """Datasets and images, on `tf.data`."""
 
+from keras_vit.data.labels import decode_predictions
 from keras_vit.data.preprocessing import preprocess
 
-__all__ = ["load", "preprocess"]
+__all__ = ["decode_predictions", "load", "preprocess"]
 
 
 def __getattr__(name):

@@ -2,18 +2,27 @@
 
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MlpBlock
+from keras_vit.layers.normalization import LayerScale
 from keras_vit.layers.patches import PatchEmbedding
 from keras_vit.layers.pooling import ClassTokenPooling, MultiHeadAttentionPooling
-from keras_vit.layers.tokens import AddPositionEmbedding, ClassToken
+from keras_vit.layers.tokens import (
+    AddPositionEmbedding,
+    AddSincosPositionEmbedding,
+    ClassToken,
+    RegisterTokens,
+)
 from keras_vit.layers.transformer import TransformerBlock
 
 __all__ = [
     "AddPositionEmbedding",
+    "AddSincosPositionEmbedding",
     "ClassToken",
     "ClassTokenPooling",
+    "LayerScale",
     "MlpBlock",
     "MultiHeadAttention",
     "MultiHeadAttentionPooling",
     "PatchEmbedding",
+    "RegisterTokens",
     "TransformerBlock",
 ]

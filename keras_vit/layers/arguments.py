@@ -43,3 +43,9 @@ def check_heads(width, num_heads):
             f"`num_heads` must be a positive divisor of the width {width}. "
             f"Received: num_heads={num_heads!r}"
         )
+
+
+def check_choice(argument, value, choices):
+    """Raises unless the value is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"`{argument}` must be one of {choices}. Received: {argument}={value!r}")

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.arguments import check_heads, check_rate
+from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -23,6 +24,9 @@ class MultiHeadAttention(keras.layers.Layer):
     Args:
         num_heads: number of heads; divides the width.
         dropout: rate at which attention weights are dropped, independently of each other.
+        qkv_bias: whether query, key and value projections have biases.
+        qk_norm: whether queries and keys are normalised over each head's width.
+        epsilon: of these norms.
 
     Call arguments:
         query: the tokens that attend.
@@ -43,11 +47,22 @@ class MultiHeadAttention(keras.layers.Layer):
     (2, 5, 8)
     """
 
-    def __init__(self, num_heads, dropout=0.0, **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        dropout=0.0,
+        qkv_bias=True,
+        qk_norm=False,
+        epsilon=LAYER_NORM_EPSILON,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         check_rate("dropout", dropout)
         self.num_heads = num_heads
         self.dropout = dropout
+        self.qkv_bias = qkv_bias
+        self.qk_norm = qk_norm
+        self.epsilon = epsilon
         self.score_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, query_shape, tokens_shape):
@@ -67,13 +82,19 @@ class MultiHeadAttention(keras.layers.Layer):
         self.query.build(query_shape)
         self.key.build(tokens_shape)
         self.value.build(tokens_shape)
-        self.output_projection.build((*query_shape[:-1], self.num_heads, width // self.num_heads))
+        heads_shape = (*query_shape[:-1], self.num_heads, width // self.num_heads)
+        self.output_projection.build(heads_shape)
+        if self.qk_norm:
+            self.query_norm = layer_norm(self.dtype_policy, "query_norm", self.epsilon)
+            self.key_norm = layer_norm(self.dtype_policy, "key_norm", self.epsilon)
+            self.query_norm.build(heads_shape)
+            self.key_norm.build(heads_shape)
 
     def _projection(self, name, width):
         return keras.layers.EinsumDense(
             "btw,whd->bthd",
             output_shape=(None, self.num_heads, width // self.num_heads),
-            bias_axes="hd",
+            bias_axes="hd" if self.qkv_bias else None,
             kernel_initializer=xavier_uniform(width),
             dtype=self.dtype_policy,
             name=name,
@@ -81,6 +102,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     def call(self, query, tokens, training=None, return_attention_scores=False):
         query, key, value = self.query(query), self.key(tokens), self.value(tokens)
+        if self.qk_norm:
+            query, key = self.query_norm(query), self.key_norm(key)
         needs_scores = return_attention_scores or (training and self.dropout > 0)
         if needs_scores or not has_fused_attention(self.compute_dtype):
             scores = self._scores(query, key)
@@ -108,6 +131,9 @@ class MultiHeadAttention(keras.layers.Layer):
             **super().get_config(),
             "num_heads": self.num_heads,
             "dropout": self.dropout,
+            "qkv_bias": self.qkv_bias,
+            "qk_norm": self.qk_norm,
+            "epsilon": self.epsilon,
         }
 
 

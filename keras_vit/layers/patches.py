@@ -16,6 +16,7 @@ class PatchEmbedding(keras.layers.Layer):
     Args:
         embedding_dim: width of a token.
         patch_size: int or `(height, width)` of a patch, in pixels.
+        use_bias: whether the projection has a bias.
 
     Attributes:
         patch_size: `(height, width)` of a patch.
@@ -34,15 +35,17 @@ class PatchEmbedding(keras.layers.Layer):
     (2, 24, 8)
     """
 
-    def __init__(self, embedding_dim, patch_size, **kwargs):
+    def __init__(self, embedding_dim, patch_size, use_bias=True, **kwargs):
         super().__init__(**kwargs)
         self.embedding_dim = embedding_dim
         self.patch_size = as_pair(patch_size, "patch_size")
+        self.use_bias = use_bias
         self.grid_size = None
         self.projection = keras.layers.Conv2D(
             embedding_dim,
             self.patch_size,
             strides=self.patch_size,
+            use_bias=use_bias,
             kernel_initializer="lecun_normal",
             data_format="channels_last",
             dtype=self.dtype_policy,
@@ -73,6 +76,7 @@ class PatchEmbedding(keras.layers.Layer):
             **super().get_config(),
             "embedding_dim": self.embedding_dim,
             "patch_size": self.patch_size,
+            "use_bias": self.use_bias,
         }
 
 

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MlpBlock
-from keras_vit.layers.transformer import layer_norm
+from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -40,6 +40,7 @@ class MultiHeadAttentionPooling(keras.layers.Layer):
         num_heads: number of attention heads; divides the width.
         mlp_dim: width of the MLP's hidden layer.
         activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights born in torch).
+        epsilon: of the LayerNorm.
 
     Call arguments:
         tokens: the token sequence.
@@ -57,14 +58,22 @@ class MultiHeadAttentionPooling(keras.layers.Layer):
     (2, 8)
     """
 
-    def __init__(self, num_heads, mlp_dim, activation="gelu_tanh", **kwargs):
+    def __init__(
+        self,
+        num_heads,
+        mlp_dim,
+        activation="gelu_tanh",
+        epsilon=LAYER_NORM_EPSILON,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
         self.activation = activation
+        self.epsilon = epsilon
         policy = self.dtype_policy
         self.attention = MultiHeadAttention(num_heads, dtype=policy, name="attention")
-        self.layer_norm = layer_norm(policy, "layer_norm")
+        self.layer_norm = layer_norm(policy, "layer_norm", epsilon)
         self.mlp = MlpBlock(mlp_dim, activation, dtype=policy, name="mlp")
 
     def build(self, input_shape):
@@ -99,4 +108,5 @@ class MultiHeadAttentionPooling(keras.layers.Layer):
             "num_heads": self.num_heads,
             "mlp_dim": self.mlp_dim,
             "activation": self.activation,
+            "epsilon": self.epsilon,
         }

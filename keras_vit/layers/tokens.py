@@ -1,7 +1,10 @@
-"""The class token and the position embedding of a token sequence."""
+"""Class token, register tokens and position embeddings of a token sequence."""
 
 import keras
+import numpy as np
 from keras import ops
+
+from keras_vit.layers.arguments import as_pair, check_integer
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -25,13 +28,58 @@ class ClassToken(keras.layers.Layer):
         )
 
     def call(self, tokens):
-        batch_size, width = ops.shape(tokens)[0], tokens.shape[-1]
-        token = ops.broadcast_to(ops.cast(self.token, tokens.dtype), (batch_size, 1, width))
-        return ops.concatenate([token, tokens], axis=1)
+        return _prepend(self.token, tokens)
 
     def compute_output_shape(self, input_shape):
         batch_size, num_tokens, width = input_shape
         return (batch_size, num_tokens + 1, width)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class RegisterTokens(keras.layers.Layer):
+    """Puts learnable tokens that no output is read from in front of a token sequence.
+
+    Input: `(batch, tokens, width)`. Output: `(batch, num_registers + tokens, width)`.
+
+    Args:
+        num_registers: how many.
+
+    Raises:
+        ValueError: if that is not a positive integer.
+
+    Reference:
+        "Vision Transformers Need Registers" (arXiv 2309.16588); `reg_token` in timm.
+
+    Example:
+    >>> tuple(RegisterTokens(4)(np.ones((2, 24, 8))).shape)
+    (2, 28, 8)
+    """
+
+    def __init__(self, num_registers, **kwargs):
+        super().__init__(**kwargs)
+        self.num_registers = check_integer("num_registers", num_registers, minimum=1)
+
+    def build(self, input_shape):
+        self.tokens = self.add_weight(
+            name="tokens",
+            shape=(1, self.num_registers, input_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=1e-6),
+        )
+
+    def call(self, tokens):
+        return _prepend(self.tokens, tokens)
+
+    def compute_output_shape(self, input_shape):
+        batch_size, num_tokens, width = input_shape
+        return (batch_size, self.num_registers + num_tokens, width)
+
+    def get_config(self):
+        return {**super().get_config(), "num_registers": self.num_registers}
+
+
+def _prepend(learned, tokens):
+    shape = (ops.shape(tokens)[0], *learned.shape[1:])
+    return ops.concatenate([ops.broadcast_to(ops.cast(learned, tokens.dtype), shape), tokens], 1)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -62,3 +110,57 @@ class AddPositionEmbedding(keras.layers.Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class AddSincosPositionEmbedding(keras.layers.Layer):
+    """Adds sines and cosines of its place in the image to each patch token; nothing is learned.
+
+    Input and output: `(batch, rows * columns, width)`, patches row by row.
+
+    Args:
+        grid_size: `(rows, columns)` of the patches.
+
+    Raises:
+        ValueError: if `grid_size` is not a pair of positive integers, or the width is not a
+            multiple of 4 of at least 8.
+
+    Reference:
+        `posemb_sincos_2d` in `big_vision/models/vit.py`; "Better plain ViT baselines for
+        ImageNet-1k" (arXiv 2205.01580).
+
+    Example:
+    >>> tuple(AddSincosPositionEmbedding((4, 6))(np.ones((2, 24, 8))).shape)
+    (2, 24, 8)
+    """
+
+    def __init__(self, grid_size, **kwargs):
+        super().__init__(**kwargs)
+        self.grid_size = as_pair(grid_size, "grid_size")
+
+    def build(self, input_shape):
+        self.table = sincos_table(self.grid_size, input_shape[-1]).astype("float32")
+
+    def call(self, tokens):
+        return tokens + ops.cast(self.table, tokens.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "grid_size": self.grid_size}
+
+
+def sincos_table(grid_size, width):
+    """Sines and cosines of columns and rows, `(1, rows * columns, width)`, in float64."""
+    if width % 4 or width < 8:
+        raise ValueError(
+            "the width must be a multiple of 4 of at least 8 for sines and cosines of rows and "
+            f"columns. Received: width={width}"
+        )
+    rows, columns = np.mgrid[: grid_size[0], : grid_size[1]]
+    # The last frequency is exactly 1 / 10000.
+    frequencies = 1 / 10_000 ** (np.arange(width // 4) / (width // 4 - 1))
+    by_column, by_row = (np.outer(place.ravel(), frequencies) for place in (columns, rows))
+    waves = [np.sin(by_column), np.cos(by_column), np.sin(by_row), np.cos(by_row)]
+    return np.concatenate(waves, axis=1)[None]

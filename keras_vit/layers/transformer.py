@@ -5,9 +5,7 @@ import keras
 from keras_vit.layers.arguments import check_rate
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MlpBlock
-
-# Flax's LayerNorm epsilon; Keras's default is 1e-3.
-LAYER_NORM_EPSILON = 1e-6
+from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer_norm
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -24,6 +22,11 @@ class TransformerBlock(keras.layers.Layer):
         dropout: rate after the attention and after each layer of the MLP.
         attention_dropout: rate at which attention weights are dropped.
         stochastic_depth: rate at which a residual branch is dropped for a whole example.
+        qkv_bias: whether the query, key and value projections have biases.
+        qk_norm: whether queries and keys are normalised over each head's width.
+        layer_scale: initial value of a learnable factor for each channel of a residual branch;
+            `None` for no such factors.
+        epsilon: of the LayerNorms.
 
     Call arguments:
         tokens: the token sequence.
@@ -53,6 +56,10 @@ class TransformerBlock(keras.layers.Layer):
         dropout=0.0,
         attention_dropout=0.0,
         stochastic_depth=0.0,
+        qkv_bias=True,
+        qk_norm=False,
+        layer_scale=None,
+        epsilon=LAYER_NORM_EPSILON,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -65,24 +72,40 @@ class TransformerBlock(keras.layers.Layer):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.stochastic_depth = stochastic_depth
+        self.qkv_bias = qkv_bias
+        self.qk_norm = qk_norm
+        self.layer_scale = layer_scale
+        self.epsilon = epsilon
         policy = self.dtype_policy
-        self.layer_norm_1 = layer_norm(policy, "layer_norm_1")
+        self.layer_norm_1 = layer_norm(policy, "layer_norm_1", epsilon)
         self.attention = MultiHeadAttention(
-            num_heads, attention_dropout, dtype=policy, name="attention"
+            num_heads,
+            attention_dropout,
+            qkv_bias,
+            qk_norm,
+            epsilon,
+            dtype=policy,
+            name="attention",
         )
         self.dropout_layer = keras.layers.Dropout(dropout, dtype=policy, name="dropout")
-        self.layer_norm_2 = layer_norm(policy, "layer_norm_2")
+        self.layer_norm_2 = layer_norm(policy, "layer_norm_2", epsilon)
         self.mlp = MlpBlock(mlp_dim, activation, dropout, dtype=policy, name="mlp")
         # One draw for an example, shared by its tokens and channels.
         self.drop_branch = keras.layers.Dropout(
             stochastic_depth, noise_shape=(None, 1, 1), dtype=policy, name="stochastic_depth"
         )
+        if layer_scale is not None:
+            self.layer_scale_1 = LayerScale(layer_scale, dtype=policy, name="layer_scale_1")
+            self.layer_scale_2 = LayerScale(layer_scale, dtype=policy, name="layer_scale_2")
 
     def build(self, input_shape):
         self.layer_norm_1.build(input_shape)
         self.attention.build(input_shape, input_shape)
         self.layer_norm_2.build(input_shape)
         self.mlp.build(input_shape)
+        if self.layer_scale is not None:
+            self.layer_scale_1.build(input_shape)
+            self.layer_scale_2.build(input_shape)
 
     def call(self, tokens, training=None, return_attention_scores=False):
         normed = self.layer_norm_1(tokens)
@@ -91,8 +114,12 @@ class TransformerBlock(keras.layers.Layer):
         )
         attended, scores = attended if return_attention_scores else (attended, None)
         attended = self.dropout_layer(attended, training=training)
+        if self.layer_scale is not None:
+            attended = self.layer_scale_1(attended)
         tokens = tokens + self.drop_branch(attended, training=training)
         hidden = self.mlp(self.layer_norm_2(tokens), training=training)
+        if self.layer_scale is not None:
+            hidden = self.layer_scale_2(hidden)
         tokens = tokens + self.drop_branch(hidden, training=training)
         return (tokens, scores) if return_attention_scores else tokens
 
@@ -110,9 +137,8 @@ class TransformerBlock(keras.layers.Layer):
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
             "stochastic_depth": self.stochastic_depth,
+            "qkv_bias": self.qkv_bias,
+            "qk_norm": self.qk_norm,
+            "layer_scale": self.layer_scale,
+            "epsilon": self.epsilon,
         }
-
-
-def layer_norm(dtype, name):
-    """Keras's LayerNormalization with the original's epsilon."""
-    return keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=dtype, name=name)

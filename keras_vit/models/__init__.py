@@ -1,10 +1,6 @@
 """The models, the table of their variants, and surgery on them."""
 
-from keras_vit.models.features import features
-from keras_vit.models.positions import resize_position_embedding
-from keras_vit.models.surgery import replace_head, resize
-from keras_vit.models.variants import VARIANTS, Variant, find_variant, list_variants
-from keras_vit.models.vit import (
+from keras_vit.models.builders import (
     ViT_B8,
     ViT_B16,
     ViT_B32,
@@ -18,8 +14,12 @@ from keras_vit.models.vit import (
     ViT_So400m14,
     ViT_Ti16,
     build,
-    vision_transformer,
 )
+from keras_vit.models.features import features
+from keras_vit.models.positions import resize_position_embedding
+from keras_vit.models.surgery import replace_head, resize
+from keras_vit.models.variants import VARIANTS, Variant, find_variant, list_variants
+from keras_vit.models.vit import vision_transformer
 
 __all__ = [
     "VARIANTS",

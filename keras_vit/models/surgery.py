@@ -2,8 +2,9 @@
 
 import keras
 
-from keras_vit.layers import AddPositionEmbedding, PatchEmbedding
+from keras_vit.layers import AddPositionEmbedding, AddSincosPositionEmbedding, PatchEmbedding
 from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.layers.patches import grid_size
 from keras_vit.models.positions import resize_position_embedding
 from keras_vit.models.vit import zero_head
 
@@ -141,7 +142,15 @@ def _clone(model, input_shape):
     """The same layers, new and untrained, on images of another shape."""
     images = keras.Input(input_shape, name=model.inputs[0].name)
     inputs = keras.tree.map_structure(lambda _: images, model.input)
-    return keras.models.clone_model(model, input_tensors=inputs)
+    grid = grid_size(tuple(input_shape[:2]), patch_embedding(model).patch_size)
+
+    def clone_layer(layer):
+        config = layer.get_config()
+        if isinstance(layer, AddSincosPositionEmbedding):
+            config["grid_size"] = grid
+        return layer.__class__.from_config(config)
+
+    return keras.models.clone_model(model, input_tensors=inputs, clone_function=clone_layer)
 
 
 def _copy_weights(source, target):

@@ -1,24 +1,29 @@
 """Vision Transformers as Functional Keras models."""
 
-import inspect
-
 import keras
 
 from keras_vit.layers import (
     AddPositionEmbedding,
+    AddSincosPositionEmbedding,
     ClassToken,
     ClassTokenPooling,
     MultiHeadAttentionPooling,
     PatchEmbedding,
+    RegisterTokens,
     TransformerBlock,
 )
-from keras_vit.layers.arguments import as_pair, check_heads, check_integer, check_rate
+from keras_vit.layers.arguments import (
+    as_pair,
+    check_choice,
+    check_heads,
+    check_integer,
+    check_rate,
+)
 from keras_vit.layers.mlp import as_activation
-from keras_vit.layers.transformer import layer_norm
-from keras_vit.models.files import WEIGHT_FILES, check_file, load_weights
-from keras_vit.models.variants import find_variant
+from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 POOLINGS = ("token", "gap", "map", None)
+POSITION_EMBEDDINGS = ("learned", "sincos2d")
 
 
 def vision_transformer(
@@ -30,7 +35,6 @@ def vision_transformer(
     num_classes=1000,
     image_size=224,
     image_channels=3,
-    weights=None,
     pooling="token",
     representation_size=None,
     classifier_activation=None,
@@ -38,6 +42,15 @@ def vision_transformer(
     dropout=0.0,
     attention_dropout=0.0,
     stochastic_depth=0.0,
+    class_token=None,
+    num_registers=0,
+    position_embedding="learned",
+    qkv_bias=True,
+    qk_norm=False,
+    layer_scale=None,
+    pre_norm=False,
+    fc_norm=False,
+    epsilon=LAYER_NORM_EPSILON,
     name="vision_transformer",
     dtype=None,
 ):
@@ -46,7 +59,8 @@ def vision_transformer(
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
     named `patch_embedding`, `class_token`, `position_embedding`, `block_0` ..., `encoder_norm`,
-    `pooling`, `pre_logits` and `head`.
+    `pooling`, `pre_logits` and `head`. The options from `class_token` to `epsilon` are for models
+    that came after the paper: without them the model is the paper's.
 
     Args:
         patch_size: int or `(height, width)` of a patch, in pixels.
@@ -57,11 +71,8 @@ def vision_transformer(
         num_classes: width of the head; 0 for no head, the model then returns the representation.
         image_size: int or `(height, width)`, multiples of the patch size.
         image_channels: channels of an image.
-        weights: `None` for a random start, or the path of a `.keras` or `.weights.h5` file that
-            fits this very model.
-        pooling: `"token"` (class token), `"gap"` (mean of the tokens), `"map"` (multi-head
-            attention pooling) or `None` (all tokens, the class token first). The class token exists
-            with `"token"` and `None`.
+        pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
+            attention pooling) or `None` (all tokens, the class token first).
         representation_size: width of the pre-training head's hidden tanh layer `pre_logits`, or
             `None` for no such layer.
         classifier_activation: activation of the head; `None` returns logits.
@@ -71,6 +82,19 @@ def vision_transformer(
         attention_dropout: rate at which attention weights are dropped.
         stochastic_depth: rate at which the last block drops a residual branch; it grows linearly
             from 0 in the first block.
+        class_token: whether there is a class token; `None` for one with the poolings `"token"` and
+            `None` only.
+        num_registers: number of register tokens between the class token and the patches.
+        position_embedding: `"learned"`, or `"sincos2d"`, fixed sines and cosines of the patches'
+            rows and columns.
+        qkv_bias: whether query, key and value projections have biases.
+        qk_norm: whether queries and keys are normalised over each head's width.
+        layer_scale: initial value of LayerScale's factors; `None` for no LayerScale.
+        pre_norm: whether a LayerNorm stands before the first block, as in CLIP; the patch
+            projection then has no bias.
+        fc_norm: whether the last LayerNorm stands behind the pooling `"gap"`, as in timm, and not
+            before it.
+        epsilon: of every LayerNorm: 1e-6 in the original, 1e-12 by default in transformers.
         name: name of the model.
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
             policy. LayerNorm statistics, softmax and logits are float32 under each. To train with
@@ -82,8 +106,8 @@ def vision_transformer(
 
     Raises:
         ValueError: if a size is not positive or `num_classes` negative, the patches do not tile the
-            image, the heads do not divide the width, a rate is not at least 0 and less than 1,
-            `pooling` or an activation is unknown, or `weights` is not a file of this model.
+            image, the heads do not divide the width, a rate is not at least 0 and less than 1, an
+            option is unknown, or two options do not go together.
 
     Reference:
         "An Image is Worth 16x16 Words", arXiv 2010.11929.
@@ -101,6 +125,7 @@ def vision_transformer(
     mlp_dim = check_integer("mlp_dim", mlp_dim, minimum=1)
     image_channels = check_integer("image_channels", image_channels, minimum=1)
     num_classes = check_integer("num_classes", num_classes, minimum=0)
+    num_registers = check_integer("num_registers", num_registers, minimum=0)
     if representation_size is not None:
         representation_size = check_integer("representation_size", representation_size, minimum=1)
     check_heads(embedding_dim, num_heads)
@@ -109,17 +134,28 @@ def vision_transformer(
     check_rate("stochastic_depth", stochastic_depth)
     as_activation(activation)
     as_activation(classifier_activation, "classifier_activation")
-    if pooling not in POOLINGS:
-        raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: pooling={pooling!r}")
-    if weights is not None:
-        check_file("weights", weights, WEIGHT_FILES)
+    check_choice("pooling", pooling, POOLINGS)
+    check_choice("position_embedding", position_embedding, POSITION_EMBEDDINGS)
+    class_token = pooling in ("token", None) if class_token is None else class_token
+    if pooling == "token" and not class_token:
+        raise ValueError("`pooling='token'` needs a class token. Received: class_token=False")
+    if fc_norm and pooling != "gap":
+        raise ValueError(f"`fc_norm` needs `pooling='gap'`. Received: pooling={pooling!r}")
 
     images = keras.Input((*as_pair(image_size, "image_size"), image_channels), name="images")
-    tokens = PatchEmbedding(embedding_dim, patch_size, dtype=dtype, name="patch_embedding")(images)
-    if pooling in ("token", None):
-        tokens = ClassToken(dtype=dtype, name="class_token")(tokens)
-    tokens = AddPositionEmbedding(dtype=dtype, name="position_embedding")(tokens)
+    tokens = _embed(
+        images,
+        patch_size,
+        embedding_dim,
+        class_token,
+        num_registers,
+        position_embedding,
+        pre_norm,
+        dtype,
+    )
     tokens = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")(tokens)
+    if pre_norm:
+        tokens = layer_norm(dtype, "pre_norm", epsilon)(tokens)
     for index in range(depth):
         tokens = TransformerBlock(
             num_heads,
@@ -128,30 +164,60 @@ def vision_transformer(
             dropout=dropout,
             attention_dropout=attention_dropout,
             stochastic_depth=stochastic_depth * index / max(depth - 1, 1),
+            qkv_bias=qkv_bias,
+            qk_norm=qk_norm,
+            layer_scale=layer_scale,
+            epsilon=epsilon,
             dtype=dtype,
             name=f"block_{index}",
         )(tokens)
-    tokens = layer_norm(dtype, "encoder_norm")(tokens)
-    outputs = _pool(tokens, pooling, num_heads, mlp_dim, activation, dtype)
+    if not fc_norm:
+        tokens = layer_norm(dtype, "encoder_norm", epsilon)(tokens)
+    if pooling == "map":
+        pool = MultiHeadAttentionPooling(
+            num_heads, mlp_dim, activation, epsilon, dtype=dtype, name="pooling"
+        )
+        outputs = pool(tokens)
+    else:
+        outputs = _pool(tokens, pooling, class_token + num_registers, dtype)
+    if fc_norm:
+        outputs = layer_norm(dtype, "fc_norm", epsilon)(outputs)
     outputs = _head(outputs, num_classes, representation_size, classifier_activation, dtype)
-    model = keras.Model(images, outputs, name=name)
-    if weights is not None:
-        load_weights(model, weights)
-    return model
+    return keras.Model(images, outputs, name=name)
 
 
-def _pool(tokens, pooling, num_heads, mlp_dim, activation, dtype):
+def _embed(
+    images, patch_size, width, class_token, num_registers, position_embedding, pre_norm, dtype
+):
+    """The tokens of equation 1 of the paper, in the order class token, registers, patches."""
+    patches = PatchEmbedding(
+        width, patch_size, use_bias=not pre_norm, dtype=dtype, name="patch_embedding"
+    )
+    tokens = patches(images)
+    if position_embedding == "sincos2d":
+        tokens = AddSincosPositionEmbedding(
+            patches.grid_size, dtype=dtype, name="position_embedding"
+        )(tokens)
+    if num_registers:
+        tokens = RegisterTokens(num_registers, dtype=dtype, name="register_tokens")(tokens)
+    if class_token:
+        tokens = ClassToken(dtype=dtype, name="class_token")(tokens)
+    if position_embedding == "learned":
+        tokens = AddPositionEmbedding(dtype=dtype, name="position_embedding")(tokens)
+    return tokens
+
+
+def _pool(tokens, pooling, num_prefix_tokens, dtype):
     if pooling == "token":
         return ClassTokenPooling(dtype=dtype, name="pooling")(tokens)
-    if pooling == "gap":
-        return keras.layers.GlobalAveragePooling1D(
-            data_format="channels_last", dtype=dtype, name="pooling"
-        )(tokens)
-    if pooling == "map":
-        return MultiHeadAttentionPooling(
-            num_heads, mlp_dim, activation, dtype=dtype, name="pooling"
-        )(tokens)
-    return tokens
+    if pooling is None:
+        return tokens
+    if num_prefix_tokens:
+        cropping = (num_prefix_tokens, 0)
+        tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
+    return keras.layers.GlobalAveragePooling1D(
+        data_format="channels_last", dtype=dtype, name="pooling"
+    )(tokens)
 
 
 def _head(outputs, num_classes, representation_size, classifier_activation, dtype):
@@ -175,66 +241,3 @@ def zero_head(num_classes, activation=None):
         dtype="float32",
         name="head",
     )
-
-
-def build(variant, **options):
-    """Builds a model by the name of its variant.
-
-    Args:
-        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`.
-        **options: as in `keras_vit.vision_transformer`, from `num_classes` on.
-
-    Returns:
-        A Functional `keras.Model`.
-
-    Raises:
-        ValueError: if no variant has that name, or an option is wrong.
-
-    Example:
-
-    >>> keras_vit.models.build("ViT_Ti16", num_classes=10, image_size=32).name
-    'ViT_Ti16'
-    """
-    row = find_variant(variant)
-    return vision_transformer(**row.architecture, **{"name": row.name, **options})
-
-
-def _builder(name):
-    row = find_variant(name)
-
-    def builder(num_classes=1000, image_size=224, weights=None, **options):
-        return build(
-            name, num_classes=num_classes, image_size=image_size, weights=weights, **options
-        )
-
-    # The signature shows every option without a second list of them.
-    signature = inspect.signature(vision_transformer)
-    parameters = [
-        parameter.replace(default=name) if parameter.name == "name" else parameter
-        for parameter in signature.parameters.values()
-        if parameter.name not in row.architecture
-    ]
-    builder.__signature__ = signature.replace(parameters=parameters)
-    builder.__name__ = builder.__qualname__ = name
-    builder.__doc__ = (
-        f"Builds {name.replace('_', '-')}: patches of {row.patch_size} pixels, "
-        f"{row.depth} blocks of width {row.embedding_dim} with {row.num_heads} heads.\n\n"
-        "The arguments are those of `keras_vit.vision_transformer`, from `num_classes` on.\n\n"
-        "Returns:\n    A Functional `keras.Model`.\n\n"
-        "Raises:\n    ValueError: if an argument is wrong.\n"
-    )
-    return builder
-
-
-ViT_Ti16 = _builder("ViT_Ti16")
-ViT_S32 = _builder("ViT_S32")
-ViT_S16 = _builder("ViT_S16")
-ViT_B32 = _builder("ViT_B32")
-ViT_B16 = _builder("ViT_B16")
-ViT_B8 = _builder("ViT_B8")
-ViT_L32 = _builder("ViT_L32")
-ViT_L16 = _builder("ViT_L16")
-ViT_So400m14 = _builder("ViT_So400m14")
-ViT_H14 = _builder("ViT_H14")
-ViT_g14 = _builder("ViT_g14")
-ViT_G14 = _builder("ViT_G14")

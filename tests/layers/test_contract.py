@@ -12,20 +12,29 @@ BLOCK = {
     "dropout": 0.1,
     "attention_dropout": 0.1,
     "stochastic_depth": 0.1,
+    "qkv_bias": False,
+    "qk_norm": True,
+    "layer_scale": 0.5,
+    "epsilon": 1e-5,
 }
+ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
+PATCHES = {"embedding_dim": 8, "patch_size": (2, 4), "use_bias": False}
 
 # Layer, every constructor argument, input shapes, output shape, number of weights.
 CASES = [
-    (layers.PatchEmbedding, {"embedding_dim": 8, "patch_size": (2, 4)}, [(6, 8, 3)], (6, 8), 2),
+    (layers.PatchEmbedding, PATCHES, [(6, 8, 3)], (6, 8), 1),
     (layers.ClassToken, {}, [(5, 8)], (6, 8), 1),
+    (layers.RegisterTokens, {"num_registers": 3}, [(5, 8)], (8, 8), 1),
     (layers.AddPositionEmbedding, {}, [(5, 8)], (5, 8), 1),
-    (layers.MultiHeadAttention, {"num_heads": 2, "dropout": 0.1}, [(3, 8), (5, 8)], (3, 8), 8),
+    (layers.AddSincosPositionEmbedding, {"grid_size": (2, 3)}, [(6, 8)], (6, 8), 0),
+    (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),
+    (layers.MultiHeadAttention, ATTENTION, [(3, 8), (5, 8)], (3, 8), 9),
     (layers.MlpBlock, {"mlp_dim": 12, "activation": "relu", "dropout": 0.1}, [(5, 8)], (5, 8), 4),
-    (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 16),
+    (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 19),
     (layers.ClassTokenPooling, {}, [(5, 8)], (8,), 0),
     (
         layers.MultiHeadAttentionPooling,
-        {"num_heads": 2, "mlp_dim": 12, "activation": "gelu"},
+        {"num_heads": 2, "mlp_dim": 12, "activation": "gelu", "epsilon": 1e-5},
         [(5, 8)],
         (8,),
         15,

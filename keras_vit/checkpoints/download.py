@@ -1,0 +1,121 @@
+"""Where weights come from: a path, an address, a name of the catalogue, a name of AugReg's."""
+
+import os
+import pathlib
+import urllib.parse
+import zipfile
+
+import keras
+
+from keras_vit.checkpoints.archives import what_it_is
+from keras_vit.checkpoints.augreg import parse_augreg
+from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
+
+GOOGLE_STORAGE = "https://storage.googleapis.com"
+MIRROR = "KERAS_VIT_MIRROR"
+FILES = (".npz", ".safetensors", ".keras", ".h5", ".json", ".bin", ".pt", ".pth")
+
+
+def find_file(weights, variant=None):
+    """The file that `weights` means, downloaded if need be.
+
+    Args:
+        weights: a path; an `https://` or `gs://` address; a name of `list_checkpoints()`, whole or,
+            with a variant, its tag alone; or a name of the AugReg release.
+        variant: name of the builder that asks, or `None`.
+
+    Returns:
+        A `pathlib.Path`.
+
+    Raises:
+        ValueError: if there is no such file, name or address, or it cannot be fetched.
+    """
+    text = str(weights)
+    if not isinstance(weights, (str, os.PathLike)) or not text:
+        raise ValueError(f"`weights` must be a name or a path. Received: weights={weights!r}")
+    if "://" in text:
+        return fetch(text)
+    if "-aug_" in text and not pathlib.Path(text).exists():
+        file = parse_augreg(text)
+        if variant not in (None, file.variant):
+            raise ValueError(
+                f"`weights` must be a file of {variant}. Received: weights={text!r}, "
+                f"which is of {file.variant}"
+            )
+        return fetch(file.url)
+    if _is_name(text, variant):
+        return fetch(find_checkpoint(text, variant).url)
+    path = pathlib.Path(weights).expanduser()
+    if path.exists() or path.name.endswith(FILES):
+        return path
+    return fetch(find_checkpoint(text, variant).url)
+
+
+def _is_name(text, variant):
+    return any(text in (row.name, row.tag if row.variant == variant else "") for row in CHECKPOINTS)
+
+
+def fetch(url):
+    """Downloads a file into Keras's cache with progress, unless it is there.
+
+    The file appears under its name once it is complete; what is interrupted is fetched anew by the
+    next call. The environment variable `KERAS_VIT_MIRROR` puts another address in the place of
+    https://storage.googleapis.com.
+
+    Args:
+        url: `https://` or `gs://` address.
+
+    Returns:
+        The `pathlib.Path` of the file.
+
+    Raises:
+        ValueError: if the address cannot be reached, or has something else than the file.
+    """
+    url = url.replace("gs://", f"{GOOGLE_STORAGE}/", 1) if url.startswith("gs://") else url
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("https", "http") or not pathlib.PurePosixPath(parts.path).name:
+        raise ValueError(
+            f"an address must be `https://` or `gs://` and end with a file. Received: {url!r}"
+        )
+    place = pathlib.PurePosixPath(urllib.parse.unquote(parts.path).lstrip("/"))
+    if ".." in place.parts:
+        raise ValueError(f"an address must not contain `..`. Received: {url!r}")
+    host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else parts.netloc.replace(":", "_")
+    home = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+    target = home / "keras_vit" / host / place
+    if not target.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        _download(_mirrored(url), home, target)
+    return target
+
+
+def _mirrored(url):
+    mirror = os.environ.get(MIRROR)
+    if mirror and url.startswith(f"{GOOGLE_STORAGE}/"):
+        return mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
+    return url
+
+
+def _download(url, home, target):
+    try:
+        # Keras writes under the name itself and would take what a killed process left for a file.
+        part = keras.utils.get_file(
+            f"{target.name}.{os.getpid()}.part",
+            origin=url,
+            cache_dir=str(home),
+            cache_subdir=str(target.parent.relative_to(home)),
+            force_download=True,
+        )
+    # Keras raises a bare Exception for an address that does not answer.
+    except Exception as error:
+        raise ValueError(
+            f"`weights` must be at an address that can be reached. Received: {url} ({error}). "
+            f"Without a network, put the file at {target}, or set {MIRROR} to the address of a "
+            f"copy of {GOOGLE_STORAGE}"
+        ) from error
+    part = pathlib.Path(part)
+    if target.suffix == ".npz" and not zipfile.is_zipfile(part):
+        what = what_it_is(part) or "no .npz archive"
+        part.unlink()
+        raise ValueError(f"`weights` must be at an address of an .npz. Received: {url}, {what}")
+    part.replace(target)

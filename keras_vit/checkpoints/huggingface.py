@@ -1,0 +1,203 @@
+"""The ViT of Hugging Face transformers: `.safetensors` with a `config.json` beside.
+
+Files keep the names of the first release; in memory, transformers 5 has others.
+"""
+
+import re
+
+from keras_vit.checkpoints.architecture import block_depth, first_of, torch_heads
+from keras_vit.checkpoints.weight_map import Format, Naming, Row, Source, norm, two
+
+WEIGHT = ("weight", "bias")
+LAYER = "encoder.layer.{i}"
+
+
+def _dense(source, target):
+    return two(source, target, "dense", names=WEIGHT)
+
+
+# Names without the `vit.` that a model with a classifier puts before all the rest.
+HUGGINGFACE_ROWS = (
+    *two(
+        "embeddings.patch_embeddings.projection.",
+        "patch_embedding/projection",
+        "convolution",
+        names=WEIGHT,
+    ),
+    Row("embeddings.cls_token", "class_token/token"),
+    Row("embeddings.position_embeddings", "position_embedding/embedding", "positions"),
+    *norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1", WEIGHT),
+    *(
+        row
+        for x in ("query", "key", "value")
+        for row in two(
+            f"{LAYER}.attention.attention.{x}.",
+            f"block_{{i}}/attention/{x}",
+            "to_heads",
+            "heads_bias",
+            WEIGHT,
+        )
+    ),
+    *two(
+        f"{LAYER}.attention.output.dense.", "block_{i}/attention/output", "from_heads", names=WEIGHT
+    ),
+    *norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2", WEIGHT),
+    *_dense(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
+    *_dense(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
+    *norm("layernorm.", "encoder_norm", WEIGHT),
+    *_dense("pooler.dense.", "pre_logits"),
+    *_dense("classifier.", "head"),
+)
+
+# Its names of activations, for ours.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",  # written: the last of the names of one function
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+}
+
+# From the names in memory of transformers 5 to those in its files.
+IN_MEMORY = [
+    (r"^layers\.(\d+)\.", r"encoder.layer.\1."),
+    (r"\.attention\.q_proj\.", ".attention.attention.query."),
+    (r"\.attention\.k_proj\.", ".attention.attention.key."),
+    (r"\.attention\.v_proj\.", ".attention.attention.value."),
+    (r"\.attention\.o_proj\.", ".attention.output.dense."),
+    (r"\.mlp\.fc1\.", ".intermediate.dense."),
+    (r"\.mlp\.fc2\.", ".output.dense."),
+]
+
+
+def find_huggingface(shapes):
+    """The arrays of transformers' ViT, or `None` for a file of another kind."""
+    marker = "embeddings.patch_embeddings.projection.weight"
+    if any(name.endswith("embeddings.distillation_token") for name in shapes):
+        raise ValueError(
+            "`path` must be a Vision Transformer without DeiT's distillation token, which has a "
+            "second head. Received: an array called 'distillation_token'"
+        )
+    prefix = next((p for p in ("vit.", "") if f"{p}{marker}" in shapes), None)
+    if prefix is None or len(shapes[f"{prefix}{marker}"]) != 4:
+        return None
+    naming = Naming({}, {}, [])
+    for name, shape in shapes.items():
+        short = name.removeprefix(prefix)
+        for pattern, replacement in IN_MEMORY:
+            short = re.sub(pattern, replacement, short)
+        naming.add(short, Source(name), shape)
+    return naming
+
+
+def describe_huggingface(shape_of, config, num_heads):
+    """The options of a transformers model, from its arrays and its configuration."""
+    _check(config)
+    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
+    depth = block_depth(shape_of)
+    mlp_dim = first_of(shape_of, "block_0/mlp/dense_0/bias", "block_0/mlp/dense_0/kernel")
+    head = first_of(shape_of, "head/bias", "head/kernel")
+    pooler = first_of(shape_of, "pre_logits/bias", "pre_logits/kernel")
+    if head and pooler:
+        raise ValueError(
+            "`path` must have a classifier or a pooler: transformers leaves the pooler out before "
+            "a classifier. Received: both"
+        )
+    return {
+        "patch_size": tuple(patch_size),
+        "embedding_dim": width,
+        "depth": depth,
+        "num_heads": torch_heads(width, depth, config.get("num_attention_heads"), num_heads),
+        "mlp_dim": mlp_dim[0] if mlp_dim else None,
+        "num_classes": head[0] if head else 0,
+        "image_channels": channels,
+        "pooling": "token",
+        "representation_size": pooler[0] if pooler else None,
+        "activation": ACTIVATIONS[config.get("hidden_act", "gelu")],
+        "class_token": True,
+        "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
+        "epsilon": config.get("layer_norm_eps", 1e-12),
+    }
+
+
+def _check(config):
+    rules = {
+        "model_type": ("vit",),
+        "hidden_act": tuple(ACTIVATIONS),
+        "pooler_act": ("tanh",),
+    }
+    for key, allowed in rules.items():
+        if config.get(key, allowed[0]) not in allowed:
+            raise ValueError(
+                f"`{key}` of the file's config.json must be {' or '.join(map(repr, allowed))}. "
+                f"Received: {key}={config[key]!r}"
+            )
+
+
+def file_name(name, options):
+    """The name of an array in a file: all but the classifier is in a model called `vit`."""
+    is_backbone = not options["num_classes"]
+    return name if is_backbone or name.startswith("classifier.") else f"vit.{name}"
+
+
+def configuration(options, arrays):
+    """The `config.json` and the `preprocessor_config.json` of a transformers model.
+
+    Args:
+        options: of `vision_transformer`.
+        arrays: of the file, by name.
+
+    Returns:
+        The contents of the files beside the weights, by file name.
+    """
+    names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+    height, width = options["image_size"]
+    labels = [f"LABEL_{index}" for index in range(options["num_classes"])]
+    config = {
+        "architectures": ["ViTForImageClassification" if labels else "ViTModel"],
+        "model_type": "vit",
+        "hidden_size": options["embedding_dim"],
+        "num_hidden_layers": options["depth"],
+        "num_attention_heads": options["num_heads"],
+        "intermediate_size": options["mlp_dim"],
+        "hidden_act": names[options["activation"]],
+        "hidden_dropout_prob": options["dropout"],
+        "attention_probs_dropout_prob": options["attention_dropout"],
+        "layer_norm_eps": options["epsilon"],
+        "image_size": _one_or_both(options["image_size"]),
+        "patch_size": _one_or_both(options["patch_size"]),
+        "num_channels": options["image_channels"],
+        "qkv_bias": options["qkv_bias"],
+        "pooler_act": "tanh",
+        "pooler_output_size": options["representation_size"] or options["embedding_dim"],
+        "dtype": "float32",
+    }
+    if labels:
+        config["id2label"] = dict(enumerate(labels))
+        config["label2id"] = {label: index for index, label in enumerate(labels)}
+    preprocessor = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": 2,  # PIL's bilinear
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": [0.5, 0.5, 0.5],
+        "image_std": [0.5, 0.5, 0.5],
+    }
+    return {"config.json": config, "preprocessor_config.json": preprocessor}
+
+
+def _one_or_both(pair):
+    return pair[0] if pair[0] == pair[1] else list(pair)
+
+
+HUGGINGFACE = Format(
+    "huggingface",
+    HUGGINGFACE_ROWS,
+    find_huggingface,
+    describe_huggingface,
+    interpolation="bicubic",
+)

@@ -1,0 +1,27 @@
+"""The ViT of keras-hub, by weights in memory."""
+
+from keras_vit.checkpoints.weight_map import Row, norm, two
+
+BLOCK = "vit_encoder/transformer_block_{n}"
+GAMMA = ("gamma", "beta")
+
+KERAS_HUB_ROWS = (
+    *two("vit_patching_and_embedding/patch_embedding/", "patch_embedding/projection"),
+    Row("vit_patching_and_embedding/class_token", "class_token/token"),
+    Row(
+        "vit_patching_and_embedding/position_embedding/embeddings",
+        "position_embedding/embedding",
+        "unbatched",
+    ),
+    *norm(f"{BLOCK}/ln_1/", "block_{i}/layer_norm_1", GAMMA),
+    *two(f"{BLOCK}/mha/query/", "block_{i}/attention/query"),
+    *two(f"{BLOCK}/mha/key/", "block_{i}/attention/key"),
+    *two(f"{BLOCK}/mha/value/", "block_{i}/attention/value"),
+    *two(f"{BLOCK}/mha/attention_output/", "block_{i}/attention/output"),
+    *norm(f"{BLOCK}/ln_2/", "block_{i}/layer_norm_2", GAMMA),
+    *two(f"{BLOCK}/mlp/dense_1/", "block_{i}/mlp/dense_0"),
+    *two(f"{BLOCK}/mlp/dense_2/", "block_{i}/mlp/dense_1"),
+    *norm("vit_encoder/ln/", "encoder_norm", GAMMA),
+    *two("pre_logits/", "pre_logits"),
+    *two("predictions/", "head"),
+)

@@ -1,0 +1,178 @@
+"""Models from checkpoint files, and checkpoint files into models."""
+
+import pathlib
+
+from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.checkpoints.download import find_file
+from keras_vit.checkpoints.formats import logger
+from keras_vit.checkpoints.reader import open_checkpoint
+from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.models import vision_transformer
+from keras_vit.models.builders import register_pretrained_builder
+from keras_vit.models.describe import describe
+from keras_vit.models.files import load_weights
+
+
+def from_checkpoint(path, num_classes=None, image_size=None, num_heads=None, format=None):
+    """Builds the model that a checkpoint file describes and loads it.
+
+    Width, depth, heads, patch size, grid, classes, pooling and the hidden layer of the head are
+    read off the arrays. What the arrays of files born in torch do not tell (heads, epsilon, GELU)
+    is read off the `config.json` beside them; without it the heads are those of the published model
+    of that size, or 64 channels each, and the rest is timm's or transformers' default.
+
+    Args:
+        path: of an `.npz` of vit_jax or big_vision, a `.safetensors` of timm or Hugging Face
+            transformers, a directory with `model.safetensors` (or its shards) and `config.json`, or
+            a `.keras` file; an `https://` or `gs://` address of one; or a name of
+            `keras_vit.list_checkpoints()` or of an AugReg file.
+        num_classes: `None` keeps the file's head. A number drops it and `pre_logits`, and starts
+            from a head of that many classes at zero; 0 for no head.
+        image_size: int or `(height, width)` to resize the position embeddings to; `None` keeps the
+            file's. It has to be that of the file where this has no square grid of patches.
+        num_heads: attention heads, for a file that does not tell.
+        format: `"google"`, `"big_vision"`, `"timm"`, `"huggingface"` or `"keras"`; `None` to find
+            out.
+
+    Returns:
+        A Functional `keras.Model`.
+
+    Raises:
+        ValueError: if the file is not what it claims, cannot be reached, holds anything but the
+            arrays of one Vision Transformer, or an argument does not fit it.
+
+    Example:
+    >>> model = keras_vit.from_checkpoint("tests/data/reference/a_vit_token.ckpt.npz")
+    >>> model.output.shape
+    (None, 10)
+    """
+    file = find_file(path)
+    with open_checkpoint(file, format) as checkpoint:
+        options = checkpoint.options(num_heads, image_size)
+        options.update(_published_options(file, checkpoint))
+        return _load_adapted(checkpoint, options, num_classes, image_size, num_classes is not None)
+
+
+def load_checkpoint(model, path, format=None):
+    """Loads a checkpoint file into a model, exactly: every array used and every variable filled.
+
+    All arrays are read and checked before the first is assigned, so that an error leaves the model
+    as it was. To adapt a file to other classes or another image size, see `from_checkpoint`.
+
+    Args:
+        model: a built model of this package.
+        path: as in `from_checkpoint`, or a `.weights.h5` file.
+        format: as in `from_checkpoint`.
+
+    Raises:
+        ValueError: if the file does not hold exactly the model's weights; the message lists unused,
+            missing and misshapen arrays.
+
+    Example:
+    >>> path = "tests/data/reference/a_vit_token.ckpt.npz"
+    >>> model = keras_vit.from_checkpoint(path)
+    >>> keras_vit.load_checkpoint(model, path)
+    """
+    file = find_file(path)
+    if file.name.endswith(".weights.h5"):
+        load_weights(model, file)
+        return
+    with open_checkpoint(file, format) as checkpoint:
+        _warn_of_other_functions(model, checkpoint)
+        values = list(checkpoint.read(model))
+        while values:
+            variable, value = values.pop()
+            variable.assign(value)
+
+
+def build_pretrained(row, weights, num_classes, image_size, options):
+    """The model of a table row with weights: what a builder does with `weights`.
+
+    Args:
+        row: a `Variant`.
+        weights: as `path` in `from_checkpoint`, or a tag of the catalogue.
+        num_classes: `None`, or a number of classes; the head is kept if it has as many.
+        image_size: `None`, or an image size; position embeddings are resized if it is another.
+        options: more options of `vision_transformer`, which win over the file's.
+
+    Returns:
+        A Functional `keras.Model`.
+    """
+    file = find_file(weights, row.name)
+    if file.name.endswith(".weights.h5"):
+        sizes = {"num_classes": num_classes, "image_size": image_size}
+        sizes = {name: size for name, size in sizes.items() if size is not None}
+        model = vision_transformer(**row.architecture, **sizes, **{"name": row.name, **options})
+        load_weights(model, file)
+        return model
+    with open_checkpoint(file) as checkpoint:
+        described = checkpoint.options(_heads_of(row, checkpoint), image_size)
+        _check_architecture(row, described, file)
+        described.update(_published_options(file, checkpoint))
+        new_head = num_classes not in (None, described["num_classes"])
+        described.update({"name": row.name, **options})
+        return _load_adapted(checkpoint, described, num_classes, image_size, new_head)
+
+
+def _load_adapted(checkpoint, options, num_classes, image_size, new_head):
+    stored_size = options["image_size"]
+    if new_head:
+        num_classes = check_integer("num_classes", num_classes, minimum=0)
+        options.update(num_classes=num_classes, representation_size=None)
+        logger.info(
+            "%s: its head is dropped for one of %d classes at zero", checkpoint.path, num_classes
+        )
+    if image_size is not None and as_pair(image_size, "image_size") != stored_size:
+        options["image_size"] = as_pair(image_size, "image_size")
+        logger.info(
+            "%s: position embeddings are resized from %s to %s pixels",
+            checkpoint.path,
+            "x".join(map(str, stored_size)),
+            "x".join(map(str, options["image_size"])),
+        )
+    model = vision_transformer(**options)
+    for variable, value in checkpoint.read(model, new_head, stored_size):
+        variable.assign(value)
+    return model
+
+
+def _published_options(file, checkpoint):
+    """The GELU's form, which no `.npz` tells, of a published file by its name."""
+    if checkpoint.format.name not in ("google", "big_vision"):
+        return {}
+    name = pathlib.PurePath(file).name
+    known = {row.activation for row in CHECKPOINTS if row.url.endswith(f"/{name}")}
+    return {"activation": known.pop()} if len(known) == 1 else {}
+
+
+def _heads_of(row, checkpoint):
+    return row.num_heads if checkpoint.format.name in ("timm", "huggingface") else None
+
+
+def _check_architecture(row, described, file):
+    wanted = {**row.architecture, "patch_size": (row.patch_size, row.patch_size)}
+    different = {name: described[name] for name in wanted if described[name] != wanted[name]}
+    if different:
+        raise ValueError(
+            f"`weights` must be those of {row.name}. Received: weights={str(file)!r}, with "
+            + ", ".join(f"{k}={v} instead of {wanted[k]}" for k, v in different.items())
+        )
+
+
+def _warn_of_other_functions(model, checkpoint):
+    """Says it if the file's configuration has another GELU or epsilon than the model."""
+    if not checkpoint.has_configuration:
+        return
+    ours, theirs = describe(model), checkpoint.options(describe(model)["num_heads"])
+    for name in ("activation", "epsilon"):
+        if name in theirs and theirs[name] != ours[name]:
+            logger.warning(
+                "%s: the model has %s=%r, the file's config.json says %r",
+                checkpoint.path,
+                name,
+                ours[name],
+                theirs[name],
+            )
+
+
+register_pretrained_builder(build_pretrained)

@@ -1,0 +1,98 @@
+"""Position embeddings between the layouts: rows of the class token, and other grids.
+
+The model has one row for each of its tokens: class token, registers, patches. Files have rows for
+all tokens (vit_jax, transformers), or for the patches alone (big_vision, DeiT III, DINOv2).
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from keras_vit.models import resize_position_embedding
+
+
+@dataclasses.dataclass(frozen=True)
+class PositionRows:
+    """What the rows of a file's position embedding are.
+
+    Args:
+        grid: `(rows, columns)` of patches.
+        num_prefix: rows in front of the patches.
+    """
+
+    grid: tuple[int, int]
+    num_prefix: int
+
+
+def position_rows(num_rows, num_prefix_tokens, known=None, asked=None):
+    """Tells the rows of prefix tokens from those of patches by their number.
+
+    Args:
+        num_rows: rows of the file's table.
+        num_prefix_tokens: class token and registers of the model.
+        known: `(rows, columns)` of patches that the file is for, if something tells.
+        asked: `(rows, columns)` of patches that the file may be for if its grid is not square.
+
+    Returns:
+        `PositionRows`; `None` if the numbers do not tell.
+
+    Example:
+    >>> position_rows(197, num_prefix_tokens=1)
+    PositionRows(grid=(14, 14), num_prefix=1)
+    >>> position_rows(196, num_prefix_tokens=1)
+    PositionRows(grid=(14, 14), num_prefix=0)
+    """
+    # Register tokens have rows of their own in no published file, so none is tried first with
+    # them: 9 rows are 3 x 3 patches rather than 2 x 2 behind a class token and 4 registers.
+    counts = [num_prefix_tokens, 0] if num_prefix_tokens < 2 else [0, num_prefix_tokens]
+    if num_prefix_tokens == 0:
+        # A row for a class token that is gone; big_vision drops it (`fix_old_checkpoints`).
+        counts = [0, 1]
+    for num_prefix in counts:
+        if known and known[0] * known[1] == num_rows - num_prefix:
+            return PositionRows(tuple(known), num_prefix)
+    for num_prefix in counts:
+        side = math.isqrt(max(num_rows - num_prefix, 0))
+        if side and side * side == num_rows - num_prefix:
+            return PositionRows((side, side), num_prefix)
+    for num_prefix in counts:
+        if asked and asked[0] * asked[1] == num_rows - num_prefix:
+            return PositionRows(tuple(asked), num_prefix)
+    return None
+
+
+def fit_positions(table, rows, num_prefix_tokens, grid, interpolation):
+    """The file's table for the model's tokens and grid.
+
+    Args:
+        table: `(1, rows, width)`.
+        rows: its `PositionRows`.
+        num_prefix_tokens: class token and registers of the model.
+        grid: `(rows, columns)` of the model's patches.
+        interpolation: as in `resize_position_embedding`.
+
+    Returns:
+        `(1, num_prefix_tokens + patches, width)`.
+    """
+    prefix, patches = table[:, : rows.num_prefix], table[:, rows.num_prefix :]
+    if rows.num_prefix < num_prefix_tokens:
+        # A class token without a position is one with the position zero.
+        prefix = np.zeros((1, num_prefix_tokens, table.shape[2]), table.dtype)
+    prefix = prefix[:, :num_prefix_tokens]
+    if tuple(grid) != rows.grid:
+        patches = resize_position_embedding(patches, grid, rows.grid, 0, interpolation)
+    return np.concatenate([prefix, patches], axis=1) if prefix.shape[1] else patches
+
+
+def fold_prefix(class_token, table):
+    """Moves the class token's position into the token itself, as big_vision has it.
+
+    Args:
+        class_token: `(1, 1, width)`.
+        table: `(1, 1 + patches, width)`.
+
+    Returns:
+        The class token, and the table of the patches alone.
+    """
+    return class_token + table[:, :1], table[:, 1:]

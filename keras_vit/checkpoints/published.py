@@ -1,0 +1,251 @@
+"""THE table of published checkpoints: what came with the weights, nothing of the architecture."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """One published file.
+
+    Args:
+        variant: name of the builder that the file is for.
+        tag: its name among the files of that builder, as in `weights="imagenet21k"`.
+        url: where it is published.
+        image_size: side of the images that it was last trained on, in pixels.
+        num_classes: width of its head, 0 for an image tower without one.
+        representation_size: width of the hidden layer `pre_logits` of its head, if it has one.
+        activation: of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights born in torch), or `"relu"`
+            (BiT).
+        value_range: what the pixels are scaled to.
+        zero_head: whether the head was set to zero before publication.
+        accuracy: reported top-1 on ImageNet-1k in percent, `None` where none was reported for
+            this very file.
+        source: who reports the file and its accuracy: a file of a repository, or arXiv.
+    """
+
+    variant: str
+    tag: str
+    url: str
+    image_size: int
+    num_classes: int
+    representation_size: int | None = None
+    activation: str = "gelu_tanh"
+    value_range: tuple = (-1, 1)
+    zero_head: bool = False
+    accuracy: float | None = None
+    source: str = ""
+
+    @property
+    def name(self):
+        """Its name in the whole table, such as `"ViT_B16/imagenet21k"`."""
+        return f"{self.variant}/{self.tag}"
+
+
+IMAGENET_21K = 21843  # BiT's and ViT's ImageNet-21k; other releases have 21841 classes.
+
+VIT_README = "google-research/vision_transformer README.md"
+VIT_AUGREG = "google-research/vision_transformer vit_jax_augreg.ipynb"
+BIT_README = "google-research/big_transfer README.md"
+BV_VIT = "google-research/big_vision big_vision/models/vit.py"
+BV_DISTILL = "google-research/big_vision big_vision/configs/proj/distill/README.md"
+TIMM_VIT = "huggingface/pytorch-image-models timm/models/vision_transformer.py"
+TIMM_HYBRID = "huggingface/pytorch-image-models timm/models/vision_transformer_hybrid.py"
+# The release's index.csv, its best rows at 224 printed with their `adapt_final_test`.
+INDEX = "sayakpaul/ViT-jax2tf model-selector.ipynb"
+
+
+def _imagenet21k(variant, file, representation_size):
+    """The paper's pre-trained files.
+
+    Their heads are zero: "we explicitly set the heads to zero for the non-fine-tuned models"
+    (google-research/vision_transformer#10; seen for B/16, L/32 and H/14 in #10, #32 and #252).
+    """
+    return Checkpoint(
+        variant,
+        "imagenet21k",
+        f"gs://vit_models/imagenet21k/{file}.npz",
+        224,
+        IMAGENET_21K,
+        representation_size,
+        zero_head=True,
+        source=VIT_README,
+    )
+
+
+def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
+    """The paper's files, fine-tuned.
+
+    The accuracies that the README lists at 384 are of its own runs from `imagenet21k`, not of
+    these files; of the files themselves it gives only those at 224.
+    """
+    url = f"gs://vit_models/imagenet21k+imagenet2012/{file}.npz"
+    return Checkpoint(variant, tag, url, image_size, 1000, accuracy=accuracy, source=VIT_README)
+
+
+def _augreg(variant, model, recipe, finetuned=None, accuracy=None, lr=0.03, source=VIT_README):
+    """Files of "How to train your ViT?" (arXiv 2106.10270); `finetuned`: at that image size."""
+    url = f"gs://vit_models/augreg/{model}-i21k-300ep-lr_0.001-{recipe}"
+    if finetuned is None:
+        tag, image_size, num_classes = "augreg_imagenet21k", 224, IMAGENET_21K
+    else:
+        tag = "augreg_imagenet2012" if finetuned == 224 else f"augreg_imagenet2012_{finetuned}"
+        url += f"--imagenet2012-steps_20k-lr_{lr}-res_{finetuned}"
+        image_size, num_classes = finetuned, 1000
+    return Checkpoint(
+        variant, tag, f"{url}.npz", image_size, num_classes, accuracy=accuracy, source=source
+    )
+
+
+def _sam(variant, file, source):
+    """Trained on ImageNet-1k with sharpness-aware minimisation (arXiv 2106.01548)."""
+    return Checkpoint(variant, "sam", f"gs://vit_models/sam/{file}.npz", 224, 1000, source=source)
+
+
+def _plain(epochs, accuracy=None, source=BV_VIT):
+    """Better plain ViT baselines (arXiv 2205.01580): sincos2d, gap, `rep_size=True`."""
+    return Checkpoint(
+        "ViT_S16",
+        f"imagenet2012_{epochs}ep",
+        f"gs://big_vision/vit_s16_i1k_{epochs}ep.npz",
+        224,
+        1000,
+        representation_size=384,
+        accuracy=accuracy,
+        source=source,
+    )
+
+
+def _deit3(variant, size, *accuracies):
+    """DeiT III (arXiv 2204.07118), the "21k" files too fine-tuned to the 1000 classes.
+
+    Converted by big_vision, with a first layer that takes [-1, 1]; the GELU is torch's.
+    """
+    files = ("224_1k", "384_1k", "224_21k", "384_21k")
+    for file, accuracy in zip(files, accuracies, strict=True):
+        yield Checkpoint(
+            variant,
+            f"deit3_{file}",
+            f"gs://big_vision/zoo/deit3/bv_deit_3_{size}_{file}.npz",
+            int(file.split("_")[0]),
+            1000,
+            activation="gelu",
+            accuracy=accuracy,
+            source=f"facebookresearch/deit README_revenge.md; {BV_VIT}",
+        )
+
+
+def _siglip(variant, tag, file, image_size):
+    """Image towers, `params/img/` of a file with both towers; zero-shot accuracy needs both."""
+    return Checkpoint(variant, tag, f"gs://big_vision/{file}.npz", image_size, 0, source=BV_VIT)
+
+
+def _bit(variant, tag, file, image_size, num_classes, accuracy=None, source=BIT_README):
+    """Big Transfer (arXiv 1912.11370) and its distilled models (arXiv 2106.05237)."""
+    return Checkpoint(
+        variant,
+        tag,
+        f"gs://bit_models/{file}.npz",
+        image_size,
+        num_classes,
+        activation="relu",
+        accuracy=accuracy,
+        source=source,
+    )
+
+
+CHECKPOINTS = (
+    _imagenet21k("ViT_B32", "ViT-B_32", 768),
+    _imagenet21k("ViT_B16", "ViT-B_16", 768),
+    _imagenet21k("ViT_L32", "ViT-L_32", 1024),
+    _imagenet21k("ViT_L16", "ViT-L_16", 1024),
+    _imagenet21k("ViT_H14", "ViT-H_14", 1280),
+    _imagenet21k("R50_B16", "R50+ViT-B_16", 768),
+    _imagenet2012("ViT_B32", "ViT-B_32"),
+    _imagenet2012("ViT_B16", "ViT-B_16"),
+    _imagenet2012("ViT_B16", "ViT-B_16-224", "imagenet2012_224", 224, 81.2),
+    _imagenet2012("ViT_L32", "ViT-L_32"),
+    _imagenet2012("ViT_L16", "ViT-L_16"),
+    _imagenet2012("ViT_L16", "ViT-L_16-224", "imagenet2012_224", 224, 82.7),
+    _imagenet2012("R50_B16", "R50+ViT-B_16"),
+    # AugReg's recommended files: of each size the one with the best pre-training metrics. (timm's
+    # defaults are others.) B/8 is not in the README's table, but in its notebook's.
+    _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0"),
+    _augreg("ViT_S32", "S_32", "aug_none-wd_0.1-do_0.0-sd_0.0"),
+    _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0"),
+    _augreg("ViT_B32", "B_32", "aug_light1-wd_0.1-do_0.0-sd_0.0"),
+    _augreg("ViT_B16", "B_16", "aug_medium1-wd_0.1-do_0.0-sd_0.0"),
+    _augreg("ViT_B8", "B_8", "aug_medium2-wd_0.1-do_0.0-sd_0.0", source=VIT_AUGREG),
+    _augreg("ViT_L16", "L_16", "aug_strong1-wd_0.1-do_0.0-sd_0.0"),
+    _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0"),
+    _augreg("R26_S32", "R26_S_32", "aug_light1-wd_0.1-do_0.0-sd_0.0"),
+    _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1"),
+    _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 384, 78.22),
+    _augreg("ViT_S32", "S_32", "aug_none-wd_0.1-do_0.0-sd_0.0", 384, 79.58, 0.01),
+    _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0", 384, 83.73),
+    _augreg("ViT_B32", "B_32", "aug_light1-wd_0.1-do_0.0-sd_0.0", 384, 83.59, 0.01),
+    _augreg("ViT_B16", "B_16", "aug_medium1-wd_0.1-do_0.0-sd_0.0", 384, 85.49),
+    _augreg("ViT_L16", "L_16", "aug_strong1-wd_0.1-do_0.0-sd_0.0", 384, 85.59, 0.01),
+    _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 384, 75.40),
+    _augreg("R26_S32", "R26_S_32", "aug_light1-wd_0.1-do_0.0-sd_0.0", 384, 83.85, 0.01),
+    _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 384, 85.99, 0.01),
+    # At 224 the README recommends nothing: the same pre-training, fine-tuned at 224 ...
+    _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_VIT),
+    _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0", 224, 80.46, 0.03, INDEX),
+    _augreg("ViT_B16", "B_16", "aug_medium1-wd_0.1-do_0.0-sd_0.0", 224, None, 0.01, TIMM_VIT),
+    _augreg("ViT_B8", "B_8", "aug_medium2-wd_0.1-do_0.0-sd_0.0", 224, 85.58, source=VIT_AUGREG),
+    _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_HYBRID),
+    _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 83.78, 0.01, INDEX),
+    # ... and, where that one is not reported, the best of any pre-training that is.
+    _augreg("ViT_B32", "B_32", "aug_medium1-wd_0.03-do_0.0-sd_0.0", 224, 79.44, 0.03, INDEX),
+    _augreg("ViT_L16", "L_16", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 85.72, 0.01, INDEX),
+    _augreg("R26_S32", "R26_S_32", "aug_light0-wd_0.03-do_0.1-sd_0.1", 224, 80.94, 0.03, INDEX),
+    _sam("ViT_S16", "ViT-S_16", f"{VIT_README} (its bucket alone)"),
+    _sam("ViT_B32", "ViT-B_32", TIMM_VIT),
+    _sam("ViT_B16", "ViT-B_16", TIMM_VIT),
+    _sam("ViT_L32", "ViT-L_32", "arXiv 2305.16292, its repository's README.md"),
+    _sam("ViT_L16", "ViT-L_16", "arXiv 2305.16292, its repository's README.md"),
+    _plain(90, 76.5, "google-research/big_vision big_vision/configs/vit_s16_i1k.py"),
+    _plain(150),
+    _plain(300, 80.0, "arXiv 2205.01580, abstract"),
+    *_deit3("ViT_S16", "small", 81.4, 83.4, 83.1, 84.8),
+    *_deit3("ViT_B16", "base", 83.8, 85.0, 85.7, 86.7),
+    *_deit3("ViT_L16", "large", 84.9, 85.8, 87.0, 87.7),
+    _siglip("ViT_B16", "siglip_224", "siglip/webli_en_b16_224_63724782", 224),
+    _siglip("ViT_B16", "siglip_256", "siglip/webli_en_b16_256_60500360", 256),
+    _siglip("ViT_B16", "siglip_384", "siglip/webli_en_b16_384_68578854", 384),
+    _siglip("ViT_B16", "siglip_512", "siglip/webli_en_b16_512_68580893", 512),
+    _siglip("ViT_B16", "siglip_i18n_256", "siglip/webli_i18n_b16_256_66117334", 256),
+    _siglip("ViT_L16", "siglip_256", "siglip/webli_en_l16_256_60552751", 256),
+    _siglip("ViT_L16", "siglip_384", "siglip/webli_en_l16_384_63634585", 384),
+    _siglip("ViT_So400m14", "siglip_224", "siglip/webli_en_so400m_224_57633886", 224),
+    # Published as 384: of 384 = 27 * 14 + 6 pixels the original leaves the last 6 out.
+    _siglip("ViT_So400m14", "siglip_384", "siglip/webli_en_so400m_384_58765454", 378),
+    _siglip("ViT_B32", "siglip2_256", "siglip2/siglip2_b32_256", 256),
+    _siglip("ViT_B16", "siglip2_224", "siglip2/siglip2_b16_224", 224),
+    _siglip("ViT_B16", "siglip2_256", "siglip2/siglip2_b16_256", 256),
+    _siglip("ViT_B16", "siglip2_384", "siglip2/siglip2_b16_384", 384),
+    _siglip("ViT_B16", "siglip2_512", "siglip2/siglip2_b16_512", 512),
+    _siglip("ViT_L16", "siglip2_256", "siglip2/siglip2_l16_256", 256),
+    _siglip("ViT_L16", "siglip2_384", "siglip2/siglip2_l16_384", 384),
+    _siglip("ViT_L16", "siglip2_512", "siglip2/siglip2_l16_512", 512),
+    _siglip("ViT_So400m14", "siglip2_224", "siglip2/siglip2_so400m14_224", 224),
+    _siglip("ViT_So400m14", "siglip2_384", "siglip2/siglip2_so400m14_384", 378),
+    # BiT-S is trained on ImageNet-1k, BiT-M on ImageNet-21k. The fine-tuned ones saw crops of 480
+    # (`get_resolution` in bit_hyperrule.py); the README's accuracies are of its own such runs.
+    *(
+        _bit(f"BiT_R{size}", "imagenet2012", f"BiT-S-R{size}", 224, 1000)
+        for size in ("50x1", "50x3", "101x1", "101x3", "152x4")
+    ),
+    *(
+        _bit(f"BiT_R{size}", "imagenet21k", f"BiT-M-R{size}", 224, IMAGENET_21K)
+        for size in ("50x1", "50x3", "101x1", "101x3", "152x2", "152x4")
+    ),
+    *(
+        _bit(f"BiT_R{size}", "imagenet21k_imagenet2012", f"BiT-M-R{size}-ILSVRC2012", 480, 1000)
+        for size in ("50x1", "50x3", "101x1", "101x3", "152x2", "152x4")
+    ),
+    _bit("BiT_R50x1", "distilled_160", "distill/R50x1_160", 160, 1000, 80.5),
+    _bit("BiT_R50x1", "distilled_224", "distill/R50x1_224", 224, 1000, 82.8),
+    _bit("BiT_R152x2", "teacher_224", "distill/R152x2_T_224", 224, 1000, 83.0, BV_DISTILL),
+    _bit("BiT_R152x2", "teacher_384", "distill/R152x2_T_384", 384, 1000, 84.3, BV_DISTILL),
+)

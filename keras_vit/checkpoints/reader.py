@@ -1,0 +1,263 @@
+"""A checkpoint file: the model that it describes, whether it fits one, its values one by one."""
+
+import contextlib
+import difflib
+import re
+
+import numpy as np
+
+from keras_vit.checkpoints.archives import open_archive
+from keras_vit.checkpoints.formats import KERAS, POSITIONS, logger, recognise
+from keras_vit.checkpoints.positions import fit_positions, position_rows
+from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.checkpoints.weight_map import entries
+from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.models.describe import describe
+from keras_vit.models.surgery import patch_embedding
+
+HEAD_LAYERS = ("head/", "pre_logits/")
+# Names that an error lists of each kind.
+MAX_LISTED = 4
+
+
+@contextlib.contextmanager
+def open_checkpoint(path, format=None):
+    """Opens a file and recognises its format.
+
+    Args:
+        path: a `pathlib.Path`.
+        format: as in `from_checkpoint`.
+
+    Returns:
+        A context that gives a `Checkpoint`.
+
+    Raises:
+        ValueError: if the file is not read here, or is of no known or another format.
+    """
+    archive = open_archive(path)
+    try:
+        yield Checkpoint(archive, *recognise(archive, format))
+    finally:
+        archive.close()
+
+
+class Checkpoint:
+    """An open file of a known format.
+
+    Attributes:
+        path: of the file.
+        format: its `Format`.
+        naming: its arrays under the format's names.
+    """
+
+    def __init__(self, archive, format, naming):
+        self.path = archive.path
+        self.format = format
+        self.naming = naming
+        self._archive = archive
+        self._sources = {target: row.source for row in format.rows for target in row.targets}
+
+    @property
+    def has_configuration(self):
+        """Whether a `config.json` came with the arrays."""
+        return bool(self._archive.config)
+
+    def options(self, num_heads=None, image_size=None):
+        """The options of `vision_transformer` that the file describes, at its own resolution.
+
+        Args:
+            num_heads: for a file that does not tell; see `from_checkpoint`.
+            image_size: for a file whose grid cannot be told from its number of positions.
+
+        Returns:
+            A dictionary.
+
+        Raises:
+            ValueError: if an array that tells an option is missing, or the arguments disagree with
+                the file.
+        """
+        if self.format is KERAS:
+            return describe(self._archive.model)
+        if num_heads is not None:
+            num_heads = check_integer("num_heads", num_heads, minimum=1)
+        if self.shape_of("patch_embedding/projection/kernel") is None or self._is_hybrid():
+            raise ValueError(
+                "`path` must be a plain Vision Transformer: hybrids with a ResNet cannot be built "
+                f"yet. Received: path={str(self.path)!r}"
+            )
+        options = self.format.describe(self.shape_of, self._archive.config, num_heads)
+        unknown = [name for name in ("num_heads", "mlp_dim") if options[name] is None]
+        if unknown or not options["depth"]:
+            raise ValueError(
+                "`path` must hold the arrays of at least the first block, which tell "
+                f"{', '.join(unknown) or 'depth'}. Received: path={str(self.path)!r}"
+            )
+        if num_heads not in (None, options["num_heads"]):
+            raise ValueError(
+                f"`num_heads` must be that of the file, {options['num_heads']}. "
+                f"Received: num_heads={num_heads}"
+            )
+        return {**options, "image_size": self._image_size(options, image_size)}
+
+    def _is_hybrid(self):
+        return any(re.match(r"conv_root/|block\d/unit", name) for name in self.naming.shapes)
+
+    def shape_of(self, path):
+        """The shape of the array that holds the values of the variable of this path, or `None`."""
+        index = re.match(r"block_(\d+)/", path)
+        template = path.replace(index[0], "block_{i}/", 1) if index else path
+        source = self._sources.get(template, "")
+        i = int(index[1]) if index else 0
+        return self.naming.shapes.get(source.format(i=i, n=i + 1))
+
+    def _image_size(self, options, asked):
+        patch_size = options["patch_size"]
+        table = self.shape_of(POSITIONS)
+        if table is None:
+            if asked is None:
+                logger.info("%s does not tell its image size: 224 is taken", self.path)
+            return as_pair(asked or 224, "image_size")
+        configured = self._configured_grid(patch_size)
+        if asked is not None:
+            asked = _grid(as_pair(asked, "image_size"), patch_size)
+        rows = self._position_rows(table[1], num_prefix_tokens(options), configured, asked)
+        return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
+
+    def _configured_grid(self, patch_size):
+        config = self._archive.config
+        timm = (config.get("pretrained_cfg") or {}).get("input_size", ())[1:]
+        size = (config.get("model_args") or {}).get("img_size") or config.get("image_size") or timm
+        return _grid(as_pair(size, "image_size"), patch_size) if size else None
+
+    def _position_rows(self, num_rows, num_prefix, known, asked=None):
+        rows = position_rows(num_rows, num_prefix, known, asked)
+        if rows is None:
+            raise ValueError(
+                "`image_size` must be that of the file where its grid of patches is not square: "
+                f"{num_rows} positions with {num_prefix} tokens before the patches. "
+                f"Received: path={str(self.path)!r}"
+            )
+        return rows
+
+    def read(self, model, drop_head=False, rows_of=None):
+        """The values of a model's variables, one at a time, after all names and shapes are checked.
+
+        Args:
+            model: a built model.
+            drop_head: whether to leave out the file's head and `pre_logits`, and the model's.
+            rows_of: image size of the file, for which its position embedding is resized; `None`
+                if it has to be the model's.
+
+        Returns:
+            A generator of pairs of variable and value.
+
+        Raises:
+            ValueError: if an array is not used, missing, misshapen, damaged or not finite.
+        """
+        variables = {variable.path: variable for variable in model.weights}
+        wanted = [path for path in variables if not (drop_head and path.startswith(HEAD_LAYERS))]
+        found, without_row = entries(self.format.rows, wanted)
+        shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
+        positions = self._fit(model, shapes, rows_of)
+        self._check_match(model, found, without_row, shapes, positions, drop_head)
+        return self._values(found, variables, shapes, positions)
+
+    def _fit(self, model, shapes, rows_of):
+        """The arguments of `fit_positions` for the model, or `None` if it has no table."""
+        table = self.shape_of(POSITIONS)
+        if POSITIONS not in shapes or table is None or len(table) < 2:
+            return None
+        patches = patch_embedding(model)
+        grid = patches.grid_size
+        num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
+        known = _grid(rows_of, patches.patch_size) if rows_of else grid
+        num_rows = table[-2]
+        rows = position_rows(num_rows, num_prefix, known)
+        if rows is None or (rows_of is None and rows.grid != grid):
+            return None
+        return rows, num_prefix, grid, self.format.interpolation
+
+    def _check_match(self, model, found, without_row, shapes, positions, drop_head):
+        stored = self.naming.shapes
+        used = {entry.source for entry in found}
+        if drop_head:
+            used |= {
+                row.source
+                for row in self.format.rows
+                if any(target.startswith(HEAD_LAYERS) for target in row.targets)
+            }
+        missing = [entry.source for entry in found if entry.source not in stored]
+        unused = [self._stored_name(name) for name in stored if name not in used]
+        misshapen = []
+        for entry in found:
+            expected = TRANSFORMS[entry.transform].shape([shapes[t] for t in entry.targets])
+            actual = stored.get(entry.source, expected)
+            fits = positions is not None and actual[-1] == expected[-1]
+            if actual != expected and not (entry.transform == "positions" and fits):
+                misshapen.append(f"{entry.source!r} is {actual}, not {expected}")
+        problems = [
+            _listed("unused", [_with_nearest(name, missing) for name in unused]),
+            _listed("missing", [_with_nearest(name, unused) for name in missing]),
+            _listed("misshapen", misshapen),
+            _listed("without a place in this format", without_row),
+        ]
+        if any(problems):
+            raise ValueError(
+                f"`path` must hold exactly the weights of the model {model.name!r}. "
+                f"Received: path={str(self.path)!r} ({self.format.name}), "
+                f"with {'; '.join(filter(None, problems))}"
+            )
+
+    def _stored_name(self, name):
+        return self.naming.sources[name].name
+
+    def _values(self, found, variables, shapes, positions):
+        # Blocks that are stacked in one array come one after the other: it is read once.
+        def place(entry):
+            source = self.naming.sources[entry.source]
+            return (source.index is not None, source.name if source.index is not None else "")
+
+        last_name, last_array = None, None
+        for entry in sorted(found, key=place):
+            source = self.naming.sources[entry.source]
+            if source.name != last_name:
+                last_name, last_array = source.name, self._read_finite(source.name)
+            array = last_array if source.index is None else last_array[source.index]
+            if entry.transform == "positions" and positions is not None:
+                array = fit_positions(array, *positions)
+            if "head/kernel" in entry.targets and not array.any():
+                logger.warning("%s: the head is all zeros, and so are the logits", self.path)
+            targets = [shapes[path] for path in entry.targets]
+            values = TRANSFORMS[entry.transform].read(array, targets)
+            for path, value in zip(entry.targets, values, strict=True):
+                yield variables[path], value
+
+    def _read_finite(self, name):
+        array = self._archive.read(name)
+        if not np.isfinite(array).all():
+            raise ValueError(
+                "`path` must hold finite numbers. "
+                f"Received: path={str(self.path)!r}, whose array {name!r} has NaN or infinity"
+            )
+        return array
+
+
+def _grid(image_size, patch_size):
+    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
+
+
+def num_prefix_tokens(options):
+    """The class token and the registers of a model with these options."""
+    return bool(options.get("class_token")) + options.get("num_registers", 0)
+
+
+def _with_nearest(name, others):
+    nearest = difflib.get_close_matches(name, others, n=1)
+    return f"{name!r} (near: {nearest[0]!r})" if nearest else repr(name)
+
+
+def _listed(kind, names):
+    if not names:
+        return ""
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"{kind}: {', '.join(names[:MAX_LISTED])}{more}"

@@ -1,0 +1,172 @@
+"""Models into checkpoint files that other projects read."""
+
+import contextlib
+import inspect
+import json
+import os
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints import huggingface, timm
+from keras_vit.checkpoints.archives import ArrayArchive
+from keras_vit.checkpoints.formats import FORMATS, POSITIONS, logger
+from keras_vit.checkpoints.positions import fold_prefix
+from keras_vit.checkpoints.reader import Checkpoint, num_prefix_tokens
+from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.checkpoints.weight_map import entries
+from keras_vit.layers.arguments import check_choice
+from keras_vit.layers.tokens import sincos_table
+from keras_vit.models import vision_transformer
+from keras_vit.models.describe import describe
+
+CONFIGURATIONS = {"timm": timm.configuration, "huggingface": huggingface.configuration}
+# Not of the trained function, or a number that the arrays have replaced.
+NOT_COMPARED = ("dropout", "attention_dropout", "stochastic_depth", "layer_scale", "image_size")
+DEFAULTS = {
+    name: parameter.default
+    for name, parameter in inspect.signature(vision_transformer).parameters.items()
+}
+
+
+def save_checkpoint(model, path, format):
+    """Writes a model's weights to a file that another project reads.
+
+    Files are written beside and renamed: what was at `path` stays until the new one is complete.
+
+    Args:
+        model: a model of this package.
+        path: where to: for `"google"` and `"big_vision"` an `.npz` file; for `"timm"` and
+            `"huggingface"` a directory, which gets `model.safetensors`, `config.json` and what
+            else the project has there, or a `.safetensors` file of the weights alone.
+        format: `"google"` (vit_jax's released layout), `"big_vision"`, `"timm"` or `"huggingface"`.
+
+    Raises:
+        ValueError: if the format has no place for something in the model, such as register tokens,
+            or `path` is of another kind.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> keras_vit.save_checkpoint(model, tmp_path / "tiny.npz", format="google")
+    >>> keras_vit.from_checkpoint(tmp_path / "tiny.npz").count_params() == model.count_params()
+    True
+    """
+    check_choice("format", format, tuple(FORMATS))
+    path = pathlib.Path(path).expanduser()
+    _check_path(path, format)
+    options = describe(model)
+    arrays = _arrays(model, options, format)
+    is_directory = path.suffix not in (".npz", ".safetensors")
+    configuration = CONFIGURATIONS[format](options, arrays) if is_directory else {}
+    _check_read_back(arrays, configuration.get("config.json", {}), options, format)
+    if path.suffix == ".npz":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _beside(path) as part, part.open("wb") as file:
+            np.savez(file, **arrays)
+        return
+    (path if is_directory else path.parent).mkdir(parents=True, exist_ok=True)
+    _save_safetensors(arrays, path / "model.safetensors" if is_directory else path)
+    for name, contents in configuration.items():
+        with _beside(path / name) as part:
+            part.write_text(json.dumps(contents, indent=2) + "\n")
+
+
+def _check_path(path, format):
+    is_npz = format in ("google", "big_vision")
+    if is_npz != (path.suffix == ".npz") or (path.is_file() and not path.suffix):
+        kind = "an .npz file" if is_npz else "a directory or a .safetensors file"
+        raise ValueError(
+            f"`path` must be {kind} for this format. Received: path={str(path)!r}, format={format!r}"
+        )
+
+
+def _save_safetensors(arrays, path):
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        raise ValueError(
+            "writing .safetensors needs the package safetensors: "
+            f"pip install 'keras-vit[convert]'. Received: path={str(path)!r}"
+        ) from error
+    # Of a transposed array, safetensors would store the bytes as they lie.
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    with _beside(path) as part:
+        save_file(arrays, part, metadata={"format": "pt"})
+
+
+def _arrays(model, options, format):
+    """The arrays of the file, by name."""
+    values = {v.path: keras.ops.convert_to_numpy(v.value) for v in model.weights}
+    values = _with_positions_of(format, values, options)
+    found, without_row = entries(FORMATS[format].rows, values)
+    if without_row:
+        listed = ", ".join(without_row[:4]) + (" ..." if len(without_row) > 4 else "")
+        raise ValueError(
+            f"`model` must have nothing that {format} files have no place for. "
+            f"Received: a model with {listed}"
+        )
+    arrays = {
+        entry.source: TRANSFORMS[entry.transform].write([values[t] for t in entry.targets])
+        for entry in found
+    }
+    if format == "huggingface":
+        return {huggingface.file_name(name, options): array for name, array in arrays.items()}
+    return arrays
+
+
+def _with_positions_of(format, values, options):
+    """The values with those rows of the position embedding that the format has."""
+    num_prefix = num_prefix_tokens(options)
+    if options["position_embedding"] == "sincos2d":
+        if format == "big_vision":
+            return values
+        grid = zip(options["image_size"], options["patch_size"], strict=True)
+        table = sincos_table([pixels // patch for pixels, patch in grid], options["embedding_dim"])
+        prefix = np.zeros((1, num_prefix, table.shape[2]))
+        values = {**values, POSITIONS: np.concatenate([prefix, table], axis=1).astype("float32")}
+    table = values[POSITIONS]
+    has_zero_prefix = not table[:, :num_prefix].any()
+    if format in ("big_vision", "timm") and has_zero_prefix:
+        return {**values, POSITIONS: table[:, num_prefix:]}
+    if format == "big_vision":
+        token, table = fold_prefix(values["class_token/token"], table)
+        return {**values, "class_token/token": token, POSITIONS: table}
+    return values
+
+
+def _check_read_back(arrays, config, options, format):
+    """Raises if the file would be read as another model than the one written."""
+    archive = ArrayArchive(f"the {format} file", arrays, config)
+    checkpoint = Checkpoint(archive, FORMATS[format], FORMATS[format].find(archive.shapes))
+    read = {**DEFAULTS, **checkpoint.options(options["num_heads"], options["image_size"])}
+    compared = set(options) - set(NOT_COMPARED)
+    if format != "big_vision":
+        # Sines and cosines become a table like a learned one.
+        compared.remove("position_embedding")
+    different = sorted(name for name in compared if options[name] != read[name])
+    fatal = [name for name in different if name not in ("activation", "epsilon")]
+    if fatal:
+        raise ValueError(
+            f"`model` must be one that {format} files can describe. Received: a model with "
+            + ", ".join(f"{name}={options[name]!r}" for name in fatal)
+        )
+    for name in different:
+        logger.warning(
+            "%s files do not tell %s: %r becomes %r where this one is read",
+            format,
+            name,
+            options[name],
+            read[name],
+        )
+
+
+@contextlib.contextmanager
+def _beside(path):
+    """A path to write to, which becomes `path` when all has gone well."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,110 @@
+"""How an array is laid out in a file and in the model: named, invertible pairs.
+
+A transform takes one array of a file to one or more variables of the model and back.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Transform:
+    """An invertible change of layout.
+
+    Args:
+        meaning: what it does when a file is read, for the documentation.
+        shape: from the variables' shapes to the array's.
+        read: from the array and the variables' shapes to the variables' values.
+        write: from the variables' values to the array.
+    """
+
+    meaning: str
+    shape: Callable
+    read: Callable
+    write: Callable
+
+
+def _one(meaning, shape, read, write):
+    """A transform between one array and one variable."""
+    return Transform(
+        meaning,
+        lambda shapes: shape(shapes[0]),
+        lambda array, shapes: [read(array, shapes[0])],
+        lambda values: write(values[0]),
+    )
+
+
+def _split(meaning, part):
+    """A transform of an array that holds several variables, one after the other."""
+    return Transform(
+        meaning,
+        lambda shapes: (len(shapes) * part.shape(shapes[:1])[0], *part.shape(shapes[:1])[1:]),
+        lambda array, shapes: [
+            part.read(piece, [shape])[0]
+            for piece, shape in zip(np.split(array, len(shapes)), shapes, strict=True)
+        ],
+        lambda values: np.concatenate([part.write([value]) for value in values]),
+    )
+
+
+IDENTITY = _one(
+    "as it is",
+    lambda shape: shape,
+    lambda array, shape: array,
+    lambda value: value,
+)
+UNBATCHED = _one(
+    "(rows, width) to (1, rows, width)",
+    lambda shape: shape[1:],
+    lambda array, shape: array[None],
+    lambda value: value[0],
+)
+# PyTorch multiplies by a weight's transpose.
+DENSE = _one(
+    "(out, in) to (in, out)",
+    lambda shape: shape[::-1],
+    lambda array, shape: array.T,
+    lambda value: value.T,
+)
+CONVOLUTION = _one(
+    "(out, in, height, width) to (height, width, in, out)",
+    lambda shape: (shape[3], shape[2], shape[0], shape[1]),
+    lambda array, shape: array.transpose(2, 3, 1, 0),
+    lambda value: value.transpose(3, 2, 0, 1),
+)
+TO_HEADS = _one(
+    "(heads x size, in) to (in, heads, size)",
+    lambda shape: (shape[1] * shape[2], shape[0]),
+    lambda array, shape: array.T.reshape(shape),
+    lambda value: value.reshape(value.shape[0], -1).T,
+)
+FROM_HEADS = _one(
+    "(out, heads x size) to (heads, size, out)",
+    lambda shape: (shape[2], shape[0] * shape[1]),
+    lambda array, shape: array.T.reshape(shape),
+    lambda value: value.reshape(-1, value.shape[2]).T,
+)
+HEADS_BIAS = _one(
+    "(heads x size) to (heads, size)",
+    lambda shape: (shape[0] * shape[1],),
+    lambda array, shape: array.reshape(shape),
+    lambda value: value.reshape(-1),
+)
+SPLIT_TO_HEADS = _split("split along the first axis, then each like `to_heads`", TO_HEADS)
+SPLIT_HEADS_BIAS = _split("split, then each like `heads_bias`", HEADS_BIAS)
+
+TRANSFORMS = {
+    "identity": IDENTITY,
+    # The rows are fitted to the model's tokens before, in `positions.py`.
+    "positions": IDENTITY,
+    "unbatched": UNBATCHED,
+    "dense": DENSE,
+    "convolution": CONVOLUTION,
+    "to_heads": TO_HEADS,
+    "from_heads": FROM_HEADS,
+    "heads_bias": HEADS_BIAS,
+    "split_to_heads": SPLIT_TO_HEADS,
+    "split_heads_bias": SPLIT_HEADS_BIAS,
+}

@@ -1,0 +1,51 @@
+"""LayerNorm with the original's epsilon, and LayerScale."""
+
+import keras
+from keras import ops
+
+# Flax's default, which vit_jax and big_vision leave as it is; Keras's default is 1e-3.
+LAYER_NORM_EPSILON = 1e-6
+
+
+def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON):
+    """Keras's LayerNormalization with the original's epsilon."""
+    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class LayerScale(keras.layers.Layer):
+    """Scales each channel by a learnable factor.
+
+    Input and output: `(batch, tokens, width)`.
+
+    Args:
+        initial_value: of every factor, such as 1e-5.
+
+    Reference:
+        Section 2.1 of "Going deeper with Image Transformers" (arXiv 2103.17239); DeiT III
+        (arXiv 2204.07118) and DINOv2 (arXiv 2304.07193) have it.
+
+    Example:
+    >>> float(LayerScale(0.5)(np.ones((1, 1, 1)))[0, 0, 0])
+    0.5
+    """
+
+    def __init__(self, initial_value, **kwargs):
+        super().__init__(**kwargs)
+        self.initial_value = initial_value
+
+    def build(self, input_shape):
+        self.gamma = self.add_weight(
+            name="gamma",
+            shape=(input_shape[-1],),
+            initializer=keras.initializers.Constant(self.initial_value),
+        )
+
+    def call(self, tokens):
+        return tokens * ops.cast(self.gamma, tokens.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "initial_value": self.initial_value}

@@ -1,0 +1,133 @@
+"""The grammar of AugReg's file names."""
+
+import itertools
+
+import pytest
+
+from keras_vit.checkpoints.augreg import (
+    FINETUNE_DATASETS,
+    MODELS,
+    STEPS,
+    AugRegFile,
+    parse_augreg,
+)
+
+PRETRAINED = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
+FINETUNED = f"{PRETRAINED}--imagenet2012-steps_20k-lr_0.03-res_384"
+
+VARIANTS = {
+    "Ti_16": "ViT_Ti16",
+    "S_32": "ViT_S32",
+    "S_16": "ViT_S16",
+    "B_32": "ViT_B32",
+    "B_16": "ViT_B16",
+    "B_8": "ViT_B8",
+    "L_16": "ViT_L16",
+    "R_Ti_16": "R_Ti16",
+    "R26_S_32": "R26_S32",
+    "R50_L_32": "R50_L32",
+}
+
+
+def test_pretrained_file():
+    file = parse_augreg(PRETRAINED)
+    assert file == AugRegFile("B_16", "i21k", 300, 0.001, "medium1", 0.1, 0.0, 0.0)
+    assert (file.variant, file.num_classes, file.resolution) == ("ViT_B16", 21843, 224)
+    assert file.url == f"gs://vit_models/augreg/{PRETRAINED}.npz"
+
+
+def test_finetuned_file():
+    file = parse_augreg(FINETUNED)
+    assert (file.finetune_dataset, file.finetune_steps, file.finetune_lr) == (
+        "imagenet2012",
+        20_000,
+        0.03,
+    )
+    assert (file.variant, file.num_classes, file.resolution) == ("ViT_B16", 1000, 384)
+
+
+@pytest.mark.parametrize("name", [PRETRAINED, FINETUNED])
+def test_suffix_and_directory_are_optional(name):
+    expected = parse_augreg(name)
+    assert parse_augreg(f"{name}.npz") == expected
+    assert parse_augreg(expected.url) == expected
+    assert parse_augreg(f"/tmp/{name}.npz") == expected
+
+
+def test_models_and_their_builders():
+    assert set(VARIANTS) == set(MODELS)
+    for model, variant in VARIANTS.items():
+        name = PRETRAINED.replace("B_16", model)
+        assert parse_augreg(name).variant == variant
+
+
+def grid():
+    """The names of the release: its fine-tuning grid, on a few of its pre-trainings."""
+    pretrained = [
+        f"{model}-{dataset}-lr_0.001-aug_{aug}-wd_{wd}-do_{rate}-sd_{rate}"
+        for model, dataset, aug, wd, rate in itertools.product(
+            MODELS,
+            ("i1k-300ep", "i21k-300ep", "i21k-30ep", "i21k_30-30ep"),
+            ("none", "light0", "light1", "medium1", "medium2", "strong1", "strong2"),
+            ("0.03", "0.1"),
+            ("0.0", "0.1"),
+        )
+    ]
+    finetuned = [
+        f"{FINETUNED.partition('--')[0]}--{dataset}-steps_{steps}-lr_{lr}-res_{resolution}"
+        for dataset, steps, lr, resolution in itertools.product(
+            FINETUNE_DATASETS, STEPS, ("0.001", "0.003", "0.01", "0.03"), (224, 384)
+        )
+    ]
+    return pretrained + finetuned
+
+
+def test_every_name_is_had_back():
+    for name in grid():
+        assert parse_augreg(name).file_name == name
+
+
+@pytest.mark.parametrize(
+    ("dataset", "num_classes"),
+    [("cifar100", 100), ("oxford_iiit_pet", 37), ("resisc45", 45), ("kitti", 4)],
+)
+def test_classes(dataset, num_classes):
+    file = parse_augreg(FINETUNED.replace("imagenet2012", dataset))
+    assert file.num_classes == num_classes
+    assert parse_augreg(PRETRAINED.replace("i21k", "i1k")).num_classes == 1000
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("B_16", "B16", r"`model` must be one of Ti_16, .*, not 'B16'"),
+        ("i21k", "jft", r"`ds` must be one of i1k, i21k, i21k_30, not 'jft'"),
+        ("300ep", "300", r"`epochs` must be a number written like 300ep, not '300'"),
+        ("300ep", "0300ep", r"`epochs` must be a number written like 300ep, not '0300ep'"),
+        ("lr_0.001", "lr_.001", r"`lr` must be a number written like lr_0.001, not 'lr_.001'"),
+        ("lr_0.001", "lr_nan", r"`lr` must be a number written like lr_0.001, not 'lr_nan'"),
+        ("medium1", "medium3", r"`aug` must be one of aug_none, .*, not 'aug_medium3'"),
+        ("aug_medium1", "medium1", r"`aug` must be one of aug_none, .*, not 'medium1'"),
+        ("wd_0.1", "wd_0.10", r"`wd` must be one of wd_0.03, wd_0.1, not 'wd_0.10'"),
+        ("do_0.0", "do_0", r"`do` must be one of do_0.0, do_0.1, not 'do_0'"),
+        ("sd_0.0", "sd_0.2", r"`sd` must be one of sd_0.0, sd_0.1, not 'sd_0.2'"),
+        ("imagenet2012", "imagenet", r"`adapt_ds` must be one of imagenet2012, .*, not 'imagenet'"),
+        ("20k", "20000", r"`steps` must be one of steps_0k, .*, not 'steps_20000'"),
+        ("lr_0.03", "lr_0.3", r"`lr` must be one of lr_0.001, .*, not 'lr_0.3'"),
+        ("res_384", "res_512", r"`res` must be one of res_224, res_384, not 'res_512'"),
+        ("-sd_0.0", "", r"`name` must have 8 parts, \{model\}-\{ds\}-\{epochs\}ep-.* has 7"),
+        ("-res_384", "", r"`name` must have 4 parts, \{adapt_ds\}-steps_\{steps\}-.* has 3"),
+        (FINETUNED, "imagenet21k", r"`name` must have 8 parts"),
+        (FINETUNED, f"{PRETRAINED}--", r"`name` must have 4 parts"),
+    ],
+)
+def test_wrong_part(old, new, message):
+    name = FINETUNED.replace(old, new)
+    with pytest.raises(ValueError, match=message) as error:
+        parse_augreg(name)
+    assert str(error.value).endswith(f"Received: name={name!r}")
+
+
+def test_no_string():
+    with pytest.raises(ValueError, match="`name` must be the name of an AugReg file. Received"):
+        parse_augreg(None)
