@@ -19,9 +19,11 @@ if not _IS_COMMAND_LINE:
     from keras_vit import checkpoints, data, layers, models
     from keras_vit.checkpoints import (
         from_checkpoint,
+        from_keras_hub,
         list_checkpoints,
         load_checkpoint,
         save_checkpoint,
+        to_keras_hub,
     )
     from keras_vit.data import decode_predictions, preprocess
     from keras_vit.layers import (
@@ -77,6 +79,7 @@ if not _IS_COMMAND_LINE:
         "export",
         "features",
         "from_checkpoint",
+        "from_keras_hub",
         "layers",
         "list_checkpoints",
         "list_variants",
@@ -87,5 +90,6 @@ if not _IS_COMMAND_LINE:
         "resize",
         "resize_position_embedding",
         "save_checkpoint",
+        "to_keras_hub",
         "vision_transformer",
     ]

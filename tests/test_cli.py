@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from keras_vit.cli import main
-from keras_vit.cli.models import markdown_table, table_rows
+from keras_vit.cli.models import COLUMNS, table_rows
+from keras_vit.cli.tables import markdown_table
 from keras_vit.models import VARIANTS, vision_transformer
 from tests.images import write_folder
 from tests.models.test_vit import TINY
@@ -65,7 +66,9 @@ def test_models(capsys):
     assert [line.split()[0] for line in lines[1:]] == [variant.name for variant in VARIANTS]
     assert "86.6 M" in lines[5]
     assert "35.1" in lines[5]
-    assert run(capsys, "models", "--markdown").strip() == markdown_table(table_rows(224, 1000))
+    assert run(capsys, "models", "--markdown").strip() == markdown_table(
+        COLUMNS, table_rows(224, 1000)
+    )
     assert run(capsys, "models", "--image-size", 384).splitlines()[10].split()[-1] == "-"
 
 

@@ -8,7 +8,8 @@ import shlex
 import pytest
 
 from keras_vit.cli import parse
-from keras_vit.cli.models import markdown_table, table_rows
+from keras_vit.cli.models import COLUMNS, table_rows
+from keras_vit.cli.tables import markdown_table
 from tests.images import write_folder
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -60,4 +61,4 @@ def test_make_targets_of_the_readme_exist():
 
 
 def test_table_of_models_is_generated():
-    assert markdown_table(table_rows(224, 1000)) in README
+    assert markdown_table(COLUMNS, table_rows(224, 1000)) in README

@@ -14,18 +14,29 @@ PACKAGE = pathlib.Path(keras_vit.__file__).parent
 MAY_IMPORT = {
     "layers": set(),
     "models": {"layers"},
+    "checkpoints": {"layers", "models"},
     "data": set(),
-    "training": {"models", "data"},
-    "evaluation": {"models", "data"},
-    "inspection": {"models", "data"},
-    "serving": {"models", "data"},
-    "cli": {"models", "data", "training", "evaluation", "inspection", "serving"},
+    "training": {"models", "checkpoints", "data"},
+    "evaluation": {"models", "checkpoints", "data"},
+    "inspection": {"models", "checkpoints", "data"},
+    "serving": {"models", "checkpoints", "data"},
+    "cli": {"models", "checkpoints", "data", "training", "evaluation", "inspection", "serving"},
 }
 MAY_IMPORT_TENSORFLOW = {"data", "serving"}
 FILES = sorted(path for folder in MAY_IMPORT for path in (PACKAGE / folder).rglob("*.py"))
 
 
-COMMANDS = ("quickstart", "models", "train", "evaluate", "predict", "export")
+COMMANDS = (
+    "quickstart",
+    "models",
+    "checkpoints",
+    "convert",
+    "inspect-checkpoint",
+    "train",
+    "evaluate",
+    "predict",
+    "export",
+)
 
 
 def imported_modules(path):

@@ -15,6 +15,8 @@ import numpy as np
 from keras_vit.models.files import load_model
 
 SHARD_INDEX = "model.safetensors.index.json"
+# What safetensors calls the dtypes that weights are stored in.
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class NpzArchive:
@@ -23,6 +25,7 @@ class NpzArchive:
     Attributes:
         path: of the file.
         shapes: shape of each array by name.
+        dtypes: names of the dtypes that the arrays are stored in, by name.
         config: settings that came with the arrays; none in this kind of file.
     """
 
@@ -31,7 +34,7 @@ class NpzArchive:
         self.config = {}
         try:
             self._arrays = np.load(path, allow_pickle=False)
-            self.shapes = dict(self._read_shapes())
+            headers = {name: (shape, dtype) for name, shape, dtype in self._headers()}
         except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(
                 f"`path` must be a complete .npz archive. Received: path={str(path)!r}, "
@@ -41,8 +44,10 @@ class NpzArchive:
             raise ValueError(
                 f"`path` must be an .npz archive. Received: path={str(path)!r}, one .npy array"
             )
+        self.shapes = {name: shape for name, (shape, _) in headers.items()}
+        self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
 
-    def _read_shapes(self):
+    def _headers(self):
         with zipfile.ZipFile(self.path) as archive:
             for member in archive.namelist():
                 with archive.open(member) as file:
@@ -55,7 +60,7 @@ class NpzArchive:
                 name = member.removesuffix(".npy")
                 if dtype.hasobject:
                     raise ValueError(f"{name!r} is a pickled object, which is never read")
-                yield name, shape
+                yield name, shape, dtype
 
     def read(self, name):
         """The array of that name in float32."""
@@ -78,6 +83,7 @@ class SafetensorsArchive:
     Attributes:
         path: of the file or the directory.
         shapes: shape of each array by name.
+        dtypes: names of the dtypes that the arrays are stored in, by name.
         config: contents of the `config.json`, or nothing.
     """
 
@@ -91,10 +97,9 @@ class SafetensorsArchive:
         for file in files:
             tensors = self._open(file)
             self._files.update(dict.fromkeys(tensors.keys(), tensors))
-        self.shapes = {
-            name: tuple(tensors.get_slice(name).get_shape())
-            for name, tensors in self._files.items()
-        }
+        slices = {name: tensors.get_slice(name) for name, tensors in self._files.items()}
+        self.shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+        self.dtypes = {name: DTYPES.get(part.get_dtype()) for name, part in slices.items()}
 
     def _open(self, file):
         try:
@@ -136,6 +141,7 @@ class ModelArchive:
         self.config = {}
         self._variables = {variable.path: variable for variable in model.weights}
         self.shapes = {path: tuple(v.shape) for path, v in self._variables.items()}
+        self.dtypes = {path: v.dtype for path, v in self._variables.items()}
 
     def read(self, name):
         """The value of the variable of that path."""
@@ -215,6 +221,10 @@ def as_float32(name, array):
             f"the array {name!r} must hold floating-point numbers. Received: dtype={array.dtype}"
         )
     return array.astype(np.float32, copy=False)
+
+
+def _dtype_name(dtype):
+    return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
 
 
 def _shards(path):

@@ -1,19 +1,21 @@
 """Models from checkpoint files, and checkpoint files into models."""
 
-import pathlib
-
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.download import find_file
 from keras_vit.checkpoints.formats import logger
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.layers.arguments import as_pair, check_integer
-from keras_vit.models import vision_transformer
+from keras_vit.models import match_variant, vision_transformer
 from keras_vit.models.builders import register_pretrained_builder
 from keras_vit.models.describe import describe
 from keras_vit.models.files import load_weights
 
+DEFAULT_NAME = "vision_transformer"
 
-def from_checkpoint(path, num_classes=None, image_size=None, num_heads=None, format=None):
+
+def from_checkpoint(
+    path, num_classes=None, image_size=None, num_heads=None, format=None, **options
+):
     """Builds the model that a checkpoint file describes and loads it.
 
     Width, depth, heads, patch size, grid, classes, pooling and the hidden layer of the head are
@@ -33,6 +35,9 @@ def from_checkpoint(path, num_classes=None, image_size=None, num_heads=None, for
         num_heads: attention heads, for a file that does not tell.
         format: `"google"`, `"big_vision"`, `"timm"`, `"huggingface"` or `"keras"`; `None` to find
             out.
+        **options: of `vision_transformer` that no file tells: `dropout`, `attention_dropout`,
+            `stochastic_depth`, `classifier_activation`, `name`, `dtype`; and `activation` and
+            `epsilon` where the file does not tell them.
 
     Returns:
         A Functional `keras.Model`.
@@ -48,9 +53,12 @@ def from_checkpoint(path, num_classes=None, image_size=None, num_heads=None, for
     """
     file = find_file(path)
     with open_checkpoint(file, format) as checkpoint:
-        options = checkpoint.options(num_heads, image_size)
-        options.update(_published_options(file, checkpoint))
-        return _load_adapted(checkpoint, options, num_classes, image_size, num_classes is not None)
+        described = described_options(file, checkpoint, num_heads, image_size)
+        row = match_variant(described)
+        described.update({"name": row.name if row else DEFAULT_NAME, **options})
+        return _load_adapted(
+            checkpoint, described, num_classes, image_size, new_head=num_classes is not None
+        )
 
 
 def load_checkpoint(model, path, format=None):
@@ -106,9 +114,8 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         load_weights(model, file)
         return model
     with open_checkpoint(file) as checkpoint:
-        described = checkpoint.options(_heads_of(row, checkpoint), image_size)
+        described = described_options(file, checkpoint, _heads_of(row, checkpoint), image_size)
         _check_architecture(row, described, file)
-        described.update(_published_options(file, checkpoint))
         new_head = num_classes not in (None, described["num_classes"])
         described.update({"name": row.name, **options})
         return _load_adapted(checkpoint, described, num_classes, image_size, new_head)
@@ -136,13 +143,17 @@ def _load_adapted(checkpoint, options, num_classes, image_size, new_head):
     return model
 
 
-def _published_options(file, checkpoint):
-    """The GELU's form, which no `.npz` tells, of a published file by its name."""
-    if checkpoint.format.name not in ("google", "big_vision"):
-        return {}
-    name = pathlib.PurePath(file).name
-    known = {row.activation for row in CHECKPOINTS if row.url.endswith(f"/{name}")}
-    return {"activation": known.pop()} if len(known) == 1 else {}
+def described_options(file, checkpoint, num_heads=None, image_size=None):
+    """The options that the file describes, and those that the catalogue knows of it by its name.
+
+    No `.npz` tells the GELU's form; the weights of DeiT III were born in torch.
+    """
+    options = checkpoint.options(num_heads, image_size)
+    if checkpoint.format.name in ("google", "big_vision"):
+        known = {row.activation for row in CHECKPOINTS if row.url.endswith(f"/{file.name}")}
+        if len(known) == 1:
+            options["activation"] = known.pop()
+    return options
 
 
 def _heads_of(row, checkpoint):

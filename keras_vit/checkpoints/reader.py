@@ -58,6 +58,17 @@ class Checkpoint:
         self._sources = {target: row.source for row in format.rows for target in row.targets}
 
     @property
+    def dtypes(self):
+        """Names of the dtypes that the model's arrays are stored in."""
+        stored = {source.name for source in self.naming.sources.values()}
+        return sorted({self._archive.dtypes[name] for name in stored})
+
+    def has_zero_head(self):
+        """Whether the file has a head, and all its weights are zero."""
+        source = self.naming.sources.get(self._sources.get("head/kernel"))
+        return source is not None and not self._archive.read(source.name).any()
+
+    @property
     def has_configuration(self):
         """Whether a `config.json` came with the arrays."""
         return bool(self._archive.config)
@@ -139,14 +150,14 @@ class Checkpoint:
             )
         return rows
 
-    def read(self, model, drop_head=False, rows_of=None):
+    def read(self, model, drop_head=False, stored_size=None):
         """The values of a model's variables, one at a time, after all names and shapes are checked.
 
         Args:
             model: a built model.
             drop_head: whether to leave out the file's head and `pre_logits`, and the model's.
-            rows_of: image size of the file, for which its position embedding is resized; `None`
-                if it has to be the model's.
+            stored_size: image size of the file, from which its position embedding is resized;
+                `None` if it has to be the model's.
 
         Returns:
             A generator of pairs of variable and value.
@@ -158,22 +169,22 @@ class Checkpoint:
         wanted = [path for path in variables if not (drop_head and path.startswith(HEAD_LAYERS))]
         found, without_row = entries(self.format.rows, wanted)
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
-        positions = self._fit(model, shapes, rows_of)
+        positions = self._fit(model, shapes, stored_size)
         self._check_match(model, found, without_row, shapes, positions, drop_head)
         return self._values(found, variables, shapes, positions)
 
-    def _fit(self, model, shapes, rows_of):
+    def _fit(self, model, shapes, stored_size):
         """The arguments of `fit_positions` for the model, or `None` if it has no table."""
         table = self.shape_of(POSITIONS)
-        if POSITIONS not in shapes or table is None or len(table) < 2:
+        if POSITIONS not in shapes or table is None:
             return None
         patches = patch_embedding(model)
         grid = patches.grid_size
         num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
-        known = _grid(rows_of, patches.patch_size) if rows_of else grid
+        known = _grid(stored_size, patches.patch_size) if stored_size else grid
         num_rows = table[-2]
         rows = position_rows(num_rows, num_prefix, known)
-        if rows is None or (rows_of is None and rows.grid != grid):
+        if rows is None or (stored_size is None and rows.grid != grid):
             return None
         return rows, num_prefix, grid, self.format.interpolation
 

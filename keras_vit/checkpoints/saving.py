@@ -22,6 +22,11 @@ from keras_vit.models import vision_transformer
 from keras_vit.models.describe import describe
 
 CONFIGURATIONS = {"timm": timm.configuration, "huggingface": huggingface.configuration}
+# Where a file's names are not those of the weight map.
+FILE_NAMES = {
+    "huggingface": huggingface.file_name,
+    "big_vision": lambda name, options: f"params/{name}",
+}
 # Not of the trained function, or a number that the arrays have replaced.
 NOT_COMPARED = ("dropout", "attention_dropout", "stochastic_depth", "layer_scale", "image_size")
 DEFAULTS = {
@@ -77,7 +82,7 @@ def _check_path(path, format):
     if is_npz != (path.suffix == ".npz") or (path.is_file() and not path.suffix):
         kind = "an .npz file" if is_npz else "a directory or a .safetensors file"
         raise ValueError(
-            f"`path` must be {kind} for this format. Received: path={str(path)!r}, format={format!r}"
+            f"`path` must be {kind} for format={format!r}. Received: path={str(path)!r}"
         )
 
 
@@ -110,9 +115,8 @@ def _arrays(model, options, format):
         entry.source: TRANSFORMS[entry.transform].write([values[t] for t in entry.targets])
         for entry in found
     }
-    if format == "huggingface":
-        return {huggingface.file_name(name, options): array for name, array in arrays.items()}
-    return arrays
+    spell = FILE_NAMES.get(format, lambda name, options: name)
+    return {spell(name, options): array for name, array in arrays.items()}
 
 
 def _with_positions_of(format, values, options):

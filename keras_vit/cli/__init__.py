@@ -1,14 +1,18 @@
 """The command line `keras-vit`: one dataclass a command, whose fields are its flags."""
 
 import importlib.util
+import logging
 import os
 import sys
 from typing import Annotated
 
 import tyro
 
+from keras_vit.cli.checkpoints import Checkpoints
+from keras_vit.cli.convert import Convert
 from keras_vit.cli.evaluate import Evaluate
 from keras_vit.cli.export import Export
+from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
 from keras_vit.cli.models import Models
 from keras_vit.cli.predict import Predict
 from keras_vit.cli.quickstart import Quickstart
@@ -17,6 +21,9 @@ from keras_vit.cli.train import Train
 Command = (
     Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
     | Annotated[Models, tyro.conf.subcommand("models")]
+    | Annotated[Checkpoints, tyro.conf.subcommand("checkpoints")]
+    | Annotated[Convert, tyro.conf.subcommand("convert")]
+    | Annotated[InspectCheckpoint, tyro.conf.subcommand("inspect-checkpoint")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]
@@ -43,6 +50,16 @@ def import_keras_quietly():
         os.close(silence)
 
 
+def show_log():
+    """Shows on the standard error what is adapted when weights are loaded."""
+    logger = logging.getLogger("keras_vit")
+    logger.setLevel(logging.INFO)
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
+        logger.addHandler(handler)
+
+
 def parse(args=None):
     """The command that the arguments ask for; those of the process by default."""
     return tyro.cli(
@@ -59,6 +76,7 @@ def main(args=None):
     command = parse(args)
     try:
         import_keras_quietly()
+        show_log()
         command.run()
     except BrokenPipeError:
         # The reader of our output has had enough, as `head` does.

@@ -14,8 +14,8 @@ class Evaluate:
     Example: keras-vit evaluate runs/photos --data folder:photos --split test
     """
 
-    model: Annotated[pathlib.Path, tyro.conf.Positional]
-    """A .keras file or a run's directory (its best model)."""
+    model: Annotated[str, tyro.conf.Positional]
+    """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
     data: str | None = None
     """`digits`, `folder:PATH` or `tfds:NAME`; by default the data of the run."""
     split: str = "test"
@@ -33,11 +33,9 @@ class Evaluate:
         """Prints the metrics."""
         from keras_vit.data.datasets import load
         from keras_vit.evaluation.classification import evaluate
-        from keras_vit.models.files import load_model
-        from keras_vit.training.run import find_model, read_run
+        from keras_vit.training.run import find_model, load_trained, read_run
 
-        path = find_model(self.model)
-        model, run = load_model(path), read_run(path)
+        model, run = load_trained(self.model), read_run(find_model(self.model))
         name = self.data or run.get("data")
         if name is None:
             raise ValueError(

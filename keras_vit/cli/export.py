@@ -14,8 +14,8 @@ class Export:
     Example: keras-vit export runs/photos serving/photos
     """
 
-    model: Annotated[pathlib.Path, tyro.conf.Positional]
-    """A .keras file or a run's directory (its best model)."""
+    model: Annotated[str, tyro.conf.Positional]
+    """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
     directory: Annotated[pathlib.Path, tyro.conf.Positional]
     """The model's directory; each export is a new version in it."""
     version: int | None = None
@@ -25,13 +25,12 @@ class Export:
 
     def run(self):
         """Exports, and says where to."""
-        from keras_vit.models.files import load_model
+        from keras_vit.cli.convert import class_names_of
         from keras_vit.serving.export import export
-        from keras_vit.training.run import find_model, read_run
+        from keras_vit.training.run import load_trained
 
-        source = find_model(self.model)
+        model = load_trained(self.model)
         version = "auto" if self.version is None else self.version
-        class_names = read_run(source).get("class_names")
-        path = export(load_model(source), self.directory, version, class_names)
+        path = export(model, self.directory, version, class_names_of(model, self.model))
         print(f"Exported to {path}")
         print(f"Next: keras-vit predict {self.directory} IMAGE")

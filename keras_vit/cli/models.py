@@ -21,8 +21,10 @@ class Models:
 
     def run(self):
         """Prints the table."""
+        from keras_vit.cli.tables import markdown_table, plain_table
+
         rows = list(table_rows(self.image_size, self.num_classes))
-        print(markdown_table(rows) if self.markdown else plain_table(rows))
+        print((markdown_table if self.markdown else plain_table)(COLUMNS, rows))
 
 
 COLUMNS = ("model", "patch", "width", "depth", "heads", "MLP", "parameters", "GFLOPs")
@@ -52,22 +54,3 @@ def table_rows(image_size, num_classes):
             f"{parameters / 1e6:,.1f} M" if fits else "-",
             f"{flops / 1e9:,.1f}" if fits else "-",
         )
-
-
-def plain_table(rows):
-    """The rows in aligned columns."""
-    lines = [COLUMNS, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if index == 0 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
-
-
-def markdown_table(rows):
-    """The rows as a Markdown table."""
-    rule = ["---"] + ["---:"] * (len(COLUMNS) - 1)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (COLUMNS, rule, *rows))

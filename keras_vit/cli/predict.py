@@ -14,8 +14,8 @@ class Predict:
     Example: keras-vit predict serving/photos cat.jpg dog.png
     """
 
-    model: Annotated[pathlib.Path, tyro.conf.Positional]
-    """A .keras file, a run's directory, or the directory of an export."""
+    model: Annotated[str, tyro.conf.Positional]
+    """An export's or a run's directory, a .keras file, or a checkpoint as in `convert`."""
     images: Annotated[tuple[pathlib.Path, ...], tyro.conf.Positional]
     """Image files."""
     top: int = 3
@@ -40,12 +40,12 @@ class Predict:
 
 def load_predictor(path):
     """A predictor from an export, a `.keras` file or a run's directory."""
-    from keras_vit.models.files import load_model
+    from keras_vit.cli.convert import class_names_of
     from keras_vit.serving.predict import find_saved_model, keras_predictor, saved_model_predictor
-    from keras_vit.training.run import find_model, read_run
+    from keras_vit.training.run import load_trained
 
     exported = find_saved_model(path)
     if exported is not None:
         return saved_model_predictor(exported)
-    path = find_model(path)
-    return keras_predictor(load_model(path), read_run(path).get("class_names"))
+    model = load_trained(path)
+    return keras_predictor(model, class_names_of(model, path))

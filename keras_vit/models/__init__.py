@@ -18,7 +18,7 @@ from keras_vit.models.builders import (
 from keras_vit.models.features import features
 from keras_vit.models.positions import resize_position_embedding
 from keras_vit.models.surgery import replace_head, resize
-from keras_vit.models.variants import VARIANTS, Variant, find_variant, list_variants
+from keras_vit.models.variants import VARIANTS, Variant, find_variant, list_variants, match_variant
 from keras_vit.models.vit import vision_transformer
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "features",
     "find_variant",
     "list_variants",
+    "match_variant",
     "replace_head",
     "resize",
     "resize_position_embedding",

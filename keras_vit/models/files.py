@@ -5,53 +5,33 @@ import pathlib
 import h5py
 import keras
 
-WEIGHT_FILES = (".keras", ".weights.h5")
+WEIGHTS_SUFFIX = ".weights.h5"
 
 
 def load_weights(model, path):
-    """Loads a Keras file of this very model into it: each variable from its own array, none left.
+    """Loads what `Model.save_weights` wrote for this very model: no array is left over.
 
     Args:
-        model: a built `keras.Model`.
-        path: a `.keras` or `.weights.h5` file.
+        model: a built `keras.Model`; an error leaves it as it was.
+        path: of a `.weights.h5` file.
 
     Raises:
-        ValueError: if there is no such file, it is of another kind, damaged, or of another model.
+        ValueError: if there is no such file, it is damaged, or of another model.
     """
-    path = check_file("weights", path, WEIGHT_FILES)
+    path = check_file("path", path, (WEIGHTS_SUFFIX,))
+    # Keras assigns while it reads.
+    before = model.get_weights()
     try:
-        if path.suffix == ".keras":
-            _copy_variables(keras.models.load_model(path, compile=False), model)
-        else:
-            _check_array_count(path, model)
-            model.load_weights(path)
-    # Keras lets the archive's and HDF5's own errors through, of many types.
+        _check_array_count(path, model)
+        model.load_weights(path)
+    # Keras lets HDF5's own errors through, of many types.
     except Exception as error:
+        model.set_weights(before)
         raise ValueError(
-            f"`weights` must be a Keras file of this very model ({model.name}, "
-            f"{model.count_params():,} parameters). Received: weights={str(path)!r}, "
+            f"`path` must be a Keras file of this very model ({model.name}, "
+            f"{model.count_params():,} parameters). Received: path={str(path)!r}, "
             f"which does not fit: {error}"
         ) from error
-
-
-def _copy_variables(source, target):
-    # Keras matches by class and position, and would leave out what is left over.
-    saved = {variable.path: variable for variable in source.weights}
-    wanted = {variable.path: variable for variable in target.weights}
-    differences = [
-        *(f"{path} is missing" for path in wanted if path not in saved),
-        *(f"{path} is not used" for path in saved if path not in wanted),
-        *(
-            f"{path} is {tuple(saved[path].shape)}, not {tuple(wanted[path].shape)}"
-            for path in wanted
-            if path in saved and saved[path].shape != wanted[path].shape
-        ),
-    ]
-    if differences:
-        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
-        raise ValueError("; ".join(differences[:3]) + more)
-    for path, variable in wanted.items():
-        variable.assign(saved[path])
 
 
 def _check_array_count(path, model):

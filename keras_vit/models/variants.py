@@ -64,6 +64,24 @@ def list_variants():
     return VARIANTS
 
 
+def match_variant(options):
+    """The row with the architecture of these options, or `None`.
+
+    Args:
+        options: of `vision_transformer`.
+    """
+    patch_size = options["patch_size"]
+    for row in VARIANTS:
+        same = all(
+            options[name] == value
+            for name, value in row.architecture.items()
+            if name != "patch_size"
+        )
+        if same and patch_size in (row.patch_size, (row.patch_size, row.patch_size)):
+            return row
+    return None
+
+
 def find_variant(name):
     """The row of that name.
 

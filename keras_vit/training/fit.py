@@ -2,10 +2,12 @@
 
 import math
 import pathlib
+import re
 import shutil
 
 import keras
 
+from keras_vit.checkpoints import from_checkpoint
 from keras_vit.data.datasets import load, naming_undecodable_files
 from keras_vit.models import build, find_variant, replace_head, resize
 from keras_vit.models.files import load_model
@@ -119,20 +121,21 @@ def make_model(recipe, model, num_classes, dtype=None):
 
     Args:
         recipe: a `Recipe`.
-        model: name of a variant, or path of a `.keras` file or of a run's directory. A loaded model
-            gets a zero head and the recipe's image size; its dropout stays as it was.
+        model: name of a variant; path of a `.keras` file or of a run's directory; or a checkpoint
+            as in `keras_vit.from_checkpoint`. What is loaded gets a zero head and the recipe's
+            image size. A `.keras` file keeps its own dropout.
         num_classes: classes of the head.
-        dtype: policy of a model that is built; a loaded one has its own.
+        dtype: policy of the model; a `.keras` file has its own.
 
     Returns:
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if `model` is neither, the patches do not tile the recipe's images, or a `dtype`
-            is given for a model that is loaded.
+        ValueError: if `model` is none of them, the patches do not tile the recipe's images, or a
+            `dtype` is given for a `.keras` file.
     """
     keras.utils.set_random_seed(recipe.seed)
-    if not is_path(model):
+    if _is_variant(model):
         return build(
             model,
             num_classes=num_classes,
@@ -141,17 +144,25 @@ def make_model(recipe, model, num_classes, dtype=None):
             representation_size=find_variant(model).embedding_dim if recipe.pre_logits else None,
             dtype=dtype,
         )
+    path = find_model(model)
+    if path.suffix != ".keras":
+        return from_checkpoint(
+            model,
+            num_classes=num_classes,
+            image_size=recipe.image_size,
+            dropout=recipe.dropout,
+            dtype=dtype,
+        )
     if dtype is not None:
         raise ValueError(
-            f"`dtype` is for a model that is built by its name. Received: dtype={dtype!r}, "
-            f"model={str(model)!r}"
+            "`dtype` is for a model that is not a .keras file, which has its own. "
+            f"Received: dtype={dtype!r}, model={str(model)!r}"
         )
-    trained = replace_head(load_model(find_model(model)), num_classes)
+    trained = replace_head(load_model(path), num_classes)
     size = (recipe.image_size, recipe.image_size)
     return trained if trained.input_shape[1:3] == size else resize(trained, size)
 
 
-def is_path(model):
-    """Whether a model is meant by its file and not by its variant."""
-    path = pathlib.Path(model).expanduser()
-    return path.suffix == ".keras" or len(path.parts) > 1 or path.exists()
+def _is_variant(model):
+    """Whether a model is meant by its variant's name and not by a file, an address or weights."""
+    return re.fullmatch(r"\w+", str(model)) and not pathlib.Path(model).exists()

@@ -7,6 +7,9 @@ import pathlib
 
 import keras
 
+from keras_vit.checkpoints import from_checkpoint
+from keras_vit.models.files import load_model
+
 RUN_FILE = "run.json"
 BEST_MODEL = "best.keras"
 LAST_MODEL = "last.keras"
@@ -54,6 +57,23 @@ def find_model(path):
     """The model file that a path means: itself, or the best model of a run's directory."""
     path = pathlib.Path(path).expanduser()
     return path / BEST_MODEL if path.is_dir() and (path / RUN_FILE).is_file() else path
+
+
+def load_trained(source):
+    """The model that a source means.
+
+    Args:
+        source: a run's directory (its best model), a `.keras` file, or whatever
+            `keras_vit.from_checkpoint` takes.
+
+    Returns:
+        A `keras.Model`, not compiled.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    path = find_model(source)
+    return load_model(path) if path.suffix == ".keras" else from_checkpoint(source)
 
 
 def save_model(model, path):

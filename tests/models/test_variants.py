@@ -8,7 +8,7 @@ import pytest
 
 import keras_vit
 from keras_vit.evaluation.compute import count_parameters
-from keras_vit.models import VARIANTS, find_variant, vit
+from keras_vit.models import VARIANTS, builders, find_variant, vision_transformer
 from tests.reference import DATA
 
 # Totals of `jax.eval_shape` of the original models, variant by variant.
@@ -23,7 +23,7 @@ def count_of(row):
     # The original cuts off incomplete patches (384 = 27 * 14 + 6); we want sizes that fit.
     image_size = row["image_size"] // patch_size * patch_size
     with keras.StatelessScope(initialize_variables=False):
-        model = vit.build(
+        model = builders.build(
             row["variant"],
             num_classes=row["num_classes"],
             image_size=image_size,
@@ -71,13 +71,13 @@ def test_counted_from_the_table_alone(row):
 @pytest.mark.parametrize("name", NAMES)
 def test_builder_belongs_to_its_row(name):
     builder = getattr(keras_vit, name)
-    assert builder is getattr(vit, name)
+    assert builder is getattr(builders, name)
     assert builder.__name__ == name
     parameters = inspect.signature(builder).parameters
-    options = inspect.signature(vit.vision_transformer).parameters
-    assert list(parameters) == [
-        option for option in options if option not in find_variant(name).architecture
-    ]
+    options = inspect.signature(vision_transformer).parameters
+    assert set(parameters) == {*options, "weights"} - set(find_variant(name).architecture)
+    assert list(parameters)[:3] == ["num_classes", "image_size", "weights"]
+    assert parameters["name"].default == name
 
 
 def test_builders_are_the_rows():
@@ -115,7 +115,7 @@ def test_unknown_variant(name):
     with pytest.raises(ValueError, match=r"`variant` must be the name .*ViT_.* Received: variant="):
         find_variant(name)
     with pytest.raises(ValueError, match="`variant` must be the name"):
-        vit.build(name)
+        builders.build(name)
 
 
 def test_nearest_names_are_given():

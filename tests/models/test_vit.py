@@ -231,71 +231,17 @@ def test_summary_has_a_line_for_each_block(capsys):
         ({"attention_dropout": "a"}, "`attention_dropout` must be .*attention_dropout='a'"),
         ({"classifier_activation": "x"}, "`classifier_activation` must be .*='x'"),
         ({"activation": "swoosh"}, "`activation` must be .*activation='swoosh'"),
-        ({"weights": "missing.keras"}, "`weights` must be an existing file.*missing.keras"),
-        (
-            {"weights": __file__},
-            "`weights` must be a file that ends with .keras or .weights.h5",
-        ),
+        ({"position_embedding": "rope"}, "`position_embedding` must be one of .*'rope'"),
+        ({"num_registers": -1}, "`num_registers` must be .*num_registers=-1"),
+        ({"class_token": False}, "needs a class token. Received: class_token=False"),
+        ({"fc_norm": True}, "`fc_norm` needs `pooling='gap'`. Received: pooling='token'"),
+        ({"embedding_dim": 6, "position_embedding": "sincos2d"}, "must be a multiple of 4"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_wrong_argument(options, message):
     with pytest.raises(ValueError, match=message):
         vision_transformer(**{**TINY, **options})
-
-
-@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
-def test_weights_of_a_file(suffix, tmp_path):
-    model = vision_transformer(**TINY)
-    path = tmp_path / f"model{suffix}"
-    model.save(path) if suffix == ".keras" else model.save_weights(path)
-    loaded = vision_transformer(**TINY, weights=path)
-    for old, new in zip(model.weights, loaded.weights, strict=True):
-        np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
-
-
-@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
-def test_weights_that_are_something_else(suffix, tmp_path):
-    page = tmp_path / f"page{suffix}"
-    page.write_text("<html>not found</html>")
-    with pytest.raises(ValueError, match="`weights` must be a Keras file of this very model"):
-        vision_transformer(**TINY, weights=page)
-
-
-@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"embedding_dim": 16},
-        {"depth": 3},
-        {"depth": 1},
-        {"num_classes": 0},
-        {"num_classes": 4},
-        # Its `pre_logits` kernel has the shape of our head's.
-        {"representation_size": 3},
-        {"pooling": "gap"},
-        {"dropout": 0.1, "depth": 3},
-    ],
-    ids=str,
-)
-def test_weights_of_another_model(suffix, changes, tmp_path):
-    path = tmp_path / f"other{suffix}"
-    other = vision_transformer(**{**TINY, **changes})
-    other.save(path) if suffix == ".keras" else other.save_weights(path)
-    with pytest.raises(ValueError, match="`weights` must be a Keras file of this very model"):
-        vision_transformer(**TINY, weights=path)
-
-
-def test_weights_of_a_model_that_was_trained_with_dropout(tmp_path):
-    trained = vision_transformer(**TINY, dropout=0.1)
-    trained.compile("adam", "mse")
-    trained.fit(images(2, 16, 16, 3), np.ones((2, 3)), verbose=0)
-    for name in ("model.keras", "model.weights.h5"):
-        path = tmp_path / name
-        trained.save(path) if name == "model.keras" else trained.save_weights(path)
-        loaded = vision_transformer(**TINY, weights=path)
-        for old, new in zip(trained.weights, loaded.weights, strict=True):
-            np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
 
 
 def test_numbers_of_numpy():

@@ -1,0 +1,87 @@
+"""What a checkpoint file holds, without loading it."""
+
+import dataclasses
+
+import keras
+
+from keras_vit.checkpoints.download import find_file
+from keras_vit.checkpoints.loading import described_options
+from keras_vit.checkpoints.reader import open_checkpoint
+from keras_vit.models import match_variant, vision_transformer
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a checkpoint file holds.
+
+    Args:
+        path: of the file.
+        format: its layout, as `format=` calls it.
+        variant: name of the builder of this architecture, or `None` if only `vision_transformer`
+            builds it.
+        options: of `vision_transformer`, at the file's image size.
+        dtypes: names of the dtypes that the arrays are stored in.
+        parameters: their number.
+        zero_head: whether there is a head, and it is all zeros.
+        ignored: arrays that are no part of the model, such as an optimizer's state.
+    """
+
+    path: str
+    format: str
+    variant: str | None
+    options: dict
+    dtypes: tuple[str, ...]
+    parameters: int
+    zero_head: bool
+    ignored: tuple[str, ...]
+
+
+def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
+    """Tells what a checkpoint file holds, without loading it.
+
+    Names and shapes of all arrays are checked against the model; of the values only the head's are
+    read.
+
+    Args:
+        path: as in `from_checkpoint`.
+        num_heads: as in `from_checkpoint`.
+        image_size: as in `from_checkpoint`.
+        format: as in `from_checkpoint`.
+
+    Returns:
+        A `Summary`.
+
+    Raises:
+        ValueError: as `from_checkpoint`.
+
+    Example:
+    >>> summary = keras_vit.checkpoints.inspect_checkpoint(
+    ...     "tests/data/reference/a_vit_token.ckpt.npz")
+    >>> summary.format, summary.parameters, summary.options["num_heads"]
+    ('google', 67594, 4)
+    """
+    file = find_file(path)
+    with open_checkpoint(file, format) as checkpoint:
+        options = described_options(file, checkpoint, num_heads, image_size)
+        row = match_variant(options)
+        return Summary(
+            str(file),
+            checkpoint.format.name,
+            row.name if row else None,
+            options,
+            tuple(checkpoint.dtypes),
+            _count_matching(checkpoint, options),
+            checkpoint.has_zero_head(),
+            tuple(checkpoint.naming.ignored),
+        )
+
+
+def _count_matching(checkpoint, options):
+    """The parameters of the model, built without allocating them, if the file fits it."""
+    with keras.StatelessScope(initialize_variables=False):
+        model = vision_transformer(**options)
+        checkpoint.read(model, stored_size=options["image_size"])
+        count = model.count_params()
+    # Keras would allocate the variables at the end of its next scope.
+    keras.utils.clear_session()
+    return count

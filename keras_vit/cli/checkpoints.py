@@ -1,0 +1,45 @@
+"""`keras-vit checkpoints`."""
+
+import dataclasses
+from typing import Annotated
+
+import tyro
+
+
+@dataclasses.dataclass
+class Checkpoints:
+    """List the published checkpoints.
+
+    Example: keras-vit checkpoints b16 augreg
+    """
+
+    filter: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Words that a checkpoint's name or address has to contain, all of them."""
+    urls: bool = False
+    """Print the addresses too."""
+    markdown: bool = False
+    """Print a Markdown table."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+    def run(self):
+        """Prints the table."""
+        from keras_vit.checkpoints.catalog import list_checkpoints
+        from keras_vit.cli.tables import markdown_table, plain_table
+
+        found = list_checkpoints(" ".join(self.filter))
+        if not found:
+            raise ValueError(
+                "`filter` must be words of the names or addresses of published checkpoints. "
+                f"Received: {' '.join(self.filter)!r}, which none contains"
+            )
+        columns = ("name", "size", "classes", "top-1") + ("address",) * self.urls
+        rows = [table_row(checkpoint)[: len(columns)] for checkpoint in found]
+        print((markdown_table if self.markdown else plain_table)(columns, rows))
+
+
+def table_row(checkpoint):
+    """The cells of a checkpoint's line."""
+    classes = f"{checkpoint.num_classes}" + (" (zero)" if checkpoint.zero_head else "")
+    accuracy = f"{checkpoint.accuracy:.2f}" if checkpoint.accuracy else "-"
+    return checkpoint.name, f"{checkpoint.image_size}", classes, accuracy, checkpoint.url

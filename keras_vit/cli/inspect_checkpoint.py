@@ -1,0 +1,106 @@
+"""`keras-vit inspect-checkpoint`."""
+
+import dataclasses
+from typing import Annotated
+
+import tyro
+
+from keras_vit.cli.convert import as_image_size
+
+# Differences that are listed.
+MAX_LISTED = 8
+
+
+@dataclasses.dataclass
+class InspectCheckpoint:
+    """Tell what a checkpoint file holds, and where it differs from a model.
+
+    Example: keras-vit inspect-checkpoint ViT-B_16.npz --against ViT_B16
+    """
+
+    file: Annotated[str, tyro.conf.Positional]
+    """A file, directory, address or name, as in `keras-vit convert`."""
+    against: str | None = None
+    """A builder's name, to compare the architecture; or another checkpoint, to compare values."""
+    image_size: tuple[int, ...] | None = None
+    """Image size of a file whose grid of patches is not square."""
+    num_heads: int | None = None
+    """Attention heads, for a .safetensors file without its config.json."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+    def run(self):
+        """Prints a line for each fact."""
+        from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
+        from keras_vit.models import list_variants
+
+        size = as_image_size(self.image_size)
+        summary = inspect_checkpoint(self.file, self.num_heads, size)
+        for name, value in facts(summary):
+            print(f"{name:<13} {value}")
+        if self.against is None:
+            return
+        variants = {row.name: row for row in list_variants()}
+        if self.against in variants:
+            lines = architecture_differences(summary.options, variants[self.against])
+        else:
+            model = from_checkpoint(self.file, image_size=size, num_heads=self.num_heads)
+            other = from_checkpoint(self.against, image_size=size, num_heads=self.num_heads)
+            lines = value_differences(model, other)
+        more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
+        print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")
+        for line in lines[:MAX_LISTED] + more:
+            print(f"  {line}")
+
+
+def facts(summary):
+    """Names and values of what a `Summary` tells, those options that are not the default."""
+    from keras_vit.checkpoints.saving import DEFAULTS
+
+    options = summary.options
+    told_apart = ("num_classes", "image_size", "class_token")
+    different = [
+        f"{name}={value!r}"
+        for name, value in options.items()
+        if name not in told_apart and value != DEFAULTS[name]
+    ]
+    head = f"{options['num_classes']} classes" if options["num_classes"] else "none"
+    yield "file", summary.path
+    yield "format", summary.format
+    yield "builder", summary.variant or "vision_transformer"
+    yield "options", ", ".join(different)
+    yield "image size", "x".join(map(str, options["image_size"]))
+    yield "head", head + (", all zeros" if summary.zero_head else "")
+    yield "stored as", ", ".join(summary.dtypes)
+    yield "parameters", f"{summary.parameters:,}"
+    if summary.ignored:
+        yield "ignored", f"{len(summary.ignored)} arrays such as {summary.ignored[0]}"
+
+
+def architecture_differences(options, variant):
+    """What of the architecture is not the variant's, a line each."""
+    wanted = {**variant.architecture, "patch_size": (variant.patch_size, variant.patch_size)}
+    return [
+        f"{name}: {options[name]}, not {value}"
+        for name, value in wanted.items()
+        if options[name] != value
+    ]
+
+
+def value_differences(model, other):
+    """Variables that only one model has, or whose shapes or values differ, a line each."""
+    import keras
+    import numpy as np
+
+    ours, theirs = ({v.path: v for v in m.weights} for m in (model, other))
+    lines = []
+    for path in dict.fromkeys((*ours, *theirs)):
+        if path not in ours or path not in theirs:
+            lines.append(f"{path}: only in the {'first' if path in ours else 'second'}")
+            continue
+        a, b = (keras.ops.convert_to_numpy(each[path].value) for each in (ours, theirs))
+        if a.shape != b.shape:
+            lines.append(f"{path}: {a.shape} and {b.shape}")
+        elif not np.array_equal(a, b):
+            lines.append(f"{path}: values differ by up to {np.abs(a - b).max():.3g}")
+    return lines

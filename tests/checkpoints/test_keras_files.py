@@ -1,0 +1,69 @@
+"""Keras's own files: `.keras` and `.weights.h5`."""
+
+import numpy as np
+import pytest
+
+from keras_vit.checkpoints import load_checkpoint
+from keras_vit.models import vision_transformer
+from tests.contract import to_numpy
+from tests.models.test_vit import TINY, images
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_weights_of_a_file(suffix, tmp_path):
+    model = vision_transformer(**TINY)
+    path = tmp_path / f"model{suffix}"
+    model.save(path) if suffix == ".keras" else model.save_weights(path)
+    loaded = vision_transformer(**TINY)
+    load_checkpoint(loaded, path)
+    for old, new in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_weights_that_are_something_else(suffix, tmp_path):
+    page = tmp_path / f"page{suffix}"
+    page.write_text("<html>not found</html>")
+    with pytest.raises(ValueError, match="must be a (complete )?Keras (model|file)"):
+        load_checkpoint(vision_transformer(**TINY), page)
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"embedding_dim": 16},
+        {"depth": 3},
+        {"depth": 1},
+        {"num_classes": 0},
+        {"num_classes": 4},
+        # Its `pre_logits` kernel has the shape of our head's.
+        {"representation_size": 3},
+        {"pooling": "gap"},
+        {"dropout": 0.1, "depth": 3},
+    ],
+    ids=str,
+)
+def test_weights_of_another_model(suffix, changes, tmp_path):
+    path = tmp_path / f"other{suffix}"
+    other = vision_transformer(**{**TINY, **changes})
+    other.save(path) if suffix == ".keras" else other.save_weights(path)
+    model = vision_transformer(**TINY)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match="`path` must (be a Keras file of|hold exactly)"):
+        load_checkpoint(model, path)
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+def test_weights_of_a_model_that_was_trained_with_dropout(tmp_path):
+    trained = vision_transformer(**TINY, dropout=0.1)
+    trained.compile("adam", "mse")
+    trained.fit(images(2, 16, 16, 3), np.ones((2, 3)), verbose=0)
+    for name in ("model.keras", "model.weights.h5"):
+        path = tmp_path / name
+        trained.save(path) if name == "model.keras" else trained.save_weights(path)
+        loaded = vision_transformer(**TINY)
+        load_checkpoint(loaded, path)
+        for old, new in zip(trained.weights, loaded.weights, strict=True):
+            np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
