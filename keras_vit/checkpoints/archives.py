@@ -17,6 +17,8 @@ from keras_vit.models.files import load_model
 SHARD_INDEX = "model.safetensors.index.json"
 # What safetensors calls the dtypes that weights are stored in.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+# What NumPy raises on a file that is not what it claims; a lone .npy is no context (TypeError).
+DAMAGED = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error)
 
 
 class NpzArchive:
@@ -32,18 +34,18 @@ class NpzArchive:
     def __init__(self, path):
         self.path = path
         self.config = {}
+        self._exit = contextlib.ExitStack()
         try:
-            self._arrays = np.load(path, allow_pickle=False)
+            # NumPy leaves the file open where it turns out to be no archive.
+            file = self._exit.enter_context(pathlib.Path(path).open("rb"))
+            self._arrays = self._exit.enter_context(np.load(file, allow_pickle=False))
             headers = {name: (shape, dtype) for name, shape, dtype in self._headers()}
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        except (*DAMAGED, TypeError) as error:
+            self.close()
             raise ValueError(
                 f"`path` must be a complete .npz archive. Received: path={str(path)!r}, "
                 f"{what_it_is(path) or f'which cannot be read: {error}'}"
             ) from error
-        if not isinstance(self._arrays, np.lib.npyio.NpzFile):
-            raise ValueError(
-                f"`path` must be an .npz archive. Received: path={str(path)!r}, one .npy array"
-            )
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
 
@@ -66,7 +68,7 @@ class NpzArchive:
         """The array of that name in float32."""
         try:
             array = self._arrays[name]
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        except DAMAGED as error:
             raise ValueError(
                 f"`path` must be a complete .npz archive. Received: path={str(self.path)!r}, "
                 f"whose array {name!r} is damaged: {error}"
@@ -74,7 +76,7 @@ class NpzArchive:
         return as_float32(name, array)
 
     def close(self):
-        self._arrays.close()
+        self._exit.close()
 
 
 class SafetensorsArchive:

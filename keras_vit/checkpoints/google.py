@@ -153,4 +153,11 @@ def describe_flax(shape_of, config, num_heads):
 
 
 GOOGLE = Format("google", GOOGLE_ROWS, find_google, describe_flax)
-BIG_VISION = Format("big_vision", BIG_VISION_ROWS, find_big_vision, describe_flax)
+BIG_VISION = Format(
+    "big_vision",
+    BIG_VISION_ROWS,
+    find_big_vision,
+    describe_flax,
+    # Old files have a row for the class token; big_vision drops it where there is no such token.
+    prefix_rows=lambda num_tokens: [(1, 0)] if num_tokens else [(0,), (1,)],
+)

@@ -25,12 +25,13 @@ class PositionRows:
     num_prefix: int
 
 
-def position_rows(num_rows, num_prefix_tokens, known=None, asked=None):
+def position_rows(num_rows, turns, known=None, asked=None):
     """Tells the rows of prefix tokens from those of patches by their number.
 
     Args:
         num_rows: rows of the file's table.
-        num_prefix_tokens: class token and registers of the model.
+        turns: numbers of prefix rows that the file's format may have: a tuple of those that are
+            tried together, the likeliest first, and more tuples for want of a match.
         known: `(rows, columns)` of patches that the file is for, if something tells.
         asked: `(rows, columns)` of patches that the file may be for if its grid is not square.
 
@@ -38,28 +39,23 @@ def position_rows(num_rows, num_prefix_tokens, known=None, asked=None):
         `PositionRows`; `None` if the numbers do not tell.
 
     Example:
-    >>> position_rows(197, num_prefix_tokens=1)
+    >>> position_rows(197, turns=[(1, 0)])
     PositionRows(grid=(14, 14), num_prefix=1)
-    >>> position_rows(196, num_prefix_tokens=1)
+    >>> position_rows(196, turns=[(1, 0)])
     PositionRows(grid=(14, 14), num_prefix=0)
     """
-    # Register tokens have rows of their own in no published file, so none is tried first with
-    # them: 9 rows are 3 x 3 patches rather than 2 x 2 behind a class token and 4 registers.
-    counts = [num_prefix_tokens, 0] if num_prefix_tokens < 2 else [0, num_prefix_tokens]
-    if num_prefix_tokens == 0:
-        # A row for a class token that is gone; big_vision drops it (`fix_old_checkpoints`).
-        counts = [0, 1]
-    for num_prefix in counts:
-        if known and known[0] * known[1] == num_rows - num_prefix:
-            return PositionRows(tuple(known), num_prefix)
-    for num_prefix in counts:
-        side = math.isqrt(max(num_rows - num_prefix, 0))
-        if side and side * side == num_rows - num_prefix:
-            return PositionRows((side, side), num_prefix)
-    for num_prefix in counts:
-        if asked and asked[0] * asked[1] == num_rows - num_prefix:
-            return PositionRows(tuple(asked), num_prefix)
+    for counts in turns:
+        for grid_of in (lambda _: known, _square, lambda _: asked):
+            for count in counts:
+                grid = grid_of(num_rows - count)
+                if grid and 0 < num_rows - count == grid[0] * grid[1]:
+                    return PositionRows(tuple(grid), count)
     return None
+
+
+def _square(num_patches):
+    side = math.isqrt(max(num_patches, 0))
+    return side, side
 
 
 def fit_positions(table, rows, num_prefix_tokens, grid, interpolation):

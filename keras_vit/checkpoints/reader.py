@@ -131,7 +131,14 @@ class Checkpoint:
         configured = self._configured_grid(patch_size)
         if asked is not None:
             asked = _grid(as_pair(asked, "image_size"), patch_size)
-        rows = self._position_rows(table[1], num_prefix_tokens(options), configured, asked)
+        num_prefix = num_prefix_tokens(options)
+        rows = position_rows(table[1], self.format.prefix_rows(num_prefix), configured, asked)
+        if rows is None:
+            raise ValueError(
+                "`image_size` must be that of the file where its grid of patches is not square: "
+                f"{table[1]} positions with {num_prefix} tokens before the patches. "
+                f"Received: path={str(self.path)!r}"
+            )
         return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
 
     def _configured_grid(self, patch_size):
@@ -139,16 +146,6 @@ class Checkpoint:
         timm = (config.get("pretrained_cfg") or {}).get("input_size", ())[1:]
         size = (config.get("model_args") or {}).get("img_size") or config.get("image_size") or timm
         return _grid(as_pair(size, "image_size"), patch_size) if size else None
-
-    def _position_rows(self, num_rows, num_prefix, known, asked=None):
-        rows = position_rows(num_rows, num_prefix, known, asked)
-        if rows is None:
-            raise ValueError(
-                "`image_size` must be that of the file where its grid of patches is not square: "
-                f"{num_rows} positions with {num_prefix} tokens before the patches. "
-                f"Received: path={str(self.path)!r}"
-            )
-        return rows
 
     def read(self, model, drop_head=False, stored_size=None):
         """The values of a model's variables, one at a time, after all names and shapes are checked.
@@ -183,7 +180,7 @@ class Checkpoint:
         num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
         known = _grid(stored_size, patches.patch_size) if stored_size else grid
         num_rows = table[-2]
-        rows = position_rows(num_rows, num_prefix, known)
+        rows = position_rows(num_rows, self.format.prefix_rows(num_prefix), known)
         if rows is None or (stored_size is None and rows.grid != grid):
             return None
         return rows, num_prefix, grid, self.format.interpolation

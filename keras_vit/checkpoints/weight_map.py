@@ -37,6 +37,8 @@ class Format:
             another format.
         describe: from `shape_of` (see `architecture.py`), the file's configuration and the number
             of heads asked for, to the options of `vision_transformer`, without `image_size`.
+        prefix_rows: from the number of tokens before the patches (class token, registers) to the
+            numbers of rows that their positions may have in a table (see `position_rows`).
         interpolation: how its project resizes position embeddings.
     """
 
@@ -44,6 +46,7 @@ class Format:
     rows: tuple[Row, ...]
     find: Callable
     describe: Callable
+    prefix_rows: Callable = lambda num_tokens: [(num_tokens,)]
     interpolation: str = "bilinear"
 
 

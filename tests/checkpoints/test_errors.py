@@ -1,0 +1,247 @@
+"""Files that are not what they claim: one line that says so, and the model as it was."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+from keras_vit.checkpoints import from_checkpoint, load_checkpoint
+from tests.checkpoints.files import case_arrays, unchanged, write
+from tests.reference import REFERENCE, case_model, case_path
+
+CASE = "a_vit_token"
+QUERY = "Transformer/encoderblock_1/MultiHeadDotProductAttention_1/query/kernel"
+
+
+def html_page(path):
+    path = path / "page.npz"
+    path.write_text("<!DOCTYPE html><html><title>404</title></html>")
+    return path
+
+
+def truncated(path):
+    path = path / "truncated.npz"
+    path.write_bytes(case_path(CASE).read_bytes()[:100_000])
+    return path
+
+
+def corrupted(path):
+    """A byte of an array's values is another: only the checksum tells."""
+    contents = bytearray(case_path(CASE).read_bytes())
+    contents[100_000] ^= 1
+    path = path / "corrupted.npz"
+    path.write_bytes(contents)
+    return path
+
+
+def pickled(path):
+    arrays = case_arrays(CASE)
+    arrays["head/bias"] = np.array([{"a": 1}], dtype=object)
+    return write(path / "pickled.npz", arrays)
+
+
+def other_architecture(path):
+    return write(path / "other.npz", case_arrays("i3_bv_map_learn"))
+
+
+def no_vision_transformer(path):
+    return write(path / "bert.npz", {"word_embeddings": np.ones((4, 4), "float32")})
+
+
+def one_missing(path):
+    arrays = case_arrays(CASE)
+    del arrays[QUERY]
+    return write(path / "missing.npz", arrays)
+
+
+def one_too_many(path):
+    return write(path / "extra.npz", {**case_arrays(CASE), "head/scale": np.ones(3, "float32")})
+
+
+def wrong_shape(path):
+    arrays = case_arrays(CASE)
+    arrays["Transformer/encoderblock_0/MlpBlock_3/Dense_1/kernel"] = np.ones((96, 47), "float32")
+    return write(path / "shape.npz", arrays)
+
+
+def not_finite(path):
+    arrays = case_arrays(CASE)
+    arrays[QUERY][0, 0, 0] = np.nan
+    return write(path / "nan.npz", arrays)
+
+
+def integers(path):
+    arrays = case_arrays(CASE)
+    arrays["head/bias"] = np.arange(10)
+    return write(path / "integers.npz", arrays)
+
+
+def empty(path):
+    path = path / "empty.npz"
+    path.touch()
+    return path
+
+
+def lying_header(path):
+    """The header promises more bytes than there are."""
+    contents = (REFERENCE / "timm_token.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", contents[:8])
+    header = json.loads(contents[8 : 8 + length])
+    header["head.weight"]["data_offsets"][1] += 4096
+    header = json.dumps(header).encode()
+    path = path / "lying.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + contents[8 + length :])
+    return path
+
+
+def huge_header(path):
+    path = path / "huge.safetensors"
+    path.write_bytes(struct.pack("<Q", 2**60) + b"{}")
+    return path
+
+
+def html_safetensors(path):
+    path = path / "page.safetensors"
+    path.write_text("<html>moved</html>")
+    return path
+
+
+def lone_array(path):
+    path = path / "lone.npz"
+    with path.open("wb") as file:
+        np.save(file, np.ones(3))
+    return path
+
+
+def torch_pickle(path):
+    path = path / "pytorch_model.bin"
+    path.write_bytes(b"\x80\x02}q\x00.")
+    return path
+
+
+def distilled(path):
+    import safetensors.numpy
+
+    arrays = safetensors.numpy.load_file(REFERENCE / "timm_token.safetensors")
+    arrays["dist_token"] = arrays["cls_token"]
+    path = path / "deit.safetensors"
+    safetensors.numpy.save_file(arrays, path)
+    return path
+
+
+def no_file(path):
+    return path / "nothing.npz"
+
+
+def empty_directory(path):
+    return path
+
+
+def shard_missing(path):
+    index = {"weight_map": {"classifier.bias": "model-00001-of-00002.safetensors"}}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    return path
+
+
+FILES = [
+    (html_page, "an HTML or XML page"),
+    (truncated, "the beginning of an archive: the download was cut short"),
+    (corrupted, "whose array .* is damaged"),
+    (pickled, "'head/bias' is a pickled object, which is never read"),
+    (no_vision_transformer, "a Vision Transformer of a known layout.* such as word_embeddings"),
+    (one_missing, f"with missing: '{QUERY}'"),
+    (one_too_many, "with unused: 'head/scale'"),
+    (wrong_shape, r"misshapen: 'Transformer/.*Dense_1/kernel' is \(96, 47\), not \(96, 48\)"),
+    (not_finite, f"whose array '{QUERY}' has NaN or infinity"),
+    (integers, "'head/bias' must hold floating-point numbers. Received: dtype=int64"),
+    (empty, "an empty file"),
+    (lone_array, "must be a complete .npz archive"),
+    (lying_header, "must be a complete .safetensors file.*lying.safetensors"),
+    (huge_header, "must be a complete .safetensors file.*huge.safetensors"),
+    (html_safetensors, "an HTML or XML page"),
+    (torch_pickle, "save the weights as .safetensors"),
+    (distilled, "without DeiT's distillation token"),
+    (no_file, "must be an existing file"),
+    (empty_directory, "must be a directory with model.safetensors"),
+    (shard_missing, "without model-00001-of-00002.safetensors"),
+]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"), FILES, ids=lambda value: getattr(value, "__name__", "")
+)
+def test_error(make, message, tmp_path):
+    path = make(tmp_path)
+    model = case_model(CASE)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=message) as load_error:
+        load_checkpoint(model, path)
+    assert unchanged(model, before)
+    with pytest.raises(ValueError, match=message) as build_error:
+        from_checkpoint(path)
+    for error in (load_error, build_error):
+        assert len(str(error.value).splitlines()) == 1
+        assert "Received: " in str(error.value)
+
+
+def test_another_architecture(tmp_path):
+    model = case_model(CASE)
+    before = model.get_weights()
+    with pytest.raises(
+        ValueError, match="unused: .*MAPHead_0/.* and [0-9]+ more.*missing: "
+    ) as error:
+        load_checkpoint(model, other_architecture(tmp_path))
+    assert unchanged(model, before)
+    assert len(str(error.value)) < 1500
+
+
+@pytest.mark.parametrize("changes", [{"num_classes": 3}, {"image_size": 48}, {"num_classes": 0}])
+def test_loading_adapts_nothing(changes):
+    model = case_model(CASE, **changes)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match="must hold exactly the weights"):
+        load_checkpoint(model, case_path(CASE))
+    assert unchanged(model, before)
+
+
+def test_nearest_names_are_given(tmp_path):
+    arrays = case_arrays(CASE)
+    arrays["Transformer/encoder_norm/scales"] = arrays.pop("Transformer/encoder_norm/scale")
+    path = write(tmp_path / "renamed.npz", arrays)
+    with pytest.raises(ValueError, match="'Transformer/encoder_norm/scale' .near: '.*/scales'"):
+        from_checkpoint(path)
+
+
+@pytest.mark.parametrize("case", ["a_vit_token", "hf_classifier"])
+@pytest.mark.parametrize("format", ["big_vision", "timm", "keras"])
+def test_another_format_than_asked_for(case, format):
+    if (case, format) == ("a_vit_token", "big_vision"):
+        # The spellings of both are read as either's.
+        assert from_checkpoint(case_path(case), format=format).count_params() == 67594
+        return
+    with pytest.raises(ValueError, match=f"`path` must be of format '{format}'"):
+        from_checkpoint(case_path(case), format=format)
+
+
+@pytest.mark.parametrize(
+    ("case", "options", "message"),
+    [
+        ("a_vit_token", {"format": "flax"}, "`format` must be one of .*format='flax'"),
+        ("a_vit_token", {"num_heads": 8}, "`num_heads` must be that of the file.*num_heads=8"),
+        ("hf_classifier", {"num_heads": 8}, "`num_heads` must be that of the file.*num_heads=8"),
+        ("a_vit_token", {"num_heads": 0}, "`num_heads` must be .*num_heads=0"),
+        ("a_vit_token", {"num_classes": -1}, "`num_classes` must be .*num_classes=-1"),
+        ("a_vit_token", {"image_size": 30}, "must be a multiple of the patch size"),
+        ("a_vit_token", {"image_size": "big"}, "`image_size` must be .*'big'"),
+        ("timm_token.safetensors", {}, "`num_heads` must be given"),
+        ("timm_token.safetensors", {"num_heads": 5}, "must be a positive divisor of the width 48"),
+        (3, {}, "`weights` must be a name or a path. Received: weights=3"),
+        ("", {}, "`weights` must be a name or a path"),
+    ],
+)
+def test_wrong_argument(case, options, message):
+    is_file = isinstance(case, str) and case.endswith(".safetensors")
+    path = REFERENCE / case if is_file else case_path(case) if case and case != 3 else case
+    with pytest.raises(ValueError, match=message):
+        from_checkpoint(path, **options)

@@ -1,0 +1,149 @@
+"""Files with the names, shapes and dtypes of the released models."""
+
+import gzip
+import json
+import math
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.checkpoints import from_checkpoint
+from keras_vit.checkpoints.archives import ArrayArchive
+from keras_vit.checkpoints.formats import recognise
+from keras_vit.checkpoints.reader import Checkpoint
+from keras_vit.checkpoints.weight_map import entries
+from keras_vit.models import VARIANTS, match_variant, vision_transformer
+from tests.reference import DATA
+
+MANIFESTS = json.loads(gzip.decompress((DATA / "manifests.json.gz").read_bytes()))
+# The originals' names of the models that have a builder here.
+VARIANT_NAMES = {row.name.removeprefix("ViT_"): row.name for row in VARIANTS}
+
+
+def name_of(manifest):
+    label = manifest["label"].replace(" (difference to the first variant)", "")
+    return f"{manifest['manifest']}: {label}"
+
+
+def size_of(manifest):
+    return sum(math.prod(shape) for shape in manifest["params"].values())
+
+
+def builder_of(manifest):
+    """The builder's name, from the original's: `vit_jax__ViT-B_16-gap-norep` is ViT_B16."""
+    original = manifest["manifest"].partition("__")[2].removeprefix("ViT-")
+    return VARIANT_NAMES.get(original.removesuffix("-gap-norep").replace("_", ""))
+
+
+def pooling_of(manifest):
+    """The pooling that the original's configuration says."""
+    config, label = manifest["config"], manifest["label"]
+    if "classifier" in config:
+        return config["classifier"]
+    return next((p for p in ("tok", "map") if f"pool {p}" in label), "gap").replace("tok", "token")
+
+
+class Shapes:
+    """An archive of which the shapes are known and nothing else."""
+
+    def __init__(self, manifest):
+        self.path = name_of(manifest)
+        self.config = {}
+        self.shapes = {name: tuple(shape) for name, shape in manifest["params"].items()}
+
+
+# The names of big_vision's files are the same at every size.
+QUICK = [m for m in MANIFESTS if "vit_jax" in m["manifest"] or "__So400m_14" in m["manifest"]]
+
+
+@pytest.mark.parametrize("manifest", QUICK, ids=name_of)
+def test_recognised_and_complete(manifest):
+    check_recognised(manifest)
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("manifest", [m for m in MANIFESTS if m not in QUICK], ids=name_of)
+def test_every_size_recognised_and_complete(manifest):
+    check_recognised(manifest)
+
+
+def check_recognised(manifest):
+    """Every array is used and every variable filled, shape by shape; nothing is allocated."""
+    archive = Shapes(manifest)
+    checkpoint = Checkpoint(archive, *recognise(archive))
+    assert (
+        checkpoint.format.name
+        == {"vit_jax": "google", "big_vision": "big_vision"}[
+            manifest["manifest"].partition("__")[0]
+        ]
+    )
+    options = checkpoint.options()
+    row = match_variant(options)
+    assert (row.name if row else None) == builder_of(manifest)
+    assert options["pooling"] == pooling_of(manifest)
+    with keras.StatelessScope(initialize_variables=False):
+        model = vision_transformer(**options)
+        # Checks names and shapes, and reads nothing yet.
+        checkpoint.read(model, stored_size=options["image_size"])
+        count = model.count_params()
+    keras.utils.clear_session()
+    has_no_position = options["class_token"] and checkpoint.format.name == "big_vision"
+    # big_vision's class token has no position; ours is one at zero.
+    assert count == size_of(manifest) + has_no_position * options["embedding_dim"]
+    if options["position_embedding"] == "learned":
+        patch = options["patch_size"][0]
+        assert options["image_size"] == (manifest["image_size"] // patch * patch,) * 2
+
+
+def test_every_builder_has_a_manifest():
+    assert {builder_of(manifest) for manifest in MANIFESTS} - {None} == set(VARIANT_NAMES.values())
+
+
+UP_TO_B16 = [manifest for manifest in MANIFESTS if size_of(manifest) < 110e6]
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("manifest", UP_TO_B16, ids=name_of)
+def test_loaded_in_full(manifest, tmp_path):
+    check_loaded_in_full(manifest, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "manifest", [m for m in UP_TO_B16 if "ViT-Ti_16" in m["manifest"]], ids=name_of
+)
+def test_tiny_loaded_in_full(manifest, tmp_path):
+    check_loaded_in_full(manifest, tmp_path)
+
+
+def check_loaded_in_full(manifest, tmp_path):
+    """A file of random values ends up in the model, each array in its variable, bit for bit."""
+    path = tmp_path / "random.npz"
+    arrays = random_arrays(manifest["params"])
+    np.savez(path, **arrays)
+    model = from_checkpoint(path)
+    path.unlink()
+    archive = ArrayArchive(path, arrays, {})
+    checkpoint = Checkpoint(archive, *recognise(archive))
+    values = {variable.path: variable.value for variable in model.weights}
+    found, without_row = entries(checkpoint.format.rows, values)
+    assert not without_row
+    assert sorted(checkpoint.naming.sources) == sorted(entry.source for entry in found)
+    for entry in found:
+        (target,) = entry.targets
+        stored = arrays[checkpoint.naming.sources[entry.source].name]
+        value = keras.ops.convert_to_numpy(values[target])
+        if value.shape != stored.shape:
+            assert target == "position_embedding/embedding"
+            assert not value[:, 0].any()
+            value = value[:, 1:]
+        np.testing.assert_array_equal(value, stored, err_msg=target)
+
+
+def random_arrays(shapes):
+    """Cheap random values, different in each array."""
+    values = np.random.default_rng(0).normal(size=1_000_003).astype("float32")
+    return {
+        name: np.resize(np.roll(values, -index), shape)
+        for index, (name, shape) in enumerate(shapes.items())
+    }
