@@ -37,7 +37,7 @@ class NpzArchive:
         self._exit = contextlib.ExitStack()
         try:
             # NumPy leaves the file open where it turns out to be no archive.
-            file = self._exit.enter_context(pathlib.Path(path).open("rb"))
+            file = self._exit.enter_context(pathlib.Path(path).open("rb"))  # noqa: SIM115
             self._arrays = self._exit.enter_context(np.load(file, allow_pickle=False))
             headers = {name: (shape, dtype) for name, shape, dtype in self._headers()}
         except (*DAMAGED, TypeError) as error:

@@ -159,5 +159,5 @@ BIG_VISION = Format(
     find_big_vision,
     describe_flax,
     # Old files have a row for the class token; big_vision drops it where there is no such token.
-    prefix_rows=lambda num_tokens: [(1, 0)] if num_tokens else [(0,), (1,)],
+    prefix_rows=lambda num_tokens: (0, 1),
 )

@@ -25,13 +25,12 @@ class PositionRows:
     num_prefix: int
 
 
-def position_rows(num_rows, turns, known=None, asked=None):
+def position_rows(num_rows, counts, known=None, asked=None):
     """Tells the rows of prefix tokens from those of patches by their number.
 
     Args:
         num_rows: rows of the file's table.
-        turns: numbers of prefix rows that the file's format may have: a tuple of those that are
-            tried together, the likeliest first, and more tuples for want of a match.
+        counts: numbers of prefix rows that the file's format may have, the likeliest first.
         known: `(rows, columns)` of patches that the file is for, if something tells.
         asked: `(rows, columns)` of patches that the file may be for if its grid is not square.
 
@@ -39,23 +38,19 @@ def position_rows(num_rows, turns, known=None, asked=None):
         `PositionRows`; `None` if the numbers do not tell.
 
     Example:
-    >>> position_rows(197, turns=[(1, 0)])
+    >>> position_rows(197, counts=(1, 0))
     PositionRows(grid=(14, 14), num_prefix=1)
-    >>> position_rows(196, turns=[(1, 0)])
+    >>> position_rows(196, counts=(1, 0))
     PositionRows(grid=(14, 14), num_prefix=0)
     """
-    for counts in turns:
-        for grid_of in (lambda _: known, _square, lambda _: asked):
-            for count in counts:
-                grid = grid_of(num_rows - count)
-                if grid and 0 < num_rows - count == grid[0] * grid[1]:
-                    return PositionRows(tuple(grid), count)
+    candidates = [(known, count) for count in counts]
+    for count in counts:
+        side = math.isqrt(max(num_rows - count, 0))
+        candidates += [((side, side), count), (asked, count)]
+    for grid, count in candidates:
+        if grid and 0 < num_rows - count == grid[0] * grid[1]:
+            return PositionRows(tuple(grid), count)
     return None
-
-
-def _square(num_patches):
-    side = math.isqrt(max(num_patches, 0))
-    return side, side
 
 
 def fit_positions(table, rows, num_prefix_tokens, grid, interpolation):

@@ -225,6 +225,6 @@ TIMM = Format(
     describe_timm,
     # Registers have positions in no published file: 9 rows are rather 3 x 3 patches than 2 x 2
     # behind a class token and 4 registers.
-    prefix_rows=lambda num_tokens: [(0, num_tokens) if num_tokens > 1 else (num_tokens, 0)],
+    prefix_rows=lambda num_tokens: (0, num_tokens) if num_tokens > 1 else (num_tokens, 0),
     interpolation="bicubic",
 )

@@ -46,7 +46,7 @@ class Format:
     rows: tuple[Row, ...]
     find: Callable
     describe: Callable
-    prefix_rows: Callable = lambda num_tokens: [(num_tokens,)]
+    prefix_rows: Callable = lambda num_tokens: (num_tokens,)
     interpolation: str = "bilinear"
 
 

@@ -1,0 +1,76 @@
+"""Models of and for the real keras-hub."""
+
+import keras_hub
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+from tests.contract import randomise
+
+SMALL = {
+    "image_shape": (32, 48, 3),
+    "patch_size": 8,
+    "num_layers": 2,
+    "num_heads": 4,
+    "hidden_dim": 48,
+    "mlp_dim": 80,
+}
+IMAGES = np.random.default_rng(0).normal(size=(2, 32, 48, 3)).astype("float32")
+
+
+def backbone(**changes):
+    return keras_hub.models.ViTBackbone(**{**SMALL, **changes})
+
+
+def predict(model):
+    return ops.convert_to_numpy(model(IMAGES))
+
+
+@pytest.mark.parametrize(
+    ("backbone_options", "head_options"),
+    [
+        ({}, {}),
+        ({"layer_norm_epsilon": 1e-2}, {"intermediate_dim": 20}),
+        ({"use_class_token": False}, {"pooling": "gap"}),
+        ({}, {"activation": "softmax"}),
+    ],
+    ids=str,
+)
+def test_classifier_there_and_back(backbone_options, head_options):
+    theirs = keras_hub.models.ViTImageClassifier(
+        backbone(**backbone_options), num_classes=10, **head_options
+    )
+    randomise(theirs)
+    ours = keras_vit.from_keras_hub(theirs)
+    np.testing.assert_allclose(predict(ours), predict(theirs), rtol=0, atol=1e-5)
+    again = keras_vit.to_keras_hub(ours)
+    assert type(again) is type(theirs)
+    for old, new in zip(theirs.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+    np.testing.assert_array_equal(predict(again), predict(theirs))
+
+
+def test_backbone_there_and_back():
+    theirs = backbone()
+    randomise(theirs)
+    ours = keras_vit.from_keras_hub(theirs)
+    np.testing.assert_allclose(predict(ours), predict(theirs), rtol=0, atol=1e-5)
+    again = keras_vit.to_keras_hub(ours)
+    assert type(again) is type(theirs)
+    np.testing.assert_array_equal(predict(again), predict(theirs))
+
+
+def test_no_counterpart():
+    with_class_token = keras_hub.models.ViTImageClassifier(backbone(), 3, pooling="gap")
+    for theirs in (
+        with_class_token,
+        backbone(use_mha_bias=False),
+        keras_hub.layers.SinePositionEncoding(),
+    ):
+        with pytest.raises(ValueError, match="`model` must .* Received: "):
+            keras_vit.from_keras_hub(theirs)
+    for options in ({"activation": "gelu_tanh"}, {"num_registers": 2}, {"pooling": "map"}):
+        arguments = {"num_classes": 3, "image_size": 32, "activation": "gelu", **options}
+        with pytest.raises(ValueError, match="`model` must have a counterpart in keras-hub"):
+            keras_vit.to_keras_hub(keras_vit.ViT_Ti16(**arguments))
