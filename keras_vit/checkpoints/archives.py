@@ -6,6 +6,7 @@ Nothing is unpickled.
 import contextlib
 import json
 import pathlib
+import struct
 import zipfile
 import zlib
 
@@ -17,8 +18,17 @@ from keras_vit.models.files import load_model
 SHARD_INDEX = "model.safetensors.index.json"
 # What safetensors calls the dtypes that weights are stored in.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-# What NumPy raises on a file that is not what it claims; a lone .npy is no context (TypeError).
-DAMAGED = (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error)
+# What reading raises on a file that is not what it claims.
+DAMAGED = (
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    OSError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
 
 
 class NpzArchive:
@@ -36,11 +46,10 @@ class NpzArchive:
         self.config = {}
         self._exit = contextlib.ExitStack()
         try:
-            # NumPy leaves the file open where it turns out to be no archive.
-            file = self._exit.enter_context(pathlib.Path(path).open("rb"))  # noqa: SIM115
-            self._arrays = self._exit.enter_context(np.load(file, allow_pickle=False))
-            headers = {name: (shape, dtype) for name, shape, dtype in self._headers()}
-        except (*DAMAGED, TypeError) as error:
+            self._file = self._exit.enter_context(path.open("rb"))
+            self._zip = self._exit.enter_context(zipfile.ZipFile(self._file))
+            headers = {name: self._header(name) for name in self._names()}
+        except DAMAGED as error:
             self.close()
             raise ValueError(
                 f"`path` must be a complete .npz archive. Received: path={str(path)!r}, "
@@ -49,25 +58,25 @@ class NpzArchive:
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
 
-    def _headers(self):
-        with zipfile.ZipFile(self.path) as archive:
-            for member in archive.namelist():
-                with archive.open(member) as file:
-                    version = np.lib.format.read_magic(file)
-                    read_header = {
-                        (1, 0): np.lib.format.read_array_header_1_0,
-                        (2, 0): np.lib.format.read_array_header_2_0,
-                    }[version]
-                    shape, _, dtype = read_header(file)
-                name = member.removesuffix(".npy")
-                if dtype.hasobject:
-                    raise ValueError(f"{name!r} is a pickled object, which is never read")
-                yield name, shape, dtype
+    def _names(self):
+        return [name.removesuffix(".npy") for name in self._zip.namelist()]
+
+    def _header(self, name):
+        with self._zip.open(f"{name}.npy") as member:
+            shape, _, dtype = read_header(member)
+        if dtype.hasobject:
+            raise ValueError(f"{name!r} is a pickled object, which is never read")
+        return shape, dtype
 
     def read(self, name):
-        """The array of that name in float32."""
+        """The array of that name in float32; it may be a view of the file."""
+        member = self._zip.getinfo(f"{name}.npy")
         try:
-            array = self._arrays[name]
+            if member.compress_type == zipfile.ZIP_STORED:
+                array = self._map(member)
+            else:
+                with self._zip.open(member) as file:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
         except DAMAGED as error:
             raise ValueError(
                 f"`path` must be a complete .npz archive. Received: path={str(self.path)!r}, "
@@ -75,8 +84,31 @@ class NpzArchive:
             ) from error
         return as_float32(name, array)
 
+    def _map(self, member):
+        """A view of an array that is stored as it is: to check all of a file takes no memory."""
+        self._file.seek(member.header_offset + 26)
+        lengths = struct.unpack("<HH", self._file.read(4))
+        start = member.header_offset + 30 + sum(lengths)
+        # Copy on write: not even by mistake is the file changed.
+        contents = np.memmap(self._file, np.uint8, "c", start, member.file_size)
+        if zlib.crc32(contents) != member.CRC:
+            raise zipfile.BadZipFile("its checksum is another")
+        self._file.seek(start)
+        shape, is_fortran, dtype = read_header(self._file)
+        values = contents[self._file.tell() - start :].view(np.ndarray).view(dtype)
+        return values.reshape(shape, order="F" if is_fortran else "C")
+
     def close(self):
         self._exit.close()
+
+
+def read_header(file):
+    """Shape, whether it is in Fortran's order, and dtype of an array in NumPy's format."""
+    versions = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    return versions[np.lib.format.read_magic(file)](file)
 
 
 class SafetensorsArchive:

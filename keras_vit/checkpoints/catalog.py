@@ -34,12 +34,13 @@ def list_checkpoints(filter=""):
     )
 
 
-def find_checkpoint(name, variant=None):
+def find_checkpoint(name, variant=None, argument="name"):
     """The row of that name.
 
     Args:
         name: whole name, such as `"ViT_B16/imagenet21k"`, or with a `variant` its tag alone.
         variant: name of the builder that the weights are for.
+        argument: what an error calls the name.
 
     Returns:
         A `Checkpoint`.
@@ -58,14 +59,14 @@ def find_checkpoint(name, variant=None):
     if whole in rows:
         return rows[whole]
     if not rows:
-        known = f"a file: no published checkpoint of {variant} is known"
+        known = f": no published checkpoint of {variant} is known"
     elif variant is None:
-        known = f"the name of a checkpoint, such as {', '.join(_nearest(str(name), rows))}"
+        known = f" or the name of a checkpoint, such as {', '.join(_nearest(str(name), rows))}"
     else:
         tags = {row.tag: row.name for row in rows.values()}
-        tag = str(name).rpartition("/")[2]
-        known = f"a checkpoint of {variant}, such as {', '.join(_nearest(tag, tags))}"
-    raise ValueError(f"`weights` must be {known}. Received: weights={name!r}")
+        nearest = _nearest(str(name).rpartition("/")[2], tags)
+        known = f" or a checkpoint of {variant}, such as {', '.join(nearest)}"
+    raise ValueError(f"`{argument}` must be an existing file{known}. Received: {argument}={name!r}")
 
 
 def _nearest(text, names, count=3):

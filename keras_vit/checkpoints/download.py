@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import urllib.error
 import urllib.parse
 import zipfile
 
@@ -16,13 +17,14 @@ MIRROR = "KERAS_VIT_MIRROR"
 FILES = (".npz", ".safetensors", ".keras", ".h5", ".json", ".bin", ".pt", ".pth")
 
 
-def find_file(weights, variant=None):
+def find_file(weights, variant=None, argument="path"):
     """The file that `weights` means, downloaded if need be.
 
     Args:
         weights: a path; an `https://` or `gs://` address; a name of `list_checkpoints()`, whole or,
             with a variant, its tag alone; or a name of the AugReg release.
         variant: name of the builder that asks, or `None`.
+        argument: what an error calls `weights`.
 
     Returns:
         A `pathlib.Path`.
@@ -32,23 +34,23 @@ def find_file(weights, variant=None):
     """
     text = str(weights)
     if not isinstance(weights, (str, os.PathLike)) or not text:
-        raise ValueError(f"`weights` must be a name or a path. Received: weights={weights!r}")
+        raise ValueError(f"`{argument}` must be a name or a path. Received: {argument}={weights!r}")
     if "://" in text:
         return fetch(text)
     if "-aug_" in text and not pathlib.Path(text).exists():
         file = parse_augreg(text)
         if variant not in (None, file.variant):
             raise ValueError(
-                f"`weights` must be a file of {variant}. Received: weights={text!r}, "
+                f"`{argument}` must be a file of {variant}. Received: {argument}={text!r}, "
                 f"which is of {file.variant}"
             )
         return fetch(file.url)
     if _is_name(text, variant):
-        return fetch(find_checkpoint(text, variant).url)
+        return fetch(find_checkpoint(text, variant, argument).url)
     path = pathlib.Path(weights).expanduser()
     if path.exists() or path.name.endswith(FILES):
         return path
-    return fetch(find_checkpoint(text, variant).url)
+    return fetch(find_checkpoint(text, variant, argument).url)
 
 
 def _is_name(text, variant):
@@ -108,8 +110,11 @@ def _download(url, home, target):
         )
     # Keras raises a bare Exception for an address that does not answer.
     except Exception as error:
+        if isinstance(error.__context__, urllib.error.HTTPError):
+            # Keras leaves the connection open.
+            error.__context__.close()
         raise ValueError(
-            f"`weights` must be at an address that can be reached. Received: {url} ({error}). "
+            f"a checkpoint must be at an address that can be reached. Received: {url} ({error}). "
             f"Without a network, put the file at {target}, or set {MIRROR} to the address of a "
             f"copy of {GOOGLE_STORAGE}"
         ) from error
@@ -117,5 +122,5 @@ def _download(url, home, target):
     if target.suffix == ".npz" and not zipfile.is_zipfile(part):
         what = what_it_is(part) or "no .npz archive"
         part.unlink()
-        raise ValueError(f"`weights` must be at an address of an .npz. Received: {url}, {what}")
+        raise ValueError(f"an .npz must be at the address. Received: {url}, {what}")
     part.replace(target)

@@ -3,6 +3,7 @@
 import keras
 
 from keras_vit.checkpoints.archives import ModelArchive
+from keras_vit.checkpoints.loading import assign
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, Source, entries, norm, two
@@ -61,7 +62,7 @@ def from_keras_hub(model):
         naming.add(path, Source(path), shape)
     copy = vision_transformer(**options)
     for variable, value in Checkpoint(archive, KERAS_HUB, naming).read(copy):
-        variable.assign(value)
+        assign(variable, value)
     return copy
 
 
@@ -98,7 +99,7 @@ def to_keras_hub(model):
         )
     for entry in found:
         arrays = [keras.ops.convert_to_numpy(values[path]) for path in entry.targets]
-        variables[entry.source].assign(TRANSFORMS[entry.transform].write(arrays))
+        assign(variables[entry.source], TRANSFORMS[entry.transform].write(arrays))
     return theirs
 
 

@@ -1,5 +1,7 @@
 """Models from checkpoint files, and checkpoint files into models."""
 
+import numpy as np
+
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.download import find_file
 from keras_vit.checkpoints.formats import logger
@@ -89,8 +91,7 @@ def load_checkpoint(model, path, format=None):
         _warn_of_other_functions(model, checkpoint)
         values = list(checkpoint.read(model))
         while values:
-            variable, value = values.pop()
-            variable.assign(value)
+            assign(*values.pop())
 
 
 def build_pretrained(row, weights, num_classes, image_size, options):
@@ -106,7 +107,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
     Returns:
         A Functional `keras.Model`.
     """
-    file = find_file(weights, row.name)
+    file = find_file(weights, row.name, argument="weights")
     if file.name.endswith(".weights.h5"):
         sizes = {"num_classes": num_classes, "image_size": image_size}
         sizes = {name: size for name, size in sizes.items() if size is not None}
@@ -129,18 +130,23 @@ def _load_adapted(checkpoint, options, num_classes, image_size, new_head):
         logger.info(
             "%s: its head is dropped for one of %d classes at zero", checkpoint.path, num_classes
         )
-    if image_size is not None and as_pair(image_size, "image_size") != stored_size:
+    if image_size is not None:
         options["image_size"] = as_pair(image_size, "image_size")
-        logger.info(
-            "%s: position embeddings are resized from %s to %s pixels",
-            checkpoint.path,
-            "x".join(map(str, stored_size)),
-            "x".join(map(str, options["image_size"])),
-        )
     model = vision_transformer(**options)
+    if options["image_size"] != stored_size:
+        sizes = ["x".join(map(str, size)) for size in (stored_size, options["image_size"])]
+        logger.info(
+            "%s: position embeddings are resized from %s to %s pixels", checkpoint.path, *sizes
+        )
     for variable, value in checkpoint.read(model, new_head, stored_size):
-        variable.assign(value)
+        assign(variable, value)
     return model
+
+
+def assign(variable, value):
+    """Gives a variable a value that may be a view of a file or of another model's variable."""
+    # A buffer of its own: JAX takes NumPy's for the variable's, and gives it up in training.
+    variable.assign(np.array(value))
 
 
 def described_options(file, checkpoint, num_heads=None, image_size=None):

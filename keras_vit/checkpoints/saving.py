@@ -143,18 +143,19 @@ def _check_read_back(arrays, config, options, format):
     """Raises if the file would be read as another model than the one written."""
     archive = ArrayArchive(f"the {format} file", arrays, config)
     checkpoint = Checkpoint(archive, FORMATS[format], FORMATS[format].find(archive.shapes))
-    read = {**DEFAULTS, **checkpoint.options(options["num_heads"], options["image_size"])}
     compared = set(options) - set(NOT_COMPARED)
     if format != "big_vision":
         # Sines and cosines become a table like a learned one.
         compared.remove("position_embedding")
+    try:
+        read = {**DEFAULTS, **checkpoint.options(options["num_heads"], options["image_size"])}
+    except ValueError as error:
+        named = ("pooling", "class_token", "representation_size", "num_classes")
+        raise _not_describable(format, options, named) from error
     different = sorted(name for name in compared if options[name] != read[name])
     fatal = [name for name in different if name not in ("activation", "epsilon")]
     if fatal:
-        raise ValueError(
-            f"`model` must be one that {format} files can describe. Received: a model with "
-            + ", ".join(f"{name}={options[name]!r}" for name in fatal)
-        )
+        raise _not_describable(format, options, fatal)
     for name in different:
         logger.warning(
             "%s files do not tell %s: %r becomes %r where this one is read",
@@ -163,6 +164,13 @@ def _check_read_back(arrays, config, options, format):
             options[name],
             read[name],
         )
+
+
+def _not_describable(format, options, names):
+    values = ", ".join(f"{name}={options[name]!r}" for name in names)
+    return ValueError(
+        f"`model` must be one that {format} files can describe. Received: a model with {values}"
+    )
 
 
 @contextlib.contextmanager

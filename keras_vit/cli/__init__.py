@@ -52,12 +52,12 @@ def import_keras_quietly():
 
 def show_log():
     """Shows on the standard error what is adapted when weights are loaded."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
-    if not logger.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
-        logger.addHandler(handler)
+    # One handler, for the standard error of now.
+    logger.handlers[:] = [handler]
 
 
 def parse(args=None):

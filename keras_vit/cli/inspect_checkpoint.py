@@ -58,7 +58,9 @@ def facts(summary):
     from keras_vit.checkpoints.saving import DEFAULTS
 
     options = summary.options
-    told_apart = ("num_classes", "image_size", "class_token")
+    told_apart = ["num_classes", "image_size", "class_token"]
+    if summary.variant:
+        told_apart += ["patch_size", "embedding_dim", "depth", "num_heads", "mlp_dim"]
     different = [
         f"{name}={value!r}"
         for name, value in options.items()
@@ -68,7 +70,7 @@ def facts(summary):
     yield "file", summary.path
     yield "format", summary.format
     yield "builder", summary.variant or "vision_transformer"
-    yield "options", ", ".join(different)
+    yield "options", ", ".join(different) or "none"
     yield "image size", "x".join(map(str, options["image_size"]))
     yield "head", head + (", all zeros" if summary.zero_head else "")
     yield "stored as", ", ".join(summary.dtypes)

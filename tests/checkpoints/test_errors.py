@@ -236,8 +236,8 @@ def test_another_format_than_asked_for(case, format):
         ("a_vit_token", {"image_size": "big"}, "`image_size` must be .*'big'"),
         ("timm_token.safetensors", {}, "`num_heads` must be given"),
         ("timm_token.safetensors", {"num_heads": 5}, "must be a positive divisor of the width 48"),
-        (3, {}, "`weights` must be a name or a path. Received: weights=3"),
-        ("", {}, "`weights` must be a name or a path"),
+        (3, {}, "`path` must be a name or a path. Received: path=3"),
+        ("", {}, "`path` must be a name or a path"),
     ],
 )
 def test_wrong_argument(case, options, message):

@@ -1,0 +1,126 @@
+"""Builders with `weights`."""
+
+import logging
+
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+from tests.checkpoints.files import unchanged
+from tests.contract import randomise
+
+ARCHITECTURE = {"image_size": 32, "num_classes": 5}
+
+
+@pytest.fixture(scope="module")
+def tiny_file(tmp_path_factory):
+    """A ViT-Ti/16 in Google's layout."""
+    model = keras_vit.ViT_Ti16(**ARCHITECTURE, representation_size=7)
+    randomise(model)
+    path = tmp_path_factory.mktemp("weights") / "tiny.npz"
+    keras_vit.save_checkpoint(model, path, "google")
+    return model, path
+
+
+def test_the_weights_tell_classes_and_size(tiny_file):
+    model, path = tiny_file
+    loaded = keras_vit.ViT_Ti16(weights=path)
+    assert loaded.name == "ViT_Ti16"
+    assert loaded.input_shape == (None, 32, 32, 3)
+    assert unchanged(loaded, model.get_weights())
+
+
+def test_a_head_of_as_many_classes_is_kept(tiny_file, caplog):
+    model, path = tiny_file
+    with caplog.at_level(logging.INFO):
+        loaded = keras_vit.ViT_Ti16(weights=str(path), num_classes=5, image_size=32)
+    assert unchanged(loaded, model.get_weights())
+    assert not caplog.messages
+
+
+def test_another_head_and_size_are_said_in_one_line_each(tiny_file, caplog):
+    _, path = tiny_file
+    with caplog.at_level(logging.INFO):
+        loaded = keras_vit.ViT_Ti16(weights=path, num_classes=3, image_size=(48, 32))
+    assert loaded.output_shape == (None, 3)
+    assert not any(layer.name == "pre_logits" for layer in loaded.layers)
+    assert not ops.convert_to_numpy(loaded.get_layer("head").kernel.value).any()
+    assert caplog.messages == [
+        f"{path}: its head is dropped for one of 3 classes at zero",
+        f"{path}: position embeddings are resized from 32x32 to 48x32 pixels",
+    ]
+
+
+def test_a_given_number_of_classes_always_drops_the_head_from_checkpoint(tiny_file):
+    _, path = tiny_file
+    model = keras_vit.from_checkpoint(path, num_classes=5)
+    assert not ops.convert_to_numpy(model.get_layer("head").kernel.value).any()
+
+
+def test_training_options_are_the_callers(tiny_file):
+    _, path = tiny_file
+    model = keras_vit.ViT_Ti16(weights=path, dropout=0.1, dtype="mixed_bfloat16", name="mine")
+    block = model.get_layer("block_3")
+    assert (model.name, block.dropout, block.compute_dtype) == ("mine", 0.1, "bfloat16")
+    model = keras_vit.from_checkpoint(path, stochastic_depth=0.2)
+    assert model.get_layer("block_11").stochastic_depth == 0.2
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
+def test_files_of_keras(tiny_file, suffix, tmp_path):
+    model, _ = tiny_file
+    path = tmp_path / f"model{suffix}"
+    model.save(path) if suffix == ".keras" else model.save_weights(path)
+    options = {} if suffix == ".keras" else {**ARCHITECTURE, "representation_size": 7}
+    loaded = keras_vit.ViT_Ti16(weights=path, **options)
+    assert unchanged(loaded, model.get_weights())
+
+
+def test_files_born_in_torch_bring_their_gelu_and_epsilon(tiny_file, tmp_path):
+    model = keras_vit.ViT_Ti16(**ARCHITECTURE, activation="gelu", epsilon=1e-12)
+    keras_vit.save_checkpoint(model, tmp_path, "huggingface")
+    block = keras_vit.ViT_Ti16(weights=tmp_path).get_layer("block_0")
+    assert (block.activation, block.epsilon) == ("gelu", 1e-12)
+
+
+def test_a_published_file_brings_its_gelu(tiny_file, tmp_path):
+    """DeiT III was born in torch; Google's file of it cannot say so, its name does."""
+    _, path = tiny_file
+    name = "bv_deit_3_small_224_1k.npz"
+    assert any(row.url.endswith(name) for row in keras_vit.list_checkpoints("deit3"))
+    published = tmp_path / name
+    published.write_bytes(path.read_bytes())
+    assert keras_vit.from_checkpoint(published).get_layer("block_0").activation == "gelu"
+    assert keras_vit.from_checkpoint(path).get_layer("block_0").activation == "gelu_tanh"
+
+
+def test_weights_of_another_architecture(tiny_file):
+    _, path = tiny_file
+    with pytest.raises(
+        ValueError,
+        match="`weights` must be those of ViT_S16.*embedding_dim=192 instead of 384",
+    ):
+        keras_vit.ViT_S16(weights=path)
+
+
+def test_an_option_that_the_weights_do_not_have(tiny_file):
+    _, path = tiny_file
+    with pytest.raises(ValueError, match="missing: 'pooling|without a place.*pooling/probe"):
+        keras_vit.ViT_Ti16(weights=path, pooling="map")
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("imagenet22k", "`weights` must be .* a checkpoint of ViT_B16, such as imagenet21k"),
+        ("ViT_L16/imagenet21k", "`weights` must be an existing file or a checkpoint of ViT_B16"),
+        ("S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0", "which is of ViT_S16"),
+        ("B_16-i21k-300ep-lr_0.001-aug_huge-wd_0.03-do_0.0-sd_0.0", "`aug` must be one of"),
+        ("missing.npz", "must be an existing file"),
+        (np.ones(3), "must be a name or a path"),
+    ],
+)
+def test_no_such_weights(weights, message):
+    with pytest.raises(ValueError, match=message):
+        keras_vit.ViT_B16(weights=weights)

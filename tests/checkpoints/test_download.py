@@ -1,0 +1,136 @@
+"""Downloads, from a server of this machine."""
+
+import functools
+import http.server
+import threading
+import typing
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.checkpoints.download import fetch, find_file
+from tests.reference import case_path
+
+NAME = "vit_models/imagenet21k/ViT-B_16.npz"
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    """Serves a folder and keeps a list of what was asked for."""
+
+    requests: typing.ClassVar[list] = []
+
+    def log_message(self, format, *args):
+        self.requests.append(self.path)
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A mirror, its folder, and an empty cache."""
+    folder = tmp_path / "mirror"
+    (folder / NAME).parent.mkdir(parents=True)
+    QuietHandler.requests.clear()
+    handler = functools.partial(QuietHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("KERAS_VIT_MIRROR", f"http://127.0.0.1:{server.server_port}/")
+    yield folder
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def published(server):
+    """A file on the mirror under a published name; it is small, and of another architecture."""
+    path = server / NAME
+    path.write_bytes(case_path("a_vit_token").read_bytes())
+    return path
+
+
+def test_fetched_once_and_kept(published, tmp_path, capsys):
+    path = find_file("ViT_B16/imagenet21k")
+    assert path == tmp_path / "home" / "keras_vit" / NAME
+    assert path.read_bytes() == published.read_bytes()
+    assert "Downloading data from http://127.0.0.1" in capsys.readouterr().out
+    published.unlink()
+    assert find_file("imagenet21k", "ViT_B16") == path
+    assert find_file(f"gs://{NAME}") == path
+    assert find_file(f"https://storage.googleapis.com/{NAME}") == path
+    assert QuietHandler.requests == [f"/{NAME}"]
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_model_by_its_name(published):
+    model = keras_vit.from_checkpoint("ViT_B16/imagenet21k")
+    with np.load(published) as arrays:
+        np.testing.assert_array_equal(model.get_layer("head").get_weights()[1], arrays["head/bias"])
+
+
+def test_augreg_files_by_their_names(server, tmp_path):
+    name = "B_16-i1k-300ep-lr_0.001-aug_strong2-wd_0.1-do_0.1-sd_0.1"
+    file = server / "vit_models" / "augreg" / f"{name}.npz"
+    file.parent.mkdir()
+    file.write_bytes(case_path("a_vit_token").read_bytes())
+    assert find_file(name).name == f"{name}.npz"
+    assert find_file(f"{name}.npz", "ViT_B16").parent.name == "augreg"
+
+
+def test_two_files_of_one_name_are_kept_apart(published, server):
+    other = server / "vit_models" / "imagenet21k+imagenet2012" / "ViT-B_16.npz"
+    other.parent.mkdir()
+    other.write_bytes(case_path("b_vit_token_rep").read_bytes())
+    first, second = find_file("ViT_B16/imagenet21k"), find_file("ViT_B16/imagenet2012")
+    assert first.read_bytes() == published.read_bytes()
+    assert second.read_bytes() == other.read_bytes()
+
+
+def test_what_a_killed_download_left_is_not_taken(published, tmp_path):
+    target = tmp_path / "home" / "keras_vit" / NAME
+    target.parent.mkdir(parents=True)
+    (target.parent / "ViT-B_16.npz.4711.part").write_bytes(b"half")
+    assert find_file("ViT_B16/imagenet21k").read_bytes() == published.read_bytes()
+
+
+def test_an_error_page_is_not_kept(server, tmp_path):
+    (server / NAME).write_text("<html>log in first</html>")
+    with pytest.raises(ValueError, match="an .npz must be at the address.*an HTML or XML page"):
+        find_file("ViT_B16/imagenet21k")
+    assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+
+
+def test_a_missing_file(server, tmp_path):
+    with pytest.raises(
+        ValueError, match="an address that can be reached.*404.*put the file at"
+    ) as error:
+        find_file("ViT_B16/imagenet21k")
+    assert str(tmp_path / "home" / "keras_vit" / NAME) in str(error.value)
+    assert "KERAS_VIT_MIRROR" in str(error.value)
+
+
+def test_an_unreachable_address(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    # A port of this machine that nothing listens on.
+    address = "http://127.0.0.1:9/models/ViT-B_16.npz"
+    model = keras_vit.ViT_Ti16(image_size=32, num_classes=3)
+    before = model.get_weights()
+    for load in (
+        fetch,
+        keras_vit.from_checkpoint,
+        lambda url: keras_vit.load_checkpoint(model, url),
+    ):
+        with pytest.raises(ValueError, match="an address that can be reached. Received: http") as e:
+            load(address)
+        assert len(str(e.value).splitlines()) == 1
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://host/file.npz", "https://host/", "file:///etc/passwd", "gs://b/../../x.npz"]
+)
+def test_other_addresses(address):
+    with pytest.raises(ValueError, match="an address must .*Received: "):
+        fetch(address)

@@ -1,0 +1,220 @@
+"""Files that are written: the same arrays, bit for bit, and nothing lost when writing fails."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
+from keras_vit.checkpoints.formats import FORMATS
+from keras_vit.models import vision_transformer
+from tests.checkpoints.files import unchanged
+from tests.contract import randomise
+from tests.models.test_vit import TINY, images
+from tests.reference import (
+    REFERENCE,
+    assert_logits,
+    case_model,
+    case_outputs,
+    case_path,
+)
+
+GELU = {"activation": "gelu"}
+
+
+def arrays_of(path):
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return dict(arrays)
+    import safetensors.numpy
+
+    return safetensors.numpy.load_file(path)
+
+
+def assert_same_bits(path, other):
+    ours, theirs = arrays_of(path), arrays_of(other)
+    assert sorted(ours) == sorted(theirs)
+    for name, array in theirs.items():
+        assert ours[name].dtype == array.dtype
+        assert ours[name].tobytes() == array.tobytes(), name
+
+
+@pytest.mark.parametrize(
+    ("case", "format"),
+    [
+        ("a_vit_token", "google"),
+        ("b_vit_token_rep", "google"),
+        ("h2_posemb_gap_4to6", "google"),
+        ("i1_bv_gap_learn", "big_vision"),
+        ("i3_bv_map_learn", "big_vision"),
+    ],
+)
+def test_the_file_that_was_read(case, format, tmp_path):
+    path = tmp_path / "new" / "written.npz"
+    save_checkpoint(case_model(case), path, format)
+    assert_same_bits(path, case_path(case))
+
+
+@pytest.mark.parametrize("case", ["timm_token", "timm_gap_fcnorm", "hf_classifier"])
+def test_the_directory_that_was_read(case, tmp_path):
+    format = "huggingface" if case.startswith("hf") else "timm"
+    save_checkpoint(case_model(case), tmp_path, format)
+    original = case_path(case)
+    original = original / "model.safetensors" if original.is_dir() else original
+    assert_same_bits(tmp_path / "model.safetensors", original)
+    # The configuration tells what no array does: no argument is needed.
+    reference = case_outputs(case)
+    logits = from_checkpoint(tmp_path)(reference["images"])
+    assert_logits(ops.convert_to_numpy(logits), reference["logits"])
+
+
+def test_the_configuration_of_transformers(tmp_path):
+    save_checkpoint(case_model("hf_classifier"), tmp_path, "huggingface")
+    ours = json.loads((tmp_path / "config.json").read_text())
+    theirs = json.loads((REFERENCE / "hf_classifier" / "config.json").read_text())
+    same = set(ours) & set(theirs)
+    assert {name: ours[name] for name in same} == {name: theirs[name] for name in same}
+    assert set(theirs) - set(ours) == {
+        "encoder_stride",
+        "initializer_range",
+        "transformers_version",
+    }
+    assert (tmp_path / "preprocessor_config.json").is_file()
+
+
+# What each format has to keep: options of models, and whether the format has a place for them.
+OPTIONS = [
+    ({}, FORMATS),
+    ({"num_classes": 0}, FORMATS),
+    ({"image_size": (8, 24)}, FORMATS),
+    ({"pooling": "gap"}, ("google", "big_vision", "timm")),
+    ({"pooling": "map"}, ("big_vision", "timm")),
+    ({"representation_size": 5}, ("google", "big_vision")),
+    ({"representation_size": 5, "num_classes": 0}, ("google", "big_vision", "huggingface")),
+    ({"position_embedding": "sincos2d"}, FORMATS),
+    ({"position_embedding": "sincos2d", "pooling": "gap"}, ("google", "big_vision", "timm")),
+    ({"qkv_bias": False, **GELU}, ("timm", "huggingface")),
+    ({"qk_norm": True, **GELU}, ("timm",)),
+    ({"layer_scale": 0.1, **GELU}, ("timm",)),
+    ({"num_registers": 2, **GELU}, ("timm",)),
+    ({"pre_norm": True, **GELU}, ("timm",)),
+    ({"pooling": "gap", "fc_norm": True, **GELU}, ("timm",)),
+    ({"pooling": "gap", "class_token": True, **GELU}, ("timm",)),
+    ({"pooling": None, "num_classes": 0}, ()),
+    ({"classifier_activation": "softmax"}, ()),
+]
+
+
+def tiny(options):
+    model = vision_transformer(**{**TINY, "embedding_dim": 8, **options})
+    randomise(model)
+    return model
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("options", "formats"), OPTIONS, ids=str)
+def test_same_logits_or_refused(options, formats, format, tmp_path):
+    model = tiny(options)
+    path = tmp_path / ("file.npz" if format in ("google", "big_vision") else "directory")
+    if format not in formats:
+        with pytest.raises(ValueError, match="`model` must .* Received: a model with "):
+            save_checkpoint(model, path, format)
+        assert not path.exists()
+        return
+    save_checkpoint(model, path, format)
+    size = model.input_shape[1:3]
+    again = from_checkpoint(path, image_size=size)
+    inputs = images(2, *size, 3)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(again(inputs)), ops.convert_to_numpy(model(inputs)), rtol=0, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_was_adapted_can_be_written(format, tmp_path):
+    """A new head and another size; loading it back is exact."""
+    model = case_model("a_vit_token", num_classes=4, image_size=48)
+    path = tmp_path / ("file.npz" if format in ("google", "big_vision") else "directory")
+    save_checkpoint(model, path, format)
+    before = model.get_weights()
+    load_checkpoint(model, path)
+    if format != "big_vision":
+        assert unchanged(model, before)
+
+
+def test_big_vision_has_the_class_tokens_position_in_the_token(tmp_path):
+    model = case_model("a_vit_token")
+    save_checkpoint(model, tmp_path / "file.npz", "big_vision")
+    arrays = arrays_of(tmp_path / "file.npz")
+    assert arrays["params/pos_embedding"].shape == (1, 16, 48)
+    reference = case_outputs("a_vit_token")
+    logits = from_checkpoint(tmp_path / "file.npz")(reference["images"])
+    assert_logits(ops.convert_to_numpy(logits), reference["logits"])
+
+
+def test_an_untold_gelu_is_said(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        save_checkpoint(case_model("hf_classifier"), tmp_path / "file.npz", "google")
+    assert caplog.messages == [
+        "google files do not tell activation: 'gelu' becomes 'gelu_tanh' where this one is read",
+        "google files do not tell epsilon: 1e-12 becomes 1e-06 where this one is read",
+    ]
+
+
+def test_weights_alone(tmp_path, caplog):
+    path = tmp_path / "weights.safetensors"
+    with caplog.at_level(logging.WARNING):
+        save_checkpoint(case_model("timm_token"), path, "timm")
+    assert not caplog.messages
+    assert_same_bits(path, case_path("timm_token"))
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("format", ["google", "timm"])
+def test_a_failure_leaves_the_old_file(format, tmp_path, monkeypatch):
+    path = tmp_path / ("file.npz" if format == "google" else "file.safetensors")
+    path.write_text("old")
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("numpy.savez", fail)
+    monkeypatch.setattr("safetensors.numpy.save_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_checkpoint(case_model("timm_token"), path, format)
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "message"),
+    [
+        ("file.npz", "numpy", "`format` must be one of .*format='numpy'"),
+        ("file.npz", "timm", "`path` must be a directory or a .safetensors file"),
+        ("file", "google", "`path` must be an .npz file for format='google'"),
+        ("file.safetensors", "big_vision", "`path` must be an .npz file"),
+    ],
+)
+def test_wrong_argument(name, format, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        save_checkpoint(case_model("a_vit_token"), tmp_path / name, format)
+
+
+def test_not_a_vision_transformer(tmp_path):
+    import keras
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="`model` must be a Vision Transformer"):
+        save_checkpoint(model, tmp_path / "file.npz", "google")
+
+
+def test_a_keras_file_is_adapted_like_any_other(tmp_path):
+    model = tiny({"pooling": "map", "num_registers": 1})
+    model.save(tmp_path / "model.keras")
+    again = keras_vit.from_checkpoint(tmp_path / "model.keras")
+    assert unchanged(again, model.get_weights())
+    adapted = keras_vit.from_checkpoint(tmp_path / "model.keras", num_classes=5, image_size=(8, 24))
+    assert (adapted.input_shape, adapted.output_shape) == ((None, 8, 24, 3), (None, 5))

@@ -1,0 +1,162 @@
+"""The commands that read and write checkpoint files, in this process."""
+
+import json
+
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+from tests.images import write_folder
+from tests.reference import REFERENCE, assert_logits, case_model, case_outputs, case_path
+from tests.test_cli import error_of, run
+
+CASE = "a_vit_token"
+
+
+def logits_of(path):
+    images = case_outputs(CASE)["images"]
+    return ops.convert_to_numpy(keras_vit.from_checkpoint(path)(images))
+
+
+def test_checkpoints(capsys):
+    lines = run(capsys, "checkpoints", "b16", "augreg").splitlines()
+    assert lines[0].split() == ["name", "size", "classes", "top-1"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        row.name for row in keras_vit.list_checkpoints("b16 augreg")
+    ]
+    everything = run(capsys, "checkpoints", "--urls").splitlines()
+    assert len(everything) == 1 + len(keras_vit.list_checkpoints())
+    assert everything[1].split()[-1].startswith("gs://")
+    zero = run(capsys, "checkpoints", "ViT_L32/imagenet21k", "--markdown").splitlines()
+    assert zero[2] == "| ViT_L32/imagenet21k | 224 | 21843 (zero) | - |"
+
+
+def test_no_such_checkpoint(capsys):
+    assert "`filter` must be words of" in error_of(capsys, "checkpoints", "resnext")
+
+
+@pytest.mark.parametrize(
+    ("target", "flags"),
+    [
+        ("model.keras", []),
+        ("model.npz", []),
+        ("big.npz", ["--to", "big_vision"]),
+        ("timm", ["--to", "timm"]),
+        ("hf", ["--to", "huggingface"]),
+    ],
+)
+def test_convert(target, flags, tmp_path, capsys):
+    path = tmp_path / "new" / target
+    printed = run(capsys, "convert", case_path(CASE), path, *flags)
+    assert printed.startswith(f"Wrote {path} (")
+    assert "67,594 parameters" in printed
+    assert_logits(logits_of(path), case_outputs(CASE)["logits"])
+
+
+def test_convert_to_a_saved_model(tmp_path, capsys):
+    import tensorflow as tf
+
+    printed = run(capsys, "convert", case_path(CASE), tmp_path / "served", "--to", "saved_model")
+    assert f"Wrote {tmp_path / 'served' / '1'} (saved_model)" in printed
+    serve = tf.saved_model.load(tmp_path / "served" / "1").signatures["images"]
+    reference = case_outputs(CASE)
+    assert_logits(serve(images=reference["images"])["logits"].numpy(), reference["logits"])
+
+
+def test_convert_for_fine_tuning(tmp_path, capsys):
+    path = tmp_path / "tuned.keras"
+    flags = ["--num-classes", 3, "--image-size", 48, 64, "--num-heads", 4]
+    run(capsys, "convert", REFERENCE / "timm_token.safetensors", path, *flags)
+    model = keras_vit.from_checkpoint(path)
+    assert (model.input_shape, model.output_shape) == ((None, 48, 64, 3), (None, 3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["convert", "FILE", "target"], "`--to` must be given"),
+        (["convert", "FILE", "target.h5", "--to", "keras"], "`target` must end with .keras"),
+        (["convert", "FILE", "target.npz", "--to", "timm"], "`path` must be a directory or a"),
+        (["convert", "FILE", "x.keras", "--image-size", 1, 2, 3], "`--image-size` must be one"),
+        (["convert", "FILE", "x.keras", "--image-size", 33], "must be a multiple of the patch"),
+        (["convert", "missing.npz", "x.keras"], "`path` must be an existing file"),
+        (["inspect-checkpoint", "missing.npz"], "`path` must be an existing file"),
+        (
+            ["inspect-checkpoint", "FILE", "--against", "ViT_B17"],
+            "the name of a checkpoint, such as",
+        ),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
+)
+def test_wrong_argument(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = [case_path(CASE) if word == "FILE" else word for word in arguments]
+    assert message in error_of(capsys, *arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def facts_of(printed):
+    return dict(line.split(maxsplit=1) for line in printed.splitlines() if len(line.split()) > 1)
+
+
+def test_inspect(capsys):
+    facts = facts_of(run(capsys, "inspect-checkpoint", case_path("g_vit_token_bf16")))
+    assert facts["format"] == "google"
+    assert facts["parameters"] == "67,594"
+    assert facts["stored"] == "as     bfloat16"
+    assert facts["head"] == "10 classes"
+    assert "num_heads=4" in facts["options"]
+
+
+def test_inspect_a_published_architecture(tmp_path, capsys):
+    model = keras_vit.ViT_Ti16(num_classes=3, image_size=32, activation="gelu")
+    keras_vit.save_checkpoint(model, tmp_path, "huggingface")
+    lines = run(capsys, "inspect-checkpoint", tmp_path, "--against", "ViT_S16").splitlines()
+    facts = facts_of("\n".join(lines))
+    assert facts["builder"] == "ViT_Ti16"
+    assert facts["options"] == "activation='gelu'"
+    assert facts["head"] == "3 classes, all zeros"
+    assert lines[-4:] == [
+        "against ViT_S16: 3 differences",
+        "  embedding_dim: 192, not 384",
+        "  num_heads: 3, not 6",
+        "  mlp_dim: 768, not 1536",
+    ]
+
+
+def test_inspect_against_another_checkpoint(tmp_path, capsys):
+    case_model(CASE).save(tmp_path / "same.keras")
+    other = case_model(CASE)
+    other.get_layer("block_1").mlp.dense_0.bias.assign_add(np.ones(96))
+    other.save(tmp_path / "other.keras")
+    command = ["inspect-checkpoint", case_path(CASE), "--against"]
+    same = run(capsys, *command, tmp_path / "same.keras").splitlines()
+    assert same[-1].endswith("same.keras: no differences")
+    lines = run(capsys, *command, tmp_path / "other.keras").splitlines()
+    assert lines[-1] == "  block_1/mlp/dense_0/bias: values differ by up to 1"
+    lines = run(capsys, *command, case_path("i3_bv_map_learn")).splitlines()
+    assert lines[-1].endswith("more")
+    assert "  class_token/token: only in the first" in lines
+
+
+def test_other_commands_take_checkpoints(tmp_path, capsys):
+    photos = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
+    workdir = tmp_path / "run"
+    small = "--image-size 16 --batch-size 7 --steps 2 --warmup-steps 1 --min-crop-area 0.5"
+    start = ["train", "finetune", "--model", case_path(CASE), "--data", f"folder:{photos}"]
+    run(capsys, *start, "--workdir", workdir, *small.split())
+    assert json.loads((workdir / "run.json").read_text())["class_names"] == ["cat", "dog"]
+    image = next(photos.rglob("*.png"), None) or next(photos.rglob("*.jp*g"))
+    assert "%" in run(capsys, "predict", case_path(CASE), image)
+    run(capsys, "export", case_path(CASE), tmp_path / "served")
+    assert "%" in run(capsys, "predict", tmp_path / "served", image)
+
+
+def test_classes_of_imagenet_have_names(tmp_path, capsys):
+    model = keras_vit.ViT_Ti16(num_classes=1000, image_size=32)
+    model.get_layer("head").bias.assign(np.eye(1000)[1] * 20)
+    keras_vit.save_checkpoint(model, tmp_path / "imagenet.npz", "google")
+    photos = write_folder(tmp_path / "photos", ("cat",), count=1)
+    image = next(path for path in photos.rglob("*") if path.is_file())
+    assert "goldfish" in run(capsys, "predict", tmp_path / "imagenet.npz", image, "--top", 1)
