@@ -5,9 +5,11 @@ VENV ?= .venv
 TORCH ?= torch
 
 BIN := $(VENV)/bin
+# What runs on every backend.
+CORE := $(foreach part,layers models checkpoints,tests/$(part) keras_vit/$(part)) tests/test_labels.py
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-backends test-no-tensorflow test-large lint bench clean
+.PHONY: demo test test-backends test-interop test-no-tensorflow test-large lint bench clean
 
 # The main job, end to end, on data that needs no download.
 demo: $(VENV)/.demo
@@ -19,9 +21,14 @@ test: $(VENV)/.test
 
 # Layers and models on the two other backends.
 test-backends: $(VENV)/.backends
-	KERAS_BACKEND=jax $(BIN)/python -m pytest tests/layers tests/models tests/test_imports.py keras_vit/layers keras_vit/models
+	KERAS_BACKEND=jax $(BIN)/python -m pytest $(CORE) tests/test_imports.py
 	KERAS_BACKEND=jax $(BIN)/python -m pytest tests/test_serving.py -k "not mixed_float16"
-	KERAS_BACKEND=torch $(BIN)/python -m pytest tests/layers tests/models keras_vit/layers keras_vit/models
+	KERAS_BACKEND=torch $(BIN)/python -m pytest $(CORE)
+
+# Checkpoint files of and for the real transformers, timm and keras-hub. timm asks for torchvision,
+# which has no build for CPUs alone; its models do without.
+test-interop: $(VENV)/.interop
+	$(BIN)/python -m pytest -m interop tests/interop
 
 # The core in an environment that has no TensorFlow at all.
 test-no-tensorflow:
@@ -40,6 +47,8 @@ lint: $(VENV)/.lint
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/import_time.py
+	$(BIN)/python benchmarks/loading.py
+	$(BIN)/python benchmarks/loading.py --variant ViT_L16 --runs 3
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/throughput.py --dtype mixed_bfloat16
 
@@ -59,6 +68,11 @@ $(VENV)/.test: $(BIN)/python setup.cfg
 
 $(VENV)/.backends: $(VENV)/.test
 	$(BIN)/pip install --quiet '$(TORCH)' jax
+	touch $@
+
+$(VENV)/.interop: $(VENV)/.backends
+	$(BIN)/pip install --quiet transformers keras-hub pyyaml
+	$(BIN)/pip install --quiet --no-deps timm
 	touch $@
 
 $(VENV)/.lint: $(BIN)/python

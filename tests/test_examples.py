@@ -7,6 +7,8 @@ import shlex
 
 import pytest
 
+import keras_vit
+from keras_vit.checkpoints import find_checkpoint
 from keras_vit.cli import parse
 from keras_vit.cli.models import COLUMNS, table_rows
 from keras_vit.cli.tables import markdown_table
@@ -15,14 +17,34 @@ from tests.images import write_folder
 ROOT = pathlib.Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 README = (ROOT / "README.md").read_text()
-PYTHON_BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-SHELL_BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+PAGES = {
+    path.name: path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+}
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", PAGES[page], flags=re.DOTALL)
+
+
+PAGES_WITH_PYTHON = sorted(page for page in PAGES if blocks(page, "python"))
+SHELL_BLOCKS = [block for page in PAGES for block in blocks(page, "sh")]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Keras's cache with a file, of random weights, under the name that the pages load."""
+    home = tmp_path_factory.mktemp("home")
+    checkpoint = find_checkpoint("ViT_S16/augreg_imagenet21k")
+    path = home / "keras_vit" / checkpoint.url.removeprefix("gs://")
+    keras_vit.save_checkpoint(keras_vit.ViT_S16(num_classes=10), path, "google")
+    return home
 
 
 @pytest.fixture
-def photos(tmp_path, monkeypatch):
+def photos(tmp_path, monkeypatch, cache):
     """A working directory with a folder of images, as the README's reader has."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_HOME", str(cache))
     return write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
 
 
@@ -35,23 +57,35 @@ def test_example(path, photos, monkeypatch):
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) >= 4
+    assert len(EXAMPLES) >= 5
 
 
-@pytest.mark.parametrize("block", range(len(PYTHON_BLOCKS)))
-def test_python_of_the_readme(block, photos):
+@pytest.mark.parametrize("page", PAGES_WITH_PYTHON)
+def test_python_of_the_pages(page, photos):
     # Later blocks go on with the names of earlier ones.
     names = {}
-    for code in PYTHON_BLOCKS[: block + 1]:
-        exec(compile(code, "README.md", "exec"), names)
+    for code in blocks(page, "python"):
+        exec(compile(code, page, "exec"), names)
 
 
-def test_commands_of_the_readme_are_valid():
+def test_commands_of_the_pages_are_valid():
     lines = "\n".join(SHELL_BLOCKS).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line) for line in lines if line.startswith("keras-vit ")]
     assert len(commands) >= 5
     for command in commands:
-        assert type(parse(command[1:])).__name__.lower() == command[1]
+        assert type(parse(command[1:])).__name__.lower() == command[1].replace("-", "")
+
+
+@pytest.mark.parametrize("name", ["weight_maps.md", "catalogue.md"])
+def test_pages_of_tables_are_generated(name):
+    assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"][name]() == PAGES[name]
+
+
+def test_links_lead_somewhere():
+    for page, text in PAGES.items():
+        folder = ROOT if page == "README.md" else ROOT / "docs"
+        for link in re.findall(r"\]\((?!https?:)([^)#]+)\)", text):
+            assert (folder / link).exists(), f"{page}: {link}"
 
 
 def test_make_targets_of_the_readme_exist():

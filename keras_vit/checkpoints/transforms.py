@@ -97,8 +97,10 @@ SPLIT_HEADS_BIAS = _split("split, then each like `heads_bias`", HEADS_BIAS)
 
 TRANSFORMS = {
     "identity": IDENTITY,
-    # The rows are fitted to the model's tokens before, in `positions.py`.
-    "positions": IDENTITY,
+    # Done before by `positions.py`, which knows the model's tokens and grid.
+    "positions": dataclasses.replace(
+        IDENTITY, meaning="as it is; rows of class token and registers added where it has none"
+    ),
     "unbatched": UNBATCHED,
     "dense": DENSE,
     "convolution": CONVOLUTION,
