@@ -300,5 +300,5 @@ def test_head_of_other_classes(tmp_path):
 
 @pytest.mark.parametrize("model", ["missing.keras", "runs/missing", "ViT_X16"])
 def test_no_such_model(model):
-    with pytest.raises(ValueError, match="`model` must|`variant` must"):
+    with pytest.raises(ValueError, match="`(model|variant|path)` must"):
         make_model(DIGITS_FINETUNE, model, num_classes=3)

@@ -8,9 +8,9 @@ import zipfile
 
 import keras
 
-from keras_vit.checkpoints.archives import what_it_is
 from keras_vit.checkpoints.augreg import parse_augreg
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
+from keras_vit.checkpoints.npz import what_it_is
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
@@ -37,7 +37,7 @@ def find_file(weights, variant=None, argument="path"):
         raise ValueError(f"`{argument}` must be a name or a path. Received: {argument}={weights!r}")
     if "://" in text:
         return fetch(text)
-    if "-aug_" in text and not pathlib.Path(text).exists():
+    if "-aug_" in text and "/" not in text and not pathlib.Path(text).exists():
         file = parse_augreg(text)
         if variant not in (None, file.variant):
             raise ValueError(

@@ -1,23 +1,19 @@
 """A checkpoint file: the model that it describes, whether it fits one, its values one by one."""
 
 import contextlib
-import difflib
 import re
 
 import numpy as np
 
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.formats import KERAS, POSITIONS, logger, recognise
+from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
 from keras_vit.checkpoints.positions import fit_positions, position_rows
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.models.describe import describe
 from keras_vit.models.surgery import patch_embedding
-
-HEAD_LAYERS = ("head/", "pre_logits/")
-# Names that an error lists of each kind.
-MAX_LISTED = 4
 
 
 @contextlib.contextmanager
@@ -88,7 +84,8 @@ class Checkpoint:
                 the file.
         """
         if self.format is KERAS:
-            return describe(self._archive.model)
+            policy = patch_embedding(self._archive.model).dtype_policy
+            return {**describe(self._archive.model), "dtype": policy.name}
         if num_heads is not None:
             num_heads = check_integer("num_heads", num_heads, minimum=1)
         if self.shape_of("patch_embedding/projection/kernel") is None or self._is_hybrid():
@@ -96,7 +93,14 @@ class Checkpoint:
                 "`path` must be a plain Vision Transformer: hybrids with a ResNet cannot be built "
                 f"yet. Received: path={str(self.path)!r}"
             )
-        options = self.format.describe(self.shape_of, self._archive.config, num_heads)
+        try:
+            options = self.format.describe(self.shape_of, self._archive.config, num_heads)
+            options["image_size"] = self._image_size(options, image_size)
+        except (AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
+            raise ValueError(
+                "`path` must hold arrays, and a config.json if there is one, that describe a "
+                f"Vision Transformer. Received: path={str(self.path)!r} ({error!r})"
+            ) from error
         unknown = [name for name in ("num_heads", "mlp_dim") if options[name] is None]
         if unknown or not options["depth"]:
             raise ValueError(
@@ -108,7 +112,7 @@ class Checkpoint:
                 f"`num_heads` must be that of the file, {options['num_heads']}. "
                 f"Received: num_heads={num_heads}"
             )
-        return {**options, "image_size": self._image_size(options, image_size)}
+        return options
 
     def _is_hybrid(self):
         return any(re.match(r"conv_root/|block\d/unit", name) for name in self.naming.shapes)
@@ -128,6 +132,11 @@ class Checkpoint:
             if asked is None:
                 logger.info("%s does not tell its image size: 224 is taken", self.path)
             return as_pair(asked or 224, "image_size")
+        if len(table) != 3:
+            raise ValueError(
+                "the position embedding must have the shape `(1, positions, width)`. "
+                f"Received: path={str(self.path)!r}, with {table}"
+            )
         configured = self._configured_grid(patch_size)
         if asked is not None:
             asked = _grid(as_pair(asked, "image_size"), patch_size)
@@ -167,7 +176,15 @@ class Checkpoint:
         found, without_row = entries(self.format.rows, wanted)
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
         positions = self._fit(model, shapes, stored_size)
-        self._check_match(model, found, without_row, shapes, positions, drop_head)
+        problems = mismatches(self, found, shapes, positions is not None, drop_head)
+        if without_row:
+            problems.append(listed("without a place in this format", without_row))
+        if problems:
+            raise ValueError(
+                f"`path` must hold exactly the weights of the model {model.name!r}. "
+                f"Received: path={str(self.path)!r} ({self.format.name}), "
+                f"with {'; '.join(problems)}"
+            )
         return self._values(found, variables, shapes, positions)
 
     def _fit(self, model, shapes, stored_size):
@@ -179,45 +196,14 @@ class Checkpoint:
         grid = patches.grid_size
         num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
         known = _grid(stored_size, patches.patch_size) if stored_size else grid
-        num_rows = table[-2]
-        rows = position_rows(num_rows, self.format.prefix_rows(num_prefix), known)
+        rows = position_rows(table[-2], self.format.prefix_rows(num_prefix), known)
         if rows is None or (stored_size is None and rows.grid != grid):
             return None
-        return rows, num_prefix, grid, self.format.interpolation
-
-    def _check_match(self, model, found, without_row, shapes, positions, drop_head):
-        stored = self.naming.shapes
-        used = {entry.source for entry in found}
-        if drop_head:
-            used |= {
-                row.source
-                for row in self.format.rows
-                if any(target.startswith(HEAD_LAYERS) for target in row.targets)
-            }
-        missing = [entry.source for entry in found if entry.source not in stored]
-        unused = [self._stored_name(name) for name in stored if name not in used]
-        misshapen = []
-        for entry in found:
-            expected = TRANSFORMS[entry.transform].shape([shapes[t] for t in entry.targets])
-            actual = stored.get(entry.source, expected)
-            fits = positions is not None and actual[-1] == expected[-1]
-            if actual != expected and not (entry.transform == "positions" and fits):
-                misshapen.append(f"{entry.source!r} is {actual}, not {expected}")
-        problems = [
-            _listed("unused", [_with_nearest(name, missing) for name in unused]),
-            _listed("missing", [_with_nearest(name, unused) for name in missing]),
-            _listed("misshapen", misshapen),
-            _listed("without a place in this format", without_row),
-        ]
-        if any(problems):
-            raise ValueError(
-                f"`path` must hold exactly the weights of the model {model.name!r}. "
-                f"Received: path={str(self.path)!r} ({self.format.name}), "
-                f"with {'; '.join(filter(None, problems))}"
+        if rows.num_prefix > num_prefix:
+            logger.warning(
+                "%s: the position of a class token that is not there is left out", self.path
             )
-
-    def _stored_name(self, name):
-        return self.naming.sources[name].name
+        return rows, num_prefix, grid, self.format.interpolation
 
     def _values(self, found, variables, shapes, positions):
         # Blocks that are stacked in one array come one after the other: it is read once.
@@ -257,15 +243,3 @@ def _grid(image_size, patch_size):
 def num_prefix_tokens(options):
     """The class token and the registers of a model with these options."""
     return bool(options.get("class_token")) + options.get("num_registers", 0)
-
-
-def _with_nearest(name, others):
-    nearest = difflib.get_close_matches(name, others, n=1)
-    return f"{name!r} (near: {nearest[0]!r})" if nearest else repr(name)
-
-
-def _listed(kind, names):
-    if not names:
-        return ""
-    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return f"{kind}: {', '.join(names[:MAX_LISTED])}{more}"

@@ -65,6 +65,49 @@ def wrong_shape(path):
     return write(path / "shape.npz", arrays)
 
 
+def table_of_rank_2(path):
+    arrays = case_arrays(CASE)
+    name = "Transformer/posembed_input/pos_embedding"
+    arrays[name] = arrays[name][0]
+    return write(path / "rank.npz", arrays)
+
+
+def heads_of_rank_2(path):
+    arrays = case_arrays(CASE)
+    return write(path / "rank.npz", {**arrays, QUERY: arrays[QUERY].reshape(48, 48)})
+
+
+def config_of(path, **changes):
+    """The directory of transformers with another configuration."""
+    config = json.loads((REFERENCE / "hf_classifier" / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, **changes}))
+    (path / "model.safetensors").write_bytes(
+        (REFERENCE / "hf_classifier" / "model.safetensors").read_bytes()
+    )
+    return path
+
+
+def config_with_a_text(path):
+    return config_of(path, num_attention_heads="four")
+
+
+def config_with_zero_heads(path):
+    return config_of(path, num_attention_heads=5)
+
+
+def config_of_another_model(path):
+    return config_of(path, model_type="dinov2")
+
+
+def config_with_another_activation(path):
+    return config_of(path, hidden_act="mish")
+
+
+def config_that_is_no_json(path):
+    (config_of(path) / "config.json").write_text("{")
+    return path
+
+
 def not_finite(path):
     arrays = case_arrays(CASE)
     arrays[QUERY][0, 0, 0] = np.nan
@@ -153,6 +196,13 @@ FILES = [
     (one_missing, f"with missing: '{QUERY}'"),
     (one_too_many, "with unused: 'head/scale'"),
     (wrong_shape, r"misshapen: 'Transformer/.*Dense_1/kernel' is \(96, 47\), not \(96, 48\)"),
+    (table_of_rank_2, r"is \(17, 48\), not \(1, 17, 48\)|`\(1, positions, width\)`.* \(17, 48\)"),
+    (heads_of_rank_2, r"misshapen: '.*query/kernel' is \(48, 48\), not \(48, 4, 12\)"),
+    (config_with_a_text, "`num_heads` must be (a positive divisor|that of the file's)"),
+    (config_with_zero_heads, "`num_heads` must be (a positive divisor|that of the file's)"),
+    (config_of_another_model, "`model_type` of the file's config.json must be 'vit'"),
+    (config_with_another_activation, "`hidden_act` of the file's config.json must be 'gelu' or"),
+    (config_that_is_no_json, "config.json' must hold JSON"),
     (not_finite, f"whose array '{QUERY}' has NaN or infinity"),
     (integers, "'head/bias' must hold floating-point numbers. Received: dtype=int64"),
     (empty, "an empty file"),

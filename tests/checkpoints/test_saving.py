@@ -211,6 +211,12 @@ def test_not_a_vision_transformer(tmp_path):
         save_checkpoint(model, tmp_path / "file.npz", "google")
 
 
+def test_a_keras_file_keeps_its_dtype_policy(tmp_path):
+    tiny({"dtype": "mixed_bfloat16"}).save(tmp_path / "model.keras")
+    block = keras_vit.from_checkpoint(tmp_path / "model.keras").get_layer("block_0")
+    assert block.dtype_policy.name == "mixed_bfloat16"
+
+
 def test_a_keras_file_is_adapted_like_any_other(tmp_path):
     model = tiny({"pooling": "map", "num_registers": 1})
     model.save(tmp_path / "model.keras")

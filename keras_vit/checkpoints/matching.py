@@ -1,0 +1,68 @@
+"""What does not match between a file and a model."""
+
+import difflib
+
+from keras_vit.checkpoints.transforms import TRANSFORMS
+
+HEAD_LAYERS = ("head/", "pre_logits/")
+# Names that an error lists of each kind.
+MAX_LISTED = 4
+
+
+def mismatches(checkpoint, found, shapes, fits_positions, drop_head):
+    """What of a file is unused, missing or misshapen for a model.
+
+    Args:
+        checkpoint: the open `Checkpoint`.
+        found: an `Entry` for each variable that the file has to fill.
+        shapes: shapes of the model's variables by path.
+        fits_positions: whether the file's position embedding can be fitted to the model's tokens.
+        drop_head: whether the file's head is left out.
+
+    Returns:
+        A list of texts, empty if all matches.
+    """
+    naming = checkpoint.naming
+    used = {entry.source for entry in found}
+    if drop_head:
+        used |= {
+            row.source
+            for row in checkpoint.format.rows
+            if any(target.startswith(HEAD_LAYERS) for target in row.targets)
+        }
+    missing = [entry.source for entry in found if entry.source not in naming.shapes]
+    unused = [naming.sources[name].name for name in naming.shapes if name not in used]
+    misshapen = []
+    for entry in found:
+        actual, expected = naming.shapes.get(entry.source), _expected(entry, shapes)
+        if actual is not None and not _fits(entry, actual, expected, fits_positions):
+            misshapen.append(f"{entry.source!r} is {actual}, not {expected}")
+    problems = [
+        listed("unused", [_with_nearest(name, missing) for name in unused]),
+        listed("missing", [_with_nearest(name, unused) for name in missing]),
+        listed("misshapen", misshapen),
+    ]
+    return [problem for problem in problems if problem]
+
+
+def _expected(entry, shapes):
+    return TRANSFORMS[entry.transform].shape([shapes[target] for target in entry.targets])
+
+
+def _fits(entry, actual, expected, fits_positions):
+    if entry.transform == "positions" and fits_positions:
+        return len(actual) == len(expected) and actual[-1] == expected[-1]
+    return actual == expected
+
+
+def _with_nearest(name, others):
+    nearest = difflib.get_close_matches(name, others, n=1)
+    return f"{name!r} (near: {nearest[0]!r})" if nearest else repr(name)
+
+
+def listed(kind, names):
+    """A text such as `missing: a, b and 3 more`, empty without names."""
+    if not names:
+        return ""
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"{kind}: {', '.join(names[:MAX_LISTED])}{more}"

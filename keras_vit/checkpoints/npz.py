@@ -1,0 +1,139 @@
+"""The arrays of an `.npz` file, one at a time: names and shapes first, values when asked for.
+
+Nothing is unpickled.
+"""
+
+import contextlib
+import pathlib
+import struct
+import zipfile
+import zlib
+
+import numpy as np
+
+# What reading raises on a file that is not what it claims.
+DAMAGED = (
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    OSError,
+    struct.error,
+    zlib.error,
+    zipfile.BadZipFile,
+)
+
+
+class NpzArchive:
+    """An `.npz` file.
+
+    Attributes:
+        path: of the file.
+        shapes: shape of each array by name.
+        dtypes: names of the dtypes that the arrays are stored in, by name.
+        config: settings that came with the arrays; none in this kind of file.
+    """
+
+    def __init__(self, path):
+        self.path = path
+        self.config = {}
+        self._exit = contextlib.ExitStack()
+        try:
+            self._file = self._exit.enter_context(path.open("rb"))
+            self._zip = self._exit.enter_context(zipfile.ZipFile(self._file))
+            headers = {name: self._header(name) for name in self._names()}
+        except DAMAGED as error:
+            self.close()
+            raise ValueError(
+                f"`path` must be a complete .npz archive. Received: path={str(path)!r}, "
+                f"{what_it_is(path) or f'which cannot be read: {error}'}"
+            ) from error
+        self.shapes = {name: shape for name, (shape, _) in headers.items()}
+        self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
+
+    def _names(self):
+        return [name.removesuffix(".npy") for name in self._zip.namelist()]
+
+    def _header(self, name):
+        with self._zip.open(f"{name}.npy") as member:
+            shape, _, dtype = read_header(member)
+        if dtype.hasobject:
+            raise ValueError(f"{name!r} is a pickled object, which is never read")
+        return shape, dtype
+
+    def read(self, name):
+        """The array of that name in float32; it may be a view of the file."""
+        member = self._zip.getinfo(f"{name}.npy")
+        try:
+            if member.compress_type == zipfile.ZIP_STORED:
+                array = self._map(member)
+            else:
+                with self._zip.open(member) as file:
+                    array = np.lib.format.read_array(file, allow_pickle=False)
+        except DAMAGED as error:
+            raise ValueError(
+                f"`path` must be a complete .npz archive. Received: path={str(self.path)!r}, "
+                f"whose array {name!r} is damaged: {error}"
+            ) from error
+        return as_float32(name, array)
+
+    def _map(self, member):
+        """A view of an array that is stored as it is: to check all of a file takes no memory."""
+        self._file.seek(member.header_offset + 26)
+        lengths = struct.unpack("<HH", self._file.read(4))
+        start = member.header_offset + 30 + sum(lengths)
+        # Copy on write: not even by mistake is the file changed.
+        contents = np.memmap(self._file, np.uint8, "c", start, member.file_size)
+        if zlib.crc32(contents) != member.CRC:
+            raise zipfile.BadZipFile("its checksum is another")
+        self._file.seek(start)
+        shape, is_fortran, dtype = read_header(self._file)
+        values = contents[self._file.tell() - start :].view(np.ndarray).view(dtype)
+        return values.reshape(shape, order="F" if is_fortran else "C")
+
+    def close(self):
+        self._exit.close()
+
+
+def read_header(file):
+    """Shape, whether it is in Fortran's order, and dtype of an array in NumPy's format."""
+    versions = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    return versions[np.lib.format.read_magic(file)](file)
+
+
+def as_float32(name, array):
+    """The array in float32, bit for bit of float16 and bfloat16 too.
+
+    NumPy stores bfloat16 as void of two bytes (`|V2`): the upper half of a float32.
+
+    Example:
+    >>> as_float32("x", np.array([0x3FC0], "uint16").view("V2"))
+    array([1.5], dtype=float32)
+    """
+    if array.dtype.kind == "V" and array.dtype.itemsize == 2:
+        return (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    if array.dtype.kind != "f":
+        raise ValueError(
+            f"the array {name!r} must hold floating-point numbers. Received: dtype={array.dtype}"
+        )
+    return array.astype(np.float32, copy=False)
+
+
+def _dtype_name(dtype):
+    return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
+
+
+def what_it_is(path):
+    """What a file is that is not what its name says, if that can be told."""
+    with pathlib.Path(path).open("rb") as file:
+        start = file.read(512).lstrip()
+    if start[:1] == b"<":
+        return "an HTML or XML page, such as a server's error message"
+    if start.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer: the file itself has not been fetched"
+    if start.startswith(b"PK\x03\x04") and not zipfile.is_zipfile(path):
+        return "the beginning of an archive: the download was cut short"
+    return "an empty file" if not start else None
