@@ -6,7 +6,9 @@ TORCH ?= torch
 
 BIN := $(VENV)/bin
 # What runs on every backend.
-CORE := $(foreach part,layers models checkpoints,tests/$(part) keras_vit/$(part)) tests/test_labels.py
+CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py \
+	$(foreach part,reference layouts saving builders,tests/checkpoints/test_$(part).py) \
+	keras_vit/checkpoints
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: demo test test-backends test-interop test-no-tensorflow test-large lint bench clean

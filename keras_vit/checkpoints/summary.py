@@ -83,5 +83,5 @@ def _count_matching(checkpoint, options):
         checkpoint.read(model, stored_size=options["image_size"])
         count = model.count_params()
     # Keras would allocate the variables at the end of its next scope.
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     return count

@@ -11,6 +11,7 @@ import pytest
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.archives import ArrayArchive
 from keras_vit.checkpoints.formats import recognise
+from keras_vit.checkpoints.matching import mismatches
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.models import VARIANTS, match_variant, vision_transformer
@@ -53,44 +54,40 @@ class Shapes:
         self.shapes = {name: tuple(shape) for name, shape in manifest["params"].items()}
 
 
-# The names of big_vision's files are the same at every size.
-QUICK = [m for m in MANIFESTS if "vit_jax" in m["manifest"] or "__So400m_14" in m["manifest"]]
+def variable_shapes(options):
+    """Shapes of the model's variables by path, from a model of one block that is not allocated."""
+    with keras.StatelessScope(initialize_variables=False):
+        model = vision_transformer(**{**options, "depth": 1})
+        shapes = {variable.path: tuple(variable.shape) for variable in model.weights}
+    keras.utils.clear_session(free_memory=False)
+    for index in range(1, options["depth"]):
+        shapes |= {
+            path.replace("block_0/", f"block_{index}/"): shape
+            for path, shape in shapes.items()
+            if path.startswith("block_0/")
+        }
+    return shapes
 
 
-@pytest.mark.parametrize("manifest", QUICK, ids=name_of)
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=name_of)
 def test_recognised_and_complete(manifest):
-    check_recognised(manifest)
-
-
-@pytest.mark.large
-@pytest.mark.parametrize("manifest", [m for m in MANIFESTS if m not in QUICK], ids=name_of)
-def test_every_size_recognised_and_complete(manifest):
-    check_recognised(manifest)
-
-
-def check_recognised(manifest):
     """Every array is used and every variable filled, shape by shape; nothing is allocated."""
     archive = Shapes(manifest)
     checkpoint = Checkpoint(archive, *recognise(archive))
-    assert (
-        checkpoint.format.name
-        == {"vit_jax": "google", "big_vision": "big_vision"}[
-            manifest["manifest"].partition("__")[0]
-        ]
-    )
+    project = manifest["manifest"].partition("__")[0]
+    assert checkpoint.format.name == project.replace("vit_jax", "google")
     options = checkpoint.options()
     row = match_variant(options)
     assert (row.name if row else None) == builder_of(manifest)
     assert options["pooling"] == pooling_of(manifest)
-    with keras.StatelessScope(initialize_variables=False):
-        model = vision_transformer(**options)
-        # Checks names and shapes, and reads nothing yet.
-        checkpoint.read(model, stored_size=options["image_size"])
-        count = model.count_params()
-    keras.utils.clear_session()
+    shapes = variable_shapes(options)
+    found, without_row = entries(checkpoint.format.rows, shapes)
+    assert not without_row
+    assert not mismatches(checkpoint, found, shapes, fits_positions=True, drop_head=False)
     has_no_position = options["class_token"] and checkpoint.format.name == "big_vision"
     # big_vision's class token has no position; ours is one at zero.
-    assert count == size_of(manifest) + has_no_position * options["embedding_dim"]
+    added = has_no_position * options["embedding_dim"]
+    assert sum(map(math.prod, shapes.values())) == size_of(manifest) + added
     if options["position_embedding"] == "learned":
         patch = options["patch_size"][0]
         assert options["image_size"] == (manifest["image_size"] // patch * patch,) * 2

@@ -32,7 +32,7 @@ def count_of(row):
         )
         count = model.count_params()
     # Keras would allocate the variables at the end of its next scope.
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     return count
 
 
