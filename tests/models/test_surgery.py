@@ -81,6 +81,37 @@ def test_resize(size, pooling):
     assert tuple(new(images(2, height, width, 3)).shape) == (2, 3)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_registers": 3},
+        {"num_registers": 2, "class_token": False, "pooling": "gap"},
+        {"class_token": True, "pooling": "gap", "fc_norm": True},
+    ],
+    ids=str,
+)
+def test_tokens_before_the_patches_keep_their_positions(options):
+    model = vision_transformer(**{**TINY, **options})
+    num_prefix = options.get("num_registers", 0) + options.get("class_token", True)
+    new = resize(model, (24, 8))
+    path = "position_embedding/embedding"
+    old_table, table = values(model)[path], values(new)[path]
+    patches = keras_vit.resize_position_embedding(old_table[:, num_prefix:], (6, 2), (4, 4), 0)
+    np.testing.assert_array_equal(table[:, :num_prefix], old_table[:, :num_prefix])
+    np.testing.assert_array_equal(table[:, num_prefix:], patches)
+
+
+def test_fixed_positions_are_those_of_the_new_grid():
+    options = {**TINY, "position_embedding": "sincos2d"}
+    model = vision_transformer(**options)
+    batch = images(2, 24, 8, 3)
+    expected = vision_transformer(**{**options, "image_size": (24, 8)})
+    expected.set_weights(model.get_weights())
+    new = resize(model, (24, 8))
+    np.testing.assert_array_equal(to_numpy(new(batch)), to_numpy(expected(batch)))
+    assert replace_head(new, 2).input_shape == (None, 24, 8, 3)
+
+
 def test_resize_from_a_grid_that_is_not_square():
     # 5 x 2 patches and a class token, which a square root takes for 1 + 9 (NUMERICS 12).
     model = vision_transformer(**{**TINY, "image_size": (20, 8)}, pooling="gap")

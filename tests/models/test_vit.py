@@ -36,6 +36,9 @@ def images(*shape):
         {"activation": "gelu", "dropout": 0.1, "attention_dropout": 0.1, "stochastic_depth": 0.1},
         {"dtype": "mixed_bfloat16"},
         {"dtype": "mixed_float16"},
+        {"num_registers": 2, "layer_scale": 0.1, "qk_norm": True, "qkv_bias": False},
+        {"pooling": "gap", "class_token": True, "fc_norm": True, "pre_norm": True},
+        {"position_embedding": "sincos2d", "image_size": (8, 16), "epsilon": 1e-3},
     ],
     ids=str,
 )
