@@ -3,7 +3,12 @@
 `shape_of` gives the shape of the array that holds a variable's values, or `None`.
 """
 
+import logging
+
+from keras_vit.layers.arguments import check_integer
 from keras_vit.models import VARIANTS
+
+logger = logging.getLogger("keras_vit")
 
 # The largest published model has 64 blocks; a file may be damaged and lack one in between.
 MAX_DEPTH = 256
@@ -43,18 +48,53 @@ def torch_heads(width, depth, configured, asked):
     Raises:
         ValueError: if what is told disagrees, or 64 does not divide the width.
     """
+    if configured is not None:
+        configured = check_integer("num_heads", configured, minimum=1)
     if configured and asked and configured != asked:
         raise ValueError(
             f"`num_heads` must be that of the file's configuration, {configured}. "
             f"Received: num_heads={asked}"
         )
     published = {(row.embedding_dim, row.depth): row.num_heads for row in VARIANTS}
-    heads = asked or configured or published.get((width, depth)) or HEADS_BY_WIDTH.get(width)
-    if heads is None and width % 64 == 0:
-        heads = width // 64
+    heads = asked or configured
+    if not heads:
+        heads = published.get((width, depth)) or HEADS_BY_WIDTH.get(width)
+        if heads is None and width % 64 == 0:
+            heads = width // 64
     if heads is None:
         raise ValueError(
-            "`num_heads` must be given for a file without its config.json whose width is not a "
-            f"multiple of 64. Received: num_heads=None, a width of {width}"
+            "`num_heads` must be given for a file of which no config.json tells it, and whose "
+            f"width is not a multiple of 64. Received: num_heads=None, a width of {width}"
         )
+    if not asked and not configured:
+        logger.info("the file does not tell its attention heads: %d are taken", heads)
     return heads
+
+
+def check_told(told, options):
+    """Raises if a configuration tells other sizes than the arrays: it is of another model.
+
+    Args:
+        told: from the configuration's names to pairs of its value, or `None`, and the option of
+            `vision_transformer` that it is about.
+        options: that the arrays tell.
+    """
+    for name, (value, option) in told.items():
+        actual = options[option]
+        if isinstance(actual, tuple) and value is not None:
+            value = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
+        if value is not None and value != actual:
+            raise ValueError(
+                f"`{name}` of the file's config.json must be that of its arrays, {actual}. "
+                f"Received: {name}={value!r}"
+            )
+
+
+def check_epsilon(epsilon):
+    """The epsilon of a configuration, checked to be a small positive number."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
+        raise ValueError(
+            "`layer_norm_eps` of the file's config.json must be a number between 0 and 1. "
+            f"Received: layer_norm_eps={epsilon!r}"
+        )
+    return epsilon

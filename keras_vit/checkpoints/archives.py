@@ -24,19 +24,35 @@ class SafetensorsArchive:
         config: contents of the `config.json`, or nothing.
     """
 
+    is_mapped = True
+
     def __init__(self, path):
         self.path = path
         self._exit = contextlib.ExitStack()
         files = _shards(path)
-        config = files[0].parent / "config.json"
-        self.config = _read_json(config) if config.is_file() else {}
+        self.config = read_config(files[0].parent)
+        self.normalisation = read_normalisation(files[0].parent, self.config)
         self._files = {}
-        for file in files:
-            tensors = self._open(file)
-            self._files.update(dict.fromkeys(tensors.keys(), tensors))
+        try:
+            for file in files:
+                self._add(file)
+        except ValueError:
+            self.close()
+            raise
         slices = {name: tensors.get_slice(name) for name, tensors in self._files.items()}
         self.shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
-        self.dtypes = {name: DTYPES.get(part.get_dtype()) for name, part in slices.items()}
+        dtypes = {name: part.get_dtype() for name, part in slices.items()}
+        self.dtypes = {name: DTYPES.get(dtype, dtype) for name, dtype in dtypes.items()}
+
+    def _add(self, file):
+        tensors = self._open(file)
+        twice = set(tensors.keys()) & set(self._files)
+        if twice:
+            raise ValueError(
+                f"`path` must hold each array once. Received: path={str(self.path)!r}, "
+                f"where {sorted(twice)[0]!r} is in two files"
+            )
+        self._files.update(dict.fromkeys(tensors.keys(), tensors))
 
     def _open(self, file):
         try:
@@ -56,7 +72,15 @@ class SafetensorsArchive:
 
     def read(self, name):
         """The array of that name in float32."""
-        return as_float32(name, self._files[name].get_tensor(name))
+        try:
+            tensor = self._files[name].get_tensor(name)
+        # NumPy lacks some of its dtypes.
+        except (AttributeError, TypeError) as error:
+            raise ValueError(
+                f"the array {name!r} must hold floating-point numbers that NumPy has. "
+                f"Received: dtype={self.dtypes[name]}"
+            ) from error
+        return as_float32(name, tensor)
 
     def close(self):
         self._exit.close()
@@ -71,6 +95,8 @@ class ModelArchive:
         shapes: shape of each variable by path.
         config: nothing.
     """
+
+    is_mapped = True
 
     def __init__(self, model, path=None):
         self.path = path or model.name
@@ -96,6 +122,8 @@ class ArrayArchive:
         shapes: shape of each array by name.
         config: settings that come with the arrays.
     """
+
+    is_mapped = True
 
     def __init__(self, path, arrays, config):
         self.path = path
@@ -131,6 +159,11 @@ def open_archive(path):
         return SafetensorsArchive(path)
     if path.suffix == ".npz":
         return NpzArchive(path)
+    if path.name.endswith(".weights.h5"):
+        raise ValueError(
+            "`path` must be a file that tells its model: `load_checkpoint` reads .weights.h5 into "
+            f"one. Received: path={str(path)!r}"
+        )
     if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
         raise ValueError(
             "`path` must be a file that can be read without unpickling: save the weights as "
@@ -147,16 +180,22 @@ def _shards(path):
     if path.suffix == ".safetensors":
         return [path]
     directory = path if path.is_dir() else path.parent
-    index = directory / SHARD_INDEX
-    if not index.exists():
-        file = directory / "model.safetensors"
-        if not file.exists():
-            raise ValueError(
-                "`path` must be a directory with model.safetensors, or its index of several. "
-                f"Received: path={str(path)!r}, which holds neither"
-            )
+    file, index = directory / "model.safetensors", directory / SHARD_INDEX
+    # As in transformers, an index that an earlier model has left does not count.
+    if path != index and file.exists():
         return [file]
-    names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+    if not index.exists():
+        raise ValueError(
+            "`path` must be a directory with model.safetensors, or its index of several. "
+            f"Received: path={str(path)!r}, which holds neither"
+        )
+    weight_map = _read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise ValueError(
+            f"{str(index)!r} must say in `weight_map` which file each array is in. "
+            f"Received: weight_map={weight_map!r:.60}"
+        )
+    names = sorted(set(weight_map.values()))
     files = [directory / pathlib.PurePath(name).name for name in names]
     missing = [file.name for file in files if not file.exists()]
     if missing or not files:
@@ -167,9 +206,23 @@ def _shards(path):
     return files
 
 
+def read_config(directory):
+    """What the `config.json` of a directory says; nothing if there is none."""
+    path = directory / "config.json"
+    return _read_json(path) if path.is_file() else {}
+
+
+def read_normalisation(directory, config):
+    """Mean and standard deviation of the pixels in [0, 1], if a file of the directory tells."""
+    path = directory / "preprocessor_config.json"
+    told = _read_json(path) if path.is_file() else config.get("pretrained_cfg") or {}
+    pairs = (told.get("image_mean"), told.get("image_std")), (told.get("mean"), told.get("std"))
+    return next(((tuple(mean), tuple(std)) for mean, std in pairs if mean and std), None)
+
+
 def _read_json(path):
     try:
-        contents = json.loads(path.read_text())
+        contents = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{str(path)!r} must hold JSON. Received: {error}") from error
     if not isinstance(contents, dict):

@@ -1,9 +1,11 @@
 """Where weights come from: a path, an address, a name of the catalogue, a name of AugReg's."""
 
+import hashlib
 import os
 import pathlib
 import urllib.error
 import urllib.parse
+import uuid
 import zipfile
 
 import keras
@@ -37,7 +39,7 @@ def find_file(weights, variant=None, argument="path"):
         raise ValueError(f"`{argument}` must be a name or a path. Received: {argument}={weights!r}")
     if "://" in text:
         return fetch(text)
-    if "-aug_" in text and "/" not in text and not pathlib.Path(text).exists():
+    if "-aug_" in text and "/" not in text and not _exists(pathlib.Path(text)):
         file = parse_augreg(text)
         if variant not in (None, file.variant):
             raise ValueError(
@@ -48,9 +50,17 @@ def find_file(weights, variant=None, argument="path"):
     if _is_name(text, variant):
         return fetch(find_checkpoint(text, variant, argument).url)
     path = pathlib.Path(weights).expanduser()
-    if path.exists() or path.name.endswith(FILES):
+    if path.name.endswith(FILES) or _exists(path):
         return path
     return fetch(find_checkpoint(text, variant, argument).url)
+
+
+def _exists(path):
+    try:
+        return path.exists()
+    # A text that is too long for a path.
+    except OSError:
+        return False
 
 
 def _is_name(text, variant):
@@ -80,13 +90,15 @@ def fetch(url):
             f"an address must be `https://` or `gs://` and end with a file. Received: {url!r}"
         )
     place = pathlib.PurePosixPath(urllib.parse.unquote(parts.path).lstrip("/"))
-    if ".." in place.parts:
-        raise ValueError(f"an address must not contain `..`. Received: {url!r}")
+    if ".." in place.parts or "\\" in str(place):
+        raise ValueError(f"an address must not contain `..` or a backslash. Received: {url!r}")
+    if parts.query:
+        # Another version of the file, as `?rev=2`.
+        place = place.parent / hashlib.sha256(parts.query.encode()).hexdigest()[:12] / place.name
     host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else parts.netloc.replace(":", "_")
     home = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
     target = home / "keras_vit" / host / place
-    if not target.exists():
-        home.mkdir(parents=True, exist_ok=True)
+    if not target.is_file():
         _download(_mirrored(url), home, target)
     return target
 
@@ -100,9 +112,10 @@ def _mirrored(url):
 
 def _download(url, home, target):
     try:
+        home.mkdir(parents=True, exist_ok=True)
         # Keras writes under the name itself and would take what a killed process left for a file.
         part = keras.utils.get_file(
-            f"{target.name}.{os.getpid()}.part",
+            f"{target.name}.{uuid.uuid4().hex}.part",
             origin=url,
             cache_dir=str(home),
             cache_subdir=str(target.parent.relative_to(home)),
@@ -119,8 +132,10 @@ def _download(url, home, target):
             f"copy of {GOOGLE_STORAGE}"
         ) from error
     part = pathlib.Path(part)
-    if target.suffix == ".npz" and not zipfile.is_zipfile(part):
-        what = what_it_is(part) or "no .npz archive"
+    what = what_it_is(part)
+    if what is None and target.suffix == ".npz" and not zipfile.is_zipfile(part):
+        what = "no .npz archive"
+    if what is not None:
         part.unlink()
-        raise ValueError(f"an .npz must be at the address. Received: {url}, {what}")
+        raise ValueError(f"a checkpoint must be at the address. Received: {url}, {what}")
     part.replace(target)

@@ -1,24 +1,13 @@
 """The formats that are read and written, and how a file's is recognised."""
 
-import logging
-
 from keras_vit.checkpoints.archives import ModelArchive
 from keras_vit.checkpoints.google import BIG_VISION, BIG_VISION_ROWS, GOOGLE
 from keras_vit.checkpoints.huggingface import HUGGINGFACE
 from keras_vit.checkpoints.timm import TIMM, TIMM_ROWS
-from keras_vit.checkpoints.weight_map import Format, Naming, Row, Source
+from keras_vit.checkpoints.weight_map import Format, Naming, Row
 from keras_vit.layers.arguments import check_choice
 
-logger = logging.getLogger("keras_vit")
-
 POSITIONS = "position_embedding/embedding"
-
-
-def _find_keras(shapes):
-    naming = Naming({}, {}, [])
-    for name, shape in shapes.items():
-        naming.add(name, Source(name), shape)
-    return naming
 
 
 # A model's own names: those on the right of all maps.
@@ -30,8 +19,7 @@ KERAS = Format(
             target for row in (*BIG_VISION_ROWS, *TIMM_ROWS) for target in row.targets
         )
     ),
-    _find_keras,
-    lambda shape_of, config, num_heads: config,
+    Naming.of,
 )
 # In the order in which a file is tried.
 FORMATS = {f.name: f for f in (GOOGLE, BIG_VISION, TIMM, HUGGINGFACE)}

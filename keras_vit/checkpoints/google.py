@@ -99,7 +99,7 @@ def _today(name):
 
 def _add(naming, name, stored_name, shape):
     stacked = "Transformer/encoderblock/"
-    if not name.startswith(stacked):
+    if not name.startswith(stacked) or not shape:
         naming.add(name, Source(stored_name), shape)
         return
     # Blocks that were scanned over are stacked along a first axis.
@@ -159,5 +159,5 @@ BIG_VISION = Format(
     find_big_vision,
     describe_flax,
     # Old files have a row for the class token; big_vision drops it where there is no such token.
-    prefix_rows=lambda num_tokens: (0, 1),
+    prefix_rows=lambda num_tokens, shape_of: (0, 1),
 )

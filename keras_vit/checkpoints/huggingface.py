@@ -5,8 +5,14 @@ Files keep the names of the first release; in memory, transformers 5 has others.
 
 import re
 
-from keras_vit.checkpoints.architecture import block_depth, first_of, torch_heads
-from keras_vit.checkpoints.weight_map import Format, Naming, Row, Source, norm, two
+from keras_vit.checkpoints.architecture import (
+    block_depth,
+    check_epsilon,
+    check_told,
+    first_of,
+    torch_heads,
+)
+from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
 
 WEIGHT = ("weight", "bias")
 LAYER = "encoder.layer.{i}"
@@ -82,13 +88,13 @@ def find_huggingface(shapes):
     prefix = next((p for p in ("vit.", "") if f"{p}{marker}" in shapes), None)
     if prefix is None or len(shapes[f"{prefix}{marker}"]) != 4:
         return None
-    naming = Naming({}, {}, [])
-    for name, shape in shapes.items():
-        short = name.removeprefix(prefix)
-        for pattern, replacement in IN_MEMORY:
-            short = re.sub(pattern, replacement, short)
-        naming.add(short, Source(name), shape)
-    return naming
+    return Naming.of(shapes, lambda name: _name_in_files(name.removeprefix(prefix)))
+
+
+def _name_in_files(name):
+    for pattern, replacement in IN_MEMORY:
+        name = re.sub(pattern, replacement, name)
+    return name
 
 
 def describe_huggingface(shape_of, config, num_heads):
@@ -104,7 +110,7 @@ def describe_huggingface(shape_of, config, num_heads):
             "`path` must have a classifier or a pooler: transformers leaves the pooler out before "
             "a classifier. Received: both"
         )
-    return {
+    options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
         "depth": depth,
@@ -117,8 +123,18 @@ def describe_huggingface(shape_of, config, num_heads):
         "activation": ACTIVATIONS[config.get("hidden_act", "gelu")],
         "class_token": True,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
-        "epsilon": config.get("layer_norm_eps", 1e-12),
+        "epsilon": check_epsilon(config.get("layer_norm_eps", 1e-12)),
     }
+    told = {
+        "hidden_size": "embedding_dim",
+        "num_hidden_layers": "depth",
+        "intermediate_size": "mlp_dim",
+        "patch_size": "patch_size",
+        "num_channels": "image_channels",
+        "qkv_bias": "qkv_bias",
+    }
+    check_told({name: (config.get(name), option) for name, option in told.items()}, options)
+    return options
 
 
 def _check(config):
@@ -161,7 +177,8 @@ def configuration(options, arrays):
         "num_hidden_layers": options["depth"],
         "num_attention_heads": options["num_heads"],
         "intermediate_size": options["mlp_dim"],
-        "hidden_act": names[options["activation"]],
+        # An activation without a name there is found out when the file is read back.
+        "hidden_act": names.get(options["activation"]),
         "hidden_dropout_prob": options["dropout"],
         "attention_probs_dropout_prob": options["attention_dropout"],
         "layer_norm_eps": options["epsilon"],

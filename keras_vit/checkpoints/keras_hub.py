@@ -6,7 +6,7 @@ from keras_vit.checkpoints.archives import ModelArchive
 from keras_vit.checkpoints.loading import assign
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.checkpoints.weight_map import Format, Naming, Row, Source, entries, norm, two
+from keras_vit.checkpoints.weight_map import Format, Naming, Row, entries, norm, two
 from keras_vit.models import vision_transformer
 from keras_vit.models.describe import describe
 
@@ -57,11 +57,9 @@ def from_keras_hub(model):
     """
     options = _options(model)
     archive = ModelArchive(model)
-    naming = Naming({}, {}, [])
-    for path, shape in archive.shapes.items():
-        naming.add(path, Source(path), shape)
+    checkpoint = Checkpoint(archive, KERAS_HUB, Naming.of(archive.shapes))
     copy = vision_transformer(**options)
-    for variable, value in Checkpoint(archive, KERAS_HUB, naming).read(copy):
+    for variable, value in checkpoint.read(copy):
         assign(variable, value)
     return copy
 
@@ -151,8 +149,10 @@ def _build(options):
     needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
     different = [name for name, value in needed.items() if options[name] != value]
     is_backbone = options["pooling"] is None and not options["num_classes"]
-    if different or not (is_backbone or (options["num_classes"] and options["pooling"])):
-        names = different or ["pooling", "num_classes"]
+    # Its mean takes the class token in.
+    pools = options["num_classes"] and (options["pooling"] == "gap") != options["class_token"]
+    if different or not (is_backbone or pools):
+        names = different or ["pooling", "class_token", "num_classes"]
         raise ValueError(
             "`model` must have a counterpart in keras-hub: the erf GELU, learned positions, and a "
             "head behind a pooling, or neither. "
@@ -182,4 +182,4 @@ def _build(options):
     )
 
 
-KERAS_HUB = Format("keras_hub", KERAS_HUB_ROWS, find=None, describe=None)
+KERAS_HUB = Format("keras_hub", KERAS_HUB_ROWS)

@@ -2,17 +2,28 @@
 
 import numpy as np
 
+from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.download import find_file
-from keras_vit.checkpoints.formats import logger
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.models import match_variant, vision_transformer
 from keras_vit.models.builders import register_pretrained_builder
-from keras_vit.models.describe import describe
+from keras_vit.models.describe import DEFAULTS, describe
 from keras_vit.models.files import load_weights
 
 DEFAULT_NAME = "vision_transformer"
+# What a caller may choose: no file tells it, or not every file.
+UNTOLD_OPTIONS = (
+    "dropout",
+    "attention_dropout",
+    "stochastic_depth",
+    "classifier_activation",
+    "activation",
+    "epsilon",
+    "name",
+    "dtype",
+)
 
 
 def from_checkpoint(
@@ -39,7 +50,7 @@ def from_checkpoint(
             out.
         **options: of `vision_transformer` that no file tells: `dropout`, `attention_dropout`,
             `stochastic_depth`, `classifier_activation`, `name`, `dtype`; and `activation` and
-            `epsilon` where the file does not tell them.
+            `epsilon`, which not every file tells.
 
     Returns:
         A Functional `keras.Model`.
@@ -57,10 +68,9 @@ def from_checkpoint(
     with open_checkpoint(file, format) as checkpoint:
         described = described_options(file, checkpoint, num_heads, image_size)
         row = match_variant(described)
-        described.update({"name": row.name if row else DEFAULT_NAME, **options})
-        return _load_adapted(
-            checkpoint, described, num_classes, image_size, new_head=num_classes is not None
-        )
+        described.setdefault("name", row.name if row else DEFAULT_NAME)
+        new_head = num_classes is not None
+        return _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
 
 
 def load_checkpoint(model, path, format=None):
@@ -88,10 +98,17 @@ def load_checkpoint(model, path, format=None):
         load_weights(model, file)
         return
     with open_checkpoint(file, format) as checkpoint:
-        _warn_of_other_functions(model, checkpoint)
-        values = list(checkpoint.read(model))
-        while values:
-            assign(*values.pop())
+        values = checkpoint.read(model)
+        _warn_of_other_functions(model, file, checkpoint)
+        if checkpoint.is_mapped:
+            for _ in values:
+                # Each is read and checked, and none kept: reading it again costs little.
+                pass
+            values = checkpoint.read(model)
+        else:
+            values = list(values)
+        for variable, value in values:
+            assign(variable, value)
 
 
 def build_pretrained(row, weights, num_classes, image_size, options):
@@ -118,12 +135,12 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         described = described_options(file, checkpoint, _heads_of(row, checkpoint), image_size)
         _check_architecture(row, described, file)
         new_head = num_classes not in (None, described["num_classes"])
-        described.update({"name": row.name, **options})
-        return _load_adapted(checkpoint, described, num_classes, image_size, new_head)
+        described["name"] = row.name
+        return _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
 
 
-def _load_adapted(checkpoint, options, num_classes, image_size, new_head):
-    stored_size = options["image_size"]
+def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
+    options, stored_size = dict(described), described["image_size"]
     if new_head:
         num_classes = check_integer("num_classes", num_classes, minimum=0)
         options.update(num_classes=num_classes, representation_size=None)
@@ -132,7 +149,8 @@ def _load_adapted(checkpoint, options, num_classes, image_size, new_head):
         )
     if image_size is not None:
         options["image_size"] = as_pair(image_size, "image_size")
-    model = vision_transformer(**options)
+    _check_told(options, callers_options)
+    model = vision_transformer(**{**options, **callers_options})
     if options["image_size"] != stored_size:
         sizes = ["x".join(map(str, size)) for size in (stored_size, options["image_size"])]
         logger.info(
@@ -141,6 +159,17 @@ def _load_adapted(checkpoint, options, num_classes, image_size, new_head):
     for variable, value in checkpoint.read(model, new_head, stored_size):
         assign(variable, value)
     return model
+
+
+def _check_told(options, callers_options):
+    """Raises if the caller gives an option another value than the file tells."""
+    for name, value in callers_options.items():
+        told = options.get(name, DEFAULTS.get(name))
+        if name in DEFAULTS and name not in UNTOLD_OPTIONS and value != told:
+            raise ValueError(
+                f"`{name}` must be that of the file, {told!r}, or not be given. "
+                f"Received: {name}={value!r}"
+            )
 
 
 def assign(variable, value):
@@ -158,7 +187,9 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
     if checkpoint.format.name in ("google", "big_vision"):
         known = {row.activation for row in CHECKPOINTS if row.url.endswith(f"/{file.name}")}
         if len(known) == 1:
-            options["activation"] = known.pop()
+            (options["activation"],) = known
+        if known == {"gelu"}:
+            logger.info("%s: by its name, a published file with the erf GELU", file)
     return options
 
 
@@ -176,15 +207,17 @@ def _check_architecture(row, described, file):
         )
 
 
-def _warn_of_other_functions(model, checkpoint):
-    """Says it if the file's configuration has another GELU or epsilon than the model."""
-    if not checkpoint.has_configuration:
-        return
-    ours, theirs = describe(model), checkpoint.options(describe(model)["num_heads"])
-    for name in ("activation", "epsilon"):
-        if name in theirs and theirs[name] != ours[name]:
+def _warn_of_other_functions(model, file, checkpoint):
+    """Says it if the file tells another function of the same arrays than the model's."""
+    ours = describe(model)
+    theirs = described_options(file, checkpoint, ours["num_heads"], ours["image_size"])
+    names = ["activation", "epsilon"]
+    if checkpoint.has_configuration or checkpoint.format.name == "keras":
+        names.append("pooling")
+    for name in names:
+        if theirs.get(name, ours[name]) != ours[name]:
             logger.warning(
-                "%s: the model has %s=%r, the file's config.json says %r",
+                "%s: the model has %s=%r, the file %r",
                 checkpoint.path,
                 name,
                 ours[name],

@@ -4,6 +4,8 @@ Nothing is unpickled.
 """
 
 import contextlib
+import lzma
+import math
 import pathlib
 import struct
 import zipfile
@@ -18,7 +20,9 @@ DAMAGED = (
     TypeError,
     EOFError,
     OSError,
+    RuntimeError,  # an encrypted archive, or a compression that Python does not have
     struct.error,
+    lzma.LZMAError,
     zlib.error,
     zipfile.BadZipFile,
 )
@@ -32,6 +36,7 @@ class NpzArchive:
         shapes: shape of each array by name.
         dtypes: names of the dtypes that the arrays are stored in, by name.
         config: settings that came with the arrays; none in this kind of file.
+        is_mapped: whether all arrays are stored as they are, and mapped rather than read.
     """
 
     def __init__(self, path):
@@ -50,15 +55,25 @@ class NpzArchive:
             ) from error
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
+        members = self._zip.infolist()
+        self.is_mapped = all(member.compress_type == zipfile.ZIP_STORED for member in members)
+        self._checked = set()
 
     def _names(self):
-        return [name.removesuffix(".npy") for name in self._zip.namelist()]
+        names = self._zip.namelist()
+        twice = {name for name in names if names.count(name) > 1 or not name.endswith(".npy")}
+        if twice:
+            raise ValueError(f"{sorted(twice)[0]!r} is no array, or there twice")
+        return [name.removesuffix(".npy") for name in names]
 
     def _header(self, name):
         with self._zip.open(f"{name}.npy") as member:
             shape, _, dtype = read_header(member)
         if dtype.hasobject:
             raise ValueError(f"{name!r} is a pickled object, which is never read")
+        size = self._zip.getinfo(f"{name}.npy").file_size
+        if math.prod(shape) * dtype.itemsize > size:
+            raise ValueError(f"{name!r} is {shape} by its header, and has {size} bytes")
         return shape, dtype
 
     def read(self, name):
@@ -84,8 +99,9 @@ class NpzArchive:
         start = member.header_offset + 30 + sum(lengths)
         # Copy on write: not even by mistake is the file changed.
         contents = np.memmap(self._file, np.uint8, "c", start, member.file_size)
-        if zlib.crc32(contents) != member.CRC:
+        if member.filename not in self._checked and zlib.crc32(contents) != member.CRC:
             raise zipfile.BadZipFile("its checksum is another")
+        self._checked.add(member.filename)
         self._file.seek(start)
         shape, is_fortran, dtype = read_header(self._file)
         values = contents[self._file.tell() - start :].view(np.ndarray).view(dtype)
@@ -128,8 +144,11 @@ def _dtype_name(dtype):
 
 def what_it_is(path):
     """What a file is that is not what its name says, if that can be told."""
-    with pathlib.Path(path).open("rb") as file:
-        start = file.read(512).lstrip()
+    try:
+        with pathlib.Path(path).open("rb") as file:
+            start = file.read(512).lstrip()
+    except OSError:
+        return None
     if start[:1] == b"<":
         return "an HTML or XML page, such as a server's error message"
     if start.startswith(b"version https://git-lfs"):

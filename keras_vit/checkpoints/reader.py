@@ -5,12 +5,13 @@ import re
 
 import numpy as np
 
+from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
-from keras_vit.checkpoints.formats import KERAS, POSITIONS, logger, recognise
+from keras_vit.checkpoints.formats import KERAS, POSITIONS, recognise
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
 from keras_vit.checkpoints.positions import fit_positions, position_rows
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.checkpoints.weight_map import entries
+from keras_vit.checkpoints.weight_map import entries, template_of
 from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.models.describe import describe
 from keras_vit.models.surgery import patch_embedding
@@ -51,6 +52,8 @@ class Checkpoint:
         self.format = format
         self.naming = naming
         self._archive = archive
+        self._finite = set()
+        self._told_zero_head = False
         self._sources = {target: row.source for row in format.rows for target in row.targets}
 
     @property
@@ -63,6 +66,11 @@ class Checkpoint:
         """Whether the file has a head, and all its weights are zero."""
         source = self.naming.sources.get(self._sources.get("head/kernel"))
         return source is not None and not self._archive.read(source.name).any()
+
+    @property
+    def is_mapped(self):
+        """Whether to read an array again costs little: it is not compressed."""
+        return self._archive.is_mapped
 
     @property
     def has_configuration(self):
@@ -83,11 +91,36 @@ class Checkpoint:
             ValueError: if an array that tells an option is missing, or the arguments disagree with
                 the file.
         """
-        if self.format is KERAS:
-            policy = patch_embedding(self._archive.model).dtype_policy
-            return {**describe(self._archive.model), "dtype": policy.name}
         if num_heads is not None:
             num_heads = check_integer("num_heads", num_heads, minimum=1)
+        if self.format is KERAS:
+            options = self._keras_options()
+        else:
+            options = self._described(num_heads, image_size)
+            self._warn_of_normalisation()
+        if num_heads not in (None, options["num_heads"]):
+            raise ValueError(
+                f"`num_heads` must be that of the file, {options['num_heads']}. "
+                f"Received: num_heads={num_heads}"
+            )
+        return options
+
+    def _warn_of_normalisation(self):
+        told = getattr(self._archive, "normalisation", None)
+        if told is not None and any(value != 0.5 for values in told for value in values):
+            logger.warning(
+                "%s: its images are normalised with the mean %s and the standard deviation %s of "
+                "pixels in [0, 1]; `keras_vit.preprocess` and the commands scale to [-1, 1]",
+                self.path,
+                *told,
+            )
+
+    def _keras_options(self):
+        model = self._archive.model
+        policy = patch_embedding(model).dtype_policy.name
+        return {**describe(model), "name": model.name, "dtype": policy}
+
+    def _described(self, num_heads, image_size):
         if self.shape_of("patch_embedding/projection/kernel") is None or self._is_hybrid():
             raise ValueError(
                 "`path` must be a plain Vision Transformer: hybrids with a ResNet cannot be built "
@@ -107,11 +140,6 @@ class Checkpoint:
                 "`path` must hold the arrays of at least the first block, which tell "
                 f"{', '.join(unknown) or 'depth'}. Received: path={str(self.path)!r}"
             )
-        if num_heads not in (None, options["num_heads"]):
-            raise ValueError(
-                f"`num_heads` must be that of the file, {options['num_heads']}. "
-                f"Received: num_heads={num_heads}"
-            )
         return options
 
     def _is_hybrid(self):
@@ -119,10 +147,8 @@ class Checkpoint:
 
     def shape_of(self, path):
         """The shape of the array that holds the values of the variable of this path, or `None`."""
-        index = re.match(r"block_(\d+)/", path)
-        template = path.replace(index[0], "block_{i}/", 1) if index else path
+        template, i = template_of(path)
         source = self._sources.get(template, "")
-        i = int(index[1]) if index else 0
         return self.naming.shapes.get(source.format(i=i, n=i + 1))
 
     def _image_size(self, options, asked):
@@ -141,7 +167,8 @@ class Checkpoint:
         if asked is not None:
             asked = _grid(as_pair(asked, "image_size"), patch_size)
         num_prefix = num_prefix_tokens(options)
-        rows = position_rows(table[1], self.format.prefix_rows(num_prefix), configured, asked)
+        counts = self.format.prefix_rows(num_prefix, self.shape_of)
+        rows = position_rows(table[1], counts, configured, asked)
         if rows is None:
             raise ValueError(
                 "`image_size` must be that of the file where its grid of patches is not square: "
@@ -151,6 +178,8 @@ class Checkpoint:
         return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
 
     def _configured_grid(self, patch_size):
+        if self.format is KERAS:
+            return patch_embedding(self._archive.model).grid_size
         config = self._archive.config
         timm = (config.get("pretrained_cfg") or {}).get("input_size", ())[1:]
         size = (config.get("model_args") or {}).get("img_size") or config.get("image_size") or timm
@@ -172,38 +201,69 @@ class Checkpoint:
             ValueError: if an array is not used, missing, misshapen, damaged or not finite.
         """
         variables = {variable.path: variable for variable in model.weights}
-        wanted = [path for path in variables if not (drop_head and path.startswith(HEAD_LAYERS))]
-        found, without_row = entries(self.format.rows, wanted)
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
-        positions = self._fit(model, shapes, stored_size)
+        grid = patch_embedding(model).grid_size
+        found, positions = self.match(model.name, shapes, grid, drop_head, stored_size)
+        return self._values(found, variables, shapes, positions)
+
+    def match(self, name, shapes, grid, drop_head=False, stored_size=None):
+        """Checks names and shapes of the file's arrays against those of a model's variables.
+
+        Args:
+            name: of the model.
+            shapes: of its variables, by path.
+            grid: `(rows, columns)` of its patches.
+            drop_head: as in `read`.
+            stored_size: as in `read`.
+
+        Returns:
+            An `Entry` for each array, and the arguments of `fit_positions` or `None`.
+
+        Raises:
+            ValueError: if an array is not used, missing or misshapen.
+        """
+        wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_LAYERS))]
+        found, without_row = entries(self.format.rows, wanted)
+        positions = self._fit(shapes, grid, stored_size)
         problems = mismatches(self, found, shapes, positions is not None, drop_head)
         if without_row:
             problems.append(listed("without a place in this format", without_row))
         if problems:
             raise ValueError(
-                f"`path` must hold exactly the weights of the model {model.name!r}. "
+                f"`path` must hold exactly the weights of the model {name!r}. "
                 f"Received: path={str(self.path)!r} ({self.format.name}), "
                 f"with {'; '.join(problems)}"
             )
-        return self._values(found, variables, shapes, positions)
+        return found, positions
 
-    def _fit(self, model, shapes, stored_size):
-        """The arguments of `fit_positions` for the model, or `None` if it has no table."""
+    def _fit(self, shapes, grid, stored_size):
+        """The arguments of `fit_positions` for a model, or `None` if its table does not fit."""
         table = self.shape_of(POSITIONS)
-        if POSITIONS not in shapes or table is None:
+        if POSITIONS not in shapes or table is None or len(table) != 3:
             return None
-        patches = patch_embedding(model)
-        grid = patches.grid_size
         num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
-        known = _grid(stored_size, patches.patch_size) if stored_size else grid
-        rows = position_rows(table[-2], self.format.prefix_rows(num_prefix), known)
-        if rows is None or (stored_size is None and rows.grid != grid):
+        patch_size = self._patch_size(shapes)
+        configured = self._configured_grid(patch_size)
+        known = _grid(stored_size, patch_size) if stored_size else configured or grid
+        counts = self.format.prefix_rows(num_prefix, self.shape_of)
+        rows = position_rows(table[1], counts, known)
+        if rows is None and stored_size is None:
+            rows = position_rows(table[1], counts, grid)
+        if rows is None:
             return None
+        if stored_size is None and rows.grid != grid:
+            raise ValueError(
+                f"`path` must be for the model's grid of {grid} patches, and `from_checkpoint` "
+                f"resizes. Received: path={str(self.path)!r}, for {rows.grid}"
+            )
         if rows.num_prefix > num_prefix:
             logger.warning(
                 "%s: the position of a class token that is not there is left out", self.path
             )
         return rows, num_prefix, grid, self.format.interpolation
+
+    def _patch_size(self, shapes):
+        return shapes["patch_embedding/projection/kernel"][:2]
 
     def _values(self, found, variables, shapes, positions):
         # Blocks that are stacked in one array come one after the other: it is read once.
@@ -219,20 +279,27 @@ class Checkpoint:
             array = last_array if source.index is None else last_array[source.index]
             if entry.transform == "positions" and positions is not None:
                 array = fit_positions(array, *positions)
-            if "head/kernel" in entry.targets and not array.any():
+            if "head/kernel" in entry.targets and not array.any() and not self._told_zero_head:
+                self._told_zero_head = True
                 logger.warning("%s: the head is all zeros, and so are the logits", self.path)
             targets = [shapes[path] for path in entry.targets]
             values = TRANSFORMS[entry.transform].read(array, targets)
             for path, value in zip(entry.targets, values, strict=True):
+                if value.shape != shapes[path]:
+                    raise ValueError(
+                        f"{path} must be {shapes[path]}. "
+                        f"Received: path={str(self.path)!r}, with {value.shape}"
+                    )
                 yield variables[path], value
 
     def _read_finite(self, name):
         array = self._archive.read(name)
-        if not np.isfinite(array).all():
+        if name not in self._finite and not np.isfinite(array).all():
             raise ValueError(
                 "`path` must hold finite numbers. "
                 f"Received: path={str(self.path)!r}, whose array {name!r} has NaN or infinity"
             )
+        self._finite.add(name)
         return array
 
 

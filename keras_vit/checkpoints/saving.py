@@ -1,38 +1,37 @@
 """Models into checkpoint files that other projects read."""
 
 import contextlib
-import inspect
 import json
 import os
 import pathlib
+import uuid
 
 import keras
 import numpy as np
 
 from keras_vit.checkpoints import huggingface, timm
-from keras_vit.checkpoints.archives import ArrayArchive
-from keras_vit.checkpoints.formats import FORMATS, POSITIONS, logger
+from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.archives import ArrayArchive, read_config
+from keras_vit.checkpoints.formats import FORMATS, POSITIONS
 from keras_vit.checkpoints.positions import fold_prefix
 from keras_vit.checkpoints.reader import Checkpoint, num_prefix_tokens
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.layers.arguments import check_choice
 from keras_vit.layers.tokens import sincos_table
-from keras_vit.models import vision_transformer
-from keras_vit.models.describe import describe
+from keras_vit.models.describe import DEFAULTS, describe
 
 CONFIGURATIONS = {"timm": timm.configuration, "huggingface": huggingface.configuration}
+WEIGHT_FILES = (".npz", ".safetensors")
+# Suffixes that are not of directories.
+OTHER_FILES = (".npz", ".keras", ".h5", ".json", ".bin", ".pt", ".pth", ".txt")
 # Where a file's names are not those of the weight map.
 FILE_NAMES = {
     "huggingface": huggingface.file_name,
     "big_vision": lambda name, options: f"params/{name}",
 }
 # Not of the trained function, or a number that the arrays have replaced.
-NOT_COMPARED = ("dropout", "attention_dropout", "stochastic_depth", "layer_scale", "image_size")
-DEFAULTS = {
-    name: parameter.default
-    for name, parameter in inspect.signature(vision_transformer).parameters.items()
-}
+NOT_COMPARED = ("dropout", "attention_dropout", "stochastic_depth", "layer_scale")
 
 
 def save_checkpoint(model, path, format):
@@ -58,32 +57,57 @@ def save_checkpoint(model, path, format):
     True
     """
     check_choice("format", format, tuple(FORMATS))
-    path = pathlib.Path(path).expanduser()
-    _check_path(path, format)
+    path = _check_path(path, format)
     options = describe(model)
     arrays = _arrays(model, options, format)
-    is_directory = path.suffix not in (".npz", ".safetensors")
-    configuration = CONFIGURATIONS[format](options, arrays) if is_directory else {}
-    _check_read_back(arrays, configuration.get("config.json", {}), options, format)
-    if path.suffix == ".npz":
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _beside(path) as part, part.open("wb") as file:
-            np.savez(file, **arrays)
-        return
-    (path if is_directory else path.parent).mkdir(parents=True, exist_ok=True)
-    _save_safetensors(arrays, path / "model.safetensors" if is_directory else path)
-    for name, contents in configuration.items():
-        with _beside(path / name) as part:
-            part.write_text(json.dumps(contents, indent=2) + "\n")
+    files = {}
+    if path.suffix not in WEIGHT_FILES:
+        files = CONFIGURATIONS[format](options, arrays)
+        path = path / "model.safetensors"
+    # Weights alone are read with the configuration that lies beside them.
+    config = files.get("config.json") or (read_config(path.parent) if path.suffix != ".npz" else {})
+    _check_read_back(arrays, config, options, format)
+    _write(path, arrays, files)
 
 
 def _check_path(path, format):
-    is_npz = format in ("google", "big_vision")
-    if is_npz != (path.suffix == ".npz") or (path.is_file() and not path.suffix):
-        kind = "an .npz file" if is_npz else "a directory or a .safetensors file"
+    if not isinstance(path, (str, os.PathLike)):
+        raise ValueError(f"`path` must be a path. Received: path={path!r}")
+    path = pathlib.Path(path).expanduser()
+    if format in ("google", "big_vision"):
+        kind, fits = "an .npz file", path.suffix == ".npz" and not path.is_dir()
+    else:
+        kind = "a directory or a .safetensors file"
+        is_other_file = path.is_file() or path.suffix in OTHER_FILES
+        fits = not path.is_dir() if path.suffix == ".safetensors" else not is_other_file
+    if not fits:
         raise ValueError(
             f"`path` must be {kind} for format={format!r}. Received: path={str(path)!r}"
         )
+    return path
+
+
+def _write(path, arrays, files):
+    """Writes the arrays, and files of JSON beside them: all of them, or none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            # The configuration is in its place before the weights that it is for.
+            parts = {name: stack.enter_context(_beside(path.with_name(name))) for name in files}
+            part = stack.enter_context(_beside(path))
+            for name, contents in files.items():
+                text = json.dumps(contents, indent=2) + "\n"
+                parts[name].write_text(text, encoding="utf-8")
+            (_save_npz if path.suffix == ".npz" else _save_safetensors)(arrays, part)
+    except OSError as error:
+        raise ValueError(
+            f"`path` must be where files can be written. Received: path={str(path)!r} ({error})"
+        ) from error
+
+
+def _save_npz(arrays, path):
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
 
 
 def _save_safetensors(arrays, path):
@@ -96,13 +120,16 @@ def _save_safetensors(arrays, path):
         ) from error
     # Of a transposed array, safetensors would store the bytes as they lie.
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    with _beside(path) as part:
-        save_file(arrays, part, metadata={"format": "pt"})
+    save_file(arrays, path, metadata={"format": "pt"})
 
 
 def _arrays(model, options, format):
     """The arrays of the file, by name."""
-    values = {v.path: keras.ops.convert_to_numpy(v.value) for v in model.weights}
+    # No other project reads what NumPy makes of bfloat16.
+    values = {
+        v.path: keras.ops.convert_to_numpy(keras.ops.cast(v.value, "float32"))
+        for v in model.weights
+    }
     values = _with_positions_of(format, values, options)
     found, without_row = entries(FORMATS[format].rows, values)
     if without_row:
@@ -133,7 +160,7 @@ def _with_positions_of(format, values, options):
     has_zero_prefix = not table[:, :num_prefix].any()
     if format in ("big_vision", "timm") and has_zero_prefix:
         return {**values, POSITIONS: table[:, num_prefix:]}
-    if format == "big_vision":
+    if format == "big_vision" and "class_token/token" in values:
         token, table = fold_prefix(values["class_token/token"], table)
         return {**values, "class_token/token": token, POSITIONS: table}
     return values
@@ -150,12 +177,16 @@ def _check_read_back(arrays, config, options, format):
     try:
         read = {**DEFAULTS, **checkpoint.options(options["num_heads"], options["image_size"])}
     except ValueError as error:
-        named = ("pooling", "class_token", "representation_size", "num_classes")
+        named = ("pooling", "class_token", "representation_size", "num_classes", "activation")
         raise _not_describable(format, options, named) from error
+    if checkpoint.shape_of(POSITIONS) is not None:
+        _check_size_told(checkpoint, options, format)
     different = sorted(name for name in compared if options[name] != read[name])
     fatal = [name for name in different if name not in ("activation", "epsilon")]
     if fatal:
         raise _not_describable(format, options, fatal)
+    if not config and format in CONFIGURATIONS:
+        different += _untold_heads(checkpoint, options, read)
     for name in different:
         logger.warning(
             "%s files do not tell %s: %r becomes %r where this one is read",
@@ -164,6 +195,27 @@ def _check_read_back(arrays, config, options, format):
             options[name],
             read[name],
         )
+
+
+def _untold_heads(checkpoint, options, read):
+    """`["num_heads"]` if weights alone are read with other heads than the model's."""
+    try:
+        read["num_heads"] = checkpoint.options(None, options["image_size"])["num_heads"]
+    except ValueError:
+        # They are asked for.
+        return []
+    return ["num_heads"] if read["num_heads"] != options["num_heads"] else []
+
+
+def _check_size_told(checkpoint, options, format):
+    """Raises if the file would be taken for one of another grid when no image size is given."""
+    try:
+        size = checkpoint.options(options["num_heads"])["image_size"]
+    except ValueError:
+        # It is asked for.
+        return
+    if size != options["image_size"]:
+        raise _not_describable(format, options, ["image_size"])
 
 
 def _not_describable(format, options, names):
@@ -176,7 +228,9 @@ def _not_describable(format, options, names):
 @contextlib.contextmanager
 def _beside(path):
     """A path to write to, which becomes `path` when all has gone well."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path.name} is a directory")
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
         yield part
         part.replace(path)

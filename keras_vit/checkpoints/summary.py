@@ -1,13 +1,13 @@
 """What a checkpoint file holds, without loading it."""
 
 import dataclasses
-
-import keras
+import math
 
 from keras_vit.checkpoints.download import find_file
 from keras_vit.checkpoints.loading import described_options
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.models import match_variant, vision_transformer
+from keras_vit.models.surgery import patch_embedding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +77,12 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
 
 
 def _count_matching(checkpoint, options):
-    """The parameters of the model, built without allocating them, if the file fits it."""
-    with keras.StatelessScope(initialize_variables=False):
-        model = vision_transformer(**options)
-        checkpoint.read(model, stored_size=options["image_size"])
-        count = model.count_params()
-    # Keras would allocate the variables at the end of its next scope.
-    keras.utils.clear_session(free_memory=False)
-    return count
+    """The parameters of the model, if the file fits it; of its blocks only one is built."""
+    model = vision_transformer(**{**options, "depth": 1})
+    shapes = {variable.path: tuple(variable.shape) for variable in model.weights}
+    first_block = {path: s for path, s in shapes.items() if path.startswith("block_0/")}
+    for index in range(1, options["depth"]):
+        shapes |= {p.replace("block_0/", f"block_{index}/"): s for p, s in first_block.items()}
+    grid = patch_embedding(model).grid_size
+    checkpoint.match(model.name, shapes, grid, stored_size=options["image_size"])
+    return sum(map(math.prod, shapes.values()))

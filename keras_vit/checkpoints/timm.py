@@ -1,7 +1,7 @@
 """timm's `VisionTransformer`: `.safetensors` with a `config.json` beside."""
 
-from keras_vit.checkpoints.architecture import block_depth, first_of, torch_heads
-from keras_vit.checkpoints.weight_map import Format, Naming, Row, Source, norm, two
+from keras_vit.checkpoints.architecture import block_depth, check_told, first_of, torch_heads
+from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
 
 WEIGHT = ("weight", "bias")
 BLOCK = "blocks.{i}"
@@ -68,8 +68,17 @@ ACTIVATIONS = {
 }
 # SigLIP models that timm builds with the tanh GELU (`timm/models/vision_transformer.py`); the
 # others were trained with it too, and timm computes the erf.
-TANH_SIGLIP = ("patch32_siglip", "patch16_siglip_512", "patch16_siglip_gap_512")
-TANH_SIGLIP_SIZES = ("so400m_patch16", "giantopt")
+TANH_SIGLIP = (
+    "patch32_siglip",
+    "large_patch16_siglip_512",
+    "large_patch16_siglip_gap_512",
+    "so400m_patch16_siglip",
+    "giantopt_patch16_siglip",
+)
+# Models that timm builds with other heads than those of 64 channels or of the published size.
+HEADS = {"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16}
+# Arguments by which a model of the same arrays computes another function.
+OTHER_FUNCTIONS = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
 
 
 def find_timm(shapes):
@@ -83,23 +92,23 @@ def find_timm(shapes):
             "`path` must be a Vision Transformer without DeiT's distillation token, which has a "
             "second head. Received: arrays called 'dist_token' or 'head_dist'"
         )
-    naming = Naming({}, {}, [])
-    for name, shape in shapes.items():
-        naming.add(name, Source(name), shape)
-    return naming
+    return Naming.of(shapes)
 
 
 def describe_timm(shape_of, config, num_heads):
     """The options of a timm model, from its arrays and what its configuration adds."""
     arguments = config.get("model_args") or {}
+    architecture = config.get("architecture") or ""
+    _check(architecture, arguments)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
     depth = block_depth(shape_of)
     mlp_dim = first_of(shape_of, "block_0/mlp/dense_0/bias", "block_0/mlp/dense_0/kernel")
     query_norm = shape_of("block_0/attention/query_norm/gamma")
     configured = width // query_norm[0] if query_norm else arguments.get("num_heads")
+    configured = configured or HEADS.get(architecture)
     registers = shape_of("register_tokens/tokens")
     head = first_of(shape_of, "head/bias", "head/kernel")
-    return {
+    options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
         "depth": depth,
@@ -120,31 +129,61 @@ def describe_timm(shape_of, config, num_heads):
         "pre_norm": shape_of("pre_norm/gamma") is not None,
         "fc_norm": shape_of("fc_norm/gamma") is not None,
         # All CLIP towers have PyTorch's own, timm's other ViTs 1e-6.
-        "epsilon": 1e-5 if "clip" in config.get("architecture", "") else 1e-6,
+        "epsilon": 1e-5 if "clip" in architecture else 1e-6,
     }
+    told = {
+        "embed_dim": "embedding_dim",
+        "depth": "depth",
+        "patch_size": "patch_size",
+        "in_chans": "image_channels",
+        "class_token": "class_token",
+        "reg_tokens": "num_registers",
+        "qkv_bias": "qkv_bias",
+        "qk_norm": "qk_norm",
+    }
+    check_told({name: (arguments.get(name), option) for name, option in told.items()}, options)
+    return options
+
+
+def _check(architecture, arguments):
+    """Raises if timm computes another function with the same arrays."""
+    others = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
+    if "_rpn_" in architecture:
+        # Its norms stand behind attention and MLP.
+        others["architecture"] = architecture
+    if others:
+        raise ValueError(
+            "the file's config.json must be of a ViT with timm's default layers. Received: "
+            + ", ".join(f"{name}={value!r}" for name, value in others.items())
+        )
 
 
 def _pooling(shape_of, config, arguments):
-    if shape_of("pooling/probe") is not None:
-        return "map"
-    if shape_of("fc_norm/gamma") is not None or shape_of("class_token/token") is None:
-        return "gap"
-    told = arguments.get("global_pool", config.get("global_pool", "token"))
-    if told not in ("token", "avg"):
+    has_probe = shape_of("pooling/probe") is not None
+    has_fc_norm = shape_of("fc_norm/gamma") is not None
+    has_class_token = shape_of("class_token/token") is not None
+    has_prefix = has_class_token or shape_of("register_tokens/tokens") is not None
+    told = arguments.get("global_pool", config.get("global_pool"))
+    if told is None:
+        told = "map" if has_probe else "avg" if has_fc_norm or not has_class_token else "token"
+    includes_prefix = bool(arguments.get("pool_include_prefix")) and has_prefix
+    known = ("token", "avg", "map")
+    if told not in known or includes_prefix or (has_fc_norm and told != "avg"):
         raise ValueError(
-            f"the pooling of the file's config.json must be 'token', 'avg' or 'map'. "
-            f"Received: global_pool={told!r}"
+            f"`global_pool` of the file's config.json must be one of {known}, 'avg' where the norm "
+            "stands behind it, and leave out the tokens before the patches. Received: "
+            f"global_pool={told!r}, pool_include_prefix={includes_prefix}, fc_norm={has_fc_norm}"
         )
-    return "gap" if told == "avg" else "token"
+    return "gap" if told == "avg" else told
 
 
 def _activation(config, arguments):
-    architecture = config.get("architecture", "")
+    architecture = config.get("architecture") or ""
     told = arguments.get("act_layer")
     if told is None and "quickgelu" in architecture:
         told = "quick_gelu"
     if told is None and "siglip" in architecture:
-        is_tanh = any(part in architecture for part in (*TANH_SIGLIP, *TANH_SIGLIP_SIZES))
+        is_tanh = any(part in architecture for part in TANH_SIGLIP)
         told = "gelu_tanh" if is_tanh else "gelu"
     told = told or "gelu"
     if told not in ACTIVATIONS:
@@ -218,13 +257,22 @@ def configuration(options, arrays):
     return {"config.json": config}
 
 
+def _prefix_rows(num_tokens, shape_of):
+    """Numbers of rows that the tokens before the patches may have, the likeliest first.
+
+    DeiT III and the models with registers have none, and a DeiT III of 14 x 14 patches, asked for
+    13 x 15, must not be taken for 13 x 15 patches behind a class token. Those without LayerScale
+    and registers have one for each token.
+    """
+    has_none = num_tokens > 1 or shape_of("block_0/layer_scale_1/gamma") is not None
+    return (0, num_tokens) if has_none else (num_tokens, 0)
+
+
 TIMM = Format(
     "timm",
     TIMM_ROWS,
     find_timm,
     describe_timm,
-    # Registers have positions in no published file: 9 rows are rather 3 x 3 patches than 2 x 2
-    # behind a class token and 4 registers.
-    prefix_rows=lambda num_tokens: (0, num_tokens) if num_tokens > 1 else (num_tokens, 0),
+    prefix_rows=_prefix_rows,
     interpolation="bicubic",
 )

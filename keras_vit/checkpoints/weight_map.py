@@ -34,19 +34,19 @@ class Format:
         name: what `format=` calls it.
         rows: its weight map.
         find: from the shapes of a file's arrays by name to `Naming`, or `None` if the file is of
-            another format.
+            another format; not needed for models in memory, whose project is known.
         describe: from `shape_of` (see `architecture.py`), the file's configuration and the number
             of heads asked for, to the options of `vision_transformer`, without `image_size`.
-        prefix_rows: from the number of tokens before the patches (class token, registers) to the
-            numbers of rows that their positions may have in a table (see `position_rows`).
+        prefix_rows: from the number of tokens before the patches (class token, registers) and
+            `shape_of` to the numbers of rows that their positions may have (see `position_rows`).
         interpolation: how its project resizes position embeddings.
     """
 
     name: str
     rows: tuple[Row, ...]
-    find: Callable
-    describe: Callable
-    prefix_rows: Callable = lambda num_tokens: (num_tokens,)
+    find: Callable | None = None
+    describe: Callable | None = None
+    prefix_rows: Callable = lambda num_tokens, shape_of: (num_tokens,)
     interpolation: str = "bilinear"
 
 
@@ -72,17 +72,30 @@ class Naming:
     shapes: dict[str, tuple]
     ignored: list[str]
 
+    @classmethod
+    def of(cls, shapes, rename=lambda name: name):
+        """The arrays of these shapes, each under the name that `rename` gives it."""
+        naming = cls({}, {}, [])
+        for name, shape in shapes.items():
+            naming.add(rename(name), Source(name), shape)
+        return naming
+
     def add(self, name, source, shape):
+        """Adds an array; raises a `ValueError` if there is one of that name."""
+        if name in self.sources:
+            raise ValueError(
+                "`path` must hold one array for each variable. "
+                f"Received: {self.sources[name].name!r} and {source.name!r}, which are the same"
+            )
         self.sources[name] = source
         self.shapes[name] = tuple(shape)
 
     def renamed(self, rename):
         """The same arrays under other names."""
-        return Naming(
-            {rename(name): source for name, source in self.sources.items()},
-            {rename(name): shape for name, shape in self.shapes.items()},
-            self.ignored,
-        )
+        naming = Naming({}, {}, self.ignored)
+        for name, source in self.sources.items():
+            naming.add(rename(name), source, self.shapes[name])
+        return naming
 
 
 def two(source, target, kernel="identity", bias="identity", names=("kernel", "bias")):
@@ -122,17 +135,23 @@ def entries(rows, paths):
     by_target = {target: row for row in rows for target in row.targets}
     found, without_row = {}, []
     for path in paths:
-        index = re.search(r"\bblock_(\d+)/", path)
-        template = path.replace(index[0], "block_{i}/", 1) if index else path
+        template, i = template_of(path)
         row = by_target.get(template)
         if row is None:
             without_row.append(path)
             continue
-        i = int(index[1]) if index else 0
         source = row.source.format(i=i, n=i + 1)
         targets = tuple(target.format(i=i) for target in row.targets)
         found[source] = Entry(source, targets, row.transform)
     return list(found.values()), without_row
+
+
+def template_of(path):
+    """The path with `{i}` for the index of its block, and the index, 0 where there is none."""
+    index = re.match(r"block_(\d+)/", path)
+    if index is None:
+        return path, 0
+    return path.replace(index[0], "block_{i}/", 1), int(index[1])
 
 
 def as_markdown(rows):

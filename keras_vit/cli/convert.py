@@ -18,8 +18,8 @@ class Convert:
     """
 
     source: Annotated[str, tyro.conf.Positional]
-    """A file (.npz, .safetensors, .keras), a directory with model.safetensors and config.json, an
-    address (https, gs), or a name of `keras-vit checkpoints` or of an AugReg file."""
+    """A file (.npz, .safetensors, .keras), a directory with model.safetensors and config.json, a
+    run's directory, an address (https, gs), or a name of `keras-vit checkpoints` or of AugReg."""
     target: Annotated[pathlib.Path, tyro.conf.Positional]
     """The file or, for timm, huggingface and saved_model, the directory to write."""
     to: Format | None = None
@@ -38,7 +38,7 @@ class Convert:
         """Converts, and says what was written."""
         from keras_vit.checkpoints import from_checkpoint, save_checkpoint
         from keras_vit.serving.export import export
-        from keras_vit.training.run import save_model
+        from keras_vit.training.run import find_model, save_model
 
         to = self.to or SUFFIXES.get(self.target.suffix)
         if to is None:
@@ -50,15 +50,18 @@ class Convert:
             raise ValueError(
                 f"`target` must end with .keras for `--to keras`. Received: {str(self.target)!r}"
             )
+        path = find_model(self.source)
+        source = path if path.suffix == ".keras" else self.source
         model = from_checkpoint(
-            self.source, self.num_classes, as_image_size(self.image_size), self.num_heads
+            source, self.num_classes, as_image_size(self.image_size), self.num_heads
         )
+        class_names = class_names_of(model, source) if self.num_classes is None else None
         written = self.target
         if to == "keras":
             written.parent.mkdir(parents=True, exist_ok=True)
             save_model(model, written)
         elif to == "saved_model":
-            written = export(model, written, class_names=class_names_of(model, self.source))
+            written = export(model, written, class_names=class_names)
         else:
             save_checkpoint(model, written, to)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")

@@ -46,7 +46,7 @@ class InspectCheckpoint:
         else:
             model = from_checkpoint(self.file, image_size=size, num_heads=self.num_heads)
             other = from_checkpoint(self.against, image_size=size, num_heads=self.num_heads)
-            lines = value_differences(model, other)
+            lines = option_differences(model, other) + value_differences(model, other)
         more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")
         for line in lines[:MAX_LISTED] + more:
@@ -55,7 +55,7 @@ class InspectCheckpoint:
 
 def facts(summary):
     """Names and values of what a `Summary` tells, those options that are not the default."""
-    from keras_vit.checkpoints.saving import DEFAULTS
+    from keras_vit.models.describe import DEFAULTS
 
     options = summary.options
     told_apart = ["num_classes", "image_size", "class_token"]
@@ -86,6 +86,18 @@ def architecture_differences(options, variant):
         f"{name}: {options[name]}, not {value}"
         for name, value in wanted.items()
         if options[name] != value
+    ]
+
+
+def option_differences(model, other):
+    """Options that the models differ in, a line each."""
+    from keras_vit.models.describe import describe
+
+    ours, theirs = describe(model), describe(other)
+    return [
+        f"{name}: {ours[name]!r} and {theirs[name]!r}"
+        for name in ours
+        if ours[name] != theirs[name]
     ]
 
 

@@ -72,7 +72,7 @@ def vision_transformer(
         image_size: int or `(height, width)`, multiples of the patch size.
         image_channels: channels of an image.
         pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
-            attention pooling) or `None` (all tokens, the class token first).
+            attention pooling of the patch tokens) or `None` (all tokens, the class token first).
         representation_size: width of the pre-training head's hidden tanh layer `pre_logits`, or
             `None` for no such layer.
         classifier_activation: activation of the head; `None` returns logits.
@@ -173,13 +173,17 @@ def vision_transformer(
         )(tokens)
     if not fc_norm:
         tokens = layer_norm(dtype, "encoder_norm", epsilon)(tokens)
+    num_prefix_tokens = class_token + num_registers
+    if pooling in ("gap", "map") and num_prefix_tokens:
+        cropping = (num_prefix_tokens, 0)
+        tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
     if pooling == "map":
         pool = MultiHeadAttentionPooling(
             num_heads, mlp_dim, activation, epsilon, dtype=dtype, name="pooling"
         )
         outputs = pool(tokens)
     else:
-        outputs = _pool(tokens, pooling, class_token + num_registers, dtype)
+        outputs = _pool(tokens, pooling, dtype)
     if fc_norm:
         outputs = layer_norm(dtype, "fc_norm", epsilon)(outputs)
     outputs = _head(outputs, num_classes, representation_size, classifier_activation, dtype)
@@ -207,14 +211,11 @@ def _embed(
     return tokens
 
 
-def _pool(tokens, pooling, num_prefix_tokens, dtype):
+def _pool(tokens, pooling, dtype):
     if pooling == "token":
         return ClassTokenPooling(dtype=dtype, name="pooling")(tokens)
     if pooling is None:
         return tokens
-    if num_prefix_tokens:
-        cropping = (num_prefix_tokens, 0)
-        tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
     return keras.layers.GlobalAveragePooling1D(
         data_format="channels_last", dtype=dtype, name="pooling"
     )(tokens)

@@ -106,7 +106,7 @@ def test_weights_of_another_architecture(tiny_file):
 
 def test_an_option_that_the_weights_do_not_have(tiny_file):
     _, path = tiny_file
-    with pytest.raises(ValueError, match="missing: 'pooling|without a place.*pooling/probe"):
+    with pytest.raises(ValueError, match="`pooling` must be that of the file, 'token', or not"):
         keras_vit.ViT_Ti16(weights=path, pooling="map")
 
 

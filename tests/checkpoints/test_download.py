@@ -96,7 +96,9 @@ def test_what_a_killed_download_left_is_not_taken(published, tmp_path):
 
 def test_an_error_page_is_not_kept(server, tmp_path):
     (server / NAME).write_text("<html>log in first</html>")
-    with pytest.raises(ValueError, match="an .npz must be at the address.*an HTML or XML page"):
+    with pytest.raises(
+        ValueError, match="a checkpoint must be at the address.*an HTML or XML page"
+    ):
         find_file("ViT_B16/imagenet21k")
     assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
 

@@ -91,8 +91,20 @@ def config_with_a_text(path):
     return config_of(path, num_attention_heads="four")
 
 
-def config_with_zero_heads(path):
+def config_with_other_heads(path):
     return config_of(path, num_attention_heads=5)
+
+
+def config_with_no_heads(path):
+    return config_of(path, num_attention_heads=0)
+
+
+def config_of_a_larger_model(path):
+    return config_of(path, hidden_size=1024, num_hidden_layers=24)
+
+
+def config_with_a_negative_epsilon(path):
+    return config_of(path, layer_norm_eps=-1)
 
 
 def config_of_another_model(path):
@@ -198,8 +210,11 @@ FILES = [
     (wrong_shape, r"misshapen: 'Transformer/.*Dense_1/kernel' is \(96, 47\), not \(96, 48\)"),
     (table_of_rank_2, r"is \(17, 48\), not \(1, 17, 48\)|`\(1, positions, width\)`.* \(17, 48\)"),
     (heads_of_rank_2, r"misshapen: '.*query/kernel' is \(48, 48\), not \(48, 4, 12\)"),
-    (config_with_a_text, "`num_heads` must be (a positive divisor|that of the file's)"),
-    (config_with_zero_heads, "`num_heads` must be (a positive divisor|that of the file's)"),
+    (config_with_a_text, "`num_heads` must be an integer of at least 1.*'four'"),
+    (config_with_other_heads, "`num_heads` must be (a positive divisor|that of the file's)"),
+    (config_with_no_heads, "`num_heads` must be an integer of at least 1.*num_heads=0"),
+    (config_of_a_larger_model, "`hidden_size` of the file's config.json must be .* 48. Received"),
+    (config_with_a_negative_epsilon, "`layer_norm_eps` .* between 0 and 1.*layer_norm_eps=-1"),
     (config_of_another_model, "`model_type` of the file's config.json must be 'vit'"),
     (config_with_another_activation, "`hidden_act` of the file's config.json must be 'gelu' or"),
     (config_that_is_no_json, "config.json' must hold JSON"),
@@ -250,7 +265,7 @@ def test_another_architecture(tmp_path):
 def test_loading_adapts_nothing(changes):
     model = case_model(CASE, **changes)
     before = model.get_weights()
-    with pytest.raises(ValueError, match="must hold exactly the weights"):
+    with pytest.raises(ValueError, match="must hold exactly the weights|for the model's grid of"):
         load_checkpoint(model, case_path(CASE))
     assert unchanged(model, before)
 
