@@ -13,8 +13,9 @@ logger = logging.getLogger("keras_vit")
 # The largest published model has 64 blocks; a file may be damaged and lack one in between.
 MAX_DEPTH = 256
 
-# Published models whose heads are not 64 wide (`big_vision/models/vit.py` and timm): width, heads.
-HEADS_BY_WIDTH = {1536: 16, 1792: 16}
+# Heads of the published models by their width: of those without a builder too, g-opt and e
+# (`big_vision/models/vit.py`), and giantopt of timm.
+HEADS_BY_WIDTH = {1536: 16, 1792: 16} | {row.embedding_dim: row.num_heads for row in VARIANTS}
 
 
 def block_depth(shape_of):
@@ -33,17 +34,16 @@ def first_of(shape_of, *paths):
     return next((shape for path in paths if (shape := shape_of(path)) is not None), None)
 
 
-def torch_heads(width, depth, configured, asked):
+def torch_heads(width, configured, asked):
     """Heads of a model born in torch, whose arrays do not tell: they are flattened over the heads.
 
     Args:
         width: of a token.
-        depth: number of blocks.
         configured: heads that the file's configuration or other arrays tell, or `None`.
         asked: the argument `num_heads`, or `None`.
 
     Returns:
-        What is told; else the heads of the published model of this size; else 64 channels a head.
+        What is told; else the heads of the published models of this width; else 64 channels a head.
 
     Raises:
         ValueError: if what is told disagrees, or 64 does not divide the width.
@@ -55,10 +55,9 @@ def torch_heads(width, depth, configured, asked):
             f"`num_heads` must be that of the file's configuration, {configured}. "
             f"Received: num_heads={asked}"
         )
-    published = {(row.embedding_dim, row.depth): row.num_heads for row in VARIANTS}
     heads = asked or configured
     if not heads:
-        heads = published.get((width, depth)) or HEADS_BY_WIDTH.get(width)
+        heads = HEADS_BY_WIDTH.get(width)
         if heads is None and width % 64 == 0:
             heads = width // 64
     if heads is None:

@@ -101,7 +101,6 @@ def describe_huggingface(shape_of, config, num_heads):
     """The options of a transformers model, from its arrays and its configuration."""
     _check(config)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
-    depth = block_depth(shape_of)
     mlp_dim = first_of(shape_of, "block_0/mlp/dense_0/bias", "block_0/mlp/dense_0/kernel")
     head = first_of(shape_of, "head/bias", "head/kernel")
     pooler = first_of(shape_of, "pre_logits/bias", "pre_logits/kernel")
@@ -113,8 +112,8 @@ def describe_huggingface(shape_of, config, num_heads):
     options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
-        "depth": depth,
-        "num_heads": torch_heads(width, depth, config.get("num_attention_heads"), num_heads),
+        "depth": block_depth(shape_of),
+        "num_heads": torch_heads(width, config.get("num_attention_heads"), num_heads),
         "mlp_dim": mlp_dim[0] if mlp_dim else None,
         "num_classes": head[0] if head else 0,
         "image_channels": channels,

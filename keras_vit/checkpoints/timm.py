@@ -101,7 +101,6 @@ def describe_timm(shape_of, config, num_heads):
     architecture = config.get("architecture") or ""
     _check(architecture, arguments)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
-    depth = block_depth(shape_of)
     mlp_dim = first_of(shape_of, "block_0/mlp/dense_0/bias", "block_0/mlp/dense_0/kernel")
     query_norm = shape_of("block_0/attention/query_norm/gamma")
     configured = width // query_norm[0] if query_norm else arguments.get("num_heads")
@@ -111,8 +110,8 @@ def describe_timm(shape_of, config, num_heads):
     options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
-        "depth": depth,
-        "num_heads": torch_heads(width, depth, configured, num_heads),
+        "depth": block_depth(shape_of),
+        "num_heads": torch_heads(width, configured, num_heads),
         "mlp_dim": mlp_dim[0] if mlp_dim else None,
         "num_classes": head[0] if head else 0,
         "image_channels": channels,

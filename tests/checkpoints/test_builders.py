@@ -2,6 +2,7 @@
 
 import logging
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -93,6 +94,26 @@ def test_a_published_file_brings_its_gelu(tiny_file, tmp_path):
     published.write_bytes(path.read_bytes())
     assert keras_vit.from_checkpoint(published).get_layer("block_0").activation == "gelu"
     assert keras_vit.from_checkpoint(path).get_layer("block_0").activation == "gelu_tanh"
+
+
+def test_what_the_file_tells_is_not_the_callers(tiny_file):
+    _, path = tiny_file
+    for option in ({"pooling": "gap"}, {"qkv_bias": False}, {"embedding_dim": 64}):
+        with pytest.raises(ValueError, match="must be that of the file, .*, or not be given"):
+            keras_vit.from_checkpoint(path, **option)
+    with pytest.raises(ValueError, match="`representation_size` must be that of the file, None"):
+        keras_vit.from_checkpoint(path, num_classes=3, representation_size=8)
+
+
+def test_inspecting_leaves_the_settings_of_keras(tiny_file):
+    _, path = tiny_file
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        keras_vit.checkpoints.inspect_checkpoint(path)
+        assert keras.config.dtype_policy().name == "mixed_bfloat16"
+    finally:
+        keras.config.set_dtype_policy(before)
 
 
 def test_weights_of_another_architecture(tiny_file):

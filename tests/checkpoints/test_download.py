@@ -1,7 +1,9 @@
 """Downloads, from a server of this machine."""
 
+import concurrent.futures
 import functools
 import http.server
+import os
 import threading
 import typing
 
@@ -101,6 +103,29 @@ def test_an_error_page_is_not_kept(server, tmp_path):
     ):
         find_file("ViT_B16/imagenet21k")
     assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+
+
+def test_an_error_page_in_the_place_of_safetensors_is_not_kept(server, tmp_path, monkeypatch):
+    (server / "m.safetensors").write_text("<html>log in first</html>")
+    address = f"{os.environ['KERAS_VIT_MIRROR']}m.safetensors"
+    with pytest.raises(ValueError, match="a checkpoint must be at the address.*an HTML"):
+        fetch(address)
+    (server / "m.safetensors").write_bytes(b"repaired")
+    assert fetch(address).read_bytes() == b"repaired"
+
+
+def test_the_query_is_part_of_an_address(published):
+    address = f"{os.environ['KERAS_VIT_MIRROR']}{NAME}"
+    places = {fetch(address), fetch(f"{address}?rev=1"), fetch(f"{address}?rev=2")}
+    assert len(places) == 3
+
+
+def test_several_threads_at_once(published):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        paths = set(pool.map(find_file, ["ViT_B16/imagenet21k"] * 4))
+    (path,) = paths
+    assert path.read_bytes() == published.read_bytes()
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_missing_file(server, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -132,6 +133,65 @@ def integers(path):
     return write(path / "integers.npz", arrays)
 
 
+def two_spellings(path):
+    arrays = case_arrays(CASE)
+    old = "Transformer/encoderblock_0/LayerNorm_2/scale"
+    return write(path / "two.npz", {**arrays, old.replace("_2/", "_1/"): arrays[old]})
+
+
+def two_tables(path):
+    arrays = case_arrays(CASE)
+    table = arrays["Transformer/posembed_input/pos_embedding"]
+    return write(path / "two.npz", {**arrays, "pos_embedding": table})
+
+
+def inside_and_outside(path):
+    arrays = {f"params/{name}": array for name, array in case_arrays(CASE).items()}
+    arrays["head/kernel"] = arrays["params/head/kernel"] * 3
+    return write(path / "two.npz", arrays)
+
+
+def table_with_a_batch(path):
+    arrays = case_arrays(CASE)
+    name = "Transformer/posembed_input/pos_embedding"
+    arrays[name] = np.concatenate([arrays[name]] * 2)
+    return write(path / "batch.npz", arrays)
+
+
+def lying_npz_header(path):
+    """An array that claims to be larger than the file."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (3 * 10**11,)}
+    with zipfile.ZipFile(path / "lying.npz", "w") as archive:
+        for name, array in case_arrays(CASE).items():
+            with archive.open(f"{name}.npy", "w") as file:
+                if name == "head/bias":
+                    np.lib.format.write_array_header_1_0(file, header)
+                else:
+                    np.lib.format.write_array(file, array)
+    return path / "lying.npz"
+
+
+def number_for_blocks(path):
+    arrays = {**case_arrays(CASE), "Transformer/encoderblock/x": np.float32(1)}
+    return write(path / "number.npz", arrays)
+
+
+def twice_in_shards(path):
+    """Two files of an index hold the same tensors."""
+    contents = (REFERENCE / "hf_classifier" / "model.safetensors").read_bytes()
+    names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    for name in names:
+        (path / name).write_bytes(contents)
+    index = {"weight_map": {"classifier.bias": names[0], "classifier.weight": names[1]}}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    return path
+
+
+def index_without_a_map(path):
+    (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": [1]}))
+    return path
+
+
 def empty(path):
     path = path / "empty.npz"
     path.touch()
@@ -221,6 +281,14 @@ FILES = [
     (not_finite, f"whose array '{QUERY}' has NaN or infinity"),
     (integers, "'head/bias' must hold floating-point numbers. Received: dtype=int64"),
     (empty, "an empty file"),
+    (two_spellings, "'.*LayerNorm_2/scale' and '.*LayerNorm_1/scale', which are the same"),
+    (two_tables, "posembed_input/pos_embedding' and 'pos_embedding', which are the same"),
+    (inside_and_outside, "'params/head/kernel' and 'head/kernel', which are the same"),
+    (table_with_a_batch, r"is \(2, 17, 48\)"),
+    (lying_npz_header, r"'head/bias' is \(300000000000,\) by its header, and has 128 bytes"),
+    (number_for_blocks, "unused: 'Transformer/encoderblock/x'"),
+    (twice_in_shards, "'classifier.bias' is in two files"),
+    (index_without_a_map, "must say in `weight_map` which file"),
     (lone_array, "must be a complete .npz archive"),
     (lying_header, "must be a complete .safetensors file.*lying.safetensors"),
     (huge_header, "must be a complete .safetensors file.*huge.safetensors"),

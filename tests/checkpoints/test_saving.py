@@ -3,6 +3,7 @@
 import json
 import logging
 
+import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -139,10 +140,12 @@ def test_what_was_adapted_can_be_written(format, tmp_path):
     model = case_model("a_vit_token", num_classes=4, image_size=48)
     path = tmp_path / ("file.npz" if format in ("google", "big_vision") else "directory")
     save_checkpoint(model, path, format)
-    before = model.get_weights()
+    inputs = images(2, 48, 48, 3)
+    before, weights = ops.convert_to_numpy(model(inputs)), model.get_weights()
     load_checkpoint(model, path)
+    np.testing.assert_allclose(ops.convert_to_numpy(model(inputs)), before, rtol=0, atol=1e-6)
     if format != "big_vision":
-        assert unchanged(model, before)
+        assert unchanged(model, weights)
 
 
 def test_big_vision_has_the_class_tokens_position_in_the_token(tmp_path):
@@ -204,11 +207,107 @@ def test_wrong_argument(name, format, message, tmp_path):
 
 
 def test_not_a_vision_transformer(tmp_path):
-    import keras
-
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     with pytest.raises(ValueError, match="`model` must be a Vision Transformer"):
         save_checkpoint(model, tmp_path / "file.npz", "google")
+
+
+@pytest.mark.parametrize("format", ["google", "timm"])
+def test_a_grid_that_the_file_would_not_tell_is_refused(format, tmp_path):
+    """4 x 9 patches would be read as 6 x 6."""
+    model = tiny({"image_size": (16, 36), "pooling": "gap"})
+    path = tmp_path / ("file.npz" if format == "google" else "file.safetensors")
+    with pytest.raises(ValueError, match=r"a model with image_size=\(16, 36\)"):
+        save_checkpoint(model, path, format)
+    save_checkpoint(model, tmp_path / "directory", "timm")
+    assert from_checkpoint(tmp_path / "directory").input_shape == (None, 16, 36, 3)
+
+
+def test_an_index_of_an_earlier_model_does_not_count(tmp_path):
+    index = {"weight_map": {"classifier.bias": "model-00001-of-00001.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    model = case_model("hf_classifier")
+    save_checkpoint(model, tmp_path, "huggingface")
+    assert unchanged(from_checkpoint(tmp_path), model.get_weights())
+
+
+def customised():
+    """Models that the builders do not make, though their layers have the names."""
+    vit = tiny({})
+    blocks = [vit.get_layer(name) for name in ("block_0", "block_1")]
+    tokens = keras.Model(vit.input, vit.get_layer("dropout").output)
+    rest = ("encoder_norm", "pooling", "head")
+
+    def composed(*layers):
+        x = tokens.output
+        for layer in (*layers, *(vit.get_layer(name) for name in rest)):
+            x = layer(x)
+        return keras.Model(vit.input, x)
+
+    yield "softmax", keras.Model(vit.input, keras.layers.Softmax()(vit.output))
+    scaled = keras.layers.Rescaling(1 / 127.5, -1)(vit.input)
+    yield "rescaling", keras.Model(vit.input, vit(scaled))
+    yield "operation", composed(blocks[0], lambda x: keras.ops.multiply(x, 2), blocks[1])
+    yield "order", composed(*blocks[::-1])
+    other = keras_vit.TransformerBlock(2, 16, activation="relu", name="block_1")
+    yield "block", composed(blocks[0], other)
+    yield "outputs", keras.Model(vit.input, [vit.output, tokens.output])
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_a_customised_model_is_refused(index, tmp_path):
+    _, model = list(customised())[index]
+    with pytest.raises(ValueError, match="`model` must .* Received: "):
+        save_checkpoint(model, tmp_path / "file.npz", "google")
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_alone_do_not_tell_the_heads(tmp_path, caplog):
+    model = tiny({"embedding_dim": 64, "num_heads": 2, **GELU})
+    with caplog.at_level(logging.WARNING):
+        save_checkpoint(model, tmp_path / "file.safetensors", "timm")
+    assert caplog.messages == [
+        "timm files do not tell num_heads: 2 becomes 1 where this one is read"
+    ]
+
+
+def test_weights_beside_the_configuration_of_another_model(tmp_path):
+    save_checkpoint(case_model("hf_classifier"), tmp_path, "huggingface")
+    other = tiny({"epsilon": 1e-12, **GELU})
+    with pytest.raises(ValueError, match="`model` must be one that"):
+        save_checkpoint(other, tmp_path / "other.safetensors", "huggingface")
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])
+def test_files_are_float32(dtype, tmp_path):
+    save_checkpoint(tiny({"dtype": dtype}), tmp_path / "file.npz", "google")
+    assert {array.dtype.name for array in arrays_of(tmp_path / "file.npz").values()} == {"float32"}
+
+
+@pytest.mark.parametrize("model", [None, 5, keras_vit.ViT_Ti16])
+def test_not_a_model(model, tmp_path):
+    with pytest.raises(ValueError, match="`model` must be a `keras.Model`. Received: "):
+        save_checkpoint(model, tmp_path / "file.npz", "google")
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file.txt").write_text("text")
+    (tmp_path / "taken" / "config.json").mkdir(parents=True)
+    (tmp_path / "directory.npz").mkdir()
+    model = case_model("timm_token")
+    for path, format in (
+        (tmp_path / "file.txt" / "x.npz", "google"),
+        (tmp_path / "file.txt", "timm"),
+        (tmp_path / "directory.npz", "google"),
+        (tmp_path / "taken", "timm"),
+        (tmp_path / "model.keras", "timm"),
+        (None, "google"),
+        (b"x.npz", "google"),
+    ):
+        with pytest.raises(ValueError, match="`path` must be .*Received: path="):
+            save_checkpoint(model, path, format)
+    left = sorted(path.name for path in tmp_path.rglob("*"))
+    assert left == ["config.json", "directory.npz", "file.txt", "taken"]
 
 
 def test_a_keras_file_keeps_its_dtype_policy(tmp_path):

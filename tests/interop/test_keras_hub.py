@@ -70,7 +70,13 @@ def test_no_counterpart():
     ):
         with pytest.raises(ValueError, match="`model` must .* Received: "):
             keras_vit.from_keras_hub(theirs)
-    for options in ({"activation": "gelu_tanh"}, {"num_registers": 2}, {"pooling": "map"}):
+    mean_of_all = {"pooling": "gap", "class_token": True}
+    for options in (
+        mean_of_all,
+        {"activation": "gelu_tanh"},
+        {"num_registers": 2},
+        {"pooling": "map"},
+    ):
         arguments = {"num_classes": 3, "image_size": 32, "activation": "gelu", **options}
         with pytest.raises(ValueError, match="`model` must have a counterpart in keras-hub"):
             keras_vit.to_keras_hub(keras_vit.ViT_Ti16(**arguments))

@@ -33,6 +33,7 @@ MODELS = {
     "pre_norm": {"pre_norm": True},
     "no_qkv_bias": {"qkv_bias": False},
     "map": {"global_pool": "map", "class_token": False},
+    "map_with_class_token": {"global_pool": "map", "reg_tokens": 2},
     "no_head": {"num_classes": 0},
     "tanh_gelu": {"act_layer": "gelu_tanh"},
     "quick_gelu": {"act_layer": "quick_gelu", "pre_norm": True},
@@ -58,11 +59,15 @@ def check(ours, theirs, images=IMAGES):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in UNTOLD])
 def test_weights_alone(timm, name, tmp_path):
-    theirs = theirs_of(timm, name)
+    # 5 x 5 rows of a model with LayerScale, as DeiT III is, are 5 x 5 patches and not 4 x 6 behind
+    # a class token; a configuration tells them apart.
+    size = (32, 32) if name == "layer_scale" else (32, 48)
+    theirs = theirs_of(timm, name, img_size=size)
     path = tmp_path / "model.safetensors"
     safetensors.torch.save_file(theirs.state_dict(), path)
-    ours = keras_vit.from_checkpoint(path, num_heads=4, image_size=IMAGES.shape[1:3])
-    check(ours, logits_of(theirs))
+    ours = keras_vit.from_checkpoint(path, num_heads=4, image_size=size)
+    images = IMAGES[:, :, : size[1]]
+    check(ours, logits_of(theirs, images), images)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -121,6 +126,23 @@ def test_resized_as_timm_does_it(timm, tmp_path):
     images = np.random.default_rng(1).normal(size=(2, 48, 64, 3)).astype("float32")
     ours = keras_vit.from_checkpoint(path, num_heads=4, image_size=(48, 64))
     check(ours, logits_of(theirs, images), images)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"global_pool": "max"},
+        {"global_pool": "avgmax", "class_token": False},
+        {"global_pool": "token", "fc_norm": True},
+        {"global_pool": "avg", "pool_include_prefix": True},
+    ],
+    ids=str,
+)
+def test_other_poolings_are_refused(timm, changes, tmp_path):
+    theirs = theirs_of(timm, "token", **changes)
+    timm.models.save_for_hf(theirs, tmp_path, safe_serialization=True)
+    with pytest.raises(ValueError, match="`global_pool` of the file's config.json must be"):
+        keras_vit.from_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["deit_tiny_distilled_patch16_224", "vit_giant_patch14_dinov2"])

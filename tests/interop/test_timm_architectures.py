@@ -76,14 +76,10 @@ def test_every_architecture(timm):
         patch = options["patch_size"][0]
         theirs["image_size"] = tuple(size // patch * patch for size in theirs["image_size"])
         if ours != theirs:
-            different.append(
-                (name, {k: (ours[k], theirs[k]) for k in ours if ours[k] != theirs[k]})
-            )
+            different.append((name, ours, theirs))
     assert not different
     assert len(accepted) > 100
-    assert {"vit_base_patch16_224", "vit_base_patch16_clip_224", "deit3_base_patch16_224"} - set(
-        accepted
-    ) <= {"deit3_base_patch16_224"}
+    assert {"vit_base_patch16_224", "vit_base_patch16_clip_224"} <= set(accepted)
 
 
 @pytest.mark.parametrize(
