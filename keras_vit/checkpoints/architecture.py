@@ -6,7 +6,7 @@
 import logging
 
 from keras_vit.layers.arguments import check_integer
-from keras_vit.models import VARIANTS
+from keras_vit.models import VARIANTS, Variant
 
 logger = logging.getLogger("keras_vit")
 
@@ -15,7 +15,9 @@ MAX_DEPTH = 256
 
 # Heads of the published models by their width: of those without a builder too, g-opt and e
 # (`big_vision/models/vit.py`), and giantopt of timm.
-HEADS_BY_WIDTH = {1536: 16, 1792: 16} | {row.embedding_dim: row.num_heads for row in VARIANTS}
+HEADS_BY_WIDTH = {1536: 16, 1792: 16} | {
+    row.embedding_dim: row.num_heads for row in VARIANTS if isinstance(row, Variant)
+}
 
 
 def block_depth(shape_of):

@@ -1,6 +1,7 @@
 """The formats that are read and written, and how a file's is recognised."""
 
 from keras_vit.checkpoints.archives import ModelArchive
+from keras_vit.checkpoints.big_transfer import BIG_TRANSFER, BIG_TRANSFER_ROWS
 from keras_vit.checkpoints.google import BIG_VISION, BIG_VISION_ROWS, GOOGLE
 from keras_vit.checkpoints.huggingface import HUGGINGFACE
 from keras_vit.checkpoints.timm import TIMM, TIMM_ROWS
@@ -16,13 +17,15 @@ KERAS = Format(
     tuple(
         Row(target, target, "positions" if target == POSITIONS else "identity")
         for target in dict.fromkeys(
-            target for row in (*BIG_VISION_ROWS, *TIMM_ROWS) for target in row.targets
+            target
+            for row in (*BIG_VISION_ROWS, *TIMM_ROWS, *BIG_TRANSFER_ROWS)
+            for target in row.targets
         )
     ),
     Naming.of,
 )
 # In the order in which a file is tried.
-FORMATS = {f.name: f for f in (GOOGLE, BIG_VISION, TIMM, HUGGINGFACE)}
+FORMATS = {f.name: f for f in (GOOGLE, BIG_VISION, BIG_TRANSFER, TIMM, HUGGINGFACE)}
 
 
 def recognise(archive, format=None):
@@ -49,10 +52,7 @@ def recognise(archive, format=None):
         if naming is not None:
             return candidate, naming
     names = list(archive.shapes)
-    if any(name.startswith("resnet/") for name in names):
-        what = "a BiT ResNet, which this version cannot build yet"
-    else:
-        listed = ", ".join(names[:4])
-        what = f"which holds {len(names)} arrays such as {listed}"
-    rule = "a Vision Transformer of a known layout" if format is None else f"of format {format!r}"
+    what = f"which holds {len(names)} arrays such as {', '.join(names[:4])}"
+    kinds = "a Vision Transformer or a ResNet of a known layout"
+    rule = kinds if format is None else f"of format {format!r}"
     raise ValueError(f"`path` must be {rule}. Received: path={str(archive.path)!r}, {what}")

@@ -9,6 +9,7 @@ then to those of vit_jax's released files.
 import re
 
 from keras_vit.checkpoints.architecture import block_depth, first_of
+from keras_vit.checkpoints.flax_resnet import describe_resnet, describe_stages, resnet_rows
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, Source, norm, two
 
 # Where the model is in what a file holds. Parameters of big_vision with their optimizer are in
@@ -40,9 +41,10 @@ def _mlp(source, target):
     return [row for i in (0, 1) for row in two(f"{source}/Dense_{i}/", f"{target}/dense_{i}")]
 
 
-def _rows(positions, attention, norm_2, mlp):
+def _rows(positions, attention, norm_2, mlp, group_norm):
     block = "Transformer/encoderblock_{i}"
     return (
+        *resnet_rows(group_norm),
         *two("embedding/", "patch_embedding/projection"),
         Row("cls", "class_token/token"),
         Row(positions, "position_embedding/embedding", "positions"),
@@ -61,9 +63,12 @@ GOOGLE_ROWS = _rows(
     "MultiHeadDotProductAttention_1",
     "LayerNorm_2",
     "MlpBlock_3",
+    "group_norm",
 )
 BIG_VISION_ROWS = (
-    *_rows("pos_embedding", "MultiHeadDotProductAttention_0", "LayerNorm_1", "MlpBlock_0"),
+    *_rows(
+        "pos_embedding", "MultiHeadDotProductAttention_0", "LayerNorm_1", "MlpBlock_0", "identity"
+    ),
     Row("MAPHead_0/probe", "pooling/probe"),
     *_attention("MAPHead_0/MultiHeadDotProductAttention_0", "pooling/attention"),
     *norm("MAPHead_0/LayerNorm_0/", "pooling/layer_norm"),
@@ -76,8 +81,13 @@ GOOGLE_NAMES = {
 
 
 def find_big_vision(shapes):
-    """The arrays of a Flax ViT under big_vision's names, or `None` for a file of another kind."""
-    prefix = next((p for p in PREFIXES if len(shapes.get(f"{p}embedding/kernel", ())) == 4), None)
+    """The arrays of a Flax ViT or of a ResNet of `bit.py` under big_vision's names.
+
+    `None` for a file of another kind.
+    """
+    first = ("embedding/kernel", "conv_root/kernel")
+    prefixes = (p for p in PREFIXES if any(len(shapes.get(f"{p}{x}", ())) == 4 for x in first))
+    prefix = next(prefixes, None)
     if prefix is None:
         return None
     naming = Naming({}, {}, [])
@@ -126,7 +136,13 @@ def _released(name):
 
 
 def describe_flax(shape_of, config, num_heads):
-    """The options of a Flax ViT; all but the GELU's form is in the arrays' shapes."""
+    """The options of a Flax ViT; all but the GELU's form is in the arrays' shapes.
+
+    Those of a ResNet if there are no patches.
+    """
+    root_conv = shape_of("root_conv/kernel")
+    if root_conv and shape_of("patch_embedding/projection/kernel") is None:
+        return describe_resnet(shape_of, config, num_heads)
     *patch_size, channels, width = shape_of("patch_embedding/projection/kernel")
     has_class_token = shape_of("class_token/token") is not None
     is_map = shape_of("pooling/probe") is not None
@@ -144,11 +160,13 @@ def describe_flax(shape_of, config, num_heads):
         "num_heads": heads[1] if heads and len(heads) == 3 else None,
         "mlp_dim": mlp_dim[-1] if mlp_dim else None,
         "num_classes": head[-1] if head else 0,
-        "image_channels": channels,
+        "image_channels": root_conv[2] if root_conv else channels,
         "pooling": "map" if is_map else "token" if has_class_token else "gap",
         "representation_size": pre_logits[-1] if pre_logits else None,
         "class_token": has_class_token,
         "position_embedding": "learned" if learned else "sincos2d",
+        "resnet_stages": describe_stages(shape_of) if root_conv else None,
+        "resnet_width": root_conv[-1] if root_conv else 64,
     }
 
 

@@ -7,12 +7,12 @@ from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.download import find_file
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.layers.arguments import as_pair, check_integer
-from keras_vit.models import match_variant, vision_transformer
-from keras_vit.models.builders import register_pretrained_builder
-from keras_vit.models.describe import DEFAULTS, describe
+from keras_vit.models import architecture_differences, match_variant
+from keras_vit.models.builders import maker, register_pretrained_builder
+from keras_vit.models.describe import describe
 from keras_vit.models.files import load_weights
+from keras_vit.models.options import DEFAULTS, is_resnet, make_model
 
-DEFAULT_NAME = "vision_transformer"
 # What a caller may choose: no file tells it, or not every file.
 UNTOLD_OPTIONS = (
     "dropout",
@@ -37,17 +37,18 @@ def from_checkpoint(
     of that size, or 64 channels each, and the rest is timm's or transformers' default.
 
     Args:
-        path: of an `.npz` of vit_jax or big_vision, a `.safetensors` of timm or Hugging Face
-            transformers, a directory with `model.safetensors` (or its shards) and `config.json`, or
-            a `.keras` file; an `https://` or `gs://` address of one; or a name of
+        path: of an `.npz` of vit_jax, big_vision or big_transfer (BiT), a `.safetensors` of timm or
+            Hugging Face transformers, a directory with `model.safetensors` (or its shards) and
+            `config.json`, or a `.keras` file; an `https://` or `gs://` address of one; or a name of
             `keras_vit.list_checkpoints()` or of an AugReg file.
         num_classes: `None` keeps the file's head. A number drops it and `pre_logits`, and starts
             from a head of that many classes at zero; 0 for no head.
         image_size: int or `(height, width)` to resize the position embeddings to; `None` keeps the
-            file's. It has to be that of the file where this has no square grid of patches.
+            file's. It has to be that of the file where this has no square grid of patches. A ResNet
+            has none: 224, or what the catalogue says of a published file.
         num_heads: attention heads, for a file that does not tell.
-        format: `"google"`, `"big_vision"`, `"timm"`, `"huggingface"` or `"keras"`; `None` to find
-            out.
+        format: `"google"`, `"big_vision"`, `"big_transfer"`, `"timm"`, `"huggingface"` or
+            `"keras"`; `None` to find out.
         **options: of `vision_transformer` that no file tells: `dropout`, `attention_dropout`,
             `stochastic_depth`, `classifier_activation`, `name`, `dtype`; and `activation` and
             `epsilon`, which not every file tells.
@@ -57,7 +58,7 @@ def from_checkpoint(
 
     Raises:
         ValueError: if the file is not what it claims, cannot be reached, holds anything but the
-            arrays of one Vision Transformer, or an argument does not fit it.
+            arrays of one Vision Transformer or ResNet, or an argument does not fit it.
 
     Example:
     >>> model = keras_vit.from_checkpoint("tests/data/reference/a_vit_token.ckpt.npz")
@@ -68,7 +69,8 @@ def from_checkpoint(
     with open_checkpoint(file, format) as checkpoint:
         described = described_options(file, checkpoint, num_heads, image_size)
         row = match_variant(described)
-        described.setdefault("name", row.name if row else DEFAULT_NAME)
+        if row is not None:
+            described.setdefault("name", row.name)
         new_head = num_classes is not None
         return _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
 
@@ -115,7 +117,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
     """The model of a table row with weights: what a builder does with `weights`.
 
     Args:
-        row: a `Variant`.
+        row: of the table of variants.
         weights: as `path` in `from_checkpoint`, or a tag of the catalogue.
         num_classes: `None`, or a number of classes; the head is kept if it has as many.
         image_size: `None`, or an image size; position embeddings are resized if it is another.
@@ -128,7 +130,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
     if file.name.endswith(".weights.h5"):
         sizes = {"num_classes": num_classes, "image_size": image_size}
         sizes = {name: size for name, size in sizes.items() if size is not None}
-        model = vision_transformer(**row.architecture, **sizes, **{"name": row.name, **options})
+        model = maker(row)(**row.architecture, **sizes, **{"name": row.name, **options})
         load_weights(model, file)
         return model
     with open_checkpoint(file) as checkpoint:
@@ -143,15 +145,17 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     options, stored_size = dict(described), described["image_size"]
     if new_head:
         num_classes = check_integer("num_classes", num_classes, minimum=0)
-        options.update(num_classes=num_classes, representation_size=None)
+        options["num_classes"] = num_classes
+        if not is_resnet(options):
+            options["representation_size"] = None
         logger.info(
             "%s: its head is dropped for one of %d classes at zero", checkpoint.path, num_classes
         )
     if image_size is not None:
         options["image_size"] = as_pair(image_size, "image_size")
     _check_told(options, callers_options)
-    model = vision_transformer(**{**options, **callers_options})
-    if options["image_size"] != stored_size:
+    model = make_model({**options, **callers_options})
+    if options["image_size"] != stored_size and not is_resnet(options):
         sizes = ["x".join(map(str, size)) for size in (stored_size, options["image_size"])]
         logger.info(
             "%s: position embeddings are resized from %s to %s pixels", checkpoint.path, *sizes
@@ -164,6 +168,11 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
 def _check_told(options, callers_options):
     """Raises if the caller gives an option another value than the file tells."""
     for name, value in callers_options.items():
+        if is_resnet(options) and name in DEFAULTS and name not in (*options, "name", "dtype"):
+            raise ValueError(
+                f"`{name}` must not be given for a file of a ResNet, which has none. "
+                f"Received: {name}={value!r}"
+            )
         told = options.get(name, DEFAULTS.get(name))
         if name in DEFAULTS and name not in UNTOLD_OPTIONS and value != told:
             raise ValueError(
@@ -181,35 +190,42 @@ def assign(variable, value):
 def described_options(file, checkpoint, num_heads=None, image_size=None):
     """The options that the file describes, and those that the catalogue knows of it by its name.
 
-    No `.npz` tells the GELU's form; the weights of DeiT III were born in torch.
+    No `.npz` tells the GELU's form; the weights of DeiT III were born in torch. None of a ResNet
+    tells the size of its images.
     """
     options = checkpoint.options(num_heads, image_size)
-    if checkpoint.format.name in ("google", "big_vision"):
-        known = {row.activation for row in CHECKPOINTS if row.url.endswith(f"/{file.name}")}
+    rows = [row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}")]
+    if checkpoint.format.name in ("google", "big_vision") and not is_resnet(options):
+        known = {row.activation for row in rows}
         if len(known) == 1:
             (options["activation"],) = known
         if known == {"gelu"}:
             logger.info("%s: by its name, a published file with the erf GELU", file)
+    if checkpoint.format.name == "big_transfer" and image_size is None and len(rows) == 1:
+        options["image_size"] = as_pair(rows[0].image_size, "image_size")
+        logger.info("%s: by its name, for images of %d pixels", file, rows[0].image_size)
     return options
 
 
 def _heads_of(row, checkpoint):
-    return row.num_heads if checkpoint.format.name in ("timm", "huggingface") else None
+    is_told = checkpoint.format.name not in ("timm", "huggingface")
+    return None if is_told else getattr(row, "num_heads", None)
 
 
 def _check_architecture(row, described, file):
-    wanted = {**row.architecture, "patch_size": (row.patch_size, row.patch_size)}
-    different = {name: described[name] for name in wanted if described[name] != wanted[name]}
+    different = architecture_differences(row, described)
     if different:
+        pairs = ", ".join(f"{k}={v} instead of {wanted}" for k, (v, wanted) in different.items())
         raise ValueError(
-            f"`weights` must be those of {row.name}. Received: weights={str(file)!r}, with "
-            + ", ".join(f"{k}={v} instead of {wanted[k]}" for k, v in different.items())
+            f"`weights` must be those of {row.name}. Received: weights={str(file)!r}, with {pairs}"
         )
 
 
 def _warn_of_other_functions(model, file, checkpoint):
     """Says it if the file tells another function of the same arrays than the model's."""
     ours = describe(model)
+    if is_resnet(ours):
+        return
     theirs = described_options(file, checkpoint, ours["num_heads"], ours["image_size"])
     names = ["activation", "epsilon"]
     if checkpoint.has_configuration or checkpoint.format.name == "keras":

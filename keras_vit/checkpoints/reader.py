@@ -1,12 +1,12 @@
 """A checkpoint file: the model that it describes, whether it fits one, its values one by one."""
 
 import contextlib
-import re
 
 import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
+from keras_vit.checkpoints.flax_resnet import describe_stages
 from keras_vit.checkpoints.formats import KERAS, POSITIONS, recognise
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
 from keras_vit.checkpoints.positions import fit_positions, position_rows
@@ -14,7 +14,11 @@ from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries, template_of
 from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.models.describe import describe
-from keras_vit.models.surgery import patch_embedding
+from keras_vit.models.surgery import token_grid
+from keras_vit.models.vit import total_stride
+
+# Options that no file tells of which the first block or unit is missing.
+FIRST_BLOCK_TELLS = ("depth", "num_heads", "mlp_dim", "stages")
 
 
 @contextlib.contextmanager
@@ -78,14 +82,14 @@ class Checkpoint:
         return bool(self._archive.config)
 
     def options(self, num_heads=None, image_size=None):
-        """The options of `vision_transformer` that the file describes, at its own resolution.
+        """The options of the model that the file describes, at its own resolution.
 
         Args:
             num_heads: for a file that does not tell; see `from_checkpoint`.
             image_size: for a file whose grid cannot be told from its number of positions.
 
         Returns:
-            A dictionary.
+            A dictionary, of options of `vision_transformer` or `resnet`.
 
         Raises:
             ValueError: if an array that tells an option is missing, or the arguments disagree with
@@ -98,9 +102,9 @@ class Checkpoint:
         else:
             options = self._described(num_heads, image_size)
             self._warn_of_normalisation()
-        if num_heads not in (None, options["num_heads"]):
+        if num_heads not in (None, options.get("num_heads")):
             raise ValueError(
-                f"`num_heads` must be that of the file, {options['num_heads']}. "
+                f"`num_heads` must be that of the file, {options.get('num_heads', 'a ResNet')}. "
                 f"Received: num_heads={num_heads}"
             )
         return options
@@ -117,47 +121,39 @@ class Checkpoint:
 
     def _keras_options(self):
         model = self._archive.model
-        policy = patch_embedding(model).dtype_policy.name
+        policy = next(layer for layer in model.layers if layer.weights).dtype_policy.name
         return {**describe(model), "name": model.name, "dtype": policy}
 
     def _described(self, num_heads, image_size):
-        if self.shape_of("patch_embedding/projection/kernel") is None or self._is_hybrid():
-            raise ValueError(
-                "`path` must be a plain Vision Transformer: hybrids with a ResNet cannot be built "
-                f"yet. Received: path={str(self.path)!r}"
-            )
         try:
             options = self.format.describe(self.shape_of, self._archive.config, num_heads)
             options["image_size"] = self._image_size(options, image_size)
         except (AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
             raise ValueError(
                 "`path` must hold arrays, and a config.json if there is one, that describe a "
-                f"Vision Transformer. Received: path={str(self.path)!r} ({error!r})"
+                f"Vision Transformer or a ResNet. Received: path={str(self.path)!r} ({error!r})"
             ) from error
-        unknown = [name for name in ("num_heads", "mlp_dim") if options[name] is None]
-        if unknown or not options["depth"]:
+        unknown = [name for name in FIRST_BLOCK_TELLS if name in options and not options[name]]
+        if unknown:
             raise ValueError(
                 "`path` must hold the arrays of at least the first block, which tell "
-                f"{', '.join(unknown) or 'depth'}. Received: path={str(self.path)!r}"
+                f"{', '.join(unknown)}. Received: path={str(self.path)!r}"
             )
         return options
 
-    def _is_hybrid(self):
-        return any(re.match(r"conv_root/|block\d/unit", name) for name in self.naming.shapes)
-
     def shape_of(self, path):
         """The shape of the array that holds the values of the variable of this path, or `None`."""
-        template, i = template_of(path)
+        template, indices = template_of(path)
         source = self._sources.get(template, "")
-        return self.naming.shapes.get(source.format(i=i, n=i + 1))
+        return self.naming.shapes.get(source.format(**indices))
 
     def _image_size(self, options, asked):
-        patch_size = options["patch_size"]
         table = self.shape_of(POSITIONS)
         if table is None:
             if asked is None:
                 logger.info("%s does not tell its image size: 224 is taken", self.path)
             return as_pair(asked or 224, "image_size")
+        patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
         if len(table) != 3:
             raise ValueError(
                 "the position embedding must have the shape `(1, positions, width)`. "
@@ -179,7 +175,7 @@ class Checkpoint:
 
     def _configured_grid(self, patch_size):
         if self.format is KERAS:
-            return patch_embedding(self._archive.model).grid_size
+            return token_grid(self._archive.model)
         config = self._archive.config
         timm = (config.get("pretrained_cfg") or {}).get("input_size", ())[1:]
         size = (config.get("model_args") or {}).get("img_size") or config.get("image_size") or timm
@@ -202,7 +198,7 @@ class Checkpoint:
         """
         variables = {variable.path: variable for variable in model.weights}
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
-        grid = patch_embedding(model).grid_size
+        grid = token_grid(model)
         found, positions = self.match(model.name, shapes, grid, drop_head, stored_size)
         return self._values(found, variables, shapes, positions)
 
@@ -212,7 +208,7 @@ class Checkpoint:
         Args:
             name: of the model.
             shapes: of its variables, by path.
-            grid: `(rows, columns)` of its patches.
+            grid: `(rows, columns)` of its patches, `None` for a ResNet.
             drop_head: as in `read`.
             stored_size: as in `read`.
 
@@ -242,7 +238,8 @@ class Checkpoint:
         if POSITIONS not in shapes or table is None or len(table) != 3:
             return None
         num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
-        patch_size = self._patch_size(shapes)
+        stages = describe_stages(shapes.get) if "root_conv/kernel" in shapes else None
+        patch_size = total_stride(shapes["patch_embedding/projection/kernel"][:2], stages)
         configured = self._configured_grid(patch_size)
         known = _grid(stored_size, patch_size) if stored_size else configured or grid
         counts = self.format.prefix_rows(num_prefix, self.shape_of)
@@ -261,9 +258,6 @@ class Checkpoint:
                 "%s: the position of a class token that is not there is left out", self.path
             )
         return rows, num_prefix, grid, self.format.interpolation
-
-    def _patch_size(self, shapes):
-        return shapes["patch_embedding/projection/kernel"][:2]
 
     def _values(self, found, variables, shapes, positions):
         # Blocks that are stacked in one array come one after the other: it is read once.

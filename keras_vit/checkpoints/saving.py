@@ -19,7 +19,8 @@ from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.layers.arguments import check_choice
 from keras_vit.layers.tokens import sincos_table
-from keras_vit.models.describe import DEFAULTS, describe
+from keras_vit.models.describe import describe
+from keras_vit.models.options import DEFAULTS, is_resnet, token_grid_of
 
 CONFIGURATIONS = {"timm": timm.configuration, "huggingface": huggingface.configuration}
 WEIGHT_FILES = (".npz", ".safetensors")
@@ -41,10 +42,11 @@ def save_checkpoint(model, path, format):
 
     Args:
         model: a model of this package.
-        path: where to: for `"google"` and `"big_vision"` an `.npz` file; for `"timm"` and
-            `"huggingface"` a directory, which gets `model.safetensors`, `config.json` and what
-            else the project has there, or a `.safetensors` file of the weights alone.
-        format: `"google"` (vit_jax's released layout), `"big_vision"`, `"timm"` or `"huggingface"`.
+        path: where to: for `"google"`, `"big_vision"` and `"big_transfer"` an `.npz` file; for
+            `"timm"` and `"huggingface"` a directory, which gets `model.safetensors`, `config.json`
+            and what else the project has there, or a `.safetensors` file of the weights alone.
+        format: `"google"` (vit_jax's released layout), `"big_vision"`, `"timm"` or `"huggingface"`;
+            `"big_transfer"` for BiT.
 
     Raises:
         ValueError: if the format has no place for something in the model, such as register tokens,
@@ -74,7 +76,7 @@ def _check_path(path, format):
     if not isinstance(path, (str, os.PathLike)):
         raise ValueError(f"`path` must be a path. Received: path={path!r}")
     path = pathlib.Path(path).expanduser()
-    if format in ("google", "big_vision"):
+    if format in ("google", "big_vision", "big_transfer"):
         kind, fits = "an .npz file", path.suffix == ".npz" and not path.is_dir()
     else:
         kind = "a directory or a .safetensors file"
@@ -148,12 +150,13 @@ def _arrays(model, options, format):
 
 def _with_positions_of(format, values, options):
     """The values with those rows of the position embedding that the format has."""
+    if is_resnet(options):
+        return values
     num_prefix = num_prefix_tokens(options)
     if options["position_embedding"] == "sincos2d":
         if format == "big_vision":
             return values
-        grid = zip(options["image_size"], options["patch_size"], strict=True)
-        table = sincos_table([pixels // patch for pixels, patch in grid], options["embedding_dim"])
+        table = sincos_table(token_grid_of(options), options["embedding_dim"])
         prefix = np.zeros((1, num_prefix, table.shape[2]))
         values = {**values, POSITIONS: np.concatenate([prefix, table], axis=1).astype("float32")}
     table = values[POSITIONS]
@@ -169,16 +172,23 @@ def _with_positions_of(format, values, options):
 def _check_read_back(arrays, config, options, format):
     """Raises if the file would be read as another model than the one written."""
     archive = ArrayArchive(f"the {format} file", arrays, config)
-    checkpoint = Checkpoint(archive, FORMATS[format], FORMATS[format].find(archive.shapes))
+    naming = FORMATS[format].find(archive.shapes)
+    if naming is None:
+        raise ValueError(
+            f"`model` must be one that {format} files hold. Received: a ResNet, "
+            "for which there are 'big_vision' and, for BiT, 'big_transfer'"
+        )
+    checkpoint = Checkpoint(archive, FORMATS[format], naming)
     compared = set(options) - set(NOT_COMPARED)
     if format != "big_vision":
         # Sines and cosines become a table like a learned one.
-        compared.remove("position_embedding")
+        compared.discard("position_embedding")
     try:
-        read = {**DEFAULTS, **checkpoint.options(options["num_heads"], options["image_size"])}
+        told = options.get("num_heads"), options["image_size"]
+        read = {**DEFAULTS, **checkpoint.options(*told)}
     except ValueError as error:
         named = ("pooling", "class_token", "representation_size", "num_classes", "activation")
-        raise _not_describable(format, options, named) from error
+        raise _not_describable(format, options, [n for n in named if n in options]) from error
     if checkpoint.shape_of(POSITIONS) is not None:
         _check_size_told(checkpoint, options, format)
     different = sorted(name for name in compared if options[name] != read[name])

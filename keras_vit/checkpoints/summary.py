@@ -6,8 +6,8 @@ import math
 from keras_vit.checkpoints.download import find_file
 from keras_vit.checkpoints.loading import described_options
 from keras_vit.checkpoints.reader import open_checkpoint
-from keras_vit.models import match_variant, vision_transformer
-from keras_vit.models.surgery import patch_embedding
+from keras_vit.models import match_variant
+from keras_vit.models.options import token_grid_of, variable_shapes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Summary:
         path: of the file.
         format: its layout, as `format=` calls it.
         variant: name of the builder of this architecture, or `None` if only `vision_transformer`
-            builds it.
-        options: of `vision_transformer`, at the file's image size.
+            or `resnet` builds it.
+        options: of `vision_transformer` or `resnet`, at the file's image size.
         dtypes: names of the dtypes that the arrays are stored in.
         parameters: their number.
         zero_head: whether there is a head, and it is all zeros.
@@ -77,12 +77,8 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
 
 
 def _count_matching(checkpoint, options):
-    """The parameters of the model, if the file fits it; of its blocks only one is built."""
-    model = vision_transformer(**{**options, "depth": 1})
-    shapes = {variable.path: tuple(variable.shape) for variable in model.weights}
-    first_block = {path: s for path, s in shapes.items() if path.startswith("block_0/")}
-    for index in range(1, options["depth"]):
-        shapes |= {p.replace("block_0/", f"block_{index}/"): s for p, s in first_block.items()}
-    grid = patch_embedding(model).grid_size
-    checkpoint.match(model.name, shapes, grid, stored_size=options["image_size"])
+    """The parameters of the model, if the file fits it."""
+    shapes = variable_shapes(options)
+    name = options.get("name", "of these options")
+    checkpoint.match(name, shapes, token_grid_of(options), stored_size=options["image_size"])
     return sum(map(math.prod, shapes.values()))

@@ -92,6 +92,19 @@ HEADS_BIAS = _one(
     lambda array, shape: array.reshape(shape),
     lambda value: value.reshape(-1),
 )
+# Flax kept GroupNorm's parameters in four dimensions until google/flax#1721.
+GROUP_NORM = _one(
+    "(1, 1, 1, channels) to (channels); as it is where it has one dimension",
+    lambda shape: (1, 1, 1, *shape),
+    lambda array, shape: array.reshape(shape),
+    lambda value: value.reshape(1, 1, 1, -1),
+)
+POINTWISE = _one(
+    "(1, 1, in, out) to (in, out)",
+    lambda shape: (1, 1, *shape),
+    lambda array, shape: array.reshape(shape),
+    lambda value: value.reshape(1, 1, *value.shape),
+)
 SPLIT_TO_HEADS = _split("split along the first axis, then each like `to_heads`", TO_HEADS)
 SPLIT_HEADS_BIAS = _split("split, then each like `heads_bias`", HEADS_BIAS)
 
@@ -107,6 +120,8 @@ TRANSFORMS = {
     "to_heads": TO_HEADS,
     "from_heads": FROM_HEADS,
     "heads_bias": HEADS_BIAS,
+    "group_norm": GROUP_NORM,
+    "pointwise": POINTWISE,
     "split_to_heads": SPLIT_TO_HEADS,
     "split_heads_bias": SPLIT_HEADS_BIAS,
 }

@@ -12,8 +12,9 @@ class Row:
     """One line of a weight map, read in both directions.
 
     Args:
-        source: name of the array; `{i}` stands for a block's index, `{n}` for its number from 1.
-        target: path of the variable, or paths of the variables, with `{i}`.
+        source: name of the array; `{i}` stands for a block's index, `{n}` for its number from 1,
+            `{s}` and `{u}` for the numbers of a residual unit's stage and of the unit in it.
+        target: path of the variable, or paths of the variables, with `{i}`, or `{s}` and `{u}`.
         transform: a name of `TRANSFORMS`.
     """
 
@@ -36,7 +37,8 @@ class Format:
         find: from the shapes of a file's arrays by name to `Naming`, or `None` if the file is of
             another format; not needed for models in memory, whose project is known.
         describe: from `shape_of` (see `architecture.py`), the file's configuration and the number
-            of heads asked for, to the options of `vision_transformer`, without `image_size`.
+            of heads asked for, to the options of `vision_transformer` or `resnet`, without
+            `image_size`.
         prefix_rows: from the number of tokens before the patches (class token, registers) and
             `shape_of` to the numbers of rows that their positions may have (see `position_rows`).
         interpolation: how its project resizes position embeddings.
@@ -106,10 +108,11 @@ def two(source, target, kernel="identity", bias="identity", names=("kernel", "bi
     )
 
 
-def norm(source, target, names=("scale", "bias")):
-    """The rows of a LayerNorm."""
-    return Row(f"{source}{names[0]}", f"{target}/gamma"), Row(
-        f"{source}{names[1]}", f"{target}/beta"
+def norm(source, target, names=("scale", "bias"), transform="identity"):
+    """The rows of a LayerNorm or a GroupNorm."""
+    return (
+        Row(f"{source}{names[0]}", f"{target}/gamma", transform),
+        Row(f"{source}{names[1]}", f"{target}/beta", transform),
     )
 
 
@@ -135,23 +138,26 @@ def entries(rows, paths):
     by_target = {target: row for row in rows for target in row.targets}
     found, without_row = {}, []
     for path in paths:
-        template, i = template_of(path)
+        template, indices = template_of(path)
         row = by_target.get(template)
         if row is None:
             without_row.append(path)
             continue
-        source = row.source.format(i=i, n=i + 1)
-        targets = tuple(target.format(i=i) for target in row.targets)
+        source = row.source.format(**indices)
+        targets = tuple(target.format(**indices) for target in row.targets)
         found[source] = Entry(source, targets, row.transform)
     return list(found.values()), without_row
 
 
 def template_of(path):
-    """The path with `{i}` for the index of its block, and the index, 0 where there is none."""
-    index = re.match(r"block_(\d+)/", path)
-    if index is None:
-        return path, 0
-    return path.replace(index[0], "block_{i}/", 1), int(index[1])
+    """The path with `{i}`, or `{s}` and `{u}`, for its numbers, and what these are."""
+    if block := re.match(r"block_(\d+)/", path):
+        i = int(block[1])
+        return path.replace(block[0], "block_{i}/", 1), {"i": i, "n": i + 1}
+    if unit := re.match(r"stage_(\d+)_unit_(\d+)/", path):
+        indices = {"s": int(unit[1]), "u": int(unit[2])}
+        return path.replace(unit[0], "stage_{s}_unit_{u}/", 1), indices
+    return path, {}
 
 
 def as_markdown(rows):

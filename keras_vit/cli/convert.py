@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 import tyro
 
-Format = Literal["keras", "google", "big_vision", "timm", "huggingface", "saved_model"]
+Format = Literal[
+    "keras", "google", "big_vision", "big_transfer", "timm", "huggingface", "saved_model"
+]
 SUFFIXES = {".keras": "keras", ".npz": "google", ".safetensors": "timm"}
 
 
@@ -23,8 +25,8 @@ class Convert:
     target: Annotated[pathlib.Path, tyro.conf.Positional]
     """The file or, for timm, huggingface and saved_model, the directory to write."""
     to: Format | None = None
-    """The format; by default that of the target's suffix (.keras, .npz for google, .safetensors
-    for timm)."""
+    """The format; by default that of the target's suffix (.keras, .npz for google or, for a BiT,
+    big_transfer, .safetensors for timm)."""
     num_classes: int | None = None
     """Drop the head for a new one of so many classes, at zero; 0 for none."""
     image_size: tuple[int, ...] | None = None
@@ -37,6 +39,7 @@ class Convert:
     def run(self):
         """Converts, and says what was written."""
         from keras_vit.checkpoints import from_checkpoint, save_checkpoint
+        from keras_vit.models.surgery import token_grid
         from keras_vit.serving.export import export
         from keras_vit.training.run import find_model, save_model
 
@@ -55,6 +58,8 @@ class Convert:
         model = from_checkpoint(
             source, self.num_classes, as_image_size(self.image_size), self.num_heads
         )
+        if self.to is None and to == "google" and token_grid(model) is None:
+            to = "big_transfer"
         class_names = class_names_of(model, source) if self.num_classes is None else None
         written = self.target
         if to == "keras":

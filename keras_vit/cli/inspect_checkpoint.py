@@ -32,7 +32,7 @@ class InspectCheckpoint:
     def run(self):
         """Prints a line for each fact."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-        from keras_vit.models import list_variants
+        from keras_vit.models import architecture_differences, list_variants
 
         size = as_image_size(self.image_size)
         summary = inspect_checkpoint(self.file, self.num_heads, size)
@@ -42,7 +42,8 @@ class InspectCheckpoint:
             return
         variants = {row.name: row for row in list_variants()}
         if self.against in variants:
-            lines = architecture_differences(summary.options, variants[self.against])
+            different = architecture_differences(variants[self.against], summary.options)
+            lines = [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
         else:
             model = from_checkpoint(self.file, image_size=size, num_heads=self.num_heads)
             other = from_checkpoint(self.against, image_size=size, num_heads=self.num_heads)
@@ -55,21 +56,23 @@ class InspectCheckpoint:
 
 def facts(summary):
     """Names and values of what a `Summary` tells, those options that are not the default."""
-    from keras_vit.models.describe import DEFAULTS
+    from keras_vit.models import find_variant
+    from keras_vit.models.options import DEFAULTS, is_resnet
 
     options = summary.options
     told_apart = ["num_classes", "image_size", "class_token"]
     if summary.variant:
-        told_apart += ["patch_size", "embedding_dim", "depth", "num_heads", "mlp_dim"]
+        told_apart += find_variant(summary.variant).architecture
     different = [
         f"{name}={value!r}"
         for name, value in options.items()
         if name not in told_apart and value != DEFAULTS[name]
     ]
+    builder = "resnet" if is_resnet(options) else "vision_transformer"
     head = f"{options['num_classes']} classes" if options["num_classes"] else "none"
     yield "file", summary.path
     yield "format", summary.format
-    yield "builder", summary.variant or "vision_transformer"
+    yield "builder", summary.variant or builder
     yield "options", ", ".join(different) or "none"
     yield "image size", "x".join(map(str, options["image_size"]))
     yield "head", head + (", all zeros" if summary.zero_head else "")
@@ -79,25 +82,15 @@ def facts(summary):
         yield "ignored", f"{len(summary.ignored)} arrays such as {summary.ignored[0]}"
 
 
-def architecture_differences(options, variant):
-    """What of the architecture is not the variant's, a line each."""
-    wanted = {**variant.architecture, "patch_size": (variant.patch_size, variant.patch_size)}
-    return [
-        f"{name}: {options[name]}, not {value}"
-        for name, value in wanted.items()
-        if options[name] != value
-    ]
-
-
 def option_differences(model, other):
     """Options that the models differ in, a line each."""
     from keras_vit.models.describe import describe
 
     ours, theirs = describe(model), describe(other)
     return [
-        f"{name}: {ours[name]!r} and {theirs[name]!r}"
-        for name in ours
-        if ours[name] != theirs[name]
+        f"{name}: {ours.get(name)!r} and {theirs.get(name)!r}"
+        for name in dict.fromkeys((*ours, *theirs))
+        if ours.get(name) != theirs.get(name)
     ]
 
 

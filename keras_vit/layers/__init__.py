@@ -1,10 +1,15 @@
-"""Keras layers that compose into Vision Transformers."""
+"""Keras layers that compose into Vision Transformers, and into the ResNets beside them."""
 
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LayerScale
 from keras_vit.layers.patches import PatchEmbedding
 from keras_vit.layers.pooling import ClassTokenPooling, MultiHeadAttentionPooling
+from keras_vit.layers.resnet import (
+    BottleneckUnit,
+    PreActivationBottleneckUnit,
+    StandardizedConv2D,
+)
 from keras_vit.layers.tokens import (
     AddPositionEmbedding,
     AddSincosPositionEmbedding,
@@ -16,6 +21,7 @@ from keras_vit.layers.transformer import TransformerBlock
 __all__ = [
     "AddPositionEmbedding",
     "AddSincosPositionEmbedding",
+    "BottleneckUnit",
     "ClassToken",
     "ClassTokenPooling",
     "LayerScale",
@@ -23,6 +29,8 @@ __all__ = [
     "MultiHeadAttention",
     "MultiHeadAttentionPooling",
     "PatchEmbedding",
+    "PreActivationBottleneckUnit",
     "RegisterTokens",
+    "StandardizedConv2D",
     "TransformerBlock",
 ]

@@ -26,8 +26,8 @@ class LayerScale(keras.layers.Layer):
         (arXiv 2204.07118) and DINOv2 (arXiv 2304.07193) have it.
 
     Example:
-    >>> float(LayerScale(0.5)(np.ones((1, 1, 1)))[0, 0, 0])
-    0.5
+    >>> tuple(LayerScale(0.5)(np.ones((2, 5, 8))).shape)
+    (2, 5, 8)
     """
 
     def __init__(self, initial_value, **kwargs):

@@ -1,6 +1,21 @@
 """The models, the table of their variants, and surgery on them."""
 
 from keras_vit.models.builders import (
+    R26_S32,
+    R50_B16,
+    R50_B32,
+    R50_L16,
+    R50_L32,
+    BiT_R50x1,
+    BiT_R50x2,
+    BiT_R50x3,
+    BiT_R101x1,
+    BiT_R101x3,
+    BiT_R152x1,
+    BiT_R152x2,
+    BiT_R152x4,
+    BiT_R200x3,
+    R_Ti16,
     ViT_B8,
     ViT_B16,
     ViT_B32,
@@ -17,12 +32,37 @@ from keras_vit.models.builders import (
 )
 from keras_vit.models.features import features
 from keras_vit.models.positions import resize_position_embedding
+from keras_vit.models.resnet import resnet
 from keras_vit.models.surgery import replace_head, resize
-from keras_vit.models.variants import VARIANTS, Variant, find_variant, list_variants, match_variant
+from keras_vit.models.variants import (
+    VARIANTS,
+    ResNetVariant,
+    Variant,
+    architecture_differences,
+    find_variant,
+    list_variants,
+    match_variant,
+)
 from keras_vit.models.vit import vision_transformer
 
 __all__ = [
+    "R26_S32",
+    "R50_B16",
+    "R50_B32",
+    "R50_L16",
+    "R50_L32",
     "VARIANTS",
+    "BiT_R50x1",
+    "BiT_R50x2",
+    "BiT_R50x3",
+    "BiT_R101x1",
+    "BiT_R101x3",
+    "BiT_R152x1",
+    "BiT_R152x2",
+    "BiT_R152x4",
+    "BiT_R200x3",
+    "R_Ti16",
+    "ResNetVariant",
     "Variant",
     "ViT_B8",
     "ViT_B16",
@@ -36,6 +76,7 @@ __all__ = [
     "ViT_So400m14",
     "ViT_Ti16",
     "ViT_g14",
+    "architecture_differences",
     "build",
     "features",
     "find_variant",
@@ -44,5 +85,6 @@ __all__ = [
     "replace_head",
     "resize",
     "resize_position_embedding",
+    "resnet",
     "vision_transformer",
 ]

@@ -2,7 +2,8 @@
 
 import inspect
 
-from keras_vit.models.variants import find_variant
+from keras_vit.models.resnet import resnet
+from keras_vit.models.variants import ResNetVariant, find_variant
 from keras_vit.models.vit import vision_transformer
 
 _pretrained_builders = []
@@ -28,8 +29,8 @@ def build(variant, num_classes=None, image_size=None, weights=None, **options):
         weights: `None` for a random start; a name of `keras_vit.list_checkpoints()`, whole or
             without the builder's, such as `"imagenet21k"`; or the path or URL of any file that
             `keras_vit.from_checkpoint` reads.
-        **options: as in `keras_vit.vision_transformer`, from `image_channels` on; with weights
-            their own, unless given here.
+        **options: as in `keras_vit.vision_transformer` or, for a BiT, `keras_vit.resnet`, from
+            `image_channels` on; with weights their own, unless given here.
 
     Returns:
         A Functional `keras.Model`.
@@ -47,7 +48,7 @@ def build(variant, num_classes=None, image_size=None, weights=None, **options):
     if weights is not None:
         (build_pretrained,) = _pretrained_builders
         return build_pretrained(row, weights, num_classes, image_size, options)
-    return vision_transformer(
+    return maker(row)(
         **row.architecture,
         num_classes=1000 if num_classes is None else num_classes,
         image_size=224 if image_size is None else image_size,
@@ -55,7 +56,12 @@ def build(variant, num_classes=None, image_size=None, weights=None, **options):
     )
 
 
-def _builder(name):
+def maker(row):
+    """The function that builds models of the row's kind."""
+    return resnet if isinstance(row, ResNetVariant) else vision_transformer
+
+
+def _builder(name, published=""):
     row = find_variant(name)
 
     def builder(num_classes=None, image_size=None, weights=None, **options):
@@ -64,20 +70,32 @@ def _builder(name):
     builder.__signature__ = _signature(row)
     builder.__name__ = builder.__qualname__ = name
     builder.__doc__ = (
-        f"Builds {name.replace('_', '-')}: patches of {row.patch_size} pixels, "
-        f"{row.depth} blocks of width {row.embedding_dim} with {row.num_heads} heads.\n\n"
+        f"Builds {name.replace('_', '-')}: {_in_words(row)}.\n\n{published}"
         "The arguments are those of `keras_vit.models.build` and, from `image_channels` on, of\n"
-        "`keras_vit.vision_transformer`.\n\n"
+        f"`keras_vit.{maker(row).__name__}`.\n\n"
         "Returns:\n    A Functional `keras.Model`.\n\n"
         "Raises:\n    ValueError: if an argument is wrong, or `weights` are of another model.\n"
     )
     return builder
 
 
+def _in_words(row):
+    if isinstance(row, ResNetVariant):
+        return f"a ResNet-v2 with {row.stages} units and {row.width} channels to begin with"
+    maps = ""
+    if row.resnet_stages is not None:
+        units = f"{row.resnet_stages} units" if row.resnet_stages else "its root alone"
+        maps = f" of the feature map of a ResNet with {units}"
+    return (
+        f"patches of {row.patch_size} pixels{maps}, "
+        f"{row.depth} blocks of width {row.embedding_dim} with {row.num_heads} heads"
+    )
+
+
 def _signature(row):
     """Shows every option without a second list of them."""
     own = inspect.signature(build).parameters
-    options = inspect.signature(vision_transformer).parameters
+    options = inspect.signature(maker(row)).parameters
     parameters = [own[name] for name in ("num_classes", "image_size", "weights")]
     for name, parameter in options.items():
         if name == "name":
@@ -99,3 +117,18 @@ ViT_So400m14 = _builder("ViT_So400m14")
 ViT_H14 = _builder("ViT_H14")
 ViT_g14 = _builder("ViT_g14")
 ViT_G14 = _builder("ViT_G14")
+R_Ti16 = _builder("R_Ti16", "AugReg's `R_Ti_16-...npz`, R+Ti/16 in its paper.\n\n")
+R26_S32 = _builder("R26_S32", "AugReg's `R26_S_32-...npz`, R26+S/32 in its paper.\n\n")
+R50_B32 = _builder("R50_B32", "Of the ViT paper; no file of it is published.\n\n")
+R50_B16 = _builder("R50_B16", "The ViT paper's `R50+ViT-B_16.npz`.\n\n")
+R50_L32 = _builder("R50_L32", "The ViT paper's, and AugReg's `R50_L_32-...npz`.\n\n")
+R50_L16 = _builder("R50_L16", "Of the ViT paper; no file of it is published.\n\n")
+BiT_R50x1 = _builder("BiT_R50x1", "BiT's `BiT-S-R50x1.npz`, `BiT-M-R50x1.npz`.\n\n")
+BiT_R50x2 = _builder("BiT_R50x2", "Of the ViT paper; no file of it is published.\n\n")
+BiT_R50x3 = _builder("BiT_R50x3", "BiT's `BiT-S-R50x3.npz`, `BiT-M-R50x3.npz`.\n\n")
+BiT_R101x1 = _builder("BiT_R101x1", "BiT's `BiT-S-R101x1.npz`, `BiT-M-R101x1.npz`.\n\n")
+BiT_R101x3 = _builder("BiT_R101x3", "BiT's `BiT-S-R101x3.npz`, `BiT-M-R101x3.npz`.\n\n")
+BiT_R152x1 = _builder("BiT_R152x1", "Of the ViT paper; no file of it is published.\n\n")
+BiT_R152x2 = _builder("BiT_R152x2", "BiT's `BiT-M-R152x2.npz`.\n\n")
+BiT_R152x4 = _builder("BiT_R152x4", "BiT's `BiT-S-R152x4.npz`, `BiT-M-R152x4.npz`.\n\n")
+BiT_R200x3 = _builder("BiT_R200x3", "Of the ViT paper; no file of it is published.\n\n")

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.models.surgery import patch_embedding, representation
+from keras_vit.models.surgery import representation, token_grid
 
 
 def features(model, images, layers=None, as_maps=False, batch_size=32):
@@ -15,15 +15,16 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
         layers: names of layers whose outputs to return, such as `["block_5", "encoder_norm"]`;
             `None` for the representation that the head sees (after `pre_logits`, if there is one).
         as_maps: whether to give token sequences as `(batch, rows, columns, width)` without the
-            class token, instead of `(batch, tokens, width)`.
+            class token, instead of `(batch, tokens, width)`. Feature maps of a ResNet are that
+            already.
         batch_size: images in one step.
 
     Returns:
         A NumPy array, the representation; or a dictionary of arrays, one for each layer.
 
     Raises:
-        ValueError: if the model has no such layer, or a layer's output is not a token sequence and
-            `as_maps` asks for one.
+        ValueError: if the model has no such layer, or a layer's output is neither a token sequence
+            nor a feature map and `as_maps` asks for one.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -33,7 +34,7 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     >>> keras_vit.features(model, images, layers=["block_5"], as_maps=True)["block_5"].shape
     (2, 2, 2, 192)
     """
-    grid = patch_embedding(model).grid_size
+    grid = token_grid(model)
     if isinstance(layers, str):
         raise ValueError(f"`layers` must be a list of names. Received: layers={layers!r}")
     if layers is None:
@@ -46,7 +47,10 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     arrays = extractor.predict(images, batch_size=batch_size, verbose=0)
     if as_maps:
         arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}
-    return arrays["representation"] if layers is None else arrays
+    if layers is None:
+        return arrays["representation"]
+    # Some backends sort dictionaries.
+    return {name: arrays[name] for name in outputs}
 
 
 def _layer(model, name):
@@ -60,10 +64,12 @@ def _layer(model, name):
 
 
 def _as_map(name, tokens, grid):
-    rows, columns = grid
-    if tokens.ndim != 3 or tokens.shape[1] < rows * columns:
+    if tokens.ndim == 4:
+        return tokens
+    if grid is None or tokens.ndim != 3 or tokens.shape[1] < grid[0] * grid[1]:
         raise ValueError(
             f"`as_maps` needs layers whose output is a token sequence. Received: {name!r}, "
             f"whose output has the shape {tokens.shape}"
         )
+    rows, columns = grid
     return tokens[:, -rows * columns :].reshape(len(tokens), rows, columns, -1)

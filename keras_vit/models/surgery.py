@@ -5,8 +5,9 @@ import keras
 from keras_vit.layers import AddPositionEmbedding, AddSincosPositionEmbedding, PatchEmbedding
 from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.layers.patches import grid_size
+from keras_vit.layers.resnet import Bottleneck
+from keras_vit.models.head import zero_head
 from keras_vit.models.positions import resize_position_embedding
-from keras_vit.models.vit import zero_head
 
 HEAD_LAYERS = ("pre_logits", "head")
 
@@ -37,7 +38,7 @@ def replace_head(model, num_classes):
     (None, 3)
     """
     check_integer("num_classes", num_classes, minimum=0)
-    patch_embedding(model)
+    check_backbone(model)
     backbone = keras.Model(model.input, representation(model), name=model.name)
     copy = _clone(backbone, model.inputs[0].shape[1:])
     _copy_weights(backbone, copy)
@@ -49,8 +50,9 @@ def replace_head(model, num_classes):
 def resize(model, image_size):
     """A new model for another image size, its position embeddings interpolated in 2-D.
 
-    The patch size stays, so the number of patches changes. All other variables are copies: training
-    the new model leaves the given one as it was.
+    The patch size stays, so the number of patches changes. A ResNet has no position embeddings, and
+    takes any size. All other variables are copies: training the new model leaves the given one as
+    it was.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
@@ -70,26 +72,37 @@ def resize(model, image_size):
     >>> keras_vit.resize(model, (48, 64)).input.shape
     (None, 48, 64, 3)
     """
-    patch_embedding(model)
+    check_backbone(model)
     channels = model.inputs[0].shape[-1]
     resized = _clone(model, (*as_pair(image_size, "image_size"), channels))
     _copy_weights(model, resized)
     return resized
 
 
-def patch_embedding(model):
-    """The model's patch embedding layer.
+def token_grid(model):
+    """`(rows, columns)` of the patches that are the model's tokens, or `None` for a ResNet."""
+    check_backbone(model)
+    grids = [layer.grid_size for layer in model.layers if isinstance(layer, PatchEmbedding)]
+    return grids[0] if grids else None
 
-    Raises:
-        ValueError: if the model has none.
-    """
-    for layer in getattr(model, "layers", []):
-        if isinstance(layer, PatchEmbedding):
-            return layer
-    raise ValueError(
-        "`model` must be a Vision Transformer with a `PatchEmbedding` layer. "
-        f"Received: {type(model).__name__} {getattr(model, 'name', model)!r}, which has none"
-    )
+
+def token_stride(model):
+    """`(height, width)` of the part of an image that a token stands for, `(1, 1)` for a ResNet."""
+    grid = token_grid(model)
+    if grid is None:
+        return (1, 1)
+    return tuple(size // n for size, n in zip(model.inputs[0].shape[1:3], grid, strict=True))
+
+
+def check_backbone(model):
+    """Raises unless the model has patches or residual units of this package."""
+    kinds = (PatchEmbedding, Bottleneck)
+    if not any(isinstance(layer, kinds) for layer in getattr(model, "layers", [])):
+        raise ValueError(
+            "`model` must be a Vision Transformer with a `PatchEmbedding` layer, or a ResNet of "
+            f"this package. Received: {type(model).__name__} {getattr(model, 'name', model)!r}, "
+            "which is neither"
+        )
 
 
 def representation(model, head_layers=HEAD_LAYERS):
@@ -116,7 +129,7 @@ def check_classifier(model):
     Raises:
         ValueError: if it does anything else.
     """
-    patch_embedding(model)
+    check_backbone(model)
     heads = [layer for layer in model.layers if layer.name == "head"]
     if not heads or len(model.inputs) != 1 or len(model.outputs) != 1:
         raise ValueError(
@@ -142,7 +155,7 @@ def _clone(model, input_shape):
     """The same layers, new and untrained, on images of another shape."""
     images = keras.Input(input_shape, name=model.inputs[0].name)
     inputs = keras.tree.map_structure(lambda _: images, model.input)
-    grid = grid_size(tuple(input_shape[:2]), patch_embedding(model).patch_size)
+    grid = grid_size(tuple(input_shape[:2]), token_stride(model))
 
     def clone_layer(layer):
         config = layer.get_config()
@@ -154,7 +167,7 @@ def _clone(model, input_shape):
 
 
 def _copy_weights(source, target):
-    grids = patch_embedding(source).grid_size, patch_embedding(target).grid_size
+    grids = token_grid(source), token_grid(target)
     for layer in source.layers:
         if not layer.weights:
             continue

@@ -3,18 +3,24 @@
 import dataclasses
 import difflib
 
+from keras_vit.layers.arguments import as_pair
+
+# What an architecture has where its options do not say.
+UNSAID = {"resnet_stages": None, "resnet_width": 64, "preactivation": True}
+
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """One architecture of the ViT family.
+    """One Vision Transformer, plain or on a ResNet.
 
     Args:
         name: name of its public builder.
-        patch_size: side of a square patch, in pixels.
+        patch_size: side of a square patch, in pixels; in a hybrid, of the feature map.
         embedding_dim: width of a token.
         depth: number of Transformer blocks.
         num_heads: attention heads of a block.
         mlp_dim: hidden width of a block's MLP.
+        resnet_stages: of a hybrid, the residual units of each stage of its ResNet.
     """
 
     name: str
@@ -23,13 +29,40 @@ class Variant:
     depth: int
     num_heads: int
     mlp_dim: int
+    resnet_stages: tuple[int, ...] | None = None
 
     @property
     def architecture(self):
         """The arguments of `vision_transformer` that build it."""
-        fields = dataclasses.asdict(self)
-        del fields["name"]
-        return fields
+        return {
+            "patch_size": self.patch_size,
+            "embedding_dim": self.embedding_dim,
+            "depth": self.depth,
+            "num_heads": self.num_heads,
+            "mlp_dim": self.mlp_dim,
+            "resnet_stages": self.resnet_stages,
+            "resnet_width": 64,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetVariant:
+    """One ResNet of BiT.
+
+    Args:
+        name: name of its public builder.
+        stages: residual units of each stage.
+        width: channels behind the first convolution.
+    """
+
+    name: str
+    stages: tuple[int, ...]
+    width: int
+
+    @property
+    def architecture(self):
+        """The arguments of `resnet` that build it."""
+        return {"stages": self.stages, "width": self.width, "preactivation": True}
 
 
 # B, L, H: table 1 of the ViT paper (arXiv 2010.11929). Ti, S: DeiT's sizes, as in AugReg
@@ -48,6 +81,26 @@ VARIANTS = (
     Variant("ViT_H14", 14, 1280, 32, 16, 5120),
     Variant("ViT_g14", 14, 1408, 40, 16, 6144),
     Variant("ViT_G14", 14, 1664, 48, 16, 8192),
+    # Hybrids: what is in section 3.1 of the ViT paper, B and L on the output of a ResNet-50's last
+    # stage (32) or on its third stage with the units of the fourth added (16); the rest is
+    # AugReg's, in `vit_jax/configs/models.py`. Its R_Ti16 has the root alone, and says 16 where
+    # root and patch make 32.
+    Variant("R_Ti16", 8, 192, 12, 3, 768, ()),
+    Variant("R26_S32", 1, 384, 12, 6, 1536, (2, 2, 2, 2)),
+    Variant("R50_B32", 1, 768, 12, 12, 3072, (3, 4, 6, 3)),
+    Variant("R50_B16", 1, 768, 12, 12, 3072, (3, 4, 9)),
+    Variant("R50_L32", 1, 1024, 24, 16, 4096, (3, 4, 6, 3)),
+    Variant("R50_L16", 1, 1024, 24, 16, 4096, (3, 4, 9)),
+    # BiT (arXiv 1912.11370), and the sizes of it that the ViT paper compares with.
+    ResNetVariant("BiT_R50x1", (3, 4, 6, 3), 64),
+    ResNetVariant("BiT_R50x2", (3, 4, 6, 3), 128),
+    ResNetVariant("BiT_R50x3", (3, 4, 6, 3), 192),
+    ResNetVariant("BiT_R101x1", (3, 4, 23, 3), 64),
+    ResNetVariant("BiT_R101x3", (3, 4, 23, 3), 192),
+    ResNetVariant("BiT_R152x1", (3, 8, 36, 3), 64),
+    ResNetVariant("BiT_R152x2", (3, 8, 36, 3), 128),
+    ResNetVariant("BiT_R152x4", (3, 8, 36, 3), 256),
+    ResNetVariant("BiT_R200x3", (3, 24, 36, 3), 192),
 )
 
 
@@ -55,7 +108,8 @@ def list_variants():
     """The table of architectures.
 
     Returns:
-        A tuple of `Variant` rows, by width and then by patch size, the largest patch first.
+        A tuple of rows: plain Vision Transformers and hybrids (`Variant`), each by width and then
+        by sequence length, and BiT ResNets (`ResNetVariant`).
 
     Example:
     >>> keras_vit.list_variants()[0]
@@ -68,18 +122,34 @@ def match_variant(options):
     """The row with the architecture of these options, or `None`.
 
     Args:
-        options: of `vision_transformer`.
+        options: of `vision_transformer` or `resnet`, all that have no default.
     """
-    patch_size = options["patch_size"]
-    for row in VARIANTS:
-        same = all(
-            options[name] == value
-            for name, value in row.architecture.items()
-            if name != "patch_size"
-        )
-        if same and patch_size in (row.patch_size, (row.patch_size, row.patch_size)):
-            return row
-    return None
+    return next((row for row in VARIANTS if not architecture_differences(row, options)), None)
+
+
+def architecture_differences(row, options):
+    """What of the options is not the row's architecture.
+
+    Args:
+        row: of the table.
+        options: as in `match_variant`.
+
+    Returns:
+        A dictionary from names of options to pairs, the option and what the row has; of the name
+        `"family"` if the one is a ResNet and the other a Transformer.
+    """
+    is_resnet = "stages" in options
+    if is_resnet != isinstance(row, ResNetVariant):
+        families = ("a Vision Transformer", "a ResNet")
+        return {"family": (families[is_resnet], families[not is_resnet])}
+    different = {}
+    for name, wanted in row.architecture.items():
+        actual = options.get(name, UNSAID.get(name))
+        if name == "patch_size":
+            actual, wanted = as_pair(actual, name), as_pair(wanted, name)
+        if actual != wanted:
+            different[name] = (actual, wanted)
+    return different
 
 
 def find_variant(name):

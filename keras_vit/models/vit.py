@@ -1,4 +1,4 @@
-"""Vision Transformers as Functional Keras models."""
+"""Vision Transformers, plain and on a ResNet, as Functional Keras models."""
 
 import keras
 
@@ -21,6 +21,9 @@ from keras_vit.layers.arguments import (
 )
 from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
+from keras_vit.layers.patches import grid_size
+from keras_vit.models.head import classification_head
+from keras_vit.models.resnet import check_stages, check_width, downsampling, hybrid_maps
 
 POOLINGS = ("token", "gap", "map", None)
 POSITION_EMBEDDINGS = ("learned", "sincos2d")
@@ -51,6 +54,8 @@ def vision_transformer(
     pre_norm=False,
     fc_norm=False,
     epsilon=LAYER_NORM_EPSILON,
+    resnet_stages=None,
+    resnet_width=64,
     name="vision_transformer",
     dtype=None,
 ):
@@ -59,17 +64,19 @@ def vision_transformer(
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
     named `patch_embedding`, `class_token`, `position_embedding`, `block_0` ..., `encoder_norm`,
-    `pooling`, `pre_logits` and `head`. The options from `class_token` to `epsilon` are for models
+    `pooling`, `pre_logits` and `head`; those of a hybrid's ResNet `root_conv`, `root_norm`,
+    `root_pool`, `stage_1_unit_1` ... The options from `class_token` to `epsilon` are for models
     that came after the paper: without them the model is the paper's.
 
     Args:
-        patch_size: int or `(height, width)` of a patch, in pixels.
+        patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, of the feature map.
         embedding_dim: width of a token.
         depth: number of Transformer blocks.
         num_heads: attention heads of a block; divides `embedding_dim`.
         mlp_dim: hidden width of a block's MLP.
         num_classes: width of the head; 0 for no head, the model then returns the representation.
-        image_size: int or `(height, width)`, multiples of the patch size.
+        image_size: int or `(height, width)`, multiples of the patch size; in a hybrid, times the
+            ResNet's stride, which is 4 and doubles with each stage after the first.
         image_channels: channels of an image.
         pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
             attention pooling of the patch tokens) or `None` (all tokens, the class token first).
@@ -95,6 +102,10 @@ def vision_transformer(
         fc_norm: whether the last LayerNorm stands behind the pooling `"gap"`, as in timm, and not
             before it.
         epsilon: of every LayerNorm: 1e-6 in the original, 1e-12 by default in transformers.
+        resnet_stages: of a hybrid, the number of residual units in each stage of the ResNet whose
+            feature map is cut into patches, such as `(3, 4, 9)`; `()` for its root alone; `None`
+            for no ResNet.
+        resnet_width: channels behind the ResNet's first convolution, a multiple of 32.
         name: name of the model.
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
             policy. LayerNorm statistics, softmax and logits are float32 under each. To train with
@@ -110,7 +121,7 @@ def vision_transformer(
             option is unknown, or two options do not go together.
 
     Reference:
-        "An Image is Worth 16x16 Words", arXiv 2010.11929.
+        "An Image is Worth 16x16 Words", arXiv 2010.11929; hybrids: its section 3.1.
 
     Example:
     >>> model = keras_vit.vision_transformer(
@@ -141,10 +152,16 @@ def vision_transformer(
         raise ValueError("`pooling='token'` needs a class token. Received: class_token=False")
     if fc_norm and pooling != "gap":
         raise ValueError(f"`fc_norm` needs `pooling='gap'`. Received: pooling={pooling!r}")
+    image_size = as_pair(image_size, "image_size")
 
-    images = keras.Input((*as_pair(image_size, "image_size"), image_channels), name="images")
+    images = maps = keras.Input((*image_size, image_channels), name="images")
+    if resnet_stages is not None:
+        resnet_stages = check_stages("resnet_stages", resnet_stages, minimum=0)
+        resnet_width = check_width("resnet_width", resnet_width)
+        grid_size(image_size, total_stride(patch_size, resnet_stages))
+        maps = hybrid_maps(images, resnet_stages, resnet_width, dtype)
     tokens = _embed(
-        images,
+        maps,
         patch_size,
         embedding_dim,
         class_token,
@@ -186,18 +203,26 @@ def vision_transformer(
         outputs = _pool(tokens, pooling, dtype)
     if fc_norm:
         outputs = layer_norm(dtype, "fc_norm", epsilon)(outputs)
-    outputs = _head(outputs, num_classes, representation_size, classifier_activation, dtype)
+    outputs = classification_head(
+        outputs, num_classes, representation_size, classifier_activation, dtype
+    )
     return keras.Model(images, outputs, name=name)
 
 
+def total_stride(patch_size, resnet_stages=None):
+    """Height and width of the image's part that a token stands for."""
+    factor = 1 if resnet_stages is None else downsampling(resnet_stages)
+    return tuple(factor * size for size in as_pair(patch_size, "patch_size"))
+
+
 def _embed(
-    images, patch_size, width, class_token, num_registers, position_embedding, pre_norm, dtype
+    maps, patch_size, width, class_token, num_registers, position_embedding, pre_norm, dtype
 ):
     """The tokens of equation 1 of the paper, in the order class token, registers, patches."""
     patches = PatchEmbedding(
         width, patch_size, use_bias=not pre_norm, dtype=dtype, name="patch_embedding"
     )
-    tokens = patches(images)
+    tokens = patches(maps)
     if position_embedding == "sincos2d":
         tokens = AddSincosPositionEmbedding(
             patches.grid_size, dtype=dtype, name="position_embedding"
@@ -219,26 +244,3 @@ def _pool(tokens, pooling, dtype):
     return keras.layers.GlobalAveragePooling1D(
         data_format="channels_last", dtype=dtype, name="pooling"
     )(tokens)
-
-
-def _head(outputs, num_classes, representation_size, classifier_activation, dtype):
-    if representation_size is not None:
-        outputs = keras.layers.Dense(
-            representation_size,
-            activation="tanh",
-            kernel_initializer="lecun_normal",
-            dtype=dtype,
-            name="pre_logits",
-        )(outputs)
-    return zero_head(num_classes, classifier_activation)(outputs) if num_classes else outputs
-
-
-def zero_head(num_classes, activation=None):
-    """The linear classifier, zero at the start (section 3.2 of the paper) and always float32."""
-    return keras.layers.Dense(
-        num_classes,
-        activation=activation,
-        kernel_initializer="zeros",
-        dtype="float32",
-        name="head",
-    )

@@ -9,7 +9,7 @@ import keras
 
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.data.datasets import load, naming_undecodable_files
-from keras_vit.models import build, find_variant, replace_head, resize
+from keras_vit.models import Variant, build, find_variant, replace_head, resize
 from keras_vit.models.files import load_model
 from keras_vit.models.surgery import check_classifier
 from keras_vit.training.optimizers import make_optimizer
@@ -136,22 +136,15 @@ def make_model(recipe, model, num_classes, dtype=None):
     """
     keras.utils.set_random_seed(recipe.seed)
     if _is_variant(model):
-        return build(
-            model,
-            num_classes=num_classes,
-            image_size=recipe.image_size,
-            dropout=recipe.dropout,
-            representation_size=find_variant(model).embedding_dim if recipe.pre_logits else None,
-            dtype=dtype,
-        )
+        return _build_variant(recipe, find_variant(model), num_classes, dtype)
     path = find_model(model)
     if path.suffix != ".keras":
         return from_checkpoint(
             model,
             num_classes=num_classes,
             image_size=recipe.image_size,
-            dropout=recipe.dropout,
             dtype=dtype,
+            **({"dropout": recipe.dropout} if recipe.dropout else {}),
         )
     if dtype is not None:
         raise ValueError(
@@ -161,6 +154,15 @@ def make_model(recipe, model, num_classes, dtype=None):
     trained = replace_head(load_model(path), num_classes)
     size = (recipe.image_size, recipe.image_size)
     return trained if trained.input_shape[1:3] == size else resize(trained, size)
+
+
+def _build_variant(recipe, variant, num_classes, dtype):
+    options = {"num_classes": num_classes, "image_size": recipe.image_size, "dtype": dtype}
+    # Table 3 of the paper: its ResNets have neither dropout nor a hidden layer in the head.
+    if isinstance(variant, Variant):
+        options["dropout"] = recipe.dropout
+        options["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
+    return build(variant.name, **options)
 
 
 def _is_variant(model):

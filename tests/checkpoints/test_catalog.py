@@ -6,16 +6,15 @@ import pytest
 
 from keras_vit.checkpoints.augreg import parse_augreg
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint, list_checkpoints
-from keras_vit.models import VARIANTS
+from keras_vit.models import VARIANTS, Variant
+from keras_vit.models.vit import total_stride
 
-# Builders of the hybrids and of BiT (section 2 of the design): their checkpoints are listed before
-# them.
-RESNETS = {
-    *("R_Ti16", "R26_S32", "R50_B32", "R50_B16", "R50_L32", "R50_L16"),
-    *("BiT_R50x1", "BiT_R50x2", "BiT_R50x3", "BiT_R101x1", "BiT_R101x3"),
-    *("BiT_R152x1", "BiT_R152x2", "BiT_R152x4", "BiT_R200x3"),
+PATCHES = {
+    variant.name: total_stride(variant.patch_size, variant.resnet_stages)[0]
+    for variant in VARIANTS
+    if isinstance(variant, Variant)
 }
-PATCHES = {variant.name: variant.patch_size for variant in VARIANTS}
+NAMES = {variant.name for variant in VARIANTS}
 EACH = pytest.mark.parametrize("row", CHECKPOINTS, ids=lambda row: row.name)
 AUGREG = [row for row in CHECKPOINTS if "/augreg/" in row.url]
 
@@ -27,7 +26,7 @@ def test_names_and_urls_are_unique():
 
 @EACH
 def test_row(row):
-    assert row.variant in PATCHES or row.variant in RESNETS
+    assert row.variant in NAMES
     assert re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", row.tag)
     assert re.fullmatch(r"gs://(vit_models|big_vision|bit_models)/[\w./+-]+\.npz", row.url)
     assert row.image_size % PATCHES.get(row.variant, 1) == 0

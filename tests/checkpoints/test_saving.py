@@ -87,15 +87,16 @@ def test_the_configuration_of_transformers(tmp_path):
 
 
 # What each format has to keep: options of models, and whether the format has a place for them.
+ALL = ("google", "big_vision", "timm", "huggingface")
 OPTIONS = [
-    ({}, FORMATS),
-    ({"num_classes": 0}, FORMATS),
-    ({"image_size": (8, 24)}, FORMATS),
+    ({}, ALL),
+    ({"num_classes": 0}, ALL),
+    ({"image_size": (8, 24)}, ALL),
     ({"pooling": "gap"}, ("google", "big_vision", "timm")),
     ({"pooling": "map"}, ("big_vision", "timm")),
     ({"representation_size": 5}, ("google", "big_vision")),
     ({"representation_size": 5, "num_classes": 0}, ("google", "big_vision", "huggingface")),
-    ({"position_embedding": "sincos2d"}, FORMATS),
+    ({"position_embedding": "sincos2d"}, ALL),
     ({"position_embedding": "sincos2d", "pooling": "gap"}, ("google", "big_vision", "timm")),
     ({"qkv_bias": False, **GELU}, ("timm", "huggingface")),
     ({"qk_norm": True, **GELU}, ("timm",)),

@@ -8,7 +8,8 @@ import pytest
 
 import keras_vit
 from keras_vit.evaluation.compute import count_parameters
-from keras_vit.models import VARIANTS, builders, find_variant, vision_transformer
+from keras_vit.models import VARIANTS, Variant, builders, find_variant
+from keras_vit.models.vit import total_stride
 from tests.reference import DATA
 
 # Totals of `jax.eval_shape` of the original models, variant by variant.
@@ -19,16 +20,15 @@ NAMES = [variant.name for variant in VARIANTS]
 def count_of(row):
     """Our parameters for a row of the manifests, without allocating them."""
     pooling = "token" if row["pooling"] == "tok" else row["pooling"]
-    patch_size = find_variant(row["variant"]).patch_size
-    # The original cuts off incomplete patches (384 = 27 * 14 + 6); we want sizes that fit.
-    image_size = row["image_size"] // patch_size * patch_size
+    variant, image_size, options = find_variant(row["variant"]), row["image_size"], {}
+    if isinstance(variant, Variant):
+        stride, _ = total_stride(variant.patch_size, variant.resnet_stages)
+        # The original cuts off incomplete patches (384 = 27 * 14 + 6); we want sizes that fit.
+        image_size = image_size // stride * stride
+        options = {"pooling": pooling, "representation_size": row["representation_size"]}
     with keras.StatelessScope(initialize_variables=False):
         model = builders.build(
-            row["variant"],
-            num_classes=row["num_classes"],
-            image_size=image_size,
-            pooling=pooling,
-            representation_size=row["representation_size"],
+            row["variant"], num_classes=row["num_classes"], image_size=image_size, **options
         )
         count = model.count_params()
     # Keras would allocate the variables at the end of its next scope.
@@ -46,7 +46,8 @@ def test_parameter_count(row):
 
 
 def test_every_variant_has_published_counts():
-    assert {row["variant"] for row in COUNTS} == set(NAMES)
+    # Two hybrids of the paper were never published.
+    assert {row["variant"] for row in COUNTS} | {"R50_B32", "R50_L16"} == set(NAMES)
 
 
 def test_the_counts_of_the_paper():
@@ -54,6 +55,7 @@ def test_the_counts_of_the_paper():
     assert counts["ViT_B16"] == 86_567_656
     assert counts["ViT_L16"] == 304_326_632
     assert counts["ViT_H14"] == 632_045_800
+    assert counts["R50_B16"] == 98_659_112
 
 
 LINEAR = [
@@ -74,14 +76,15 @@ def test_builder_belongs_to_its_row(name):
     assert builder is getattr(builders, name)
     assert builder.__name__ == name
     parameters = inspect.signature(builder).parameters
-    options = inspect.signature(vision_transformer).parameters
+    options = inspect.signature(builders.maker(find_variant(name))).parameters
     assert set(parameters) == {*options, "weights"} - set(find_variant(name).architecture)
     assert list(parameters)[:3] == ["num_classes", "image_size", "weights"]
     assert parameters["name"].default == name
 
 
 def test_builders_are_the_rows():
-    assert {name for name in dir(keras_vit) if name.startswith("ViT_")} == set(NAMES)
+    prefixes = ("ViT_", "BiT_", "R_", "R26_", "R50_")
+    assert {name for name in dir(keras_vit) if name.startswith(prefixes)} == set(NAMES)
 
 
 def test_builder_takes_every_option(tmp_path):

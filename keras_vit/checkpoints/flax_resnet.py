@@ -1,0 +1,68 @@
+"""The hybrids' ResNet under Flax's names, which big_vision's `bit.py` has alone."""
+
+from keras_vit.checkpoints.architecture import first_of
+from keras_vit.checkpoints.weight_map import Row, norm
+
+# More than any published ResNet has.
+MAX_STAGES, MAX_UNITS = 8, 256
+
+
+def resnet_rows(group_norm):
+    """The weight map of the ResNet.
+
+    Args:
+        group_norm: the transform of GroupNorm's parameters.
+    """
+    source, target = "block{s}/unit{u}", "stage_{s}_unit_{u}"
+    parts = ("1", "2", "3", "_proj")
+    return (
+        Row("conv_root/kernel", "root_conv/kernel"),
+        *norm("gn_root/", "root_norm", transform=group_norm),
+        *(
+            row
+            for part in parts
+            for row in (
+                Row(f"{source}/conv{part}/kernel", f"{target}/conv_{part.strip('_')}/kernel"),
+                *norm(
+                    f"{source}/gn{part}/", f"{target}/norm_{part.strip('_')}", transform=group_norm
+                ),
+            )
+        ),
+    )
+
+
+def describe_stages(shape_of):
+    """The number of units of each stage, counting those of which only a part is there.
+
+    Args:
+        shape_of: see `architecture.py`.
+    """
+    stages = [_count_units(shape_of, stage) for stage in range(1, MAX_STAGES + 1)]
+    while stages and not stages[-1]:
+        stages.pop()
+    return tuple(stages)
+
+
+def _count_units(shape_of, stage):
+    parts = ("conv_1/kernel", "conv_2/kernel", "conv_3/kernel", "norm_1/gamma")
+    units = range(1, MAX_UNITS + 1)
+    present = [
+        unit
+        for unit in units
+        if first_of(shape_of, *(f"stage_{stage}_unit_{unit}/{part}" for part in parts))
+    ]
+    return present[-1] if present else 0
+
+
+def describe_resnet(shape_of, config, num_heads):
+    """The options of `resnet` for a file of a ResNet alone, of any naming."""
+    *_, channels, width = shape_of("root_conv/kernel")
+    head = first_of(shape_of, "head/bias", "head/kernel")
+    return {
+        "stages": describe_stages(shape_of),
+        "width": width,
+        "num_classes": head[-1] if head else 0,
+        "image_channels": channels,
+        # The last norm stands behind the last unit where units begin with theirs.
+        "preactivation": shape_of("root_norm/gamma") is None,
+    }
