@@ -7,8 +7,11 @@ TORCH ?= torch
 BIN := $(VENV)/bin
 # What runs on every backend.
 CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py \
-	$(foreach part,reference layouts saving builders,tests/checkpoints/test_$(part).py) \
+	$(foreach part,reference layouts saving builders resnets,tests/checkpoints/test_$(part).py) \
 	keras_vit/checkpoints
+# Test files are shared out to two processes.
+PYTEST := $(BIN)/python -m pytest
+PARALLEL := -n 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .PHONY: demo test test-backends test-interop test-no-tensorflow test-large lint bench clean
@@ -19,18 +22,18 @@ demo: $(VENV)/.demo
 
 # The default suite, on the TensorFlow backend.
 test: $(VENV)/.test
-	$(BIN)/python -m pytest
+	$(PYTEST) $(PARALLEL)
 
 # Layers and models on the two other backends.
 test-backends: $(VENV)/.backends
-	KERAS_BACKEND=jax $(BIN)/python -m pytest $(CORE) tests/test_imports.py
-	KERAS_BACKEND=jax $(BIN)/python -m pytest tests/test_serving.py -k "not mixed_float16"
-	KERAS_BACKEND=torch $(BIN)/python -m pytest $(CORE)
+	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(CORE) tests/test_imports.py
+	KERAS_BACKEND=jax $(PYTEST) tests/test_serving.py -k "not mixed_float16"
+	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE)
 
 # Checkpoint files of and for the real transformers, timm and keras-hub. timm asks for torchvision,
 # which has no build for CPUs alone; its models do without.
 test-interop: $(VENV)/.interop
-	$(BIN)/python -m pytest -m interop tests/interop
+	$(PYTEST) -m interop tests/interop
 
 # The core in an environment that has no TensorFlow at all.
 test-no-tensorflow:
@@ -41,7 +44,7 @@ test-no-tensorflow:
 
 # Models of several gigabytes.
 test-large: $(VENV)/.test
-	$(BIN)/python -m pytest -m large
+	$(PYTEST) -m large
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -53,6 +56,8 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/loading.py --variant ViT_L16 --runs 3
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/throughput.py --dtype mixed_bfloat16
+	$(BIN)/python benchmarks/throughput.py --model R50_B16
+	$(BIN)/python benchmarks/throughput.py --model BiT_R50x1
 
 clean:
 	rm -rf $(VENV) $(VENV)-jax build dist *.egg-info

@@ -1,11 +1,13 @@
-"""Images a second of ViT-B/16: keras_vit beside keras-hub and vit-keras, in one process.
+"""Images a second of keras_vit beside keras-hub, vit-keras and timm, in one process.
 
     make bench
     python benchmarks/throughput.py --backend jax --dtype mixed_bfloat16
+    python benchmarks/throughput.py --model BiT_R50x1 --backend torch
 
 The packages take turns, run after run, so that a change of the machine's speed meets all of them.
 Ratios are medians of the runs' ratios, keras_vit to the other; above 1.0 keras_vit is faster. The
-other two compute the erf GELU, so ours is measured with it as well as with its own, the tanh GELU.
+others compute the erf GELU, so our Transformers are measured with it as well as with their own, the
+tanh GELU. timm is measured with `--backend torch`.
 """
 
 import dataclasses
@@ -19,6 +21,7 @@ from importlib import metadata
 from typing import Literal
 
 import tyro
+from peers import PEERS, compiled
 
 WARMUP_RUNS = 2
 RESULTS = pathlib.Path(__file__).parent / "results"
@@ -27,8 +30,10 @@ OURS = ("keras_vit", "keras_vit erf")
 
 @dataclasses.dataclass
 class Benchmark:
-    """Compare forward passes and training steps of ViT-B/16."""
+    """Compare forward passes and training steps."""
 
+    model: Literal["ViT_B16", "R50_B16", "BiT_R50x1"] = "ViT_B16"
+    """Our builder."""
     backend: Literal["tensorflow", "jax", "torch"] = "tensorflow"
     """Keras backend."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
@@ -40,52 +45,23 @@ class Benchmark:
     runs: int = 12
     """Runs that are measured, of each package and task."""
     output: pathlib.Path | None = None
-    """JSON file to write; benchmarks/results/throughput-BACKEND-DTYPE.json by default."""
+    """JSON file to write; benchmarks/results/throughput-MODEL-BACKEND-DTYPE.json by default."""
 
 
-def build_models(image_size):
-    """The same architecture in each package that imports, linear head on the class token."""
-    import keras
-
+def build_models(name, image_size):
+    """Ours and the same architecture in each package that imports, with a linear head."""
     import keras_vit
 
-    models = {
-        "keras_vit": keras_vit.ViT_B16(num_classes=1000, image_size=image_size),
-        "keras_vit erf": keras_vit.ViT_B16(
-            num_classes=1000, image_size=image_size, activation="gelu"
-        ),
-    }
-    try:
-        import keras_hub
-
-        backbone = keras_hub.models.ViTBackbone(
-            image_shape=(image_size, image_size, 3),
-            patch_size=16,
-            num_layers=12,
-            num_heads=12,
-            hidden_dim=768,
-            mlp_dim=3072,
-        )
-        models["keras-hub"] = keras_hub.models.ViTImageClassifier(
-            backbone=backbone,
-            num_classes=1000,
-            pooling="token",
-            head_dtype="float32",
-        )
-    except ImportError as error:
-        print(f"keras-hub is left out: {error}")
-    try:
-        from vit_keras import vit
-
-        features = vit.vit_b16(
-            image_size=image_size, pretrained=False, include_top=False, pretrained_top=False
-        )
-        logits = keras.layers.Dense(1000, dtype="float32")(features.output)
-        models["vit-keras"] = keras.Model(features.input, logits)
-    except ImportError as error:
-        print(f"vit-keras is left out: {error}")
-    for model in models.values():
-        model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    build = getattr(keras_vit, name)
+    models = {"keras_vit": compiled(build(num_classes=1000, image_size=image_size))}
+    if not name.startswith("BiT"):
+        erf = build(num_classes=1000, image_size=image_size, activation="gelu")
+        models["keras_vit erf"] = compiled(erf)
+    for peer, make in PEERS[name].items():
+        try:
+            models[peer] = make(image_size)
+        except ImportError as error:
+            print(f"{peer} is left out: {error}")
     return models
 
 
@@ -108,9 +84,9 @@ def summarise(task, seconds, batch_size):
     results = {}
     for name, times in seconds.items():
         results[name] = {"images_per_second": batch_size / statistics.median(times)}
-        print(f"{task:8}  {name:14} {results[name]['images_per_second']:8.2f} images/s")
+        print(f"{task:8}  {name:22} {results[name]['images_per_second']:8.2f} images/s")
     for name in [name for name in seconds if name not in OURS]:
-        for ours in OURS:
+        for ours in [name for name in OURS if name in seconds]:
             pairs = zip(seconds[name], seconds[ours], strict=True)
             ratios = [their / our for their, our in pairs]
             median = statistics.median(ratios)
@@ -124,7 +100,7 @@ def summarise(task, seconds, batch_size):
 
 def versions(backend):
     """Machine and package versions, for the record."""
-    packages = ("keras", "keras-hub", "vit-keras", "numpy", backend)
+    packages = ("keras", "keras-hub", "vit-keras", "timm", "numpy", backend)
     installed = {package.metadata["Name"] for package in metadata.distributions()}
     return {
         "machine": f"{processor_name()}, {os.cpu_count()} cores",
@@ -149,7 +125,7 @@ def main():
     import numpy as np
 
     keras.config.set_dtype_policy(options.dtype)
-    models = build_models(options.image_size)
+    models = build_models(options.model, options.image_size)
     rng = np.random.default_rng(0)
     shape = (options.batch_size, options.image_size, options.image_size, 3)
     images = rng.uniform(-1, 1, shape).astype("float32")
@@ -161,7 +137,8 @@ def main():
     training = measure(models, lambda model: model.train_on_batch(images, labels), options.runs)
     results["training"] = summarise("training", training, options.batch_size)
     report = json.dumps(results, indent=2, default=str)
-    output = options.output or RESULTS / f"throughput-{options.backend}-{options.dtype}.json"
+    name = f"throughput-{options.model}-{options.backend}-{options.dtype}.json"
+    output = options.output or RESULTS / name
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(report + "\n")
     print(f"Written to {output}")

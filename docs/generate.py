@@ -13,8 +13,9 @@ from keras_vit.checkpoints.weight_map import as_markdown
 WEIGHT_MAPS = """# Weight maps
 
 Which array of a file is which variable of the model. `{i}` is the index of a Transformer block,
-`{n}` its number from 1; a tensor of a file may hold several variables. Shapes are those of the
-model on the right.
+`{n}` its number from 1; `{s}` and `{u}` are the numbers of a residual unit's stage and of the unit
+in it, `{u:02}` with two digits; a tensor of a file may hold several variables. Shapes are those of
+the model on the right.
 
 Written by `python docs/generate.py` from the rows in `keras_vit/checkpoints/`, which are read in
 both directions.
@@ -22,6 +23,7 @@ both directions.
 TITLES = {
     "google": "`google`: vit_jax's released `.npz`",
     "big_vision": "`big_vision`: `.npz`, under `params/`",
+    "big_transfer": "`big_transfer`: BiT's `.npz`",
     "timm": "`timm`: `.safetensors`",
     "huggingface": "`huggingface`: `.safetensors`, all but the classifier under `vit.`",
     "keras_hub": "keras-hub, in memory",
@@ -32,7 +34,7 @@ CATALOGUE = """# Published checkpoints
 `weights=`. Images are scaled to [-1, 1] (`keras_vit.preprocess`). Classes: 21843 are ImageNet-21k,
 1000 ImageNet-1k, 0 an image tower without a head; "(zero)" was published with a head of zeros, for
 fine-tuning. The accuracy is that on ImageNet-1k's validation images which the source reports for
-this very file. Hybrids (`R...`) and BiT ResNets are listed and cannot be built yet.
+this very file.
 
 Written by `python docs/generate.py` from `keras_vit/checkpoints/published.py`.
 

@@ -13,11 +13,13 @@ REFERENCE = DATA / "reference"
 LOGITS_TOLERANCE = 5e-5
 INTERMEDIATE_TOLERANCE = 1e-4
 
-# File of each case, and what the file cannot say: heads that are not 64 wide without a config.json.
+# File of each case, and what the file cannot say: heads that are not 64 wide without a config.json,
+# and the image size of a ResNet.
 FILES = {
     "timm_token": ("timm_token.safetensors", {"num_heads": 4}),
     "timm_gap_fcnorm": ("timm_gap_fcnorm.safetensors", {"num_heads": 4}),
     "hf_classifier": ("hf_classifier", {}),
+    "k1_bit_resnetv2": ("k1_bit_resnetv2.ckpt.npz", {"image_size": 64}),
 }
 
 

@@ -1,6 +1,7 @@
 """The command line, in this process."""
 
 import json
+import re
 
 import keras
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 from keras_vit.cli import main
 from keras_vit.cli.models import COLUMNS, table_rows
 from keras_vit.cli.tables import markdown_table
-from keras_vit.models import VARIANTS, vision_transformer
-from tests.images import write_folder
+from keras_vit.models import VARIANTS, resnet, vision_transformer
+from tests.images import encode, random_image, write_folder
 from tests.models.test_vit import TINY
 
 
@@ -107,6 +108,29 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
             [str(files[0]), "cat"],
             [str(files[1]), "dog"],
         ]
+
+
+@pytest.mark.parametrize("family", ["hybrid", "bit"])
+def test_resnets_learn_the_digits(family, tmp_path, capsys):
+    """Train, evaluate, export and predict, as with any model."""
+    keras.utils.set_random_seed(0)
+    options = {"num_classes": 3, "image_size": 32}
+    if family == "bit":
+        model = resnet((1, 1), 32, **options)
+    else:
+        hybrid = {"patch_size": 1, "resnet_stages": (1,), "resnet_width": 32}
+        model = vision_transformer(**{**TINY, "embedding_dim": 32, **hybrid, **options})
+    model.save(tmp_path / "start.keras")
+    arguments = "--data digits --epochs 3 --warmup-steps 5 --image-size 32 --classes 0 1 2"
+    command = ["train", "digits_pretrain", "--model", tmp_path / "start.keras"]
+    run(capsys, *command, "--workdir", tmp_path / "run", *arguments.split())
+    printed = run(capsys, "evaluate", tmp_path / "run")
+    assert float(re.search(r"accuracy: (\S+)", printed)[1]) > 0.8
+    run(capsys, "export", tmp_path / "run", tmp_path / "serving")
+    image = tmp_path / "digit.png"
+    image.write_bytes(encode(random_image(8, 8), "PNG"))
+    from_run = run(capsys, "predict", tmp_path / "run", image, "--top", 1)
+    assert run(capsys, "predict", tmp_path / "serving", image, "--top", 1) == from_run
 
 
 def test_train_on_some_digits(start, tmp_path, capsys):

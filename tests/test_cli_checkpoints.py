@@ -54,6 +54,30 @@ def test_convert(target, flags, tmp_path, capsys):
     assert_logits(logits_of(path), case_outputs(CASE)["logits"])
 
 
+@pytest.mark.parametrize("target", ["bit.keras", "bit.npz"])
+def test_convert_a_resnet(target, tmp_path, capsys):
+    path = tmp_path / target
+    source = case_path("k1_bit_resnetv2")
+    printed = run(capsys, "convert", source, path, "--image-size", 64)
+    assert ("(big_transfer)" in printed) == (target == "bit.npz")
+    model = keras_vit.from_checkpoint(path, image_size=64)
+    reference = case_outputs("k1_bit_resnetv2")
+    assert_logits(model.predict(reference["images"], verbose=0), reference["logits"])
+
+
+def test_inspect_resnets(tmp_path, capsys):
+    lines = run(capsys, "inspect-checkpoint", case_path("k1_bit_resnetv2")).splitlines()
+    facts = facts_of("\n".join(lines))
+    assert (facts["format"], facts["builder"]) == ("big_transfer", "resnet")
+    assert facts["options"] == "stages=(2, 1, 1, 1), width=32"
+    against = run(capsys, "inspect-checkpoint", case_path(CASE), "--against", "BiT_R50x1")
+    assert "family: a Vision Transformer, not a ResNet" in against
+    path = tmp_path / "R26.npz"
+    keras_vit.save_checkpoint(keras_vit.R26_S32(num_classes=3, image_size=64), path, "google")
+    facts = facts_of(run(capsys, "inspect-checkpoint", path))
+    assert (facts["builder"], facts["options"]) == ("R26_S32", "none")
+
+
 def test_convert_to_a_saved_model(tmp_path, capsys):
     import tensorflow as tf
 

@@ -32,11 +32,12 @@ SHELL_BLOCKS = [block for page in PAGES for block in blocks(page, "sh")]
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    """Keras's cache with a file, of random weights, under the name that the pages load."""
+    """Keras's cache with files, of random weights, under the names that the pages load."""
     home = tmp_path_factory.mktemp("home")
-    checkpoint = find_checkpoint("ViT_S16/augreg_imagenet21k")
-    path = home / "keras_vit" / checkpoint.url.removeprefix("gs://")
-    keras_vit.save_checkpoint(keras_vit.ViT_S16(num_classes=10), path, "google")
+    for build in (keras_vit.ViT_S16, keras_vit.R26_S32):
+        checkpoint = find_checkpoint(f"{build.__name__}/augreg_imagenet21k")
+        path = home / "keras_vit" / checkpoint.url.removeprefix("gs://")
+        keras_vit.save_checkpoint(build(num_classes=10), path, "google")
     return home
 
 

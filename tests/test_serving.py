@@ -12,10 +12,10 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit.data.images import decode, evaluation_image
-from keras_vit.models import vision_transformer
+from keras_vit.models import resnet, vision_transformer
 from keras_vit.serving.export import export
 from keras_vit.serving.predict import find_saved_model, keras_predictor, saved_model_predictor
-from tests.contract import POLICIES, to_numpy
+from tests.contract import POLICIES, randomise, to_numpy
 from tests.images import encode, random_image
 from tests.models.test_vit import TINY, images
 
@@ -211,3 +211,23 @@ np.save(f"{directory}/logits.npy", keras.ops.convert_to_numpy(logits))
 
 def test_public_name():
     assert keras_vit.export is export
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("family", ["hybrid", "bit"])
+def test_resnets_are_exported(family, policy, tmp_path):
+    shared = {"num_classes": 3, "image_size": (16, 24), "dtype": policy}
+    if family == "bit":
+        model = resnet((1, 1), 32, **shared)
+    else:
+        hybrid = {"patch_size": 1, "resnet_stages": (1,), "resnet_width": 32}
+        model = vision_transformer(**{**TINY, **hybrid, **shared})
+    randomise(model)
+    pixels = images(3, 16, 24, 3)
+    expected = model.predict(pixels, verbose=0)
+    assert np.isfinite(expected).all()
+    served = tf.saved_model.load(export(model, tmp_path / "model", class_names=NAMES))
+    outputs = served.signatures["images"](images=tf.constant(pixels))
+    tolerance = 1e-5 if policy == "float32" else 2e-2
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(outputs["logits"], expected, rtol=0, atol=tolerance * scale)

@@ -23,6 +23,7 @@ from keras_vit.training.schedules import learning_rate_schedule
 from tests.contract import to_numpy
 from tests.images import write_folder
 from tests.models.test_vit import TINY, images
+from tests.reference import case_path
 
 CLASSES = ("7", "8", "9")
 
@@ -133,6 +134,22 @@ def test_a_variant_is_built_as_the_recipe_wants_it(recipe):
     assert ("pre_logits" in names) == recipe.pre_logits
     assert model.get_layer("block_0").dropout == recipe.dropout
     assert model.get_layer("block_0").compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])
+def test_a_resnet_has_neither_dropout_nor_a_hidden_layer(recipe):
+    model = make_model(recipe.smoke(), "BiT_R50x1", num_classes=3, dtype="mixed_bfloat16")
+    assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
+    assert "pre_logits" not in [layer.name for layer in model.layers]
+    assert model.get_layer("stage_1_unit_1").compute_dtype == "bfloat16"
+
+
+def test_a_checkpoint_of_a_resnet_is_fine_tuned():
+    path = case_path("k1_bit_resnetv2")
+    model = make_model(FINETUNE.smoke(), path, num_classes=3)
+    assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
+    with pytest.raises(ValueError, match="`dropout` must not be given .* a ResNet"):
+        make_model(PRETRAIN.smoke(), path, num_classes=3)
 
 
 def test_epochs_of_a_recipe():

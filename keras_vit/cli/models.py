@@ -27,13 +27,17 @@ class Models:
         print((markdown_table if self.markdown else plain_table)(COLUMNS, rows))
 
 
-COLUMNS = ("model", "patch", "width", "depth", "heads", "MLP", "parameters", "GFLOPs")
+COLUMNS = (
+    *("model", "ResNet stages", "patch", "width", "depth", "heads", "MLP"),
+    *("parameters", "GFLOPs"),
+)
 
 
 def table_rows(image_size, num_classes):
     """One row of strings for each variant that the image size fits."""
     from keras_vit.evaluation.compute import count_flops, count_parameters
-    from keras_vit.models.variants import VARIANTS
+    from keras_vit.models.variants import VARIANTS, ResNetVariant
+    from keras_vit.models.vit import total_stride
 
     if image_size < 1 or num_classes < 0:
         raise ValueError(
@@ -41,16 +45,25 @@ def table_rows(image_size, num_classes):
             f"Received: image_size={image_size}, num_classes={num_classes}"
         )
     for row in VARIANTS:
-        fits = image_size % row.patch_size == 0
+        if isinstance(row, ResNetVariant):
+            fits, architecture = True, (_units(row.stages), "-", f"{row.width}", "-", "-", "-")
+        else:
+            # Of a hybrid the number in its name: what a token stands for.
+            stride, _ = total_stride(row.patch_size, row.resnet_stages)
+            fits = image_size % stride == 0
+            sizes = (stride, row.embedding_dim, row.depth, row.num_heads, row.mlp_dim)
+            architecture = (_units(row.resnet_stages), *map(str, sizes))
         parameters = count_parameters(row, num_classes, image_size)
         flops = count_flops(row, num_classes, image_size)
         yield (
             row.name,
-            f"{row.patch_size}",
-            f"{row.embedding_dim}",
-            f"{row.depth}",
-            f"{row.num_heads}",
-            f"{row.mlp_dim}",
+            *architecture,
             f"{parameters / 1e6:,.1f} M" if fits else "-",
             f"{flops / 1e9:,.1f}" if fits else "-",
         )
+
+
+def _units(stages):
+    if stages is None:
+        return "-"
+    return ", ".join(map(str, stages)) or "root"

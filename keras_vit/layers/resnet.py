@@ -11,6 +11,8 @@ from keras import ops
 from keras_vit.layers.arguments import check_choice, check_integer
 
 NUM_GROUPS = 32
+# What the convolutions of both families are, of Keras's arguments.
+FIXED = {"padding": "same", "use_bias": False}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +23,7 @@ class Convention:
         epsilon_in: see `StandardizedConv2D`.
         conv_epsilon: see `StandardizedConv2D`.
         norm_epsilon: of GroupNorm.
-        symmetric_padding: whether a convolution of stride 2 has as many zeros on the left as on
-            the right, or TensorFlow's `SAME` padding.
+        symmetric_padding: see `StandardizedConv2D`.
     """
 
     epsilon_in: str
@@ -48,12 +49,13 @@ class StandardizedConv2D(keras.layers.Conv2D):
         filters: output channels.
         kernel_size: int or `(height, width)`, in pixels.
         strides: int or `(height, width)`, in pixels.
-        padding: `"same"` or `"valid"`.
+        symmetric_padding: whether the image gets as many zeros on the left as on the right where
+            `"same"` padding, as TensorFlow has it, gives more on the right: at strides above 1.
         epsilon: added to the kernel's standard deviation or variance.
         epsilon_in: `"deviation"` or `"variance"`.
 
     Raises:
-        ValueError: if `epsilon_in` is neither.
+        ValueError: if `epsilon_in` is neither, or padding is symmetric and the kernel even.
 
     Reference:
         "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization" (arXiv
@@ -69,16 +71,24 @@ class StandardizedConv2D(keras.layers.Conv2D):
         filters,
         kernel_size,
         strides=1,
-        padding="same",
+        symmetric_padding=BIT.symmetric_padding,
         epsilon=BIT.conv_epsilon,
         epsilon_in=BIT.epsilon_in,
         **kwargs,
     ):
         stock = {"kernel_initializer": "lecun_normal", "data_format": "channels_last"}
-        super().__init__(
-            filters, kernel_size, strides, padding, **{**stock, **kwargs, "use_bias": False}
-        )
+        kwargs = {**stock, **FIXED, **kwargs}
+        for name, value in FIXED.items():
+            if kwargs[name] != value:
+                raise ValueError(f"`{name}` must be {value!r}. Received: {name}={kwargs[name]!r}")
+        super().__init__(filters, kernel_size, strides, **kwargs)
         check_choice("epsilon_in", epsilon_in, ("deviation", "variance"))
+        if symmetric_padding and not all(size % 2 for size in self.kernel_size):
+            raise ValueError(
+                "`symmetric_padding` needs a kernel of odd size. "
+                f"Received: kernel_size={kernel_size}"
+            )
+        self.symmetric_padding = symmetric_padding
         self.epsilon = epsilon
         self.epsilon_in = epsilon_in
 
@@ -94,21 +104,30 @@ class StandardizedConv2D(keras.layers.Conv2D):
             kernel = kernel / ops.sqrt(variance + self.epsilon)
         else:
             kernel = kernel / (ops.sqrt(variance) + self.epsilon)
-        return super().convolution_op(inputs, ops.cast(kernel, inputs.dtype))
+        kernel = ops.cast(kernel, inputs.dtype)
+        # Without a stride, "same" is symmetric.
+        if not self.symmetric_padding or max(self.strides) == 1:
+            return super().convolution_op(inputs, kernel)
+        zeros = [((size - 1) // 2, (size - 1) // 2) for size in self.kernel_size]
+        inputs = ops.pad(inputs, [(0, 0), *zeros, (0, 0)])
+        return ops.conv(inputs, kernel, list(self.strides), "valid", self.data_format)
 
     def get_config(self):
-        return {**super().get_config(), "epsilon": self.epsilon, "epsilon_in": self.epsilon_in}
+        return {
+            **super().get_config(),
+            "symmetric_padding": self.symmetric_padding,
+            "epsilon": self.epsilon,
+            "epsilon_in": self.epsilon_in,
+        }
 
 
 def standardized_conv(convention, filters, kernel_size, strides, dtype, name):
-    """The convolution of a family, behind `symmetric_zeros` where its padding is symmetric."""
-    # Without a stride, symmetric padding is what "same" is.
-    is_padded_before = convention.symmetric_padding and strides > 1
+    """The convolution of a family."""
     return StandardizedConv2D(
         filters,
         kernel_size,
         strides,
-        padding="valid" if is_padded_before else "same",
+        symmetric_padding=convention.symmetric_padding,
         epsilon=convention.conv_epsilon,
         epsilon_in=convention.epsilon_in,
         dtype=dtype,
@@ -253,7 +272,6 @@ class PreActivationBottleneckUnit(Bottleneck):
         self.norm_1 = self._norm("norm_1")
         self.norm_2 = self._norm("norm_2")
         self.norm_3 = self._norm("norm_3")
-        self.zeros = symmetric_zeros(3, self.dtype_policy, "zeros") if strides > 1 else None
 
     def build(self, input_shape):
         super().build(input_shape)
@@ -264,12 +282,5 @@ class PreActivationBottleneckUnit(Bottleneck):
         x = ops.relu(self.norm_1(inputs))
         shortcut = inputs if self.conv_proj is None else self.conv_proj(x)
         x = ops.relu(self.norm_2(self.conv_1(x)))
-        if self.zeros is not None:
-            x = self.zeros(x)
         x = ops.relu(self.norm_3(self.conv_2(x)))
         return shortcut + self.conv_3(x)
-
-
-def symmetric_zeros(kernel_size, dtype, name):
-    """The zeros around an image that a kernel of odd size needs, as many on either side."""
-    return keras.layers.ZeroPadding2D((kernel_size - 1) // 2, dtype=dtype, name=name)

@@ -12,7 +12,6 @@ from keras_vit.layers.resnet import (
     PreActivationBottleneckUnit,
     group_norm,
     standardized_conv,
-    symmetric_zeros,
 )
 from keras_vit.models.head import classification_head
 
@@ -127,9 +126,10 @@ def _bit_root(images, width, dtype):
 
     big_vision's `bit_paper.py` pads with minus infinity there, and gives other numbers.
     """
-    maps = symmetric_zeros(7, dtype, "root_zeros")(images)
-    maps = standardized_conv(BIT, width, 7, 2, dtype, "root_conv")(maps)
-    maps = symmetric_zeros(3, dtype, "root_pool_zeros")(maps)
+    maps = standardized_conv(BIT, width, 7, 2, dtype, "root_conv")(images)
+    maps = keras.layers.ZeroPadding2D(
+        1, data_format="channels_last", dtype=dtype, name="root_zeros"
+    )(maps)
     return _max_pool("valid", dtype)(maps)
 
 

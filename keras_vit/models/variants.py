@@ -112,8 +112,8 @@ def list_variants():
         by sequence length, and BiT ResNets (`ResNetVariant`).
 
     Example:
-    >>> keras_vit.list_variants()[0]
-    Variant(name='ViT_Ti16', patch_size=16, embedding_dim=192, depth=12, num_heads=3, mlp_dim=768)
+    >>> [row.name for row in keras_vit.list_variants()][:3]
+    ['ViT_Ti16', 'ViT_S32', 'ViT_S16']
     """
     return VARIANTS
 

@@ -264,7 +264,10 @@ FILES = [
     (truncated, "the beginning of an archive: the download was cut short"),
     (corrupted, "whose array .* is damaged"),
     (pickled, "'head/bias' is a pickled object, which is never read"),
-    (no_vision_transformer, "a Vision Transformer of a known layout.* such as word_embeddings"),
+    (
+        no_vision_transformer,
+        "or a ResNet of a known layout.* such as word_embeddings",
+    ),
     (one_missing, f"with missing: '{QUERY}'"),
     (one_too_many, "with unused: 'head/scale'"),
     (wrong_shape, r"misshapen: 'Transformer/.*Dense_1/kernel' is \(96, 47\), not \(96, 48\)"),

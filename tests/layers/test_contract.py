@@ -19,6 +19,15 @@ BLOCK = {
 }
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
 PATCHES = {"embedding_dim": 8, "patch_size": (2, 4), "use_bias": False}
+CONVOLUTION = {
+    "filters": 8,
+    "kernel_size": (3, 5),
+    "strides": (2, 1),
+    "symmetric_padding": False,
+    "epsilon": 1e-3,
+    "epsilon_in": "deviation",
+}
+UNIT = {"filters": 32, "strides": 2}
 
 # Layer, every constructor argument, input shapes, output shape, number of weights.
 CASES = [
@@ -31,6 +40,9 @@ CASES = [
     (layers.MultiHeadAttention, ATTENTION, [(3, 8), (5, 8)], (3, 8), 9),
     (layers.MlpBlock, {"mlp_dim": 12, "activation": "relu", "dropout": 0.1}, [(5, 8)], (5, 8), 4),
     (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 19),
+    (layers.StandardizedConv2D, CONVOLUTION, [(6, 8, 3)], (3, 8, 8), 1),
+    (layers.BottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 12),
+    (layers.PreActivationBottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 10),
     (layers.ClassTokenPooling, {}, [(5, 8)], (8,), 0),
     (
         layers.MultiHeadAttentionPooling,

@@ -29,6 +29,8 @@ OPTIONS = {
     "pre_norm": True,
     "fc_norm": True,
     "epsilon": 1e-5,
+    "resnet_stages": (),
+    "resnet_width": 32,
 }
 
 

@@ -1,0 +1,131 @@
+"""The same architectures in other packages, random weights, for `throughput.py`.
+
+A peer answers `predict_on_batch(images)` and `train_on_batch(images, labels)`.
+"""
+
+import pathlib
+import sys
+
+
+def keras_hub_vit(image_size):
+    """ViT-B/16 of keras-hub; its GELU is the erf's."""
+    import keras_hub
+
+    backbone = keras_hub.models.ViTBackbone(
+        image_shape=(image_size, image_size, 3),
+        patch_size=16,
+        num_layers=12,
+        num_heads=12,
+        hidden_dim=768,
+        mlp_dim=3072,
+    )
+    return compiled(
+        keras_hub.models.ViTImageClassifier(
+            backbone=backbone, num_classes=1000, pooling="token", head_dtype="float32"
+        )
+    )
+
+
+def vit_keras_vit(image_size):
+    """ViT-B/16 of vit-keras; its GELU is the erf's."""
+    import keras
+    from vit_keras import vit
+
+    features = vit.vit_b16(
+        image_size=image_size, pretrained=False, include_top=False, pretrained_top=False
+    )
+    logits = keras.layers.Dense(1000, dtype="float32")(features.output)
+    return compiled(keras.Model(features.input, logits))
+
+
+def keras_hub_resnet(image_size):
+    """ResNet-50-v2 of keras-hub: BatchNorm and plain convolutions where BiT standardises both."""
+    import keras_hub
+
+    backbone = keras_hub.models.ResNetBackbone(
+        input_conv_filters=[64],
+        input_conv_kernel_sizes=[7],
+        stackwise_num_filters=[64, 128, 256, 512],
+        stackwise_num_blocks=[3, 4, 6, 3],
+        stackwise_num_strides=[1, 2, 2, 2],
+        block_type="bottleneck_block",
+        use_pre_activation=True,
+        image_shape=(image_size, image_size, 3),
+    )
+    return compiled(
+        keras_hub.models.ResNetImageClassifier(
+            backbone=backbone, num_classes=1000, head_dtype="float32"
+        )
+    )
+
+
+def timm_model(name):
+    """A function that makes timm's model of that name, in torch."""
+
+    def make(image_size):
+        import keras
+
+        if keras.backend.backend() != "torch":
+            raise ImportError("it is measured against Keras on torch")
+        # timm asks for torchvision, which has no build for CPUs alone.
+        sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+        from tests.interop.stubs import import_timm
+
+        return TorchModel(import_timm().create_model(name, num_classes=1000))
+
+    return make
+
+
+def compiled(model):
+    """The Keras model, ready to train."""
+    import keras
+
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+class TorchModel:
+    """A torch module that is called like a Keras model."""
+
+    def __init__(self, module):
+        import torch
+
+        self.module = module
+        self.optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+
+    def predict_on_batch(self, images):
+        import torch
+
+        self.module.eval()
+        with torch.no_grad():
+            return self.module(self._as_input(images)).numpy()
+
+    def train_on_batch(self, images, labels):
+        import torch
+
+        self.module.train()
+        self.optimizer.zero_grad()
+        logits = self.module(self._as_input(images))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+    def _as_input(self, images):
+        import torch
+
+        return torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
+
+
+PEERS = {
+    "ViT_B16": {
+        "keras-hub": keras_hub_vit,
+        "vit-keras": vit_keras_vit,
+        "timm": timm_model("vit_base_patch16_224"),
+    },
+    "R50_B16": {"timm": timm_model("vit_base_r50_s16_224")},
+    "BiT_R50x1": {
+        "keras-hub (BatchNorm)": keras_hub_resnet,
+        "timm": timm_model("resnetv2_50x1_bit"),
+    },
+}

@@ -1,0 +1,302 @@
+"""Hybrids and BiT: our numbers against the originals', which agree in nothing but the layers."""
+
+import dataclasses
+import re
+import sys
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+from keras_vit.checkpoints import (
+    from_checkpoint,
+    inspect_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+from keras_vit.layers.resnet import (
+    BIT,
+    HYBRID,
+    BottleneckUnit,
+    PreActivationBottleneckUnit,
+)
+from keras_vit.models import features, resnet
+from tests.checkpoints.files import case_arrays, write
+from tests.checkpoints.test_saving import assert_same_bits
+from tests.contract import randomise
+from tests.reference import (
+    LOGITS_TOLERANCE,
+    assert_intermediate,
+    assert_logits,
+    case_model,
+    case_outputs,
+    case_path,
+)
+
+CASES = {"e2_hybrid_r50_half": "google", "k1_bit_resnetv2": "big_transfer"}
+# Our layers, and what the reference calls their outputs.
+LAYERS = {
+    "e2_hybrid_r50_half": {
+        "stage_1_unit_1": "resnet_block1_unit1",
+        "stage_1_unit_3": "resnet_block1",
+        "stage_2_unit_1": "resnet_block2_unit1",
+        "stage_2_unit_4": "resnet_block2",
+        "stage_3_unit_1": "resnet_block3_unit1",
+        "stage_3_unit_9": "resnet_block3",
+        "patch_embedding": "embedding",
+        "dropout": "tokens",
+        "block_0": "block_00",
+        "block_1": "block_01",
+        "encoder_norm": "encoded",
+        "pooling": "pooled",
+    },
+    "k1_bit_resnetv2": {
+        "root_conv": "root_conv",
+        "root_pool": "root_block",
+        "stage_1_unit_1": "block1_unit01",
+        "stage_1_unit_2": "block1_unit02",
+        "stage_2_unit_1": "block2_unit01",
+        "stage_3_unit_1": "block3_unit01",
+        "stage_4_unit_1": "block4_unit01",
+        "norm": "norm_pre_head",
+        "pooling": "pre_logits",
+    },
+}
+
+
+def logits(model, reference):
+    return ops.convert_to_numpy(model(reference["images"]))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_and_intermediates(name):
+    model, reference = case_model(name), case_outputs(name)
+    assert_logits(logits(model, reference), reference["logits"])
+    assert_intermediate(features(model, reference["images"]), reference["pre_logits"])
+    outputs = features(model, reference["images"], list(LAYERS[name]))
+    for ours, theirs in LAYERS[name].items():
+        expected = reference[theirs].reshape(outputs[ours].shape)
+        # Each image for itself: that of amplitude 5e-4 is there for the norms' epsilon.
+        for image in (0, 1):
+            assert_intermediate(outputs[ours][image], expected[image])
+
+
+def test_attention_scores_of_a_hybrid():
+    model, reference = case_model("e2_hybrid_r50_half"), case_outputs("e2_hybrid_r50_half")
+    tokens = ops.convert_to_tensor(reference["tokens"])
+    for index in range(2):
+        tokens, scores = model.get_layer(f"block_{index}")(tokens, return_attention_scores=True)
+        assert_intermediate(ops.convert_to_numpy(scores), reference[f"attn_{index:02}"])
+
+
+OTHERS = {
+    "e2_hybrid_r50_half": [
+        {"epsilon_in": BIT.epsilon_in, "conv_epsilon": BIT.conv_epsilon},
+        {"norm_epsilon": BIT.norm_epsilon},
+        {"symmetric_padding": BIT.symmetric_padding},
+    ],
+    "k1_bit_resnetv2": [
+        {"epsilon_in": HYBRID.epsilon_in, "conv_epsilon": HYBRID.conv_epsilon},
+        {"norm_epsilon": HYBRID.norm_epsilon},
+        {"symmetric_padding": HYBRID.symmetric_padding},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [(name, other) for name in CASES for other in OTHERS[name]], ids=str
+)
+def test_reference_tells_the_other_family_apart(name, other, monkeypatch):
+    """With the padding, epsilon or standardisation of the other family the numbers are wrong."""
+    is_hybrid = name.startswith("e2")
+    wrong = dataclasses.replace(HYBRID if is_hybrid else BIT, **other)
+    unit = BottleneckUnit if is_hybrid else PreActivationBottleneckUnit
+    monkeypatch.setattr(unit, "convention", wrong)
+    # The package has a function of the module's name.
+    module = sys.modules["keras_vit.models.resnet"]
+    monkeypatch.setattr(module, "HYBRID" if is_hybrid else "BIT", wrong)
+    reference = case_outputs(name)
+    error = np.abs(logits(case_model(name), reference) - reference["logits"]).max()
+    # The least of them, the standardisation, moves the logits by 2e-2.
+    assert error > 100 * LOGITS_TOLERANCE
+
+
+class PadWithMinusInfinity(keras.layers.Layer):
+    def call(self, maps):
+        return ops.pad(maps, [(0, 0), (1, 1), (1, 1), (0, 0)], constant_values=-np.inf)
+
+
+def test_the_pooling_of_bit_is_padded_with_zeros():
+    """big_vision's `bit_paper.py` pads with minus infinity; the reference holds that too."""
+    reference = case_outputs("k1_bit_resnetv2")
+    model = case_model("k1_bit_resnetv2")
+
+    def as_in_big_vision(layer):
+        if layer.name == "root_zeros":
+            return PadWithMinusInfinity(name=layer.name)
+        return layer.__class__.from_config(layer.get_config())
+
+    clone = keras.models.clone_model(model, clone_function=as_in_big_vision)
+    clone.set_weights(model.get_weights())
+    theirs = logits(clone, reference)
+    assert_logits(theirs, reference["alt_bv_bit_paper_logits"])
+    assert np.abs(theirs - reference["logits"]).max() > 100 * LOGITS_TOLERANCE
+
+
+def linen(arrays):
+    """Today's names and shapes of vit_jax: GroupNorm has one dimension."""
+    for old, new in (("LayerNorm_2", "LayerNorm_1"), ("MlpBlock_3", "MlpBlock_0")):
+        arrays = {name.replace(old, new): array for name, array in arrays.items()}
+    names = {name: name.replace("Attention_1", "Attention_0") for name in arrays}
+    return {names[name]: array.reshape(-1) if "gn" in name else array for name, array in
+            arrays.items()}  # fmt: skip
+
+
+def in_params(arrays):
+    return {f"params/{name}": array for name, array in arrays.items()}
+
+
+def numbered(arrays):
+    """As some of BiT's published files are."""
+    counts = iter(range(1, 1000))
+    return {
+        re.sub("standardized_conv2d/", lambda _: f"standardized_conv2d_{next(counts)}/", name): a
+        for name, a in arrays.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("e2_hybrid_r50_half", linen),
+        ("e2_hybrid_r50_half", in_params),
+        ("k1_bit_resnetv2", numbered),
+    ],
+)
+def test_other_layouts(name, change, tmp_path):
+    path = write(tmp_path / "changed.npz", change(case_arrays(name)))
+    assert inspect_checkpoint(path).format == CASES[name]
+    reference = case_outputs(name)
+    size = reference["images"].shape[1:3]
+    model = from_checkpoint(path, image_size=size)
+    assert_logits(logits(model, reference), reference["logits"])
+    load_checkpoint(model, path)
+    assert_logits(logits(model, reference), reference["logits"])
+
+
+@pytest.mark.parametrize(("name", "format"), CASES.items())
+def test_the_file_that_was_read_is_written(name, format, tmp_path):
+    save_checkpoint(case_model(name), tmp_path / "written.npz", format)
+    assert_same_bits(tmp_path / "written.npz", case_path(name))
+
+
+def test_version_1_in_the_layout_of_big_vision(tmp_path):
+    model = resnet((2, 1), 32, num_classes=3, image_size=32, preactivation=False)
+    randomise(model)
+    path = tmp_path / "v1.npz"
+    save_checkpoint(model, path, "big_vision")
+    with np.load(path) as arrays:
+        assert arrays["params/block1/unit2/gn3/scale"].shape == (128,)
+        assert "params/head/kernel" in arrays.files
+    again = from_checkpoint(path, image_size=32)
+    images = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype("float32")
+    np.testing.assert_array_equal(
+        ops.convert_to_numpy(again(images)), ops.convert_to_numpy(model(images))
+    )
+
+
+@pytest.mark.parametrize("format", ["google", "big_vision", "big_transfer", "timm", "huggingface"])
+@pytest.mark.parametrize("family", ["hybrid", "bit", "version 1"])
+def test_no_format_loses_anything(family, format, tmp_path):
+    """A model is written whole or not at all."""
+    if (family, format) in {
+        *(("hybrid", "google"), ("hybrid", "big_vision")),
+        *(("bit", "big_transfer"), ("version 1", "big_vision")),
+    }:
+        return
+    model = (
+        case_model("e2_hybrid_r50_half")
+        if family == "hybrid"
+        else resnet((1,), 32, num_classes=3, image_size=32, preactivation=family == "bit")
+    )
+    path = tmp_path / ("file" if format in ("timm", "huggingface") else "file.npz")
+    with pytest.raises(ValueError, match="`model` must .* Received: a "):
+        save_checkpoint(model, path, format)
+    assert not path.exists()
+
+
+def test_a_hybrid_in_the_layout_of_big_vision(tmp_path):
+    model, reference = case_model("e2_hybrid_r50_half"), case_outputs("e2_hybrid_r50_half")
+    save_checkpoint(model, tmp_path / "hybrid.npz", "big_vision")
+    again = from_checkpoint(tmp_path / "hybrid.npz")
+    assert_logits(logits(again, reference), reference["logits"])
+
+
+def test_the_file_tells_the_architecture():
+    hybrid = inspect_checkpoint(case_path("e2_hybrid_r50_half"))
+    assert hybrid.options["resnet_stages"] == (3, 4, 9)
+    assert hybrid.options["resnet_width"] == 32
+    assert hybrid.options["image_size"] == (64, 64)
+    assert hybrid.parameters == 3_050_010
+    bit = inspect_checkpoint(case_path("k1_bit_resnetv2"))
+    assert (bit.options["stages"], bit.options["width"]) == ((2, 1, 1, 1), 32)
+    assert (bit.parameters, bit.variant) == (2_035_370, None)
+
+
+def test_adapted(tmp_path):
+    hybrid = from_checkpoint(case_path("e2_hybrid_r50_half"), num_classes=4, image_size=(96, 64))
+    assert (hybrid.input_shape, hybrid.output_shape) == ((None, 96, 64, 3), (None, 4))
+    assert not np.any(hybrid.predict(np.ones((1, 96, 64, 3)), verbose=0))
+    bit = from_checkpoint(case_path("k1_bit_resnetv2"), num_classes=0, image_size=50)
+    reference = case_outputs("k1_bit_resnetv2")
+    representation = features(keras_vit.resize(bit, 64), reference["images"])
+    assert_intermediate(representation, reference["pre_logits"])
+
+
+def test_builders_take_weights(tmp_path):
+    """A file of random values with the names of a published one."""
+    model = keras_vit.BiT_R50x1(num_classes=10, image_size=32)
+    path = tmp_path / "R50x1_160.npz"
+    save_checkpoint(model, path, "big_transfer")
+    assert keras_vit.BiT_R50x1(weights=path).input_shape == (None, 160, 160, 3)
+    loaded = keras_vit.BiT_R50x1(5, 48, weights=path)
+    assert (loaded.input_shape, loaded.output_shape) == ((None, 48, 48, 3), (None, 5))
+    assert from_checkpoint(path).name == "BiT_R50x1"
+    with pytest.raises(ValueError, match="`weights` must be those of BiT_R50x3.*width=64"):
+        keras_vit.BiT_R50x3(weights=path)
+    with pytest.raises(ValueError, match="those of ViT_Ti16.*family=a ResNet"):
+        keras_vit.ViT_Ti16(weights=path)
+    with pytest.raises(ValueError, match="those of BiT_R50x1.*family=a Vision Transformer"):
+        keras_vit.BiT_R50x1(weights=case_path("a_vit_token"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a.pop("resnet/block2/unit01/b/group_norm/beta"), "missing: .*unit01/b/group"),
+        (lambda a: a.update({"resnet/extra": np.ones(3)}), "unused: 'resnet/extra'"),
+        (lambda a: a.pop("resnet/root_block/standardized_conv2d/kernel"), "must be|must hold"),
+        (
+            lambda a: a.update({"resnet/group_norm/gamma": np.ones(7, "float32")}),
+            r"misshapen: 'resnet/group_norm/gamma' is \(7,\)",
+        ),
+        (
+            lambda a: a.update({"resnet/head/conv2d/bias": np.full(10, np.nan, "float32")}),
+            "finite numbers.*head/conv2d/bias",
+        ),
+    ],
+)
+def test_a_damaged_file(change, message, tmp_path):
+    arrays = case_arrays("k1_bit_resnetv2")
+    change(arrays)
+    path = write(tmp_path / "damaged.npz", arrays)
+    with pytest.raises(ValueError, match=message):
+        from_checkpoint(path)
+
+
+@pytest.mark.parametrize("option", [{"dropout": 0.1}, {"num_heads": 3}, {"activation": "gelu"}])
+def test_options_that_a_resnet_has_not(option):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        from_checkpoint(case_path("k1_bit_resnetv2"), **option)

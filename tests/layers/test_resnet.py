@@ -1,0 +1,93 @@
+"""Standardised kernels against their formulas, and the starts of the units."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit, StandardizedConv2D
+from tests.contract import to_numpy
+
+RNG = np.random.default_rng(0)
+KERNEL = RNG.normal(size=(3, 3, 4, 8), loc=0.5, scale=1e-3).astype("float32")
+# In float64: by the deviation as in vit_jax, by the variance as in big_transfer.
+CENTRED = KERNEL.astype("float64") - KERNEL.astype("float64").mean(axis=(0, 1, 2))
+VARIANCE = (CENTRED**2).mean(axis=(0, 1, 2))
+STANDARDISED = {
+    ("deviation", 1e-5): CENTRED / (np.sqrt(VARIANCE) + 1e-5),
+    ("variance", 1e-10): CENTRED / np.sqrt(VARIANCE + 1e-10),
+    ("variance", 1e-6): CENTRED / np.sqrt(VARIANCE + 1e-6),
+}
+
+
+def kernel_seen(layer):
+    """The kernel that a layer convolves with: its answer to one bright pixel of each channel."""
+    images = np.zeros((4, 3, 3, 4), "float32")
+    images[range(4), 1, 1, range(4)] = 1
+    layer.build(images.shape)
+    layer.kernel.assign(KERNEL)
+    # The answer is the kernel upside down, at each pixel by the weight that looks at the centre.
+    return to_numpy(layer(images)).transpose(1, 2, 0, 3)[::-1, ::-1]
+
+
+@pytest.mark.parametrize(("epsilon_in", "epsilon"), STANDARDISED)
+def test_standardised_kernel(epsilon_in, epsilon):
+    layer = StandardizedConv2D(8, 3, epsilon=epsilon, epsilon_in=epsilon_in)
+    expected = STANDARDISED[epsilon_in, epsilon]
+    np.testing.assert_allclose(kernel_seen(layer), expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_statistics_are_float32(policy):
+    """Of a kernel rounded to 8 or 11 bits, a deviation of 1e-3 around 0.5 would be lost."""
+    layer = StandardizedConv2D(8, 3, epsilon=1e-10, epsilon_in="variance", dtype=policy)
+    expected = STANDARDISED["variance", 1e-10]
+    np.testing.assert_allclose(kernel_seen(layer), expected, rtol=0, atol=0.02)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (7, 10)])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_padding_of_strides(size, symmetric):
+    layer = StandardizedConv2D(8, 3, strides=2, symmetric_padding=symmetric)
+    images = RNG.normal(size=(1, *size, 4)).astype("float32")
+    strided = to_numpy(layer(images))
+    layer.strides = (1, 1)
+    # "Same" pads even sizes on the right alone: its first output looks from the first pixel on.
+    first = [1 if not symmetric and pixels % 2 == 0 else 0 for pixels in size]
+    whole = to_numpy(layer(images))[:, first[0] :: 2, first[1] :: 2]
+    np.testing.assert_allclose(strided, whole, rtol=0, atol=1e-5)
+
+
+def test_units_start_as_their_shortcuts():
+    """vit_jax's last norm starts at zero, `models_resnet.py`; BiT's units do not."""
+    maps = RNG.normal(size=(2, 4, 4, 128)).astype("float32")
+    ours = to_numpy(BottleneckUnit(32)(maps))
+    np.testing.assert_array_equal(ours, np.maximum(maps, 0))
+    assert np.abs(to_numpy(PreActivationBottleneckUnit(32)(maps)) - maps).max() > 0.1
+
+
+@pytest.mark.parametrize("unit", [BottleneckUnit, PreActivationBottleneckUnit])
+@pytest.mark.parametrize(
+    ("channels", "strides", "projected"), [(128, 1, False), (64, 1, True), (128, 2, True)]
+)
+def test_projection(unit, channels, strides, projected):
+    layer = unit(32, strides)
+    output = layer(ops.zeros((1, 5, 6, channels)))
+    assert tuple(output.shape) == ((1, 3, 3, 128) if strides == 2 else (1, 5, 6, 128))
+    assert (layer.conv_proj is not None) == projected
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: BottleneckUnit(48), "`filters` must be a multiple of 32.*filters=48"),
+        (lambda: BottleneckUnit(0), "`filters` must be an integer of at least 1.*filters=0"),
+        (lambda: PreActivationBottleneckUnit(32, 0), "`strides` must be .*strides=0"),
+        (lambda: StandardizedConv2D(8, 3, epsilon_in="std"), "`epsilon_in` must be one of"),
+        (lambda: StandardizedConv2D(8, 3, use_bias=True), "`use_bias` must be False"),
+        (lambda: StandardizedConv2D(8, 3, padding="valid"), "`padding` must be 'same'"),
+        (lambda: StandardizedConv2D(8, 2), "kernel of odd size. Received: kernel_size=2"),
+    ],
+)
+def test_wrong_argument(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

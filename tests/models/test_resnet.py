@@ -1,0 +1,206 @@
+"""The builder of ResNets, and hybrids."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.models import features, replace_head, resize, resnet, vision_transformer
+from keras_vit.models.describe import describe
+from tests.contract import check_model, to_numpy
+from tests.models.test_surgery import values
+from tests.models.test_vit import TINY, images
+
+BIT = {"stages": (2, 1), "width": 32, "num_classes": 3, "image_size": 16}
+HYBRID = {
+    **TINY,
+    "patch_size": 1,
+    "resnet_stages": (2, 1),
+    "resnet_width": 32,
+    "image_size": (16, 24),
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"preactivation": False}, {"dtype": "mixed_float16"}, {"dtype": "mixed_bfloat16"}],
+    ids=str,
+)
+def test_resnet_keeps_the_contract(options, tmp_path):
+    check_model(resnet(**{**BIT, **options}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"resnet_stages": (), "patch_size": 2, "dtype": "mixed_float16"}],
+    ids=str,
+)
+def test_hybrid_keeps_the_contract(options, tmp_path):
+    check_model(vision_transformer(**{**HYBRID, **options}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (
+            {},
+            "root_conv root_zeros root_pool stage_1_unit_1 stage_1_unit_2 stage_2_unit_1 norm relu "
+            "pooling head",
+        ),
+        (
+            {"preactivation": False, "num_classes": 0},
+            "root_conv root_norm root_relu root_pool stage_1_unit_1 stage_1_unit_2 stage_2_unit_1 "
+            "pooling",
+        ),
+    ],
+)
+def test_stable_names(options, names):
+    layers = resnet(**{**BIT, **options}).layers
+    assert [layer.name for layer in layers] == ["images", *names.split()]
+
+
+def test_paths_are_the_same_on_every_backend():
+    model = vision_transformer(**{**HYBRID, "resnet_stages": (1,)})
+    unit = "stage_1_unit_1"
+    paths = [v.path for v in model.weights if not v.path.startswith(("block_", "encoder_", "head"))]
+    assert sorted(paths) == sorted(
+        ["root_conv/kernel", "root_norm/gamma", "root_norm/beta"]
+        + [f"{unit}/conv_{i}/kernel" for i in (1, 2, 3, "proj")]
+        + [f"{unit}/norm_{i}/{x}" for i in (1, 2, 3, "proj") for x in ("gamma", "beta")]
+        + ["patch_embedding/projection/kernel", "patch_embedding/projection/bias"]
+        + ["class_token/token", "position_embedding/embedding"]
+    )
+
+
+@pytest.mark.parametrize("size", [16, 17, (33, 50), 1])
+def test_any_image_size(size):
+    model = resnet(**{**BIT, "image_size": size})
+    assert tuple(model(images(2, *model.input_shape[1:])).shape) == (2, 3)
+
+
+def test_the_head_starts_at_zero():
+    model = resnet(**BIT)
+    assert not np.any(model.predict(images(2, 16, 16, 3), verbose=0))
+    assert resnet(**{**BIT, "num_classes": 0}).output_shape == (None, 32 * 2 * 4)
+
+
+def test_replace_head_and_resize_of_a_resnet():
+    model = resnet(**BIT)
+    new = resize(replace_head(model, 5), (20, 30))
+    assert (new.input_shape, new.output_shape) == ((None, 20, 30, 3), (None, 5))
+    old_values, new_values = values(model), values(new)
+    for path, value in new_values.items():
+        if not path.startswith("head/"):
+            np.testing.assert_array_equal(value, old_values[path])
+    headless = replace_head(model, 0)
+    batch = images(2, 16, 16, 3)
+    np.testing.assert_array_equal(features(model, batch), headless.predict(batch, verbose=0))
+
+
+def test_resize_of_a_hybrid():
+    model = vision_transformer(**HYBRID)
+    new = resize(model, (32, 40))
+    assert new.input_shape == (None, 32, 40, 3)
+    old, table = (to_numpy(m.get_layer("position_embedding").embedding.value) for m in (model, new))
+    expected = keras_vit.resize_position_embedding(old, (4, 5), source_grid=(2, 3))
+    np.testing.assert_array_equal(table, expected)
+    np.testing.assert_array_equal(
+        to_numpy(new.get_layer("stage_2_unit_1").conv_2.kernel.value),
+        to_numpy(model.get_layer("stage_2_unit_1").conv_2.kernel.value),
+    )
+    with pytest.raises(ValueError, match=r"`image_size` must be a multiple.*\(8, 8\)"):
+        resize(model, 20)
+
+
+def test_resize_of_sincos_positions_of_a_hybrid():
+    model = vision_transformer(**HYBRID, position_embedding="sincos2d")
+    assert tuple(resize(model, (32, 40)).get_layer("position_embedding").grid_size) == (4, 5)
+
+
+def test_feature_maps():
+    model = vision_transformer(**HYBRID)
+    layers = ["stage_1_unit_2", "stage_2_unit_1", "block_1"]
+    maps = features(model, images(2, 16, 24, 3), layers, as_maps=True)
+    assert [maps[name].shape for name in layers] == [(2, 4, 6, 128), (2, 2, 3, 256), (2, 2, 3, 8)]
+    bit = resnet(**BIT)
+    assert features(bit, images(2, 16, 16, 3), ["norm"], as_maps=True)["norm"].shape[1:3] == (2, 2)
+    with pytest.raises(ValueError, match="`as_maps` needs layers .*'pooling'"):
+        features(bit, images(2, 16, 16, 3), ["pooling"], as_maps=True)
+
+
+def test_attention_on_the_grid_of_a_hybrid():
+    model = vision_transformer(**HYBRID)
+    tokens = features(model, images(2, 16, 24, 3), ["dropout"])["dropout"]
+    _, scores = model.get_layer("block_0")(tokens, return_attention_scores=True)
+    # Of the class token and 2 x 3 patches.
+    assert tuple(scores.shape) == (2, 2, 7, 7)
+    np.testing.assert_allclose(to_numpy(scores).sum(axis=-1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("make", [resnet, vision_transformer])
+def test_description(make):
+    options = BIT if make is resnet else HYBRID
+    described = describe(make(**options))
+    again = make(**described)
+    assert describe(again) == described
+    assert [v.path for v in again.weights] == [v.path for v in make(**options).weights]
+    names = set(options) - {"image_size", "patch_size"}
+    assert {name: described[name] for name in names} == {name: options[name] for name in names}
+
+
+def test_description_of_a_version_1():
+    assert describe(resnet(**BIT, preactivation=False))["preactivation"] is False
+
+
+def test_customised_models_are_not_described():
+    inputs = keras.Input((16, 16, 3), name="images")
+    model = resnet(**{**BIT, "num_classes": 0})
+    twice = keras.Model(inputs, keras.layers.Dense(3, name="head")(model(inputs) * 2))
+    with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet"):
+        describe(twice)
+    clone = keras.models.clone_model(
+        resnet(**BIT),
+        clone_function=lambda layer: (
+            (
+                keras_vit.layers.PreActivationBottleneckUnit(64, name=layer.name)
+                if layer.name == "stage_1_unit_2"
+                else layer.__class__.from_config(layer.get_config())
+            )
+            if layer.name != "stage_2_unit_1"
+            else keras_vit.layers.PreActivationBottleneckUnit(64, 1, name=layer.name)
+        ),
+    )
+    with pytest.raises(ValueError, match="filters and strides"):
+        describe(clone)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stages": ()}, r"`stages` must be a tuple .*stages=\(\)"),
+        ({"stages": 50}, "`stages` must be a tuple .*stages=50"),
+        ({"stages": (1, 0)}, "`stages` must be an integer of at least 1.*stages=0"),
+        ({"width": 48}, "`width` must be a multiple of 32.*width=48"),
+        ({"num_classes": -1}, "`num_classes` must be .*num_classes=-1"),
+        ({"image_size": 0}, "`image_size` must be .*image_size=0"),
+        ({"image_channels": 0}, "`image_channels` must be .*image_channels=0"),
+        ({"classifier_activation": "x"}, "`classifier_activation` must be .*='x'"),
+    ],
+)
+def test_wrong_argument_of_a_resnet(options, message):
+    with pytest.raises(ValueError, match=message):
+        resnet(**{**BIT, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"resnet_stages": "50"}, "`resnet_stages` must be a tuple .*resnet_stages='50'"),
+        ({"resnet_width": 16}, "`resnet_width` must be a multiple of 32.*resnet_width=16"),
+        ({"image_size": 20}, r"`image_size` must be a multiple .*\(8, 8\).*\(20, 20\)"),
+        ({"image_size": 16, "patch_size": 4}, r"must be a multiple .*\(32, 32\)"),
+    ],
+)
+def test_wrong_argument_of_a_hybrid(options, message):
+    with pytest.raises(ValueError, match=message):
+        vision_transformer(**{**HYBRID, **options})
