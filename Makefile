@@ -56,8 +56,9 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/loading.py --variant ViT_L16 --runs 3
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/throughput.py --dtype mixed_bfloat16
-	$(BIN)/python benchmarks/throughput.py --model R50_B16
 	$(BIN)/python benchmarks/throughput.py --model BiT_R50x1
+	$(BIN)/python benchmarks/throughput.py --model BiT_R50x1 --backend torch --runs 8
+	$(BIN)/python benchmarks/throughput.py --model R50_B16 --backend torch --batch-size 4 --runs 6
 
 clean:
 	rm -rf $(VENV) $(VENV)-jax build dist *.egg-info
@@ -86,6 +87,6 @@ $(VENV)/.lint: $(BIN)/python
 	$(BIN)/pip install --quiet ruff==0.17.5
 	touch $@
 
-$(VENV)/.bench: $(VENV)/.demo
-	$(BIN)/pip install --quiet keras-hub vit-keras opencv-python-headless
+$(VENV)/.bench: $(VENV)/.demo $(VENV)/.interop
+	$(BIN)/pip install --quiet vit-keras opencv-python-headless
 	touch $@

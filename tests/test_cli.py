@@ -163,7 +163,7 @@ def test_train_on_some_digits(start, tmp_path, capsys):
         (["--data", "cifar"], "`name` must be `digits`"),
         (["--model", "ViT_B17"], "`variant` must be the name of an architecture"),
         (["--model", "missing.keras"], "`model` must be an existing file"),
-        (["--image-size", "18"], "`image_size` must be a multiple of the patch size"),
+        (["--image-size", "18"], "`image_size` must be a multiple of (4, 4)"),
         (["--warmup-steps", "30"], "`warmup_steps` must be smaller"),
         (["--dtype", "mixed_bfloat16"], "`dtype` is for a model that is not a .keras file"),
         (["--classes", "bird"], "`classes` must be among cat, dog"),

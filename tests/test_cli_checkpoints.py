@@ -103,7 +103,7 @@ def test_convert_for_fine_tuning(tmp_path, capsys):
         (["convert", "FILE", "target.h5", "--to", "keras"], "`target` must end with .keras"),
         (["convert", "FILE", "target.npz", "--to", "timm"], "`path` must be a directory or a"),
         (["convert", "FILE", "x.keras", "--image-size", 1, 2, 3], "`--image-size` must be one"),
-        (["convert", "FILE", "x.keras", "--image-size", 33], "must be a multiple of the patch"),
+        (["convert", "FILE", "x.keras", "--image-size", 33], "`image_size` must be a multiple of"),
         (["convert", "missing.npz", "x.keras"], "`path` must be an existing file"),
         (["inspect-checkpoint", "missing.npz"], "`path` must be an existing file"),
         (

@@ -28,12 +28,12 @@ BIG_TRANSFER_ROWS = (
 
 def find_big_transfer(shapes):
     """The arrays of a BiT ResNet, or `None` for a file of another kind."""
-    if not any(name.startswith("resnet/root_block/") for name in shapes):
-        return None
     # Some published files number their convolutions (`bit_paper.py` of big_vision).
-    return Naming.of(
+    naming = Naming.of(
         shapes, lambda name: re.sub(r"/standardized_conv2d_\d+/", "/standardized_conv2d/", name)
     )
+    root_conv = naming.shapes.get(BIG_TRANSFER_ROWS[0].source, ())
+    return naming if len(root_conv) == 4 else None
 
 
 BIG_TRANSFER = Format("big_transfer", BIG_TRANSFER_ROWS, find_big_transfer, describe_resnet)

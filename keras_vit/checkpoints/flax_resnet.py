@@ -63,6 +63,6 @@ def describe_resnet(shape_of, config, num_heads):
         "width": width,
         "num_classes": head[-1] if head else 0,
         "image_channels": channels,
-        # The last norm stands behind the last unit where units begin with theirs.
+        # Only version 1 has a norm behind its first convolution.
         "preactivation": shape_of("root_norm/gamma") is None,
     }

@@ -67,7 +67,11 @@ GOOGLE_ROWS = _rows(
 )
 BIG_VISION_ROWS = (
     *_rows(
-        "pos_embedding", "MultiHeadDotProductAttention_0", "LayerNorm_1", "MlpBlock_0", "identity"
+        "pos_embedding",
+        "MultiHeadDotProductAttention_0",
+        "LayerNorm_1",
+        "MlpBlock_0",
+        "flat_group_norm",
     ),
     Row("MAPHead_0/probe", "pooling/probe"),
     *_attention("MAPHead_0/MultiHeadDotProductAttention_0", "pooling/attention"),
@@ -153,6 +157,9 @@ def describe_flax(shape_of, config, num_heads):
     mlp_dim = first_of(shape_of, "block_0/mlp/dense_0/bias", "block_0/mlp/dense_0/kernel")
     head = first_of(shape_of, "head/bias", "head/kernel")
     learned = shape_of("position_embedding/embedding") is not None
+    hybrid = {}
+    if root_conv:
+        hybrid = {"resnet_stages": describe_stages(shape_of), "resnet_width": root_conv[-1]}
     return {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
@@ -165,8 +172,7 @@ def describe_flax(shape_of, config, num_heads):
         "representation_size": pre_logits[-1] if pre_logits else None,
         "class_token": has_class_token,
         "position_embedding": "learned" if learned else "sincos2d",
-        "resnet_stages": describe_stages(shape_of) if root_conv else None,
-        "resnet_width": root_conv[-1] if root_conv else 64,
+        **hybrid,
     }
 
 

@@ -9,6 +9,7 @@ from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, entries, norm, two
 from keras_vit.models import vision_transformer
 from keras_vit.models.describe import describe
+from keras_vit.models.options import is_resnet
 
 BLOCK = "vit_encoder/transformer_block_{n}"
 GAMMA = ("gamma", "beta")
@@ -146,6 +147,11 @@ def _build(options):
         import keras_hub
     except ImportError as error:
         raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
+    if is_resnet(options) or "resnet_stages" in options:
+        raise ValueError(
+            "`model` must have a counterpart in keras-hub, which has neither hybrids nor BiT. "
+            "Received: a model with a ResNet"
+        )
     needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
     different = [name for name, value in needed.items() if options[name] != value]
     is_backbone = options["pooling"] is None and not options["num_classes"]

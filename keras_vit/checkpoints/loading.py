@@ -7,11 +7,11 @@ from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.download import find_file
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.layers.arguments import as_pair, check_integer
-from keras_vit.models import architecture_differences, match_variant
+from keras_vit.models import architecture_differences
 from keras_vit.models.builders import maker, register_pretrained_builder
 from keras_vit.models.describe import describe
 from keras_vit.models.files import load_weights
-from keras_vit.models.options import DEFAULTS, is_resnet, make_model
+from keras_vit.models.options import defaults_of, is_resnet, make_model, match_variant
 
 # What a caller may choose: no file tells it, or not every file.
 UNTOLD_OPTIONS = (
@@ -51,7 +51,8 @@ def from_checkpoint(
             `"keras"`; `None` to find out.
         **options: of `vision_transformer` that no file tells: `dropout`, `attention_dropout`,
             `stochastic_depth`, `classifier_activation`, `name`, `dtype`; and `activation` and
-            `epsilon`, which not every file tells.
+            `epsilon`, which not every file tells. Of a ResNet `classifier_activation`, `name` and
+            `dtype`.
 
     Returns:
         A Functional `keras.Model`.
@@ -167,14 +168,16 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
 
 def _check_told(options, callers_options):
     """Raises if the caller gives an option another value than the file tells."""
+    said = {**defaults_of(options), **options}
     for name, value in callers_options.items():
-        if is_resnet(options) and name in DEFAULTS and name not in (*options, "name", "dtype"):
+        if name not in said:
+            family = "ResNet" if is_resnet(options) else "Vision Transformer"
             raise ValueError(
-                f"`{name}` must not be given for a file of a ResNet, which has none. "
+                f"`{name}` must not be given for a file of a {family}, which has none. "
                 f"Received: {name}={value!r}"
             )
-        told = options.get(name, DEFAULTS.get(name))
-        if name in DEFAULTS and name not in UNTOLD_OPTIONS and value != told:
+        told = said[name]
+        if name not in UNTOLD_OPTIONS and value != told:
             raise ValueError(
                 f"`{name}` must be that of the file, {told!r}, or not be given. "
                 f"Received: {name}={value!r}"
@@ -193,17 +196,17 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
     No `.npz` tells the GELU's form; the weights of DeiT III were born in torch. None of a ResNet
     tells the size of its images.
     """
-    options = checkpoint.options(num_heads, image_size)
     rows = [row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}")]
+    if checkpoint.format.name == "big_transfer" and image_size is None and len(rows) == 1:
+        image_size = rows[0].image_size
+        logger.info("%s: by its name, for images of %d pixels", file, image_size)
+    options = checkpoint.options(num_heads, image_size)
     if checkpoint.format.name in ("google", "big_vision") and not is_resnet(options):
         known = {row.activation for row in rows}
         if len(known) == 1:
             (options["activation"],) = known
         if known == {"gelu"}:
             logger.info("%s: by its name, a published file with the erf GELU", file)
-    if checkpoint.format.name == "big_transfer" and image_size is None and len(rows) == 1:
-        options["image_size"] = as_pair(rows[0].image_size, "image_size")
-        logger.info("%s: by its name, for images of %d pixels", file, rows[0].image_size)
     return options
 
 

@@ -52,9 +52,7 @@ def _expected(entry, shapes):
 def _fits(entry, actual, expected, fits_positions):
     if entry.transform == "positions" and fits_positions:
         return len(actual) == 3 and actual[0] == 1 and actual[2] == expected[2]
-    if entry.transform == "group_norm":
-        return actual in (expected, expected[3:])
-    return actual == expected
+    return TRANSFORMS[entry.transform].accepts(actual, expected)
 
 
 def _with_nearest(name, others):

@@ -13,7 +13,9 @@ from keras_vit.checkpoints.positions import fit_positions, position_rows
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries, template_of
 from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.layers.convolution import NUM_GROUPS
 from keras_vit.models.describe import describe
+from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import token_grid
 from keras_vit.models.vit import total_stride
 
@@ -103,10 +105,10 @@ class Checkpoint:
             options = self._described(num_heads, image_size)
             self._warn_of_normalisation()
         if num_heads not in (None, options.get("num_heads")):
-            raise ValueError(
-                f"`num_heads` must be that of the file, {options.get('num_heads', 'a ResNet')}. "
-                f"Received: num_heads={num_heads}"
-            )
+            rule = f"be that of the file, {options.get('num_heads')}"
+            if is_resnet(options):
+                rule = "not be given for the file of a ResNet, which has none"
+            raise ValueError(f"`num_heads` must {rule}. Received: num_heads={num_heads}")
         return options
 
     def _warn_of_normalisation(self):
@@ -139,7 +141,18 @@ class Checkpoint:
                 "`path` must hold the arrays of at least the first block, which tell "
                 f"{', '.join(unknown)}. Received: path={str(self.path)!r}"
             )
+        self._check_resnet(options)
         return options
+
+    def _check_resnet(self, options):
+        stages = options.get("stages", options.get("resnet_stages", ()))
+        width = options.get("width", options.get("resnet_width", 0))
+        if 0 in stages or width % NUM_GROUPS:
+            raise ValueError(
+                "`path` must hold all stages of its ResNet, and a first convolution of a multiple "
+                f"of {NUM_GROUPS} channels. Received: path={str(self.path)!r}, with {stages} units "
+                f"and {width} channels"
+            )
 
     def shape_of(self, path):
         """The shape of the array that holds the values of the variable of this path, or `None`."""

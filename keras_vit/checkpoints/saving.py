@@ -20,7 +20,7 @@ from keras_vit.checkpoints.weight_map import entries
 from keras_vit.layers.arguments import check_choice
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.describe import describe
-from keras_vit.models.options import DEFAULTS, is_resnet, token_grid_of
+from keras_vit.models.options import defaults_of, is_resnet, token_grid_of
 
 CONFIGURATIONS = {"timm": timm.configuration, "huggingface": huggingface.configuration}
 WEIGHT_FILES = (".npz", ".safetensors")
@@ -61,6 +61,11 @@ def save_checkpoint(model, path, format):
     check_choice("format", format, tuple(FORMATS))
     path = _check_path(path, format)
     options = describe(model)
+    if format == "big_vision" and options.get("resnet_stages") is not None:
+        raise ValueError(
+            "`model` must be one that big_vision has, and it has no hybrids. "
+            f"Received: a hybrid with resnet_stages={options['resnet_stages']}"
+        )
     arrays = _arrays(model, options, format)
     files = {}
     if path.suffix not in WEIGHT_FILES:
@@ -185,7 +190,8 @@ def _check_read_back(arrays, config, options, format):
         compared.discard("position_embedding")
     try:
         told = options.get("num_heads"), options["image_size"]
-        read = {**DEFAULTS, **checkpoint.options(*told)}
+        read = checkpoint.options(*told)
+        read = {**defaults_of(read), **read}
     except ValueError as error:
         named = ("pooling", "class_token", "representation_size", "num_classes", "activation")
         raise _not_describable(format, options, [n for n in named if n in options]) from error

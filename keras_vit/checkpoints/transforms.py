@@ -18,21 +18,24 @@ class Transform:
         shape: from the variables' shapes to the array's.
         read: from the array and the variables' shapes to the variables' values.
         write: from the variables' values to the array.
+        accepts: whether an array of a shape, given beside the expected one, can be read.
     """
 
     meaning: str
     shape: Callable
     read: Callable
     write: Callable
+    accepts: Callable = lambda actual, expected: actual == expected
 
 
-def _one(meaning, shape, read, write):
+def _one(meaning, shape, read, write, **options):
     """A transform between one array and one variable."""
     return Transform(
         meaning,
         lambda shapes: shape(shapes[0]),
         lambda array, shapes: [read(array, shapes[0])],
         lambda values: write(values[0]),
+        **options,
     )
 
 
@@ -94,10 +97,18 @@ HEADS_BIAS = _one(
 )
 # Flax kept GroupNorm's parameters in four dimensions until google/flax#1721.
 GROUP_NORM = _one(
-    "(1, 1, 1, channels) to (channels); as it is where it has one dimension",
+    "(1, 1, 1, channels) to (channels); one dimension is read too",
     lambda shape: (1, 1, 1, *shape),
     lambda array, shape: array.reshape(shape),
     lambda value: value.reshape(1, 1, 1, -1),
+    accepts=lambda actual, expected: actual in (expected, expected[3:]),
+)
+FLAT_GROUP_NORM = _one(
+    "as it is; (1, 1, 1, channels) is read too",
+    lambda shape: shape,
+    lambda array, shape: array.reshape(shape),
+    lambda value: value,
+    accepts=lambda actual, expected: actual in (expected, (1, 1, 1, *expected)),
 )
 POINTWISE = _one(
     "(1, 1, in, out) to (in, out)",
@@ -121,6 +132,7 @@ TRANSFORMS = {
     "from_heads": FROM_HEADS,
     "heads_bias": HEADS_BIAS,
     "group_norm": GROUP_NORM,
+    "flat_group_norm": FLAT_GROUP_NORM,
     "pointwise": POINTWISE,
     "split_to_heads": SPLIT_TO_HEADS,
     "split_heads_bias": SPLIT_HEADS_BIAS,

@@ -57,16 +57,17 @@ class InspectCheckpoint:
 def facts(summary):
     """Names and values of what a `Summary` tells, those options that are not the default."""
     from keras_vit.models import find_variant
-    from keras_vit.models.options import DEFAULTS, is_resnet
+    from keras_vit.models.options import defaults_of, is_resnet
 
     options = summary.options
-    told_apart = ["num_classes", "image_size", "class_token"]
+    told_apart = ["num_classes", "image_size", "class_token", "name", "dtype"]
+    defaults = defaults_of(options)
     if summary.variant:
         told_apart += find_variant(summary.variant).architecture
     different = [
         f"{name}={value!r}"
         for name, value in options.items()
-        if name not in told_apart and value != DEFAULTS[name]
+        if name not in told_apart and value != defaults[name]
     ]
     builder = "resnet" if is_resnet(options) else "vision_transformer"
     head = f"{options['num_classes']} classes" if options["num_classes"] else "none"

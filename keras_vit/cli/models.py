@@ -48,7 +48,7 @@ def table_rows(image_size, num_classes):
         if isinstance(row, ResNetVariant):
             fits, architecture = True, (_units(row.stages), "-", f"{row.width}", "-", "-", "-")
         else:
-            # Of a hybrid the number in its name: what a token stands for.
+            # What a token stands for; of a hybrid its ResNet's stride included.
             stride, _ = total_stride(row.patch_size, row.resnet_stages)
             fits = image_size % stride == 0
             sizes = (stride, row.embedding_dim, row.depth, row.num_heads, row.mlp_dim)

@@ -34,7 +34,7 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
     head = num_classes * (width + 1)
     resnet = 0
     if variant.resnet_stages is not None:
-        convolutions = list(_convolutions(variant.resnet_stages))
+        convolutions = list(_convolutions(**_resnet_of(variant)))
         # A norm follows each convolution.
         resnet = sum(size**2 * i * o + 2 * o for size, i, o, _ in convolutions)
     return resnet + embedding + positions + variant.depth * block + 2 * width + head
@@ -59,11 +59,11 @@ def count_flops(variant, num_classes=1000, image_size=224):
     35.1
     """
     if isinstance(variant, ResNetVariant):
-        maps = _multiplications(variant.stages, variant.width, image_size)
-        return 2 * (maps + _out_channels(variant.stages, variant.width) * num_classes)
+        maps = _multiplications(image_size, **_resnet_of(variant))
+        return 2 * (maps + _out_channels(**_resnet_of(variant)) * num_classes)
     maps = 0
     if variant.resnet_stages is not None:
-        maps = _multiplications(variant.resnet_stages, 64, image_size)
+        maps = _multiplications(image_size, **_resnet_of(variant))
     width, hidden = variant.embedding_dim, variant.mlp_dim
     patches = _count_patches(variant, image_size)
     tokens = patches + 1
@@ -80,8 +80,15 @@ def _count_patches(variant, image_size):
 
 
 def _patch_channels(variant):
-    stages = variant.resnet_stages
-    return 3 if stages is None else _out_channels(stages, 64)
+    return 3 if variant.resnet_stages is None else _out_channels(**_resnet_of(variant))
+
+
+def _resnet_of(variant):
+    """Stages and width of a row's ResNet."""
+    if isinstance(variant, ResNetVariant):
+        return {"stages": variant.stages, "width": variant.width}
+    architecture = variant.architecture
+    return {"stages": architecture["resnet_stages"], "width": architecture["resnet_width"]}
 
 
 def _out_channels(stages, width):
@@ -89,8 +96,8 @@ def _out_channels(stages, width):
 
 
 def _count_resnet(variant, num_classes):
-    channels = _out_channels(variant.stages, variant.width)
-    kernels = sum(s**2 * i * o for s, i, o, _ in _convolutions(variant.stages, variant.width))
+    channels = _out_channels(**_resnet_of(variant))
+    kernels = sum(s**2 * i * o for s, i, o, _ in _convolutions(**_resnet_of(variant)))
     # A norm precedes each convolution but the root's and the projections', and the head.
     norms = channels
     for stage, units in enumerate(variant.stages):
@@ -100,7 +107,7 @@ def _count_resnet(variant, num_classes):
     return kernels + 2 * norms + num_classes * (channels + 1)
 
 
-def _multiplications(stages, width, image_size):
+def _multiplications(image_size, stages, width):
     """Multiplications of a ResNet's convolutions; a map's side is rounded up at each stride."""
     return sum(
         size**2 * i * o * (-(-image_size // stride)) ** 2
@@ -108,7 +115,7 @@ def _multiplications(stages, width, image_size):
     )
 
 
-def _convolutions(stages, width=64):
+def _convolutions(stages, width):
     """Kernel size, channels in and out and the output's stride of each convolution of a ResNet."""
     yield 7, 3, width, 2
     channels, before = width, 4

@@ -1,15 +1,12 @@
 """Keras layers that compose into Vision Transformers, and into the ResNets beside them."""
 
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LayerScale
 from keras_vit.layers.patches import PatchEmbedding
 from keras_vit.layers.pooling import ClassTokenPooling, MultiHeadAttentionPooling
-from keras_vit.layers.resnet import (
-    BottleneckUnit,
-    PreActivationBottleneckUnit,
-    StandardizedConv2D,
-)
+from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.layers.tokens import (
     AddPositionEmbedding,
     AddSincosPositionEmbedding,

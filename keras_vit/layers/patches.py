@@ -85,7 +85,7 @@ def grid_size(image_size, patch_size):
     # The original's VALID convolution drops the pixels of an incomplete patch without a word.
     if any(pixels % patch for pixels, patch in zip(image_size, patch_size, strict=True)):
         raise ValueError(
-            f"`image_size` must be a multiple of the patch size {patch_size} in height and width. "
+            f"`image_size` must be a multiple of {patch_size}, the pixels that a token stands for. "
             f"Received: image_size={image_size}"
         )
     return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))

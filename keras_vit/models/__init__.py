@@ -31,6 +31,7 @@ from keras_vit.models.builders import (
     build,
 )
 from keras_vit.models.features import features
+from keras_vit.models.options import architecture_differences, match_variant
 from keras_vit.models.positions import resize_position_embedding
 from keras_vit.models.resnet import resnet
 from keras_vit.models.surgery import replace_head, resize
@@ -38,10 +39,8 @@ from keras_vit.models.variants import (
     VARIANTS,
     ResNetVariant,
     Variant,
-    architecture_differences,
     find_variant,
     list_variants,
-    match_variant,
 )
 from keras_vit.models.vit import vision_transformer
 

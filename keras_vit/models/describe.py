@@ -13,9 +13,14 @@ from keras_vit.layers import (
     RegisterTokens,
     TransformerBlock,
 )
+from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.resnet import Bottleneck, PreActivationBottleneckUnit
-from keras_vit.models.options import DEFAULTS, is_resnet, make_model
+from keras_vit.models.options import is_resnet, make_model
 
+# Of a layer's configuration: what it is in training, and sizes that the comparison makes small.
+NOT_COMPARED = (
+    "^(name|trainable|dtype|seed|rate|stochastic_depth|filters)$|initializer|regularizer|constraint"
+)
 UNIT_NAME = r"stage_(\d+)_unit_(\d+)"
 
 
@@ -42,9 +47,12 @@ def describe(model):
     layers = {layer.name: layer for layer in model.layers}
     has_patches = isinstance(layers.get("patch_embedding"), PatchEmbedding)
     has_blocks = any(isinstance(layer, TransformerBlock) for layer in model.layers)
-    has_units = any(isinstance(layer, Bottleneck) for layer in model.layers)
+    units = [name for name, layer in layers.items() if isinstance(layer, Bottleneck)]
+    has_root = isinstance(layers.get("root_conv"), StandardizedConv2D)
     is_one_to_one = len(model.inputs) == len(model.outputs) == 1
-    if not is_one_to_one or has_patches != has_blocks or not (has_patches or has_units):
+    are_named = all(re.fullmatch(UNIT_NAME, name) for name in units) and (has_root or not units)
+    is_whole = has_patches if has_blocks else units and not has_patches
+    if not (is_one_to_one and are_named and is_whole):
         raise ValueError(
             "`model` must be a Vision Transformer or a ResNet as the builders make it. "
             f"Received: {type(model).__name__} {model.name!r} with the layers {', '.join(layers)}"
@@ -67,8 +75,7 @@ def _vit_options(model, layers):
     patches, pooling = layers["patch_embedding"], layers.get("pooling")
     registers, pre_logits = layers.get("register_tokens"), layers.get("pre_logits")
     sincos = isinstance(layers.get("position_embedding"), AddSincosPositionEmbedding)
-    root_conv = layers.get("root_conv")
-    return {
+    options = {
         "patch_size": patches.patch_size,
         "embedding_dim": patches.embedding_dim,
         "depth": len(blocks),
@@ -89,16 +96,18 @@ def _vit_options(model, layers):
         "pre_norm": "pre_norm" in layers,
         "fc_norm": "fc_norm" in layers,
         "epsilon": block.epsilon,
-        "resnet_stages": _stages(layers) if root_conv else None,
-        "resnet_width": root_conv.filters if root_conv else DEFAULTS["resnet_width"],
     }
+    if "root_conv" in layers:
+        options["resnet_stages"] = _stages(layers)
+        options["resnet_width"] = layers["root_conv"].filters
+    return options
 
 
 def _resnet_options(layers):
     preactivation = any(isinstance(x, PreActivationBottleneckUnit) for x in layers.values())
     return {
         "stages": _stages(layers),
-        "width": layers["root_conv"].filters if "root_conv" in layers else 0,
+        "width": layers["root_conv"].filters,
         "preactivation": preactivation,
     }
 
@@ -115,29 +124,35 @@ def _stages(layers):
 
 def _check_layers(model, options):
     """Raises if the model has other layers than the builders make with the options."""
-    expected = []
-    for operation in _pattern(options).operations:
-        names = [operation.name]
-        if isinstance(operation, TransformerBlock):
-            names = [f"block_{index}" for index in range(options["depth"])]
-        elif isinstance(operation, Bottleneck):
-            stage = int(re.fullmatch(UNIT_NAME, operation.name)[1])
-            units = options.get("stages") or options["resnet_stages"]
-            names = [f"stage_{stage}_unit_{u}" for u in range(1, units[stage - 1] + 1)]
-        expected += [(name, type(operation).__name__) for name in names]
-    # Operations that are no layers count too. The input has the name that the user gave.
-    actual = [(operation.name, type(operation).__name__) for operation in model.operations]
-    if len({_function_of(block) for block in _blocks(model)}) > 1:
+    expected = {}
+    # The first operation is the input, with the name that the user gave.
+    for operation in _pattern(options).operations[1:]:
+        for name in _names_in_full(operation, options):
+            expected[name] = _function_of(operation)
+    # Operations that are no layers count too.
+    actual = {operation.name: _function_of(operation) for operation in model.operations[1:]}
+    if len({actual[block.name] for block in _blocks(model)}) > 1:
         raise ValueError(
             "`model` must have blocks of one kind. Received: blocks that differ from each other"
         )
-    if actual[1:] != expected[1:]:
-        different = sorted(set(actual) ^ set(expected))
+    different = [n for n in (*expected, *actual) if expected.get(n) != actual.get(n)]
+    if different or list(expected) != list(actual):
         raise ValueError(
             "`model` must have the layers that the builders make. Received: a model that differs "
-            f"in {', '.join(' '.join(pair) for pair in different[:4])}"
+            f"in {', '.join(dict.fromkeys(different)) or 'the order of its layers'}"
         )
-    _check_units(model, options.get("width") or options["resnet_width"])
+    _check_units(model, options.get("width") or options.get("resnet_width"))
+
+
+def _names_in_full(operation, options):
+    """Names of the layers that one of the pattern stands for."""
+    if isinstance(operation, TransformerBlock):
+        return [f"block_{index}" for index in range(options["depth"])]
+    if isinstance(operation, Bottleneck):
+        stage = int(re.fullmatch(UNIT_NAME, operation.name)[1])
+        units = options["stages" if is_resnet(options) else "resnet_stages"][stage - 1]
+        return [f"stage_{stage}_unit_{unit}" for unit in range(1, units + 1)]
+    return [operation.name]
 
 
 def _pattern(options):
@@ -148,7 +163,7 @@ def _pattern(options):
     smaller = {"depth": 1}
     if is_resnet(options):
         smaller = {"stages": (1,) * len(options["stages"]), "width": 32}
-    elif options["resnet_stages"] is not None:
+    elif "resnet_stages" in options:
         smaller |= {"resnet_stages": (1,) * len(options["resnet_stages"]), "resnet_width": 32}
     return make_model({**options, **smaller})
 
@@ -166,11 +181,15 @@ def _check_units(model, width):
             )
 
 
-def _function_of(block):
-    """What a block computes, apart from what it drops in training."""
-    left_out = ("name", "stochastic_depth", "trainable", "dtype")
-    config = {name: value for name, value in block.get_config().items() if name not in left_out}
-    return str(sorted(config.items()))
+def _function_of(operation):
+    """What an operation computes, apart from its size and from what it does in training."""
+    # Of units, `_check_units` knows filters and strides.
+    is_compared = isinstance(operation, keras.layers.Layer) and not isinstance(
+        operation, Bottleneck
+    )
+    config = operation.get_config() if is_compared else {}
+    config = {name: value for name, value in config.items() if not re.search(NOT_COMPARED, name)}
+    return type(operation).__name__, str(sorted(config.items()))
 
 
 def _pooling_name(layer):

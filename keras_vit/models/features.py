@@ -68,8 +68,8 @@ def _as_map(name, tokens, grid):
         return tokens
     if grid is None or tokens.ndim != 3 or tokens.shape[1] < grid[0] * grid[1]:
         raise ValueError(
-            f"`as_maps` needs layers whose output is a token sequence. Received: {name!r}, "
-            f"whose output has the shape {tokens.shape}"
+            "`as_maps` needs layers whose output is a token sequence or a map. "
+            f"Received: {name!r}, whose output has the shape {tokens.shape}"
         )
     rows, columns = grid
     return tokens[:, -rows * columns :].reshape(len(tokens), rows, columns, -1)

@@ -1,16 +1,11 @@
-"""The options of `vision_transformer` and `resnet`: the model, shapes and grid that they make."""
+"""The options of `vision_transformer` and `resnet`: what they build, and which row they are."""
 
 import inspect
 
+from keras_vit.layers.arguments import as_pair
 from keras_vit.models.resnet import resnet
+from keras_vit.models.variants import VARIANTS, ResNetVariant
 from keras_vit.models.vit import total_stride, vision_transformer
-
-# What an option is where none is given.
-DEFAULTS = {
-    name: parameter.default
-    for function in (resnet, vision_transformer)
-    for name, parameter in inspect.signature(function).parameters.items()
-}
 
 
 def is_resnet(options):
@@ -20,7 +15,17 @@ def is_resnet(options):
 
 def make_model(options):
     """The model that these options build."""
-    return resnet(**options) if is_resnet(options) else vision_transformer(**options)
+    return _maker(options)(**options)
+
+
+def defaults_of(options):
+    """What the options of this family are where none is given, `None` for those that must be."""
+    parameters = inspect.signature(_maker(options)).parameters.values()
+    return {p.name: None if p.default is p.empty else p.default for p in parameters}
+
+
+def _maker(options):
+    return resnet if is_resnet(options) else vision_transformer
 
 
 def token_grid_of(options):
@@ -36,7 +41,7 @@ def variable_shapes(options):
 
     Of the blocks one is built, and of each stage of a ResNet two units: the others are alike.
     """
-    smaller, copies = {}, {}
+    smaller, copies = {"num_classes": min(options["num_classes"], 1)}, {}
     if is_resnet(options):
         units = options["stages"]
         smaller["stages"] = tuple(min(n, 2) for n in units)
@@ -50,7 +55,43 @@ def variable_shapes(options):
         copies[f"stage_{s}_unit_2/"] = [f"stage_{s}_unit_{u}/" for u in range(3, n + 1)]
     model = make_model({**options, **smaller})
     shapes = {variable.path: tuple(variable.shape) for variable in model.weights}
+    for path in ("head/kernel", "head/bias"):
+        if path in shapes:
+            shapes[path] = (*shapes[path][:-1], options["num_classes"])
     for path, shape in list(shapes.items()):
         layer = path.partition("/")[0] + "/"
         shapes |= {path.replace(layer, copy, 1): shape for copy in copies.get(layer, ())}
     return shapes
+
+
+def match_variant(options):
+    """The row with the architecture of these options, or `None`.
+
+    Args:
+        options: of `vision_transformer` or `resnet`, all that have no default.
+    """
+    return next((row for row in VARIANTS if not architecture_differences(row, options)), None)
+
+
+def architecture_differences(row, options):
+    """What of the options is not the row's architecture.
+
+    Args:
+        row: of the table.
+        options: as in `match_variant`.
+
+    Returns:
+        A dictionary from names of options to pairs, the option and what the row has; of the name
+        `"family"` if the one is a ResNet and the other a Transformer.
+    """
+    if is_resnet(options) != isinstance(row, ResNetVariant):
+        families = ("a Vision Transformer", "a ResNet")
+        return {"family": families[::-1] if is_resnet(options) else families}
+    different, said = {}, {**defaults_of(options), **options}
+    for name, wanted in row.architecture.items():
+        actual = said[name]
+        if name == "patch_size":
+            actual, wanted = as_pair(actual, name), as_pair(wanted, name)
+        if actual != wanted:
+            different[name] = (actual, wanted)
+    return different

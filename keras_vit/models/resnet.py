@@ -3,16 +3,9 @@
 import keras
 
 from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.layers.convolution import BIT, HYBRID, NUM_GROUPS, group_norm, standardized_conv
 from keras_vit.layers.mlp import as_activation
-from keras_vit.layers.resnet import (
-    BIT,
-    HYBRID,
-    NUM_GROUPS,
-    BottleneckUnit,
-    PreActivationBottleneckUnit,
-    group_norm,
-    standardized_conv,
-)
+from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.models.head import classification_head
 
 

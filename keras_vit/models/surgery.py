@@ -56,13 +56,14 @@ def resize(model, image_size):
 
     Args:
         model: a model of this package, built, tuned or reloaded.
-        image_size: int or `(height, width)`, multiples of the patch size.
+        image_size: int or `(height, width)`; of a model with patches multiples of what a token
+            stands for: the patch size, in a hybrid times the ResNet's stride.
 
     Returns:
         A Functional `keras.Model`, not compiled.
 
     Raises:
-        ValueError: if the patches do not tile the image, or the model has none.
+        ValueError: if the patches do not tile the image, or the model is none of this package.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929).

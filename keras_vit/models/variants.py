@@ -3,11 +3,6 @@
 import dataclasses
 import difflib
 
-from keras_vit.layers.arguments import as_pair
-
-# What an architecture has where its options do not say.
-UNSAID = {"resnet_stages": None, "resnet_width": 64, "preactivation": True}
-
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
@@ -116,40 +111,6 @@ def list_variants():
     ['ViT_Ti16', 'ViT_S32', 'ViT_S16']
     """
     return VARIANTS
-
-
-def match_variant(options):
-    """The row with the architecture of these options, or `None`.
-
-    Args:
-        options: of `vision_transformer` or `resnet`, all that have no default.
-    """
-    return next((row for row in VARIANTS if not architecture_differences(row, options)), None)
-
-
-def architecture_differences(row, options):
-    """What of the options is not the row's architecture.
-
-    Args:
-        row: of the table.
-        options: as in `match_variant`.
-
-    Returns:
-        A dictionary from names of options to pairs, the option and what the row has; of the name
-        `"family"` if the one is a ResNet and the other a Transformer.
-    """
-    is_resnet = "stages" in options
-    if is_resnet != isinstance(row, ResNetVariant):
-        families = ("a Vision Transformer", "a ResNet")
-        return {"family": (families[is_resnet], families[not is_resnet])}
-    different = {}
-    for name, wanted in row.architecture.items():
-        actual = options.get(name, UNSAID.get(name))
-        if name == "patch_size":
-            actual, wanted = as_pair(actual, name), as_pair(wanted, name)
-        if actual != wanted:
-            different[name] = (actual, wanted)
-    return different
 
 
 def find_variant(name):

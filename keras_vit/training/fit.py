@@ -7,10 +7,11 @@ import shutil
 
 import keras
 
-from keras_vit.checkpoints import from_checkpoint
+from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.data.datasets import load, naming_undecodable_files
 from keras_vit.models import Variant, build, find_variant, replace_head, resize
 from keras_vit.models.files import load_model
+from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import check_classifier
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.run import LAST_MODEL, SaveModels, create_run, find_model
@@ -139,13 +140,10 @@ def make_model(recipe, model, num_classes, dtype=None):
         return _build_variant(recipe, find_variant(model), num_classes, dtype)
     path = find_model(model)
     if path.suffix != ".keras":
-        return from_checkpoint(
-            model,
-            num_classes=num_classes,
-            image_size=recipe.image_size,
-            dtype=dtype,
-            **({"dropout": recipe.dropout} if recipe.dropout else {}),
-        )
+        options = {"image_size": recipe.image_size, "dtype": dtype}
+        if recipe.dropout and not is_resnet(inspect_checkpoint(model).options):
+            options["dropout"] = recipe.dropout
+        return from_checkpoint(model, num_classes=num_classes, **options)
     if dtype is not None:
         raise ValueError(
             "`dtype` is for a model that is not a .keras file, which has its own. "

@@ -25,7 +25,8 @@ class Recipe:
         steps: updates of the weights.
         weight_decay: decoupled, of kernels alone; times the learning rate.
         clip_norm: global norm at which gradients are clipped.
-        dropout: rate for a model that is built, not loaded; a ResNet has none.
+        dropout: rate for a model that is built or read from another project's file; a `.keras` file
+            keeps its own, a ResNet has none.
         pre_logits: whether a model that is built has the pre-training head's hidden tanh layer; a
             ResNet has none.
         min_crop_area: smallest part of a training image's area that a random crop has; `None` for

@@ -368,7 +368,7 @@ def test_another_format_than_asked_for(case, format):
         ("hf_classifier", {"num_heads": 8}, "`num_heads` must be that of the file.*num_heads=8"),
         ("a_vit_token", {"num_heads": 0}, "`num_heads` must be .*num_heads=0"),
         ("a_vit_token", {"num_classes": -1}, "`num_classes` must be .*num_classes=-1"),
-        ("a_vit_token", {"image_size": 30}, "must be a multiple of the patch size"),
+        ("a_vit_token", {"image_size": 30}, r"`image_size` must be a multiple of \(8, 8\)"),
         ("a_vit_token", {"image_size": "big"}, "`image_size` must be .*'big'"),
         ("timm_token.safetensors", {}, "`num_heads` must be given"),
         ("timm_token.safetensors", {"num_heads": 5}, "must be a positive divisor of the width 48"),

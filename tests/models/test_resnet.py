@@ -152,26 +152,53 @@ def test_description_of_a_version_1():
     assert describe(resnet(**BIT, preactivation=False))["preactivation"] is False
 
 
-def test_customised_models_are_not_described():
-    inputs = keras.Input((16, 16, 3), name="images")
-    model = resnet(**{**BIT, "num_classes": 0})
-    twice = keras.Model(inputs, keras.layers.Dense(3, name="head")(model(inputs) * 2))
-    with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet"):
-        describe(twice)
-    clone = keras.models.clone_model(
-        resnet(**BIT),
-        clone_function=lambda layer: (
-            (
-                keras_vit.layers.PreActivationBottleneckUnit(64, name=layer.name)
-                if layer.name == "stage_1_unit_2"
-                else layer.__class__.from_config(layer.get_config())
-            )
-            if layer.name != "stage_2_unit_1"
-            else keras_vit.layers.PreActivationBottleneckUnit(64, 1, name=layer.name)
-        ),
-    )
-    with pytest.raises(ValueError, match="filters and strides"):
-        describe(clone)
+def changed(model, name, **changes):
+    """The model with a layer of another configuration."""
+
+    def clone(layer):
+        config = layer.get_config()
+        return layer.__class__.from_config({**config, **changes} if layer.name == name else config)
+
+    return keras.models.clone_model(model, clone_function=clone)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "name", "changes", "message"),
+    [
+        (resnet, BIT, "root_conv", {"symmetric_padding": False}, "differs in root_conv"),
+        (resnet, BIT, "root_conv", {"kernel_size": 3}, "differs in root_conv"),
+        (resnet, BIT, "norm", {"epsilon": 1e-3}, "differs in norm"),
+        (resnet, BIT, "norm", {"groups": 16}, "differs in norm"),
+        (resnet, BIT, "stage_1_unit_2", {"filters": 64}, "differs|filters and strides"),
+        (resnet, BIT, "stage_2_unit_1", {"strides": 1}, "in stage_2_unit_1 the filters and str"),
+        (vision_transformer, HYBRID, "root_pool", {"pool_size": 2}, "differs in root_pool"),
+        (vision_transformer, HYBRID, "root_pool", {"strides": 2, "padding": "valid"}, "root_pool"),
+        (vision_transformer, TINY, "encoder_norm", {"epsilon": 1e-3}, "differs in encoder_norm"),
+        (vision_transformer, TINY, "block_1", {"activation": "gelu"}, "blocks of one kind"),
+    ],
+)
+def test_customised_models_are_not_described(make, options, name, changes, message):
+    """What is not the builders' would be saved as it were, and loaded as another function."""
+    model = make(**options)
+    describe(changed(model, "head", kernel_initializer="ones"))
+    with pytest.raises(ValueError, match=message):
+        describe(changed(model, name, **changes))
+
+
+@pytest.mark.parametrize("name", ["unit", "stage_one_unit_1"])
+def test_models_of_other_names_are_not_described(name):
+    images = keras.Input((16, 16, 3))
+    outputs = keras_vit.layers.BottleneckUnit(32, name=name)(images)
+    with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
+        describe(keras.Model(images, outputs))
+
+
+def test_a_root_of_another_kind_is_not_described():
+    images = keras.Input((16, 16, 3))
+    x = keras.layers.Dense(32, name="root_conv")(images)
+    outputs = keras_vit.layers.BottleneckUnit(32, name="stage_1_unit_1")(x)
+    with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
+        describe(keras.Model(images, outputs))
 
 
 @pytest.mark.parametrize(

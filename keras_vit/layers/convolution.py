@@ -1,0 +1,146 @@
+"""Standardised convolutions and GroupNorm, by the conventions of the two ResNets."""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_vit.layers.arguments import check_choice
+
+NUM_GROUPS = 32
+# What the convolutions of both families are, of Keras's arguments.
+FIXED = {"padding": "same", "use_bias": False, "data_format": "channels_last"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Convention:
+    """What a family of ResNets does in all its layers.
+
+    Args:
+        epsilon_in: see `StandardizedConv2D`.
+        conv_epsilon: see `StandardizedConv2D`.
+        norm_epsilon: of GroupNorm.
+        symmetric_padding: see `StandardizedConv2D`.
+    """
+
+    epsilon_in: str
+    conv_epsilon: float
+    norm_epsilon: float
+    symmetric_padding: bool
+
+
+# `vit_jax/models_resnet.py`; GroupNorm's epsilon is Flax's default.
+HYBRID = Convention("deviation", 1e-5, 1e-6, symmetric_padding=False)
+# `bit_jax/models.py` of google-research/big_transfer.
+BIT = Convention("variance", 1e-10, 1e-5, symmetric_padding=True)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class StandardizedConv2D(keras.layers.Conv2D):
+    """A convolution, without bias, whose kernel has mean 0 and variance 1 for each output channel.
+
+    Input: `(batch, height, width, channels)`. Output: `(batch, height, width, filters)`, height and
+    width divided by the strides. The kernel is standardised in float32 under any dtype policy.
+
+    Args:
+        filters: output channels.
+        kernel_size: int or `(height, width)`, in pixels.
+        strides: int or `(height, width)`, in pixels.
+        symmetric_padding: whether the image gets as many zeros on the left as on the right where
+            `"same"` padding, as TensorFlow has it, gives more on the right: at strides above 1.
+        epsilon: added to the kernel's standard deviation or variance.
+        epsilon_in: `"deviation"` or `"variance"`.
+
+    Raises:
+        ValueError: if `epsilon_in` is neither, padding is symmetric and the kernel even, or
+            `padding`, `use_bias` or `data_format` is another than `"same"`, `False` and
+            `"channels_last"`.
+
+    Reference:
+        "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization" (arXiv
+        1903.10520).
+
+    Example:
+    >>> tuple(StandardizedConv2D(8, 3, strides=2)(np.ones((1, 6, 6, 4))).shape)
+    (1, 3, 3, 8)
+    """
+
+    def __init__(
+        self,
+        filters,
+        kernel_size,
+        strides=1,
+        symmetric_padding=BIT.symmetric_padding,
+        epsilon=BIT.conv_epsilon,
+        epsilon_in=BIT.epsilon_in,
+        **kwargs,
+    ):
+        kwargs = {"kernel_initializer": "lecun_normal", **FIXED, **kwargs}
+        for name, value in FIXED.items():
+            if kwargs[name] != value:
+                raise ValueError(f"`{name}` must be {value!r}. Received: {name}={kwargs[name]!r}")
+        super().__init__(filters, kernel_size, strides, **kwargs)
+        check_choice("epsilon_in", epsilon_in, ("deviation", "variance"))
+        if symmetric_padding and not all(size % 2 for size in self.kernel_size):
+            raise ValueError(
+                "`symmetric_padding` needs a kernel of odd size. "
+                f"Received: kernel_size={kernel_size}"
+            )
+        self.symmetric_padding = symmetric_padding
+        self.epsilon = epsilon
+        self.epsilon_in = epsilon_in
+
+    def add_weight(self, *args, **kwargs):
+        # Mixed precision would round the kernel before its statistics are taken.
+        return super().add_weight(*args, **{**kwargs, "autocast": False})
+
+    def convolution_op(self, inputs, kernel):
+        kernel = ops.convert_to_tensor(kernel)
+        # Under the policy "float16" it is stored so.
+        kernel = ops.cast(kernel, keras.backend.result_type(kernel.dtype, "float32"))
+        kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
+        variance = ops.mean(ops.square(kernel), axis=(0, 1, 2), keepdims=True)
+        if self.epsilon_in == "variance":
+            kernel = kernel / ops.sqrt(variance + self.epsilon)
+        else:
+            kernel = kernel / (ops.sqrt(variance) + self.epsilon)
+        kernel = ops.cast(kernel, inputs.dtype)
+        # Without a stride, "same" is symmetric.
+        if not self.symmetric_padding or max(self.strides) == 1:
+            return super().convolution_op(inputs, kernel)
+        zeros = [((size - 1) // 2, (size - 1) // 2) for size in self.kernel_size]
+        inputs = ops.pad(inputs, [(0, 0), *zeros, (0, 0)])
+        return ops.conv(inputs, kernel, list(self.strides), "valid", self.data_format)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "symmetric_padding": self.symmetric_padding,
+            "epsilon": self.epsilon,
+            "epsilon_in": self.epsilon_in,
+        }
+
+
+def standardized_conv(convention, filters, kernel_size, strides, dtype, name):
+    """The convolution of a family."""
+    return StandardizedConv2D(
+        filters,
+        kernel_size,
+        strides,
+        symmetric_padding=convention.symmetric_padding,
+        epsilon=convention.conv_epsilon,
+        epsilon_in=convention.epsilon_in,
+        dtype=dtype,
+        name=name,
+    )
+
+
+def group_norm(convention, dtype, name, gamma_initializer="ones"):
+    """Keras's GroupNormalization with the family's epsilon; its statistics are float32."""
+    return keras.layers.GroupNormalization(
+        NUM_GROUPS,
+        epsilon=convention.norm_epsilon,
+        gamma_initializer=gamma_initializer,
+        dtype=dtype,
+        name=name,
+    )
