@@ -6,18 +6,17 @@ import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
-from keras_vit.checkpoints.flax_resnet import describe_stages
-from keras_vit.checkpoints.formats import KERAS, POSITIONS, recognise
+from keras_vit.checkpoints.formats import KERAS, recognise
+from keras_vit.checkpoints.grids import fit_arguments, stored_image_size
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
-from keras_vit.checkpoints.positions import fit_positions, position_rows
+from keras_vit.checkpoints.positions import fit_positions
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries, template_of
-from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.layers.arguments import check_integer
 from keras_vit.layers.convolution import NUM_GROUPS
 from keras_vit.models.describe import describe
 from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import token_grid
-from keras_vit.models.vit import total_stride
 
 # Options that no file tells of which the first block or unit is missing.
 FIRST_BLOCK_TELLS = ("depth", "num_heads", "mlp_dim", "stages")
@@ -51,13 +50,14 @@ class Checkpoint:
         path: of the file.
         format: its `Format`.
         naming: its arrays under the format's names.
+        archive: its arrays, and the configuration that came with them.
     """
 
     def __init__(self, archive, format, naming):
         self.path = archive.path
         self.format = format
         self.naming = naming
-        self._archive = archive
+        self.archive = archive
         self._finite = set()
         self._told_zero_head = False
         self._sources = {target: row.source for row in format.rows for target in row.targets}
@@ -66,22 +66,22 @@ class Checkpoint:
     def dtypes(self):
         """Names of the dtypes that the model's arrays are stored in."""
         stored = {source.name for source in self.naming.sources.values()}
-        return sorted({self._archive.dtypes[name] for name in stored})
+        return sorted({self.archive.dtypes[name] for name in stored})
 
     def has_zero_head(self):
         """Whether the file has a head, and all its weights are zero."""
         source = self.naming.sources.get(self._sources.get("head/kernel"))
-        return source is not None and not self._archive.read(source.name).any()
+        return source is not None and not self.archive.read(source.name).any()
 
     @property
     def is_mapped(self):
         """Whether to read an array again costs little: it is not compressed."""
-        return self._archive.is_mapped
+        return self.archive.is_mapped
 
     @property
     def has_configuration(self):
         """Whether a `config.json` came with the arrays."""
-        return bool(self._archive.config)
+        return bool(self.archive.config)
 
     def options(self, num_heads=None, image_size=None):
         """The options of the model that the file describes, at its own resolution.
@@ -112,7 +112,7 @@ class Checkpoint:
         return options
 
     def _warn_of_normalisation(self):
-        told = getattr(self._archive, "normalisation", None)
+        told = getattr(self.archive, "normalisation", None)
         if told is not None and any(value != 0.5 for values in told for value in values):
             logger.warning(
                 "%s: its images are normalised with the mean %s and the standard deviation %s of "
@@ -122,14 +122,14 @@ class Checkpoint:
             )
 
     def _keras_options(self):
-        model = self._archive.model
+        model = self.archive.model
         policy = next(layer for layer in model.layers if layer.weights).dtype_policy.name
         return {**describe(model), "name": model.name, "dtype": policy}
 
     def _described(self, num_heads, image_size):
         try:
-            options = self.format.describe(self.shape_of, self._archive.config, num_heads)
-            options["image_size"] = self._image_size(options, image_size)
+            options = self.format.describe(self.shape_of, self.archive.config, num_heads)
+            options["image_size"] = stored_image_size(self, options, image_size)
         except (AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
             raise ValueError(
                 "`path` must hold arrays, and a config.json if there is one, that describe a "
@@ -159,40 +159,6 @@ class Checkpoint:
         template, indices = template_of(path)
         source = self._sources.get(template, "")
         return self.naming.shapes.get(source.format(**indices))
-
-    def _image_size(self, options, asked):
-        table = self.shape_of(POSITIONS)
-        if table is None:
-            if asked is None:
-                logger.info("%s does not tell its image size: 224 is taken", self.path)
-            return as_pair(asked or 224, "image_size")
-        patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
-        if len(table) != 3:
-            raise ValueError(
-                "the position embedding must have the shape `(1, positions, width)`. "
-                f"Received: path={str(self.path)!r}, with {table}"
-            )
-        configured = self._configured_grid(patch_size)
-        if asked is not None:
-            asked = _grid(as_pair(asked, "image_size"), patch_size)
-        num_prefix = num_prefix_tokens(options)
-        counts = self.format.prefix_rows(num_prefix, self.shape_of)
-        rows = position_rows(table[1], counts, configured, asked)
-        if rows is None:
-            raise ValueError(
-                "`image_size` must be that of the file where its grid of patches is not square: "
-                f"{table[1]} positions with {num_prefix} tokens before the patches. "
-                f"Received: path={str(self.path)!r}"
-            )
-        return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
-
-    def _configured_grid(self, patch_size):
-        if self.format is KERAS:
-            return token_grid(self._archive.model)
-        config = self._archive.config
-        timm = (config.get("pretrained_cfg") or {}).get("input_size", ())[1:]
-        size = (config.get("model_args") or {}).get("img_size") or config.get("image_size") or timm
-        return _grid(as_pair(size, "image_size"), patch_size) if size else None
 
     def read(self, model, drop_head=False, stored_size=None):
         """The values of a model's variables, one at a time, after all names and shapes are checked.
@@ -233,7 +199,7 @@ class Checkpoint:
         """
         wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_LAYERS))]
         found, without_row = entries(self.format.rows, wanted)
-        positions = self._fit(shapes, grid, stored_size)
+        positions = fit_arguments(self, shapes, grid, stored_size)
         problems = mismatches(self, found, shapes, positions is not None, drop_head)
         if without_row:
             problems.append(listed("without a place in this format", without_row))
@@ -244,33 +210,6 @@ class Checkpoint:
                 f"with {'; '.join(problems)}"
             )
         return found, positions
-
-    def _fit(self, shapes, grid, stored_size):
-        """The arguments of `fit_positions` for a model, or `None` if its table does not fit."""
-        table = self.shape_of(POSITIONS)
-        if POSITIONS not in shapes or table is None or len(table) != 3:
-            return None
-        num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
-        stages = describe_stages(shapes.get) if "root_conv/kernel" in shapes else None
-        patch_size = total_stride(shapes["patch_embedding/projection/kernel"][:2], stages)
-        configured = self._configured_grid(patch_size)
-        known = _grid(stored_size, patch_size) if stored_size else configured or grid
-        counts = self.format.prefix_rows(num_prefix, self.shape_of)
-        rows = position_rows(table[1], counts, known)
-        if rows is None and stored_size is None:
-            rows = position_rows(table[1], counts, grid)
-        if rows is None:
-            return None
-        if stored_size is None and rows.grid != grid:
-            raise ValueError(
-                f"`path` must be for the model's grid of {grid} patches, and `from_checkpoint` "
-                f"resizes. Received: path={str(self.path)!r}, for {rows.grid}"
-            )
-        if rows.num_prefix > num_prefix:
-            logger.warning(
-                "%s: the position of a class token that is not there is left out", self.path
-            )
-        return rows, num_prefix, grid, self.format.interpolation
 
     def _values(self, found, variables, shapes, positions):
         # Blocks that are stacked in one array come one after the other: it is read once.
@@ -300,7 +239,7 @@ class Checkpoint:
                 yield variables[path], value
 
     def _read_finite(self, name):
-        array = self._archive.read(name)
+        array = self.archive.read(name)
         if name not in self._finite and not np.isfinite(array).all():
             raise ValueError(
                 "`path` must hold finite numbers. "
@@ -308,12 +247,3 @@ class Checkpoint:
             )
         self._finite.add(name)
         return array
-
-
-def _grid(image_size, patch_size):
-    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
-
-
-def num_prefix_tokens(options):
-    """The class token and the registers of a model with these options."""
-    return bool(options.get("class_token")) + options.get("num_registers", 0)

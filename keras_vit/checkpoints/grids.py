@@ -1,0 +1,108 @@
+"""The grid of patches that a file's position embedding is of."""
+
+from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.flax_resnet import describe_stages
+from keras_vit.checkpoints.formats import KERAS, POSITIONS
+from keras_vit.checkpoints.positions import position_rows
+from keras_vit.layers.arguments import as_pair
+from keras_vit.models.surgery import token_grid
+from keras_vit.models.vit import total_stride
+
+
+def stored_image_size(checkpoint, options, asked):
+    """`(height, width)` of the images that a file is for.
+
+    Args:
+        checkpoint: the open `Checkpoint`.
+        options: what its arrays tell of the model.
+        asked: the image size that the caller gives for what the file cannot tell, or `None`.
+
+    Returns:
+        A pair.
+
+    Raises:
+        ValueError: if the file does not tell and nothing is given.
+    """
+    table = checkpoint.shape_of(POSITIONS)
+    if table is None:
+        if asked is None:
+            logger.info("%s does not tell its image size: 224 is taken", checkpoint.path)
+        return as_pair(asked or 224, "image_size")
+    patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
+    if len(table) != 3:
+        raise ValueError(
+            "the position embedding must have the shape `(1, positions, width)`. "
+            f"Received: path={str(checkpoint.path)!r}, with {table}"
+        )
+    configured = _configured_grid(checkpoint, patch_size)
+    if asked is not None:
+        asked = _grid(as_pair(asked, "image_size"), patch_size)
+    num_prefix = num_prefix_tokens(options)
+    counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
+    rows = position_rows(table[1], counts, configured, asked)
+    if rows is None:
+        raise ValueError(
+            "`image_size` must be that of the file where its grid of patches is not square: "
+            f"{table[1]} positions with {num_prefix} tokens before the patches. "
+            f"Received: path={str(checkpoint.path)!r}"
+        )
+    return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
+
+
+def _configured_grid(checkpoint, patch_size):
+    if checkpoint.format is KERAS:
+        return token_grid(checkpoint.archive.model)
+    config = checkpoint.archive.config
+    timm = (config.get("pretrained_cfg") or {}).get("input_size", ())[1:]
+    size = (config.get("model_args") or {}).get("img_size") or config.get("image_size") or timm
+    return _grid(as_pair(size, "image_size"), patch_size) if size else None
+
+
+def fit_arguments(checkpoint, shapes, grid, stored_size):
+    """The arguments of `fit_positions` for a model, or `None` if its table does not fit.
+
+    Args:
+        checkpoint: the open `Checkpoint`.
+        shapes: of the model's variables, by path.
+        grid: `(rows, columns)` of the model's patches.
+        stored_size: image size of the file, from which it is resized; `None` if it has to fit.
+
+    Returns:
+        The arguments behind the table.
+
+    Raises:
+        ValueError: if it has to fit, and is of another grid of as many patches.
+    """
+    table = checkpoint.shape_of(POSITIONS)
+    if POSITIONS not in shapes or table is None or len(table) != 3:
+        return None
+    num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
+    stages = describe_stages(shapes.get) if "root_conv/kernel" in shapes else None
+    patch_size = total_stride(shapes["patch_embedding/projection/kernel"][:2], stages)
+    configured = _configured_grid(checkpoint, patch_size)
+    known = _grid(stored_size, patch_size) if stored_size else configured or grid
+    counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
+    rows = position_rows(table[1], counts, known)
+    if rows is None and stored_size is None:
+        rows = position_rows(table[1], counts, grid)
+    if rows is None:
+        return None
+    if stored_size is None and rows.grid != grid:
+        raise ValueError(
+            f"`path` must be for the model's grid of {grid} patches, and `from_checkpoint` "
+            f"resizes. Received: path={str(checkpoint.path)!r}, for {rows.grid}"
+        )
+    if rows.num_prefix > num_prefix:
+        logger.warning(
+            "%s: the position of a class token that is not there is left out", checkpoint.path
+        )
+    return rows, num_prefix, grid, checkpoint.format.interpolation
+
+
+def _grid(image_size, patch_size):
+    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
+
+
+def num_prefix_tokens(options):
+    """The class token and the registers of a model with these options."""
+    return bool(options.get("class_token")) + options.get("num_registers", 0)
