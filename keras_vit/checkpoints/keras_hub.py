@@ -143,15 +143,15 @@ def _options(model):
 
 
 def _build(options):
-    try:
-        import keras_hub
-    except ImportError as error:
-        raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
     if is_resnet(options) or "resnet_stages" in options:
         raise ValueError(
             "`model` must have a counterpart in keras-hub, which has neither hybrids nor BiT. "
             "Received: a model with a ResNet"
         )
+    try:
+        import keras_hub
+    except ImportError as error:
+        raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
     needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
     different = [name for name, value in needed.items() if options[name] != value]
     is_backbone = options["pooling"] is None and not options["num_classes"]
