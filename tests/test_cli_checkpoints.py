@@ -65,6 +65,42 @@ def test_convert_a_resnet(target, tmp_path, capsys):
     assert_logits(model.predict(reference["images"], verbose=0), reference["logits"])
 
 
+def test_the_size_that_no_file_of_a_resnet_tells(tmp_path, capsys, caplog):
+    """A run at 32 pixels, as `.npz`: its size is warned about and can be given to each command."""
+    model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
+    with caplog.at_level("WARNING", "keras_vit"):
+        keras_vit.save_checkpoint(model, tmp_path / "bit.npz", "big_transfer")
+    assert "do not tell image_size: (32, 32) becomes (224, 224)" in caplog.text
+    model.save(tmp_path / "bit.keras")
+    photos = write_folder(tmp_path / "photos", ("cat", "dog"), count=5)
+    data, size = ("--data", f"folder:{photos}"), ("--image-size", 32)
+
+    def metrics_of(name, *more):
+        # What follows the progress bar.
+        return run(capsys, "evaluate", tmp_path / name, *data, *more).rpartition("step")[2]
+
+    assert metrics_of("bit.npz", *size) == metrics_of("bit.keras")
+    caplog.clear()
+    metrics_of("bit.npz")
+    assert "does not tell its image size: it is taken for 224 pixels" in caplog.text
+    image = photos / "cat" / "0.jpg"
+    same = run(capsys, "predict", tmp_path / "bit.keras", image)
+    assert run(capsys, "predict", tmp_path / "bit.npz", image, *size) == same
+    run(capsys, "export", tmp_path / "bit.npz", tmp_path / "served", *size)
+    assert run(capsys, "predict", tmp_path / "served", image) == same
+    error = error_of(capsys, "predict", tmp_path / "served", image, *size)
+    assert "`--image-size` must not be given for an export" in error
+    assert "image_size=0" in error_of(
+        capsys, "inspect-checkpoint", tmp_path / "bit.npz", "--image-size", 0
+    )
+
+
+def test_convert_a_version_1(tmp_path, capsys):
+    model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32, preactivation=False)
+    model.save(tmp_path / "v1.keras")
+    assert "(big_vision)" in run(capsys, "convert", tmp_path / "v1.keras", tmp_path / "v1.npz")
+
+
 def test_inspect_resnets(tmp_path, capsys):
     lines = run(capsys, "inspect-checkpoint", case_path("k1_bit_resnetv2")).splitlines()
     facts = facts_of("\n".join(lines))

@@ -8,6 +8,9 @@ from keras_vit.layers.arguments import as_pair
 from keras_vit.models.surgery import token_grid
 from keras_vit.models.vit import total_stride
 
+# Of a ResNet or of fixed positions.
+UNTOLD_SIZE = 224
+
 
 def stored_image_size(checkpoint, options, asked):
     """`(height, width)` of the images that a file is for.
@@ -21,13 +24,11 @@ def stored_image_size(checkpoint, options, asked):
         A pair.
 
     Raises:
-        ValueError: if the file does not tell and nothing is given.
+        ValueError: if the file's grid is not square and nothing is given.
     """
     table = checkpoint.shape_of(POSITIONS)
     if table is None:
-        if asked is None:
-            logger.info("%s does not tell its image size: 224 is taken", checkpoint.path)
-        return as_pair(asked or 224, "image_size")
+        return as_pair(UNTOLD_SIZE if asked is None else asked, "image_size")
     patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
     if len(table) != 3:
         raise ValueError(

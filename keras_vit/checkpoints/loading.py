@@ -5,6 +5,7 @@ import numpy as np
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.download import find_file
+from keras_vit.checkpoints.grids import UNTOLD_SIZE
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.models import architecture_differences
@@ -196,11 +197,16 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
     No `.npz` tells the GELU's form; the weights of DeiT III were born in torch. None of a ResNet
     tells the size of its images.
     """
-    rows = [row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}")]
-    if checkpoint.format.name == "big_transfer" and image_size is None and len(rows) == 1:
-        image_size = rows[0].image_size
-        logger.info("%s: by its name, for images of %d pixels", file, image_size)
     options = checkpoint.options(num_heads, image_size)
+    variant = getattr(match_variant(options), "name", None)
+    rows = [
+        row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}") and row.variant == variant
+    ]
+    if image_size is None and not checkpoint.tells_image_size:
+        known = rows[0].image_size if len(rows) == 1 else UNTOLD_SIZE
+        options["image_size"] = (known, known)
+        how = "by its name it is" if len(rows) == 1 else "it is taken for"
+        logger.warning("%s does not tell its image size: %s %d pixels", file, how, known)
     if checkpoint.format.name in ("google", "big_vision") and not is_resnet(options):
         known = {row.activation for row in rows}
         if len(known) == 1:

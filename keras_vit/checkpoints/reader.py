@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
-from keras_vit.checkpoints.formats import KERAS, recognise
+from keras_vit.checkpoints.formats import KERAS, POSITIONS, recognise
 from keras_vit.checkpoints.grids import fit_arguments, stored_image_size
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
 from keras_vit.checkpoints.positions import fit_positions
@@ -74,6 +74,11 @@ class Checkpoint:
         return source is not None and not self.archive.read(source.name).any()
 
     @property
+    def tells_image_size(self):
+        """Whether something in the file depends on the size of its images."""
+        return self.format is KERAS or self.shape_of(POSITIONS) is not None
+
+    @property
     def is_mapped(self):
         """Whether to read an array again costs little: it is not compressed."""
         return self.archive.is_mapped
@@ -127,6 +132,13 @@ class Checkpoint:
         return {**describe(model), "name": model.name, "dtype": policy}
 
     def _described(self, num_heads, image_size):
+        for path in ("patch_embedding/projection/kernel", "root_conv/kernel"):
+            shape = self.shape_of(path)
+            if shape is not None and (len(shape) != 4 or 0 in shape):
+                raise ValueError(
+                    "`path` must hold convolutions whose kernels have 4 dimensions, none of them "
+                    f"0. Received: path={str(self.path)!r}, with {shape} for {path}"
+                )
         try:
             options = self.format.describe(self.shape_of, self.archive.config, num_heads)
             options["image_size"] = stored_image_size(self, options, image_size)

@@ -204,6 +204,9 @@ def _check_read_back(arrays, config, options, format):
         raise _not_describable(format, options, fatal)
     if not config and format in CONFIGURATIONS:
         different += _untold_heads(checkpoint, options, read)
+    if not checkpoint.tells_image_size:
+        read["image_size"] = checkpoint.options(told[0])["image_size"]
+        different += ["image_size"] if read["image_size"] != options["image_size"] else []
     for name in different:
         logger.warning(
             "%s files do not tell %s: %r becomes %r where this one is read",

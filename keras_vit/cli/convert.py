@@ -39,7 +39,6 @@ class Convert:
     def run(self):
         """Converts, and says what was written."""
         from keras_vit.checkpoints import from_checkpoint, save_checkpoint
-        from keras_vit.models.surgery import token_grid
         from keras_vit.serving.export import export
         from keras_vit.training.run import find_model, save_model
 
@@ -58,8 +57,8 @@ class Convert:
         model = from_checkpoint(
             source, self.num_classes, as_image_size(self.image_size), self.num_heads
         )
-        if self.to is None and to == "google" and token_grid(model) is None:
-            to = "big_transfer"
+        if self.to is None and to == "google":
+            to = npz_format(model)
         class_names = class_names_of(model, source) if self.num_classes is None else None
         written = self.target
         if to == "keras":
@@ -70,6 +69,16 @@ class Convert:
         else:
             save_checkpoint(model, written, to)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
+
+
+def npz_format(model):
+    """Which of Google's projects has such models."""
+    from keras_vit.models.describe import describe
+
+    options = describe(model)
+    if "stages" not in options:
+        return "google"
+    return "big_transfer" if options["preactivation"] else "big_vision"
 
 
 def as_image_size(numbers):

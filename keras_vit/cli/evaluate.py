@@ -26,16 +26,21 @@ class Evaluate:
     """Classes to keep; by default those of the run."""
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
+    image_size: tuple[int, ...] | None = None
+    """Resize the model for this image size, or tell it for a file that does not: one number, or
+    height and width."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
         """Prints the metrics."""
+        from keras_vit.cli.convert import as_image_size
         from keras_vit.data.datasets import load
         from keras_vit.evaluation.classification import evaluate
         from keras_vit.training.run import find_model, load_trained, read_run
 
-        model, run = load_trained(self.model), read_run(find_model(self.model))
+        model = load_trained(self.model, as_image_size(self.image_size))
+        run = read_run(find_model(self.model))
         name = self.data or run.get("data")
         if name is None:
             raise ValueError(

@@ -20,16 +20,19 @@ class Export:
     """The model's directory; each export is a new version in it."""
     version: int | None = None
     """Number of the version; the next free one by default."""
+    image_size: tuple[int, ...] | None = None
+    """Resize the model for this image size, or tell it for a file that does not: one number, or
+    height and width."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
         """Exports, and says where to."""
-        from keras_vit.cli.convert import class_names_of
+        from keras_vit.cli.convert import as_image_size, class_names_of
         from keras_vit.serving.export import export
         from keras_vit.training.run import load_trained
 
-        model = load_trained(self.model)
+        model = load_trained(self.model, as_image_size(self.image_size))
         version = "auto" if self.version is None else self.version
         path = export(model, self.directory, version, class_names_of(model, self.model))
         print(f"Exported to {path}")

@@ -33,9 +33,12 @@ class InspectCheckpoint:
         """Prints a line for each fact."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
         from keras_vit.models import architecture_differences, list_variants
+        from keras_vit.training.run import find_model
 
-        size = as_image_size(self.image_size)
-        summary = inspect_checkpoint(self.file, self.num_heads, size)
+        size, file = as_image_size(self.image_size), find_model(self.file)
+        # Of a run's directory the best model; all else is as it was given.
+        file = file if file.suffix == ".keras" else self.file
+        summary = inspect_checkpoint(file, self.num_heads, size)
         for name, value in facts(summary):
             print(f"{name:<13} {value}")
         if self.against is None:
@@ -45,8 +48,12 @@ class InspectCheckpoint:
             different = architecture_differences(variants[self.against], summary.options)
             lines = [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
         else:
-            model = from_checkpoint(self.file, image_size=size, num_heads=self.num_heads)
-            other = from_checkpoint(self.against, image_size=size, num_heads=self.num_heads)
+            against = find_model(self.against)
+            against = against if against.suffix == ".keras" else self.against
+            model, other = (
+                from_checkpoint(path, image_size=size, num_heads=self.num_heads)
+                for path in (file, against)
+            )
             lines = option_differences(model, other) + value_differences(model, other)
         more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")

@@ -20,11 +20,15 @@ class Predict:
     """Image files."""
     top: int = 3
     """Classes to print for each image, the most likely first."""
+    image_size: tuple[int, ...] | None = None
+    """Resize the model for this image size, or tell it for a file that does not: one number, or
+    height and width."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
         """Prints a line for each image."""
+        from keras_vit.cli.convert import as_image_size
         from keras_vit.serving.predict import read_image
 
         if not self.images or self.top < 1:
@@ -32,20 +36,25 @@ class Predict:
                 "`images` must name at least one file, and `--top` be positive. "
                 f"Received: {len(self.images)} images, top={self.top}"
             )
-        predict = load_predictor(self.model)
+        predict = load_predictor(self.model, as_image_size(self.image_size))
         for image in self.images:
             classes = predict(read_image(image))[: self.top]
             print(image, *(f"{name} {probability:.1%}" for name, probability in classes), sep="  ")
 
 
-def load_predictor(path):
-    """A predictor from an export, a `.keras` file or a run's directory."""
+def load_predictor(path, image_size):
+    """A predictor from an export, a `.keras` file, a run's directory or a checkpoint."""
     from keras_vit.cli.convert import class_names_of
     from keras_vit.serving.predict import find_saved_model, keras_predictor, saved_model_predictor
     from keras_vit.training.run import load_trained
 
     exported = find_saved_model(path)
     if exported is not None:
+        if image_size is not None:
+            raise ValueError(
+                "`--image-size` must not be given for an export, which has one. "
+                f"Received: {image_size}"
+            )
         return saved_model_predictor(exported)
-    model = load_trained(path)
+    model = load_trained(path, image_size)
     return keras_predictor(model, class_names_of(model, path))

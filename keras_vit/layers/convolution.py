@@ -52,9 +52,9 @@ class StandardizedConv2D(keras.layers.Conv2D):
         epsilon_in: `"deviation"` or `"variance"`.
 
     Raises:
-        ValueError: if `epsilon_in` is neither, padding is symmetric and the kernel even, or
-            `padding`, `use_bias` or `data_format` is another than `"same"`, `False` and
-            `"channels_last"`.
+        ValueError: if `epsilon` is not between 0 and 1, `epsilon_in` is neither, padding is
+            symmetric and the kernel even, or `padding`, `use_bias` or `data_format` is another than
+            `"same"`, `False` and `"channels_last"`.
 
     Reference:
         "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization" (arXiv
@@ -81,6 +81,10 @@ class StandardizedConv2D(keras.layers.Conv2D):
                 raise ValueError(f"`{name}` must be {value!r}. Received: {name}={kwargs[name]!r}")
         super().__init__(filters, kernel_size, strides, **kwargs)
         check_choice("epsilon_in", epsilon_in, ("deviation", "variance"))
+        if not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
+            raise ValueError(
+                f"`epsilon` must be a number between 0 and 1. Received: epsilon={epsilon!r}"
+            )
         if symmetric_padding and not all(size % 2 for size in self.kernel_size):
             raise ValueError(
                 "`symmetric_padding` needs a kernel of odd size. "

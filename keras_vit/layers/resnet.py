@@ -44,6 +44,11 @@ class Bottleneck(keras.layers.Layer):
         return group_norm(self.convention, self.dtype_policy, name, **options)
 
     def build(self, input_shape):
+        if len(input_shape) != 4 or input_shape[-1] is None or input_shape[-1] % NUM_GROUPS:
+            raise ValueError(
+                f"`{type(self).__name__}` takes maps `(batch, height, width, channels)` of a "
+                f"multiple of {NUM_GROUPS} channels. Received: input_shape={tuple(input_shape)}"
+            )
         inner_shape = (*input_shape[:-1], self.filters)
         self.conv_1.build(input_shape)
         self.conv_2.build(inner_shape)

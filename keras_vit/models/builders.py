@@ -45,6 +45,11 @@ def build(variant, num_classes=None, image_size=None, weights=None, **options):
     'ViT_Ti16'
     """
     row = find_variant(variant)
+    for name in set(options) & set(row.architecture):
+        raise ValueError(
+            f"`{name}` must not be given to {row.name}; `keras_vit.{maker(row).__name__}` builds "
+            f"any. Received: {name}={options[name]!r}"
+        )
     if weights is not None:
         (build_pretrained,) = _pretrained_builders
         return build_pretrained(row, weights, num_classes, image_size, options)

@@ -35,8 +35,8 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     (2, 2, 2, 192)
     """
     grid = token_grid(model)
-    if isinstance(layers, str):
-        raise ValueError(f"`layers` must be a list of names. Received: layers={layers!r}")
+    if isinstance(layers, str) or layers == []:
+        raise ValueError(f"`layers` must be a list of names, or None. Received: layers={layers!r}")
     if layers is None:
         outputs = {"representation": representation(model, ("head",))}
     else:

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.layers.arguments import as_pair, check_choice, check_integer, is_integer
 from keras_vit.layers.convolution import BIT, HYBRID, NUM_GROUPS, group_norm, standardized_conv
 from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
@@ -59,6 +59,7 @@ def resnet(
     num_classes = check_integer("num_classes", num_classes, minimum=0)
     image_channels = check_integer("image_channels", image_channels, minimum=1)
     as_activation(classifier_activation, "classifier_activation")
+    check_choice("preactivation", preactivation, (True, False))
     images = keras.Input((*as_pair(image_size, "image_size"), image_channels), name="images")
     if preactivation:
         maps = _bit_root(images, width, dtype)
@@ -95,12 +96,13 @@ def downsampling(stages):
 
 def check_stages(argument, stages, minimum=1):
     """The stages as a tuple, checked to be at least so many positive integers."""
-    if not isinstance(stages, (tuple, list)) or len(stages) < minimum:
+    is_tuple = isinstance(stages, (tuple, list)) and len(stages) >= minimum
+    if not is_tuple or not all(is_integer(units) and units > 0 for units in stages):
         raise ValueError(
-            f"`{argument}` must be a tuple of the number of units in each stage. "
+            f"`{argument}` must be a tuple of the number of units in each stage, at least 1. "
             f"Received: {argument}={stages!r}"
         )
-    return tuple(check_integer(argument, units, minimum=1) for units in stages)
+    return tuple(int(units) for units in stages)
 
 
 def check_width(argument, width):

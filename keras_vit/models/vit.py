@@ -152,6 +152,10 @@ def vision_transformer(
         raise ValueError("`pooling='token'` needs a class token. Received: class_token=False")
     if fc_norm and pooling != "gap":
         raise ValueError(f"`fc_norm` needs `pooling='gap'`. Received: pooling={pooling!r}")
+    if resnet_stages is None and resnet_width != 64:
+        raise ValueError(
+            f"`resnet_width` needs `resnet_stages`. Received: resnet_width={resnet_width!r}"
+        )
     image_size = as_pair(image_size, "image_size")
 
     images = maps = keras.Input((*image_size, image_channels), name="images")

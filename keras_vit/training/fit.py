@@ -1,5 +1,6 @@
 """Training by recipe, through `model.fit`."""
 
+import logging
 import math
 import pathlib
 import re
@@ -141,8 +142,12 @@ def make_model(recipe, model, num_classes, dtype=None):
     path = find_model(model)
     if path.suffix != ".keras":
         options = {"image_size": recipe.image_size, "dtype": dtype}
-        if recipe.dropout and not is_resnet(inspect_checkpoint(model).options):
-            options["dropout"] = recipe.dropout
+        if recipe.dropout or recipe.pre_logits:
+            summary = inspect_checkpoint(model, image_size=recipe.image_size)
+            if is_resnet(summary.options):
+                _tell_what_is_left_out(recipe)
+            else:
+                options["dropout"] = recipe.dropout
         return from_checkpoint(model, num_classes=num_classes, **options)
     if dtype is not None:
         raise ValueError(
@@ -157,10 +162,19 @@ def make_model(recipe, model, num_classes, dtype=None):
 def _build_variant(recipe, variant, num_classes, dtype):
     options = {"num_classes": num_classes, "image_size": recipe.image_size, "dtype": dtype}
     # Table 3 of the paper: its ResNets have neither dropout nor a hidden layer in the head.
-    if isinstance(variant, Variant):
+    if not isinstance(variant, Variant):
+        _tell_what_is_left_out(recipe)
+    else:
         options["dropout"] = recipe.dropout
         options["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
     return build(variant.name, **options)
+
+
+def _tell_what_is_left_out(recipe):
+    if recipe.dropout or recipe.pre_logits:
+        logging.getLogger("keras_vit").info(
+            "a ResNet has no dropout and no `pre_logits`: the recipe's are left out"
+        )
 
 
 def _is_variant(model):

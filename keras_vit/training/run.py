@@ -8,6 +8,7 @@ import pathlib
 import keras
 
 from keras_vit.checkpoints import from_checkpoint
+from keras_vit.models import resize
 from keras_vit.models.files import load_model
 
 RUN_FILE = "run.json"
@@ -59,12 +60,14 @@ def find_model(path):
     return path / BEST_MODEL if path.is_dir() and (path / RUN_FILE).is_file() else path
 
 
-def load_trained(source):
+def load_trained(source, image_size=None):
     """The model that a source means.
 
     Args:
         source: a run's directory (its best model), a `.keras` file, or whatever
             `keras_vit.from_checkpoint` takes.
+        image_size: int or `(height, width)` to resize it to, or what the file does not tell; `None`
+            for its own.
 
     Returns:
         A `keras.Model`, not compiled.
@@ -73,7 +76,10 @@ def load_trained(source):
         ValueError: if there is none.
     """
     path = find_model(source)
-    return load_model(path) if path.suffix == ".keras" else from_checkpoint(source)
+    if path.suffix != ".keras":
+        return from_checkpoint(source, image_size=image_size)
+    model = load_model(path)
+    return model if image_size is None else resize(model, image_size)
 
 
 def save_model(model, path):

@@ -265,6 +265,12 @@ def test_adapted(tmp_path):
     assert_intermediate(representation, reference["pre_logits"])
 
 
+def test_a_name_of_the_catalogue_is_of_its_architecture_alone(tmp_path):
+    path = tmp_path / "R50x1_160.npz"
+    path.write_bytes(case_path("k1_bit_resnetv2").read_bytes())
+    assert from_checkpoint(path).input_shape == (None, 224, 224, 3)
+
+
 def test_builders_take_weights(tmp_path):
     """A file of random values with the names of a published one."""
     model = keras_vit.BiT_R50x1(num_classes=10, image_size=32)
@@ -345,6 +351,15 @@ def test_a_damaged_file(change, message, tmp_path):
 def test_options_that_a_resnet_has_not(option, message):
     with pytest.raises(ValueError, match=message):
         from_checkpoint(case_path("k1_bit_resnetv2"), **option)
+
+
+@pytest.mark.parametrize("shape", [(48, 512), (), (1, 1, 512, 0)])
+def test_a_kernel_of_another_rank_is_named(shape, tmp_path):
+    arrays = case_arrays("e2_hybrid_r50_half")
+    arrays["embedding/kernel"] = np.ones(shape, "float32")
+    path = write(tmp_path / "damaged.npz", arrays)
+    with pytest.raises(ValueError, match="`path` must hold .*damaged.npz"):
+        from_checkpoint(path)
 
 
 def test_options_of_a_resnet_are_not_a_transformers():

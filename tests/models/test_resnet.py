@@ -187,7 +187,7 @@ def test_customised_models_are_not_described(make, options, name, changes, messa
 
 @pytest.mark.parametrize("name", ["unit", "stage_one_unit_1"])
 def test_models_of_other_names_are_not_described(name):
-    images = keras.Input((16, 16, 3))
+    images = keras.Input((16, 16, 32))
     outputs = keras_vit.layers.BottleneckUnit(32, name=name)(images)
     with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
         describe(keras.Model(images, outputs))
@@ -206,7 +206,8 @@ def test_a_root_of_another_kind_is_not_described():
     [
         ({"stages": ()}, r"`stages` must be a tuple .*stages=\(\)"),
         ({"stages": 50}, "`stages` must be a tuple .*stages=50"),
-        ({"stages": (1, 0)}, "`stages` must be an integer of at least 1.*stages=0"),
+        ({"stages": (1, 0)}, r"`stages` must be a tuple .*stages=\(1, 0\)"),
+        ({"preactivation": "no"}, "`preactivation` must be one of .*preactivation='no'"),
         ({"width": 48}, "`width` must be a multiple of 32.*width=48"),
         ({"num_classes": -1}, "`num_classes` must be .*num_classes=-1"),
         ({"image_size": 0}, "`image_size` must be .*image_size=0"),
@@ -223,6 +224,7 @@ def test_wrong_argument_of_a_resnet(options, message):
     ("options", "message"),
     [
         ({"resnet_stages": "50"}, "`resnet_stages` must be a tuple .*resnet_stages='50'"),
+        ({"resnet_stages": None}, "`resnet_width` needs `resnet_stages`.*resnet_width=32"),
         ({"resnet_width": 16}, "`resnet_width` must be a multiple of 32.*resnet_width=16"),
         ({"image_size": 20}, r"`image_size` must be a multiple .*\(8, 8\).*\(20, 20\)"),
         ({"image_size": 16, "patch_size": 4}, r"must be a multiple .*\(32, 32\)"),

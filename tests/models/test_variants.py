@@ -113,6 +113,15 @@ def test_builder_takes_every_option(tmp_path):
     assert block.compute_dtype == "bfloat16"
 
 
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("BiT_R50x1", {"width": 32}), ("R_Ti16", {"patch_size": 4}), ("ViT_B16", {"depth": 3})],
+)
+def test_an_architecture_is_not_an_option(name, option):
+    with pytest.raises(ValueError, match=f"must not be given to {name}.* Received: "):
+        getattr(keras_vit, name)(**option)
+
+
 @pytest.mark.parametrize("name", ["ViT_B17", "vit_b16", "", None])
 def test_unknown_variant(name):
     with pytest.raises(ValueError, match=r"`variant` must be the name .*ViT_.* Received: variant="):
