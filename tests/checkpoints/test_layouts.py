@@ -176,7 +176,7 @@ def test_sincos_positions_do_not_tell_the_image_size(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         model = from_checkpoint(fixed)
     assert model.input_shape == (None, 224, 224, 3)
-    assert "does not tell its image size: 224 is taken" in caplog.text
+    assert "does not tell its image size: it is taken for 224 pixels" in caplog.text
 
 
 @pytest.mark.parametrize(("place", "frequency"), [(0, 1.0), (1, 1e-4 ** (1 / 11)), (11, 1e-4)])
