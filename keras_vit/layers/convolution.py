@@ -5,7 +5,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_vit.layers.arguments import check_choice
+from keras_vit.layers.arguments import check_choice, check_integer
 
 NUM_GROUPS = 32
 # What the convolutions of both families are, of Keras's arguments.
@@ -123,6 +123,17 @@ class StandardizedConv2D(keras.layers.Conv2D):
             "epsilon": self.epsilon,
             "epsilon_in": self.epsilon_in,
         }
+
+
+def check_width(argument, width):
+    """The width as a Python integer, checked to be that of whole groups."""
+    width = check_integer(argument, width, minimum=1)
+    if width % NUM_GROUPS:
+        raise ValueError(
+            f"`{argument}` must be a multiple of {NUM_GROUPS}, the groups of GroupNorm. "
+            f"Received: {argument}={width}"
+        )
+    return width
 
 
 def standardized_conv(convention, filters, kernel_size, strides, dtype, name):

@@ -12,6 +12,7 @@ from keras_vit.layers.convolution import (
     HYBRID,
     NUM_GROUPS,
     Convention,
+    check_width,
     group_norm,
     standardized_conv,
 )
@@ -24,17 +25,14 @@ class Bottleneck(keras.layers.Layer):
 
     def __init__(self, filters, strides=1, **kwargs):
         super().__init__(**kwargs)
-        self.filters = check_integer("filters", filters, minimum=1)
+        self.filters = check_width("filters", filters)
         self.strides = check_integer("strides", strides, minimum=1)
-        if self.filters % NUM_GROUPS:
-            raise ValueError(
-                f"`filters` must be a multiple of {NUM_GROUPS}, the groups of its GroupNorm. "
-                f"Received: filters={filters}"
-            )
         self.conv_1 = self._conv(filters, 1, 1, "conv_1")
         self.conv_2 = self._conv(filters, 3, strides, "conv_2")
         self.conv_3 = self._conv(4 * filters, 1, 1, "conv_3")
         self.conv_proj = None
+        self.norm_1 = self._norm("norm_1")
+        self.norm_2 = self._norm("norm_2")
 
     def _conv(self, filters, kernel_size, strides, name):
         policy = self.dtype_policy
@@ -94,8 +92,6 @@ class BottleneckUnit(Bottleneck):
 
     def __init__(self, filters, strides=1, **kwargs):
         super().__init__(filters, strides, **kwargs)
-        self.norm_1 = self._norm("norm_1")
-        self.norm_2 = self._norm("norm_2")
         # A unit starts as its shortcut.
         self.norm_3 = self._norm("norm_3", gamma_initializer="zeros")
         self.norm_proj = None
@@ -145,8 +141,6 @@ class PreActivationBottleneckUnit(Bottleneck):
 
     def __init__(self, filters, strides=1, **kwargs):
         super().__init__(filters, strides, **kwargs)
-        self.norm_1 = self._norm("norm_1")
-        self.norm_2 = self._norm("norm_2")
         self.norm_3 = self._norm("norm_3")
 
     def build(self, input_shape):

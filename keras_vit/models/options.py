@@ -3,6 +3,7 @@
 import inspect
 
 from keras_vit.layers.arguments import as_pair
+from keras_vit.layers.patches import grid_size
 from keras_vit.models.resnet import resnet
 from keras_vit.models.variants import VARIANTS, ResNetVariant
 from keras_vit.models.vit import total_stride, vision_transformer
@@ -33,7 +34,7 @@ def token_grid_of(options):
     if is_resnet(options):
         return None
     stride = total_stride(options["patch_size"], options.get("resnet_stages"))
-    return tuple(size // n for size, n in zip(options["image_size"], stride, strict=True))
+    return grid_size(options["image_size"], stride)
 
 
 def variable_shapes(options):

@@ -3,7 +3,13 @@
 import keras
 
 from keras_vit.layers.arguments import as_pair, check_choice, check_integer, is_integer
-from keras_vit.layers.convolution import BIT, HYBRID, NUM_GROUPS, group_norm, standardized_conv
+from keras_vit.layers.convolution import (
+    BIT,
+    HYBRID,
+    check_width,
+    group_norm,
+    standardized_conv,
+)
 from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.models.head import classification_head
@@ -103,17 +109,6 @@ def check_stages(argument, stages, minimum=1):
             f"Received: {argument}={stages!r}"
         )
     return tuple(int(units) for units in stages)
-
-
-def check_width(argument, width):
-    """The width as a Python integer, checked to be that of whole groups."""
-    width = check_integer(argument, width, minimum=1)
-    if width % NUM_GROUPS:
-        raise ValueError(
-            f"`{argument}` must be a multiple of {NUM_GROUPS}, the groups of GroupNorm. "
-            f"Received: {argument}={width}"
-        )
-    return width
 
 
 def _bit_root(images, width, dtype):

@@ -19,11 +19,12 @@ from keras_vit.layers.arguments import (
     check_integer,
     check_rate,
 )
+from keras_vit.layers.convolution import check_width
 from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.layers.patches import grid_size
 from keras_vit.models.head import classification_head
-from keras_vit.models.resnet import check_stages, check_width, downsampling, hybrid_maps
+from keras_vit.models.resnet import check_stages, downsampling, hybrid_maps
 
 POOLINGS = ("token", "gap", "map", None)
 POSITION_EMBEDDINGS = ("learned", "sincos2d")
