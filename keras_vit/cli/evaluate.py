@@ -17,7 +17,7 @@ class Evaluate:
     model: Annotated[str, tyro.conf.Positional]
     """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
     data: str | None = None
-    """`digits`, `folder:PATH` or `tfds:NAME`; by default the data of the run."""
+    """As in `keras-vit train`; by default the data of the run."""
     split: str = "test"
     """train, validation or test."""
     batch_size: int = 32
@@ -29,6 +29,11 @@ class Evaluate:
     image_size: tuple[int, ...] | None = None
     """Resize the model for this image size, or tell it for a file that does not: one number, or
     height and width."""
+    central_crop_from: int | None = None
+    """Resize the smaller side to so many pixels and cut out the middle, as big_vision does. The
+    original resizes the whole image."""
+    max_skipped: float = 0.1
+    """Greatest share of images that may be skipped because they cannot be decoded."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -55,6 +60,8 @@ class Evaluate:
             batch_size=self.batch_size,
             classes=classes,
             data_dir=self.data_dir,
+            central_crop_from=self.central_crop_from,
+            max_skipped=self.max_skipped,
         )
         names = run.get("class_names")
         if names is not None and names != list(dataset.class_names):
@@ -64,3 +71,5 @@ class Evaluate:
             )
         for metric, value in evaluate(model, dataset).items():
             print(f"{metric}: {value:.4f}" if isinstance(value, float) else f"{metric}: {value}")
+        if len(dataset.skipped):
+            print(dataset.skipped)

@@ -1,12 +1,20 @@
 """Batches of images from any dataset, through one call."""
 
-import contextlib
+import dataclasses
+import logging
 import numbers
+import pathlib
 
-import tensorflow as tf
-
-from keras_vit.data import sources
-from keras_vit.data.images import decode, evaluation_image, training_image
+from keras_vit.data.augment import mixing
+from keras_vit.data.augmentations import find_augmentation
+from keras_vit.data.catalog import DATASETS
+from keras_vit.data.digits import digits
+from keras_vit.data.folder import folder
+from keras_vit.data.image_maker import ImageMaker
+from keras_vit.data.pipeline import Pipeline
+from keras_vit.data.records import records
+from keras_vit.data.skipped import Skipped
+from keras_vit.data.tfds import paper_dataset, tensorflow_dataset
 
 
 def load(
@@ -17,134 +25,210 @@ def load(
     training=False,
     min_crop_area=None,
     flip=False,
+    augmentation="none",
+    random_crop_from=None,
+    central_crop_from=None,
+    upright=False,
+    one_hot=False,
+    repeat=False,
+    start_step=0,
     classes=None,
+    exclude=(),
+    skip=(),
+    max_skipped=0.1,
+    cache=None,
+    shard=(0, 1),
     seed=0,
     data_dir=None,
 ):
     """Loads a split of a dataset as batches that a model takes.
 
-    Gives `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32 `(batch,)`.
-    The last batch may be smaller; no image is dropped or repeated.
+    Gives `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32 `(batch,)`,
+    or float32 `(batch, classes)` where `one_hot` or `augmentation` wants shares of classes, or an
+    image has several labels. The last batch may be smaller; no image is dropped or repeated.
+
+    An image that cannot be decoded is skipped and taken down in `skipped`.
 
     Args:
-        name: `"digits"` (scikit-learn's handwritten digits), `"folder:PATH"` (with
-            `train/CLASS/*.jpg` and perhaps `validation/`, `test/`; or `CLASS/*.jpg`, which is
-            split), or `"tfds:NAME"` (TensorFlow Datasets).
-        split: `"train"`, `"validation"` or `"test"`; `keras_vit.data.splits` says what they are
-            where the dataset does not have them.
+        name: a name of `keras_vit.data.DATASETS`; `"digits"` (scikit-learn's handwritten digits);
+            `"folder:PATH"` (with `train/CLASS/*.jpg` and perhaps `validation/`, `test/`; or
+            `CLASS/*.jpg`, which is split); `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow
+            Datasets); or `"tfrecord:PATTERN"` (TFRecord files with `labels.txt` beside them;
+            `{split}` in the pattern stands for the name of a split).
+        split: `"train"`, `"validation"` or `"test"`, or several joined with `+`;
+            `keras_vit.data.splits` says what they are where the dataset does not have them.
         image_size: int or `(height, width)`, in pixels.
         batch_size: images in a batch.
         training: whether to shuffle, differently in each epoch.
         min_crop_area: smallest part of an image's area that a random crop has; `None` for no crop.
             The original crops training images with 0.05.
-        flip: whether to flip images left and right at random.
+        flip: whether to flip images left and right at random; `"always"`, as big_transfer does,
+            flips them all.
+        augmentation: what else is done to training images: a name of AugReg's (`"light1"`,
+            `"medium1"`, ...) or a `keras_vit.data.Augmentation`.
+        random_crop_from: side of the square to which images are resized before a random part of
+            `image_size` is cut out, as BiT-HyperRule trains; see `hyper_rule_sizes`.
+        central_crop_from: smaller side to which images are resized before the middle is cut out, as
+            big_vision evaluates (448 for 384, 256 for 224). The original resizes the whole image.
+        upright: whether to turn photographs as their EXIF data says; the original does not.
+        one_hot: whether labels are shares of classes.
+        repeat: whether epochs follow one another without an end, in batches of one size.
+        start_step: how many batches of a repeated dataset have been seen already.
         classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
-            all.
-        seed: of shuffling and augmentation.
+            all. Of `digits` and folders alone.
+        exclude: ids of examples to leave out, or the path of a file with one a line, such as
+            `keras_vit.data.find_duplicates` writes.
+        skip: ids of images that a stopped run has skipped (its `skipped.ids`), so that the batches
+            from `start_step` on are those that it would have seen.
+        max_skipped: the greatest share of images that may be skipped; ten always may.
+        cache: `"memory"` or the path of a new file, to keep encoded images after the first epoch.
+        shard: `(index, count)`: the part of one worker among so many. Together they have every
+            example once.
+        seed: of order and augmentation: whoever has the same seed sees the same batches.
         data_dir: where TensorFlow Datasets keeps its data.
 
     Returns:
-        A `tf.data.Dataset` with the attributes `class_names`, `num_examples` and `paths`.
+        A `tf.data.Dataset` with the attributes `class_names`, `num_examples` (of the shard) and
+        `skipped`: its length is the number of images skipped so far, `skipped.ids` are their names.
 
     Raises:
         ValueError: if the dataset is unknown or has no images, or an argument is out of range.
 
+    Reference:
+        `vit_jax/input_pipeline.py`.
+
     Example:
     >>> test = keras_vit.data.load("digits", "test", image_size=(16, 16), batch_size=32)
-    >>> test.num_examples, test.class_names[:3]
-    (359, ('0', '1', '2'))
+    >>> test.num_examples, test.class_names[:3], len(test.skipped)
+    (359, ('0', '1', '2'), 0)
     """
-    if not isinstance(batch_size, numbers.Integral) or not 0 < batch_size < 2**31:
-        raise ValueError(
-            f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}"
-        )
-    image_size = _as_size(image_size)
-    if min_crop_area is not None and not 0 < min_crop_area <= 1:
-        raise ValueError(
-            "`min_crop_area` must be greater than 0 and at most 1. "
-            f"Received: min_crop_area={min_crop_area!r}"
-        )
-    source = _find_source(name, split, classes, data_dir)
-    dataset = source.examples
-    if training:
-        dataset = dataset.shuffle(source.shuffle_buffer, seed=seed)
-    if min_crop_area is not None or flip:
-        dataset = _augment(dataset, source.to_image, image_size, seed, min_crop_area or 1.0, flip)
-    else:
-        dataset = dataset.map(
-            lambda example, label: (evaluation_image(source.to_image(example), image_size), label),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-    dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)
+    augmentation = find_augmentation(augmentation)
+    maker = ImageMaker(
+        image_size, min_crop_area, flip, augmentation, random_crop_from, central_crop_from, upright
+    )
+    _check_order(batch_size, repeat, start_step, max_skipped, shard)
+    source = find_source(name, split, classes, data_dir, shard)
+    source = _leave_out(source, exclude)
+    broken = source.find_numbers(skip)
+    if cache is not None:
+        source = source.cached(cache)
+    skipped = Skipped(source, max_skipped, broken)
+    dataset = Pipeline(
+        source,
+        dataclasses.replace(maker, scale=source.scale).make(),
+        maker.image_size,
+        batch_size,
+        training,
+        repeat,
+        start_step,
+        seed,
+        shard,
+        skipped,
+        tuple(broken),
+        mix=mixing(augmentation) if augmentation.mixes else None,
+        one_hot=one_hot or augmentation.mixes,
+    ).batches()
     dataset.class_names = source.class_names
     dataset.num_examples = source.num_examples
-    dataset.paths = source.paths
+    dataset.skipped = skipped
     return dataset
 
 
-def _as_size(image_size):
-    is_one = isinstance(image_size, numbers.Integral)
-    size = (image_size, image_size) if is_one else tuple(image_size)
-    if len(size) != 2 or not all(isinstance(side, numbers.Integral) and side > 0 for side in size):
-        raise ValueError(
-            "`image_size` must be a positive integer or a pair of them. "
-            f"Received: image_size={image_size!r}"
-        )
-    return size
+def find_source(name, split, classes=None, data_dir=None, shard=(0, 1)):
+    """The examples of a split of a dataset, encoded as they are stored.
 
+    Args:
+        name: as in `load`.
+        split: as in `load`.
+        classes: as in `load`.
+        data_dir: as in `load`.
+        shard: as in `load`.
 
-def _augment(dataset, to_image, image_size, seed, min_crop_area, flip):
-    seeds = tf.data.Dataset.random(seed, rerandomize_each_iteration=True).batch(2)
+    Returns:
+        A `Source`.
 
-    def augment(example_and_label, image_seed):
-        example, label = example_and_label
-        image = to_image(example)
-        return training_image(image, image_size, image_seed, min_crop_area, flip), label
-
-    return tf.data.Dataset.zip(dataset, seeds).map(augment, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def _find_source(name, split, classes, data_dir):
-    kind, _, rest = str(name).partition(":")
+    Raises:
+        ValueError: as `load`.
+    """
+    name = str(name)
+    kind, _, rest = name.partition(":")
     if name == "digits":
-        return sources.digits(split, classes)
+        return digits(split, classes, shard)
     if kind == "folder" and rest:
-        return sources.folder(rest, split, classes)
+        return folder(rest, split, classes, shard)
+    if classes is not None:
+        raise ValueError(
+            "`classes` can be chosen from `digits` and `folder:PATH` alone. "
+            f"Received: classes={classes!r}, name={name!r}"
+        )
+    if name in DATASETS:
+        return paper_dataset(DATASETS[name], split, data_dir, shard)
     if kind == "tfds" and rest:
-        return sources.tensorflow_dataset(rest, split, data_dir, classes)
+        return tensorflow_dataset(rest, split, data_dir, shard)
+    if kind == "tfrecord" and rest:
+        return records(rest, split, shard)
     raise ValueError(
-        "`name` must be `digits`, `folder:PATH` or `tfds:NAME` for a dataset. "
-        f"Received: name={name!r}"
+        "`name` must be `digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN` or one "
+        f"of {', '.join(DATASETS)}. Received: name={name!r}"
     )
 
 
-@contextlib.contextmanager
-def naming_undecodable_files(*datasets):
-    """Turns TensorFlow's error for an undecodable image into one that names the file.
+def _check_order(batch_size, repeat, start_step, max_skipped, shard):
+    for name, value, least in (("batch_size", batch_size, 1), ("start_step", start_step, 0)):
+        is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if not is_whole or not least <= value < 2**31:
+            kind = "positive integer" if least else "whole number"
+            raise ValueError(f"`{name}` must be a {kind}. Received: {name}={value!r}")
+    if start_step and not repeat:
+        raise ValueError(
+            "`start_step` is for a repeated dataset, `repeat=True`. "
+            f"Received: start_step={start_step}, repeat={repeat}"
+        )
+    if not 0 <= max_skipped <= 1:
+        raise ValueError(
+            f"`max_skipped` must be a share, from 0 to 1. Received: max_skipped={max_skipped}"
+        )
+    index, count = shard
+    if not 0 <= index < count:
+        raise ValueError(
+            "`shard` must be `(index, count)`, the index from 0 to less than the count. "
+            f"Received: shard={shard!r}"
+        )
+
+
+def _leave_out(source, ids):
+    """The source without the examples that have one of the ids, given or in a file."""
+    if isinstance(ids, (str, pathlib.Path)):
+        ids = read_ids(ids)
+    if not ids:
+        return source
+    found = source.find_numbers(ids)
+    logging.getLogger("keras_vit").info(
+        "%d of the %d ids to exclude are in this part of the dataset", len(found), len(ids)
+    )
+    left = source.without(found)
+    if not left.num_examples:
+        raise ValueError("`exclude` must leave an image. Received: the ids of all of them")
+    return left
+
+
+def read_ids(path):
+    """The ids in a file, one a line; lines that start with `# ` are comments.
 
     Args:
-        *datasets: datasets of `load` that the body iterates over.
+        path: of the file.
+
+    Returns:
+        A list of strings.
 
     Raises:
-        ValueError: if the body failed and a file of the datasets cannot be decoded.
+        ValueError: if the file cannot be read.
     """
     try:
-        yield
-    except tf.errors.OpError as error:
-        broken = [path for dataset in datasets for path in dataset.paths if not decodes(path)]
-        if not broken:
-            raise
+        lines = pathlib.Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
         raise ValueError(
-            "Every image must be a complete JPEG, PNG, GIF, BMP or WebP file. "
-            f"Received: {broken[0]!r}"
-            + (f" and {len(broken) - 1} more that are not" if broken[1:] else ", which is not")
+            "`exclude` must be a list of ids, or a file with one a line. "
+            f"Received: exclude={str(path)!r} ({error})"
         ) from error
-
-
-def decodes(path):
-    """Whether the file is an image that can be decoded."""
-    try:
-        decode(tf.io.read_file(path))
-    except tf.errors.OpError:
-        return False
-    return True
+    return [line for line in lines if line and not line.startswith("# ")]

@@ -13,7 +13,32 @@ _NOTHING_GIVEN = {
 }
 
 
-def find_part(split, given):
+def split_names(split):
+    """The splits that a name joins with `+`.
+
+    Args:
+        split: `"train"`, `"validation"`, `"test"`, or several of them joined with `+`.
+
+    Returns:
+        A tuple of names.
+
+    Raises:
+        ValueError: if one is unknown or comes twice.
+
+    Example:
+    >>> split_names("train+validation")
+    ('train', 'validation')
+    """
+    names = tuple(str(split).split("+"))
+    if not set(names) <= set(SPLITS) or len(set(names)) < len(names):
+        raise ValueError(
+            f"`split` must be one of {SPLITS}, or several joined with '+'. "
+            f"Received: split={split!r}"
+        )
+    return names
+
+
+def find_parts(split, given):
     """Where the examples of a split come from.
 
     A dataset with all three splits is used as it is. Without `validation`, the last 10 % of its
@@ -22,30 +47,31 @@ def find_part(split, given):
     divided 70 : 10 : 20.
 
     Args:
-        split: `"train"`, `"validation"` or `"test"`.
+        split: as in `split_names`.
         given: names of the splits that the dataset has.
 
     Returns:
-        `(given split, start, stop)`, start and stop being fractions of the given split.
+        A list of `(given split, start, stop)`, start and stop being fractions of the given split.
 
     Raises:
         ValueError: if the split is unknown or the dataset has no `train`.
 
     Example:
-    >>> find_part("validation", given=["train", "test"])
-    ('train', 0.9, 1.0)
+    >>> find_parts("train+validation", given=["train", "test"])
+    [('train', 0.0, 0.9), ('train', 0.9, 1.0)]
     """
-    if split not in SPLITS:
-        raise ValueError(f"`split` must be one of {SPLITS}. Received: split={split!r}")
+    names = split_names(split)
     if "train" not in given:
         raise ValueError(f"A dataset must have a split `train`. Received: splits {sorted(given)}")
     if "validation" in given and "test" in given:
-        return split, 0.0, 1.0
-    if "test" in given:
-        return {**_TEST_GIVEN, "test": ("test", 0.0, 1.0)}[split]
-    if "validation" in given:
-        return {**_TEST_GIVEN, "test": ("validation", 0.0, 1.0)}[split]
-    return _NOTHING_GIVEN[split]
+        parts = {name: (name, 0.0, 1.0) for name in SPLITS}
+    elif "test" in given:
+        parts = {**_TEST_GIVEN, "test": ("test", 0.0, 1.0)}
+    elif "validation" in given:
+        parts = {**_TEST_GIVEN, "test": ("validation", 0.0, 1.0)}
+    else:
+        parts = _NOTHING_GIVEN
+    return [parts[name] for name in names]
 
 
 def stratified_part(labels, start, stop, seed=0):
@@ -60,7 +86,7 @@ def stratified_part(labels, start, stop, seed=0):
     Returns:
         A sorted array of indices.
     """
-    parts = []
+    parts = [np.array([], "int64")]
     for label in np.unique(labels):
         members = np.random.default_rng(seed).permutation(np.flatnonzero(labels == label))
         first, last = round(start * len(members)), round(stop * len(members))

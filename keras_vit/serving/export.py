@@ -117,7 +117,8 @@ def _check_version(directory, version):
 def _write_saved_model(model, path):
     import tensorflow as tf
 
-    from keras_vit.data.images import decode, evaluation_image
+    from keras_vit.data.decoding import decode
+    from keras_vit.data.images import evaluation_image
 
     height, width = model.input_shape[1:3]
     as_float32 = keras.layers.Activation("linear", dtype="float32")

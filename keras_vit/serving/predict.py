@@ -25,7 +25,8 @@ def keras_predictor(model, class_names=None):
     Raises:
         ValueError: if the model is not a classifier that returns logits.
     """
-    from keras_vit.data.images import decode, evaluation_image
+    from keras_vit.data.decoding import decode
+    from keras_vit.data.images import evaluation_image
 
     check_classifier(model)
 
@@ -80,23 +81,28 @@ def find_saved_model(path):
 def read_image(path):
     """The bytes of an image file, checked to be one that can be decoded.
 
+    A photograph that was taken with a turned camera is turned upright, as every viewer shows it.
+    Exports and datasets take pixels as they are stored, so it comes as a PNG of the same pixels.
+
     Raises:
         ValueError: if the file cannot be read or is not an image.
     """
     import tensorflow as tf
 
-    from keras_vit.data.images import decode
+    from keras_vit.data.decoding import decode, read_orientation, turn_upright
 
     try:
         encoded = pathlib.Path(path).expanduser().read_bytes()
-        decode(encoded)
+        image, orientation = decode(encoded), read_orientation(encoded)
     except OSError as error:
         raise ValueError(
             f"`images` must be files that can be read. Received: {str(path)!r} ({error.strerror})"
         ) from error
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(
-            "`images` must be complete JPEG, PNG, GIF, BMP or WebP files. "
+            "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files. "
             f"Received: {str(path)!r}, which is not"
         ) from error
-    return encoded
+    if orientation == 1:
+        return encoded
+    return tf.io.encode_png(turn_upright(image, orientation)).numpy()

@@ -9,25 +9,29 @@ import shutil
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-from keras_vit.data.datasets import load, naming_undecodable_files
+from keras_vit.data.augmentations import AUGMENTATIONS
+from keras_vit.data.catalog import DATASETS
+from keras_vit.data.datasets import load
+from keras_vit.data.skipped import explaining_errors
 from keras_vit.models import Variant, build, find_variant, replace_head, resize
 from keras_vit.models.files import load_model
 from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import check_classifier
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.run import LAST_MODEL, SaveModels, create_run, find_model
+from keras_vit.training.run import LAST_MODEL, SKIPPED_FILE, SaveModels, create_run, find_model
 
 
 def fit(recipe, model, data, workdir, facts=None):
     """Trains a model by a recipe and keeps the run in a directory.
 
     The directory gets `run.json` (the resolved recipe and the class names), `tensorboard/` (loss,
-    accuracy, learning rate), `best.keras` (by validation accuracy) and `last.keras`.
+    accuracy, learning rate), `best.keras` (by validation accuracy), `last.keras` and, where images
+    could not be decoded, `skipped.txt`.
 
     Args:
         recipe: a `Recipe`.
         model: a built model whose head has the dataset's classes. It is compiled and trained.
-        data: `(train, validation)`, datasets of `load`.
+        data: `(train, validation)`, datasets of `load`, the first with `repeat=True`.
         workdir: path of a new or empty directory.
         facts: dictionary of what else `run.json` shall say.
 
@@ -36,8 +40,8 @@ def fit(recipe, model, data, workdir, facts=None):
 
     Raises:
         ValueError: if the directory already holds something, the head and the dataset have
-            different classes, the model does not return logits, an image cannot be decoded, or
-            the loss is not finite.
+            different classes, the model does not return logits, too many images cannot be
+            decoded, or the loss is not finite.
     """
     train, validation = data
     num_classes = check_classifier(model)
@@ -50,7 +54,7 @@ def fit(recipe, model, data, workdir, facts=None):
     workdir = create_run(workdir, recipe, {"class_names": train.class_names, **(facts or {})})
     model.compile(
         optimizer=make_optimizer(recipe, model, epochs * steps_per_epoch),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        loss=_loss_of(train),
         metrics=["accuracy"],
     )
     callbacks = [
@@ -59,9 +63,9 @@ def fit(recipe, model, data, workdir, facts=None):
         keras.callbacks.TerminateOnNaN(),
     ]
     try:
-        with naming_undecodable_files(train, validation):
+        with explaining_errors(train, validation):
             history = model.fit(
-                train.repeat(),
+                train,
                 validation_data=validation,
                 epochs=epochs,
                 steps_per_epoch=steps_per_epoch,
@@ -75,7 +79,26 @@ def fit(recipe, model, data, workdir, facts=None):
         if not (workdir / LAST_MODEL).exists():
             shutil.rmtree(workdir)
         raise
+    report_skipped(workdir, train, validation)
     return history
+
+
+def _loss_of(dataset):
+    _, labels = dataset.element_spec
+    if labels.shape.rank == 1:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return keras.losses.CategoricalCrossentropy(from_logits=True)
+
+
+def report_skipped(workdir, *datasets):
+    """Says which images were skipped, and writes them with the reasons to `skipped.txt`."""
+    lines = []
+    for dataset in datasets:
+        if len(dataset.skipped):
+            logging.getLogger("keras_vit").warning("%s", dataset.skipped)
+        lines += [f"{id}\t{reason}\n" for id, reason in dataset.skipped.reasons().items()]
+    if lines:
+        (pathlib.Path(workdir) / SKIPPED_FILE).write_text("".join(lines), encoding="utf-8")
 
 
 def _check_loss(history, recipe):
@@ -88,31 +111,37 @@ def _check_loss(history, recipe):
         )
 
 
-def load_training_data(recipe, name, classes=None, data_dir=None):
+def load_training_data(recipe, name, **options):
     """The train and validation splits of a dataset, as a recipe wants them.
+
+    Where a crop or a flip would change what the label says (a number, a place), it is left out.
 
     Args:
         recipe: a `Recipe`.
         name: of the dataset, as in `load`.
-        classes: as in `load`.
-        data_dir: as in `load`.
+        **options: as in `load`, for both splits; `cache` for the training split alone.
 
     Returns:
-        `(train, validation)`.
+        `(train, validation)`; the first has no end.
     """
+    cache = options.pop("cache", None)
+    row = DATASETS.get(name)
     shared = {
         "image_size": (recipe.image_size, recipe.image_size),
         "batch_size": recipe.batch_size,
-        "classes": classes,
+        "one_hot": AUGMENTATIONS[recipe.augmentation].mixes,
         "seed": recipe.seed,
-        "data_dir": data_dir,
+        **options,
     }
     train = load(
         name,
         "train",
         training=True,
-        min_crop_area=recipe.min_crop_area,
-        flip=recipe.flip,
+        repeat=True,
+        min_crop_area=recipe.min_crop_area if row is None or row.crop else None,
+        flip=recipe.flip and (row is None or row.flip),
+        augmentation=recipe.augmentation,
+        cache=cache,
         **shared,
     )
     return train, load(name, "validation", **shared)

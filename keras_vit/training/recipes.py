@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import Literal
 
+from keras_vit.data.augmentations import AUGMENTATIONS
+
 OPTIMIZERS = ("adamw", "sgd")
 DECAYS = ("linear", "cosine")
 
@@ -32,6 +34,7 @@ class Recipe:
         min_crop_area: smallest part of a training image's area that a random crop has; `None` for
             no crop.
         flip: whether to flip training images left and right at random.
+        augmentation: what else is done to training images, a row of `data.AUGMENTATIONS`.
         seed: of weights, dropout, shuffling and augmentation.
     """
 
@@ -49,6 +52,7 @@ class Recipe:
     pre_logits: bool = False
     min_crop_area: float | None = 0.05
     flip: bool = True
+    augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
     seed: int = 0
 
     def __post_init__(self):
@@ -57,7 +61,12 @@ class Recipe:
                 "Exactly one of `epochs` and `steps` must be given, the other must be None. "
                 f"Received: epochs={self.epochs}, steps={self.steps}"
             )
-        for field, choices in (("optimizer", OPTIMIZERS), ("decay", DECAYS)):
+        choices_of = {
+            "optimizer": OPTIMIZERS,
+            "decay": DECAYS,
+            "augmentation": tuple(AUGMENTATIONS),
+        }
+        for field, choices in choices_of.items():
             value = getattr(self, field)
             if value not in choices:
                 raise ValueError(f"`{field}` must be one of {choices}. Received: {field}={value!r}")

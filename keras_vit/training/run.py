@@ -12,6 +12,7 @@ from keras_vit.models import resize
 from keras_vit.models.files import load_model
 
 RUN_FILE = "run.json"
+SKIPPED_FILE = "skipped.txt"
 BEST_MODEL = "best.keras"
 LAST_MODEL = "last.keras"
 

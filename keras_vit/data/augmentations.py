@@ -1,0 +1,70 @@
+"""The augmentation settings of "How to train your ViT" (AugReg), as rows of a table."""
+
+import dataclasses
+
+# The scale of RandAugment's magnitude (section 4 of arXiv 1909.13719); keras-cv's ends at 1.
+MAX_MAGNITUDE = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmentation:
+    """What is done to training images after the crop and the flip.
+
+    Args:
+        layers: operations of RandAugment that an image undergoes; 0 for none.
+        magnitude: of RandAugment, 0 to 30.
+        mixup: parameter of the Beta distribution from which the share of the other image is drawn;
+            0 for no MixUp.
+        cutmix: the same of CutMix, which puts a rectangle of another image into one.
+        erasing: share of the images of which a rectangle is erased.
+    """
+
+    layers: int = 0
+    magnitude: float = 0
+    mixup: float = 0
+    cutmix: float = 0
+    erasing: float = 0
+
+    def __post_init__(self):
+        rules = {
+            "layers": (self.layers >= 0 and self.layers == int(self.layers), "a whole number"),
+            "magnitude": (0 <= self.magnitude <= MAX_MAGNITUDE, f"from 0 to {MAX_MAGNITUDE}"),
+            "mixup": (self.mixup >= 0, "at least 0"),
+            "cutmix": (self.cutmix >= 0, "at least 0"),
+            "erasing": (0 <= self.erasing <= 1, "from 0 to 1"),
+        }
+        for name, (is_right, rule) in rules.items():
+            if not is_right:
+                raise ValueError(f"`{name}` must be {rule}. Received: {name}={getattr(self, name)}")
+
+    @property
+    def mixes(self):
+        """Whether images are mixed with others, so that labels are shares of classes."""
+        return self.mixup > 0 or self.cutmix > 0
+
+
+# Section 3.4 of "How to train your ViT?" (arXiv 2106.10270), `configs/vit_i21k.py` of big_vision.
+# `light1` is not nothing: operations of magnitude 0 that have none, such as AutoContrast, act.
+# `light0` is found in names of published files alone, and nowhere with its settings.
+AUGMENTATIONS = {
+    "none": Augmentation(),
+    "light0": Augmentation(),
+    "light1": Augmentation(layers=2, magnitude=0),
+    "light2": Augmentation(layers=2, magnitude=10, mixup=0.2),
+    "medium1": Augmentation(layers=2, magnitude=15, mixup=0.2),
+    "medium2": Augmentation(layers=2, magnitude=15, mixup=0.5),
+    "strong1": Augmentation(layers=2, magnitude=20, mixup=0.5),
+    "strong2": Augmentation(layers=2, magnitude=20, mixup=0.8),
+}
+
+
+def find_augmentation(augmentation):
+    """The `Augmentation` that a name or an `Augmentation` means."""
+    if isinstance(augmentation, Augmentation):
+        return augmentation
+    if augmentation not in AUGMENTATIONS:
+        raise ValueError(
+            f"`augmentation` must be one of {', '.join(AUGMENTATIONS)}, or an `Augmentation`. "
+            f"Received: augmentation={augmentation!r}"
+        )
+    return AUGMENTATIONS[augmentation]

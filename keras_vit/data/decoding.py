@@ -1,0 +1,182 @@
+"""From the bytes of an image file to RGB pixels, as TensorFlow functions.
+
+Each works the same eagerly, inside `Dataset.map` and in an exported graph. What cannot be decoded
+raises `tf.errors.InvalidArgumentError`.
+"""
+
+import io
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.data.headers import (
+    BMP,
+    bmp_palette,
+    declared_size,
+    is_animated_webp,
+    is_webp,
+    require,
+    starts_with,
+    webp_has_alpha,
+)
+
+# Pillow's limit (`Image.MAX_IMAGE_PIXELS`): a quarter of a gigabyte of RGB. A file of a few
+# kilobytes can claim a thousand times as much (a decompression bomb).
+MAX_PIXELS = 89_478_485
+
+# The colours of a JPEG's pixel are interpolated from its neighbours, so that a part that is decoded
+# by itself differs at its edges, by up to 16 of 255, unless its neighbours are decoded too.
+_JPEG_MARGIN = 4
+
+EXIF_ORIENTATION = 0x0112
+
+
+def decode(encoded):
+    """Decodes a JPEG, PNG, GIF (of an animation the first frame), BMP or still WebP to RGB.
+
+    Grey becomes three equal channels, CMYK is converted, alpha is left out, and of 16 bits the
+    upper 8 are kept. The format is told from the bytes, not from a name.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a file.
+
+    Returns:
+        A uint8 tensor `(height, width, 3)`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if the file is truncated, of another format, or claims more
+            than `MAX_PIXELS` pixels.
+    """
+    with tf.control_dependencies([_check_size(declared_size(encoded))]):
+        return _decode(tf.identity(encoded))
+
+
+def decode_jpeg_part(encoded, begin, size):
+    """Decodes a part of a JPEG: the same pixels as of the whole, in less time.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a JPEG.
+        begin: int32 tensor `(2,)`, top and left of the part.
+        size: int32 tensor `(2,)`, height and width of the part.
+
+    Returns:
+        A uint8 tensor `(*size, 3)`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if the file is truncated.
+    """
+    whole = tf.io.extract_jpeg_shape(encoded)[:2]
+    first = tf.maximum(begin - _JPEG_MARGIN, 0)
+    last = tf.minimum(begin + size + _JPEG_MARGIN, whole)
+    window = tf.concat([first, last - first], 0)
+    part = tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
+    return tf.slice(part, tf.concat([begin - first, [0]], 0), tf.concat([size, [3]], 0))
+
+
+def jpeg_size(encoded):
+    """The height and width of a JPEG by its header, an int32 tensor `(2,)`.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a JPEG.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if the header is broken or claims more than `MAX_PIXELS`.
+    """
+    return _check_size(tf.io.extract_jpeg_shape(encoded)[:2])
+
+
+def read_orientation(encoded):
+    """How a photograph is to be turned, from its EXIF data: 1 to 8, 1 being upright.
+
+    It is read by Pillow in Python, so it cannot be exported.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a file.
+
+    Returns:
+        An int32 tensor.
+    """
+    orientation = tf.numpy_function(_read_orientation, [encoded], tf.int32, stateful=False)
+    return tf.ensure_shape(orientation, ())
+
+
+def turn_upright(image, orientation):
+    """Turns and flips an image as its EXIF orientation says.
+
+    Args:
+        image: tensor `(height, width, channels)`.
+        orientation: int32 tensor, 1 to 8.
+
+    Returns:
+        A tensor of the same pixels.
+
+    Reference:
+        EXIF 2.32, tag 274.
+    """
+    transposed = tf.transpose(image, (1, 0, 2))
+    turned = [
+        image,
+        image[:, ::-1],
+        image[::-1, ::-1],
+        image[::-1],
+        transposed,
+        transposed[:, ::-1],
+        transposed[::-1, ::-1],
+        transposed[::-1],
+    ]
+    return tf.switch_case(orientation - 1, [lambda one=one: one for one in turned])
+
+
+def _read_orientation(encoded):
+    from PIL import Image, UnidentifiedImageError
+
+    # TensorFlow hands over bytes in a graph, and eagerly an array of them.
+    encoded = encoded if isinstance(encoded, bytes) else encoded.item()
+    try:
+        with Image.open(io.BytesIO(encoded)) as image:
+            orientation = image.getexif().get(EXIF_ORIENTATION, 1)
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        # Whether it can be decoded is the decoder's to say.
+        orientation = 1
+    return np.int32(orientation if orientation in range(1, 9) else 1)
+
+
+def _decode(encoded):
+    image = tf.case(
+        [
+            (starts_with(encoded, BMP), lambda: _decode_bmp(encoded)),
+            (is_webp(encoded), lambda: _decode_webp(encoded)),
+        ],
+        default=lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
+    )
+    return tf.ensure_shape(image, (None, None, 3))
+
+
+def _check_size(size):
+    pixels = tf.reduce_prod(tf.cast(size, tf.int64))
+    is_possible = (pixels > 0) & (pixels <= MAX_PIXELS)
+    message = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
+    with tf.control_dependencies([require(is_possible, message, size)]):
+        return tf.identity(size)
+
+
+def _decode_bmp(encoded):
+    palette = bmp_palette(encoded)
+    image = tf.io.decode_bmp(encoded, channels=0)
+    return tf.cond(
+        tf.shape(palette)[0] > 0,
+        lambda: tf.gather(palette, tf.cast(image[..., 0], tf.int32)),
+        lambda: image[..., :3],
+    )
+
+
+def _decode_webp(encoded):
+    # TensorFlow 2.21 writes beyond its memory when it decodes an animation.
+    is_still = ~is_animated_webp(encoded)
+    with tf.control_dependencies([require(is_still, "An animated WebP is not decoded")]):
+        encoded = tf.identity(encoded)
+    return tf.cond(
+        webp_has_alpha(encoded),
+        lambda: tf.io.decode_image(encoded, channels=4, expand_animations=False)[..., :3],
+        lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
+    )

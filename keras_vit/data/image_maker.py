@@ -1,0 +1,117 @@
+"""The preprocessing of a dataset, put together from the functions of one image."""
+
+import dataclasses
+import numbers
+
+import tensorflow as tf
+
+from keras_vit.data import augment, images
+from keras_vit.data.augmentations import AUGMENTATIONS, Augmentation
+from keras_vit.data.decoding import decode, read_orientation, turn_upright
+from keras_vit.data.preprocessing import preprocess
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageMaker:
+    """Makes what a model takes from the bytes of an image file.
+
+    In this order: crop, resize, flip, RandAugment, Random Erasing, [-1, 1].
+
+    Args:
+        image_size: as in `load`, and so are the others.
+        scale: what pixels are multiplied with, for datasets of zeros and ones.
+
+    Raises:
+        ValueError: if an argument is out of range or two crops are asked for.
+    """
+
+    image_size: int | tuple[int, int]
+    min_crop_area: float | None = None
+    flip: bool | str = False
+    augmentation: Augmentation = AUGMENTATIONS["none"]
+    random_crop_from: int | None = None
+    central_crop_from: int | None = None
+    upright: bool = False
+    scale: int = 1
+
+    def __post_init__(self):
+        object.__setattr__(self, "image_size", _as_size(self.image_size))
+        if self.min_crop_area is not None and not 0 < self.min_crop_area <= 1:
+            raise ValueError(
+                "`min_crop_area` must be greater than 0 and at most 1. "
+                f"Received: min_crop_area={self.min_crop_area!r}"
+            )
+        if self.flip not in (True, False, "always"):
+            raise ValueError(
+                f"`flip` must be True, False or 'always'. Received: flip={self.flip!r}"
+            )
+        crops = ("min_crop_area", "random_crop_from", "central_crop_from")
+        given = {name: getattr(self, name) for name in crops if getattr(self, name) is not None}
+        if len(given) > 1:
+            raise ValueError(f"At most one of {', '.join(crops)} can be given. Received: {given}")
+        for name in crops[1:]:
+            side = getattr(self, name)
+            if side is not None and (not _is_whole(side) or side < max(self.image_size)):
+                raise ValueError(
+                    f"`{name}` must be a whole number, at least the `image_size` "
+                    f"{self.image_size}. Received: {name}={side!r}"
+                )
+
+    def make(self):
+        """A function of the bytes of a file and a seed, int64 `(2,)`, that returns an image.
+
+        The image is float32 `(*image_size, 3)`, in [-1, 1].
+        """
+        operations = [self._flip] if self.flip else []
+        if self.augmentation.layers:
+            layers, magnitude = self.augmentation.layers, self.augmentation.magnitude
+            operations.append(augment.rand_augment(layers, magnitude))
+        if self.augmentation.erasing:
+            operations.append(augment.random_erasing(self.augmentation.erasing))
+
+        def make_image(encoded, seed):
+            seeds = tf.unstack(
+                tf.random.experimental.stateless_split(seed, 1 + len(operations)),
+                num=1 + len(operations),
+            )
+            image = tf.cast(self._cut(encoded, seeds[0]), tf.float32) * self.scale
+            for operation, own_seed in zip(operations, seeds[1:], strict=True):
+                image = operation(image, own_seed)
+            return preprocess(image)
+
+        return make_image
+
+    def _cut(self, encoded, seed):
+        """The part of the picture that is seen, in its size."""
+        if self.min_crop_area is not None and not self.upright:
+            part = images.inception_crop(encoded, seed, self.min_crop_area)
+            return images.resize(part, self.image_size)
+        image = decode(encoded)
+        if self.upright:
+            image = turn_upright(image, read_orientation(encoded))
+        if self.min_crop_area is not None:
+            image = images.inception_crop_of(image, seed, self.min_crop_area)
+        if self.random_crop_from is not None:
+            square = images.resize(image, (self.random_crop_from, self.random_crop_from))
+            return images.random_crop(square, self.image_size, seed)
+        if self.central_crop_from is not None:
+            small = images.resize_small(image, self.central_crop_from)
+            return images.central_crop(small, self.image_size)
+        return images.resize(image, self.image_size)
+
+    def _flip(self, image, seed):
+        return image[:, ::-1] if self.flip == "always" else images.random_flip(image, seed)
+
+
+def _as_size(image_size):
+    size = (image_size, image_size) if _is_whole(image_size) else tuple(image_size)
+    if len(size) != 2 or not all(_is_whole(side) and side > 0 for side in size):
+        raise ValueError(
+            "`image_size` must be a positive integer or a pair of them. "
+            f"Received: image_size={image_size!r}"
+        )
+    return size
+
+
+def _is_whole(value):
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

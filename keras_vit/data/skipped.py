@@ -1,0 +1,117 @@
+"""The images that could not be decoded, and what is done about them."""
+
+import contextlib
+import logging
+import re
+import threading
+
+import tensorflow as tf
+
+from keras_vit.data.decoding import decode
+
+# So few images may always be skipped, whatever their share.
+_ALWAYS_ALLOWED = 10
+_SHOWN = 5
+
+
+class Skipped:
+    """The images of a dataset that could not be decoded, as far as it has been read.
+
+    Args:
+        source: the `Source`.
+        max_share: the greatest share of the images that may be skipped.
+        numbers: of examples that are known to be broken.
+    """
+
+    def __init__(self, source, max_share, numbers=()):
+        self._source, self._max_share = source, max_share
+        self._numbers = {number: source.find_id(number) for number in numbers}
+        self._lock = threading.Lock()
+        self.error = None
+
+    @property
+    def ids(self):
+        """The ids of the images, sorted."""
+        with self._lock:
+            return sorted(self._numbers.values())
+
+    def __len__(self):
+        return len(self._numbers)
+
+    def __str__(self):
+        shown = ", ".join(self.ids[:_SHOWN]) + (", ..." if len(self) > _SHOWN else "")
+        return f"{len(self)} of {self._source.num_examples} images were skipped: {shown}"
+
+    def reasons(self):
+        """Why each image was skipped: a dictionary from ids, where the examples are files."""
+        if self._source.path_of is None:
+            return dict.fromkeys(self.ids, "it cannot be decoded")
+        with self._lock:
+            paths = {id: self._source.path_of(number) for number, id in self._numbers.items()}
+        return {id: _reason(paths[id]) for id in sorted(paths)}
+
+    def add(self, numbers):
+        """Takes down images that were skipped.
+
+        Args:
+            numbers: array of the examples' numbers.
+
+        Raises:
+            ValueError: if they are too many.
+        """
+        found = {int(number): self._source.find_id(int(number)) for number in numbers}
+        with self._lock:
+            new = set(found) - set(self._numbers)
+            self._numbers.update(found)
+        for number in sorted(new):
+            logging.getLogger("keras_vit").info("skipped %s: it cannot be decoded", found[number])
+        allowed = max(self._max_share * self._source.num_examples, _ALWAYS_ALLOWED)
+        if len(self) > allowed or len(self) >= self._source.num_examples:
+            self._fail(
+                f"At most a share of {self._max_share:g} of the images may be skipped, and not all "
+                f"(`max_skipped`): each must be a complete JPEG, PNG, GIF, BMP or still WebP file. "
+                f"Received: {self}"
+            )
+
+    def refuse_label(self, number, label):
+        """Raises `ValueError` for an image whose label is not the number of a class."""
+        count = len(self._source.class_names)
+        self._fail(
+            f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
+            f"label={int(label)} of {self._source.find_id(int(number))}"
+        )
+
+    def _fail(self, message):
+        self.error = ValueError(message)
+        raise self.error
+
+
+@contextlib.contextmanager
+def explaining_errors(*datasets):
+    """Raises what went wrong in a dataset of `load`, instead of TensorFlow's error for it.
+
+    Args:
+        *datasets: datasets of `load` that the body iterates over.
+
+    Raises:
+        ValueError: if too many images were skipped or a label is out of range.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        for dataset in datasets:
+            if dataset.skipped.error is not None:
+                raise dataset.skipped.error from error
+        raise
+
+
+def _reason(path):
+    try:
+        decode(tf.io.read_file(path))
+    except tf.errors.OpError as error:
+        # Without the names of the operation and of the node.
+        reason = re.sub(
+            r"{{.*?}}|\[Op:\w+\].*|assertion failed: ", "", error.message, flags=re.DOTALL
+        )
+        return " ".join(reason.replace("[", "").replace("]", "").split())
+    return "it could not be read, and now can"

@@ -1,0 +1,132 @@
+"""The examples of one split of a dataset, before they are decoded."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+# The original's: `vit_jax/configs/common.py`. It holds encoded images.
+SHUFFLE_BUFFER = 50_000
+
+
+def _is_read(payload):
+    return payload
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The examples of one split, or of one worker's part of it.
+
+    An example has a number, which is its place in the whole dataset, and an id, which people read.
+
+    Args:
+        examples: dataset of `(number, payload, label)`, int64, string and int32 or, of several
+            labels an image, float32 `(classes,)`; always in the same order.
+        class_names: name of each label.
+        numbers: int64 array of the numbers of the examples.
+        find_id: the id of the example with a number.
+        read: the bytes of the image from the payload, as tensors; the payload is the bytes where
+            nothing else is said.
+        shuffle_buffer: how many payloads are held to shuffle them.
+        scale: what pixels are multiplied with, for datasets of zeros and ones.
+        path_of: the file of the example with a number, where examples are files.
+    """
+
+    examples: tf.data.Dataset
+    class_names: tuple[str, ...]
+    numbers: np.ndarray
+    find_id: Callable[[int], str]
+    read: Callable = _is_read
+    shuffle_buffer: int = SHUFFLE_BUFFER
+    scale: int = 1
+    path_of: Callable[[int], str] | None = None
+
+    @property
+    def num_examples(self):
+        """How many examples there are."""
+        return len(self.numbers)
+
+    def find_numbers(self, ids):
+        """The numbers of the examples that have one of the ids; others are not looked for."""
+        wanted = set(ids)
+        return [number for number in self.numbers.tolist() if self.find_id(number) in wanted]
+
+    def cached(self, place):
+        """The same examples, whose images are kept as they are encoded once they have been read.
+
+        Args:
+            place: `"memory"`, or the path of a new file.
+        """
+        examples = self.examples.map(
+            lambda number, payload, label: (number, self.read(payload), label),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+        path = "" if place == "memory" else os.fspath(place)
+        return dataclasses.replace(self, examples=examples.cache(path), read=_is_read)
+
+    def without(self, numbers):
+        """The same examples in the same order, but for those with one of the numbers."""
+        if len(numbers) == 0:
+            return self
+        return dataclasses.replace(
+            self,
+            examples=self.examples.filter(lambda number, *_: not_among(numbers, number)),
+            numbers=self.numbers[~np.isin(self.numbers, numbers)],
+        )
+
+
+def not_among(numbers, number):
+    """Whether a number, an int64 tensor, is none of the numbers of a list."""
+    return ~tf.reduce_any(tf.constant(numbers, tf.int64, (len(numbers),)) == number)
+
+
+def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **options):
+    """A `Source` of examples whose payloads are in memory.
+
+    Args:
+        payloads: array of strings, one for each example of the whole dataset.
+        labels: int array of their labels.
+        class_names: name of each label.
+        find_id: as in `Source`.
+        part: the indices of the examples that are taken.
+        **options: as in `Source`.
+
+    Returns:
+        A `Source`. All of it is held to shuffle it.
+    """
+    numbers = np.arange(len(payloads), dtype="int64")[part]
+    arrays = (numbers, np.asarray(payloads)[numbers], np.asarray(labels, "int32")[numbers])
+    return Source(
+        tf.data.Dataset.from_tensor_slices(arrays),
+        tuple(class_names),
+        numbers,
+        find_id,
+        shuffle_buffer=max(len(numbers), 1),
+        **options,
+    )
+
+
+def take_classes(labels, class_names, classes):
+    """Which examples have one of the classes, their new labels and the names of these.
+
+    Args:
+        labels: int array.
+        class_names: name of each label.
+        classes: names of the classes to keep.
+
+    Returns:
+        `(keep, labels, class_names)`: a boolean array, the new labels of all examples (those that
+        are not kept have a meaningless one), and the names in the dataset's order.
+
+    Raises:
+        ValueError: if a class is unknown or there is none.
+    """
+    unknown = isinstance(classes, str) or set(classes) - set(class_names)
+    if unknown or not classes:
+        raise ValueError(
+            f"`classes` must be among {', '.join(class_names)}. Received: classes={classes!r}"
+        )
+    kept = np.array(sorted(class_names.index(name) for name in set(classes)))
+    return np.isin(labels, kept), np.searchsorted(kept, labels), [class_names[i] for i in kept]

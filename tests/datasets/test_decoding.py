@@ -1,0 +1,125 @@
+"""Decoding, against Pillow and NumPy."""
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from keras_vit.data.decoding import decode, decode_jpeg_part, read_orientation, turn_upright
+from keras_vit.data.headers import declared_size
+from keras_vit.data.images import inception_crop
+from tests.photos import broken_images, cut_out, odd_images, photographs, to_bytes
+
+ODD, BROKEN = odd_images(), broken_images()
+# TensorFlow decodes JPEGs with the faster of libjpeg's two transforms, Pillow with the other.
+JPEG_LEVELS = 8
+
+
+def in_a_dataset(function, *arguments):
+    """What a function returns inside of `Dataset.map`."""
+    return next(iter(tf.data.Dataset.from_tensors(arguments).map(function)))
+
+
+def by_pillow(name, encoded):
+    if name == "sixteen_bits.png":
+        # Made of the bytes of this one, each in both halves of its 16 bits.
+        return np.asarray(cut_out(photographs()["china"], (60, 44), seed=1))
+    return np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))
+
+
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_every_kind_is_what_pillow_decodes(name):
+    expected = by_pillow(name, ODD[name]).astype(int)
+    image = decode(ODD[name])
+    assert image.dtype == tf.uint8
+    is_jpeg = ODD[name].startswith(b"\xff\xd8")
+    levels = np.abs(image.numpy().astype(int) - expected)
+    assert levels.max() <= (JPEG_LEVELS if is_jpeg else 0)
+    assert levels.mean() < 1
+    np.testing.assert_array_equal(in_a_dataset(decode, ODD[name]), image)
+
+
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_header_tells_the_size(name):
+    assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
+
+
+def test_webp_tells_sizes_beyond_a_byte():
+    for options in ({"lossless": True}, {}, {"lossless": True, "exif": Image.Exif()}):
+        encoded = to_bytes(Image.new("RGB", (1031, 517)), "WEBP", **options)
+        assert declared_size(encoded).numpy().tolist() == [517, 1031]
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_broken_file_is_refused(name):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(BROKEN[name])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        in_a_dataset(decode, BROKEN[name])
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.99])
+def test_part_of_a_truncated_jpeg_is_refused_wherever_it_is(part):
+    encoded = to_bytes(Image.fromarray(photographs()["china"]), "JPEG")
+    truncated = tf.constant(encoded[: int(part * len(encoded))])
+    for number in range(10):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            inception_crop(truncated, tf.constant([0, number]))
+    assert inception_crop(tf.constant(encoded + b"and more"), tf.constant([0, 0])).shape[-1] == 3
+
+
+@pytest.mark.parametrize("name", ["huge.png", "huge.gif"])
+def test_decompression_bomb_is_refused_by_its_header(name):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="from 1 to 89478485 pixels"):
+        decode(BROKEN[name])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"subsampling": 0}, {"subsampling": 1}, {"progressive": True}]
+)
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_part_of_a_jpeg_is_that_of_the_whole(mode, options):
+    photograph = Image.fromarray(photographs()["china"]).convert(mode)
+    encoded = to_bytes(photograph, "JPEG", quality=85, **options)
+    whole = decode(encoded).numpy()
+    for top, left, height, width in [
+        (0, 0, 427, 640),
+        (3, 5, 1, 1),
+        (101, 333, 97, 201),
+        (1, 7, 426, 9),
+    ]:
+        part = decode_jpeg_part(encoded, tf.constant([top, left]), tf.constant([height, width]))
+        np.testing.assert_array_equal(part, whole[top : top + height, left : left + width])
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP"])
+def test_photographs_are_turned_as_pillow_turns_them(orientation, file_format):
+    from PIL import ImageOps
+
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image = cut_out(photographs()["flower"], (20, 12), seed=0)
+    encoded = to_bytes(
+        image, file_format, exif=exif, **({"lossless": True} if file_format == "WEBP" else {})
+    )
+    expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))))
+
+    def turn(encoded):
+        return turn_upright(decode(encoded), read_orientation(encoded))
+
+    for turned in (turn(tf.constant(encoded)), in_a_dataset(turn, encoded)):
+        np.testing.assert_allclose(turned.numpy().astype(int), expected, atol=JPEG_LEVELS)
+
+
+@pytest.mark.parametrize("encoded", [*BROKEN.values(), *ODD.values()], ids=[*BROKEN, *ODD])
+def test_orientation_of_anything_else_is_upright(encoded):
+    assert read_orientation(encoded) == 1
+
+
+def test_nonsense_orientation_is_upright():
+    exif = Image.Exif()
+    exif[0x0112] = 77
+    assert read_orientation(to_bytes(Image.new("RGB", (4, 4)), "PNG", exif=exif)) == 1

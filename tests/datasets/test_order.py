@@ -1,0 +1,182 @@
+"""Which batches come when: seeds, epochs, resuming, workers, caches."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit.data import load
+from tests.photos import broken_images, write_photos
+
+DIGITS = {"name": "digits", "split": "train", "image_size": 8, "batch_size": 100}
+NUM_TRAIN = 1258
+
+
+def batches(count=None, **options):
+    """The first batches of a dataset, or all of them."""
+    dataset = load(**{**DIGITS, **options})
+    return list(dataset.take(-1 if count is None else count).as_numpy_iterator())
+
+
+def assert_same(ours, others):
+    assert len(ours) == len(others)
+    for (images, labels), (other_images, other_labels) in zip(ours, others, strict=True):
+        np.testing.assert_array_equal(images, other_images)
+        np.testing.assert_array_equal(labels, other_labels)
+
+
+def identify(list_of_batches):
+    """One row of pixels and label for each image, sorted: whether images are the same ones."""
+    rows = [
+        np.concatenate([images.reshape(len(images), -1), labels.reshape(len(labels), -1)], axis=1)
+        for images, labels in list_of_batches
+    ]
+    rows = np.concatenate(rows)
+    return rows[np.lexsort(rows.T)]
+
+
+AUGMENTED = {"training": True, "min_crop_area": 0.3, "flip": True}
+
+
+def test_one_seed_gives_the_same_batches_whatever_the_global_seed():
+    tf.random.set_seed(1)
+    first = batches(**AUGMENTED, seed=5)
+    tf.random.set_seed(2)
+    assert_same(first, batches(**AUGMENTED, seed=5))
+    other = batches(**AUGMENTED, seed=6)
+    assert not np.array_equal(first[0][0], other[0][0])
+
+
+def test_epochs_have_all_images_in_different_orders():
+    dataset = load(**DIGITS, training=True)
+    first, second = (list(dataset.as_numpy_iterator()) for _ in range(2))
+    assert not np.array_equal(first[0][1], second[0][1])
+    np.testing.assert_array_equal(identify(first), identify(second))
+    np.testing.assert_array_equal(identify(first), identify(batches()))
+
+
+def test_a_repeated_dataset_has_the_epochs_of_one_that_is_not():
+    dataset = load(**DIGITS, **AUGMENTED)
+    epochs = [batch for _ in range(3) for batch in dataset.as_numpy_iterator()]
+    images = np.concatenate([images for images, _ in epochs])
+    repeated = batches(30, **AUGMENTED, repeat=True)
+    np.testing.assert_array_equal(np.concatenate([images for images, _ in repeated]), images[:3000])
+    assert {len(labels) for _, labels in repeated} == {100}
+
+
+@pytest.mark.parametrize("start", [1, 12, 13, 26, 40])
+def test_a_stopped_run_goes_on_with_the_batches_that_it_would_have_seen(start):
+    options = {**AUGMENTED, "repeat": True}
+    whole = batches(start + 3, **options)
+    assert_same(batches(3, **options, start_step=start), whole[start:])
+
+
+def test_a_stopped_run_goes_on_though_images_are_broken(tmp_path):
+    write_photos(tmp_path, 20, size=(12, 10))
+    for name, encoded in broken_images().items():
+        (tmp_path / "flower" / name).write_bytes(encoded)
+    options = {"name": f"folder:{tmp_path}", "batch_size": 7, **AUGMENTED, "repeat": True}
+    dataset = load(**{**DIGITS, **options})
+    whole = list(dataset.take(23).as_numpy_iterator())
+    stopped = load(**{**DIGITS, **options})
+    list(stopped.take(15).as_numpy_iterator())
+    resumed = batches(8, **options, start_step=15, skip=stopped.skipped.ids)
+    assert len(stopped.skipped) > 3
+    assert_same(resumed, whole[15:])
+
+
+def test_a_look_at_the_first_batch_changes_nothing():
+    dataset = load(**DIGITS, **AUGMENTED, repeat=True)
+    first = next(dataset.as_numpy_iterator())
+    assert_same(list(dataset.take(2).as_numpy_iterator()), batches(2, **AUGMENTED, repeat=True))
+    assert_same([first], batches(1, **AUGMENTED, repeat=True))
+    assert len(dataset.skipped) == 0
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("training", [True, False])
+def test_workers_together_see_every_image_once(training, count):
+    options = {"training": training, "batch_size": 64}
+    parts = [batches(**options, shard=(index, count)) for index in range(count)]
+    sizes = [sum(len(labels) for _, labels in part) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    together = identify([batch for part in parts for batch in part])
+    np.testing.assert_array_equal(together, identify(batches()))
+
+
+def test_workers_augment_differently():
+    parts = [batches(1, **AUGMENTED, shard=(index, 2), repeat=True) for index in range(2)]
+    assert not np.array_equal(parts[0][0][0], parts[1][0][0])
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_cache_changes_nothing(place, tmp_path):
+    write_photos(tmp_path / "photos", 6, size=(12, 10))
+    options = {"name": f"folder:{tmp_path / 'photos'}", "batch_size": 4, **AUGMENTED}
+    plain = load(**{**DIGITS, **options})
+    expected = [list(plain.as_numpy_iterator()) for _ in range(2)]
+    cache = place if place == "memory" else tmp_path / "cache"
+    cached = load(**{**DIGITS, **options}, cache=cache)
+    assert_same(list(cached.as_numpy_iterator()), expected[0])
+    for path in (tmp_path / "photos").rglob("*.*"):
+        path.write_bytes(b"")
+    assert_same(list(cached.as_numpy_iterator()), expected[1])
+    assert len(cached.skipped) == 0
+
+
+def test_evaluation_keeps_the_order_and_the_last_images():
+    first, second = batches(split="test"), batches(split="test")
+    assert_same(first, second)
+    assert [len(labels) for _, labels in first] == [100, 100, 100, 59]
+
+
+def test_exclude_leaves_out_exactly_those(tmp_path):
+    ids = [f"digits#{number}" for number in range(0, 1797, 3)]
+    path = tmp_path / "exclude.txt"
+    path.write_text("# a comment\n" + "".join(f"{id}\n" for id in ids))
+    by_list = load(**DIGITS, exclude=ids)
+    by_file = load(**DIGITS, exclude=path)
+    assert by_list.num_examples == by_file.num_examples < NUM_TRAIN * 0.7
+    rows = identify(list(by_file.as_numpy_iterator()))
+    assert len(rows) == by_file.num_examples
+    assert_same(list(by_list.as_numpy_iterator()), list(by_file.as_numpy_iterator()))
+    left_out = [id for id in ids if id in {f"digits#{n}" for n in range(1797)}]
+    assert len(left_out) == len(ids)
+
+
+def test_one_hot_labels():
+    (_, labels), (_, shares) = batches(1)[0], batches(1, one_hot=True)[0]
+    np.testing.assert_array_equal(shares, np.eye(10)[labels])
+    assert shares.dtype == "float32"
+
+
+def test_splits_can_be_joined():
+    joined = batches(split="train+validation")
+    apart = batches(split="train") + batches(split="validation")
+    np.testing.assert_array_equal(identify(joined), identify(apart))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "imagenet"}, "`name` must be .*name='imagenet'"),
+        ({"name": "folder:"}, "`name` must be .*name='folder:'"),
+        ({"name": "tfds:no_such_dataset"}, "`tfds:NAME.* must name .*'no_such_dataset'"),
+        ({"split": "dev"}, "`split` must be one of .*split='dev'"),
+        ({"split": "train+train"}, "`split` must be one of"),
+        ({"batch_size": 0}, "`batch_size` must be .*batch_size=0"),
+        ({"start_step": -1, "repeat": True}, "`start_step` must be .*start_step=-1"),
+        ({"start_step": 1}, "`start_step` is for a repeated dataset"),
+        ({"classes": ("x",)}, r"`classes` must be among 0, 1.*classes=\('x',\)"),
+        ({"classes": "12"}, "`classes` must be among .*classes='12'"),
+        ({"classes": ()}, "`classes` must be among"),
+        ({"classes": ("1",), "name": "cifar10"}, "`classes` can be chosen from"),
+        ({"augmentation": "heavy"}, "`augmentation` must be one of none, .*'heavy'"),
+        ({"max_skipped": 2}, "`max_skipped` must be a share"),
+        ({"shard": (2, 2)}, r"`shard` must be .*shard=\(2, 2\)"),
+        ({"exclude": "no/such/file"}, "`exclude` must be .*no/such/file"),
+        ({"exclude": [f"digits#{n}" for n in range(1797)]}, "`exclude` must leave an image"),
+    ],
+)
+def test_wrong_argument(options, message):
+    with pytest.raises(ValueError, match=message):
+        load(**{**DIGITS, **options})

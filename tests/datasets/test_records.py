@@ -1,0 +1,167 @@
+"""TFRecord files: written, read, shared out, damaged."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit.data import load, write_records
+from keras_vit.data.datasets import find_source
+from keras_vit.data.records import count_records
+from keras_vit.data.skipped import explaining_errors
+from tests.datasets.test_order import identify
+from tests.photos import broken_images, write_photos
+
+SPLITS = ("train", "validation", "test")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    return write_photos(tmp_path_factory.mktemp("data") / "photos", 12, size=(24, 20))
+
+
+@pytest.fixture(scope="module")
+def files(photos):
+    """The same photographs in TFRecord files, those for training in three."""
+    for split in SPLITS:
+        source = find_source(f"folder:{photos}", split)
+        write_records(
+            source, photos.parent / "records", split, num_files=3 if split == "train" else 1
+        )
+    return photos.parent / "records"
+
+
+def write_examples(path, examples, image="image", label="label"):
+    """A TFRecord file of pairs of bytes and label."""
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for encoded, number in examples:
+            features = {
+                image: tf.train.Feature(bytes_list=tf.train.BytesList(value=[encoded])),
+                label: tf.train.Feature(int64_list=tf.train.Int64List(value=[number])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString())
+
+
+def rows(name, split, **options):
+    return identify(list(load(name, split, 8, 5, **options).as_numpy_iterator()))
+
+
+@pytest.mark.parametrize("split", [*SPLITS, "train+validation"])
+def test_records_have_the_images_of_the_folder(files, photos, split):
+    name = f"tfrecord:{files}/{{split}}-*"
+    np.testing.assert_array_equal(rows(name, split), rows(f"folder:{photos}", split))
+    dataset = load(name, split, 8, 5)
+    assert dataset.class_names == ("china", "flower", "portrait")
+    assert dataset.num_examples == len(rows(name, split))
+
+
+def test_records_are_shuffled_in_the_file(files):
+    labels = np.concatenate([y for _, y in load(f"tfrecord:{files}/train-*", "train", 8, 5)])
+    assert (np.diff(labels) < 0).any()
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+@pytest.mark.parametrize("training", [True, False])
+def test_workers_together_have_every_record_once(files, count, training):
+    name = f"tfrecord:{files}/{{split}}-*"
+    parts = [rows(name, "train", shard=(i, count), training=training) for i in range(count)]
+    together = np.concatenate(parts)
+    together = together[np.lexsort(together.T)]
+    np.testing.assert_array_equal(together, rows(name, "train"))
+
+
+def test_one_file_is_divided(files):
+    name = f"tfrecord:{files}/*"
+    sizes = {split: load(name, split, 8, 5).num_examples for split in SPLITS}
+    assert sum(sizes.values()) == 36
+    assert abs(sizes["train"] - 0.7 * 36) <= 2
+    parts = np.concatenate([rows(name, split) for split in SPLITS])
+    np.testing.assert_array_equal(parts[np.lexsort(parts.T)], rows(name, "+".join(SPLITS)))
+
+
+def test_ids_name_file_and_record(files):
+    source = find_source(f"tfrecord:{files}/{{split}}-*", "train")
+    ids = [source.find_id(number) for number in source.numbers]
+    assert sorted(ids)[0] == "train-00000-of-00003.tfrecord#0"
+    assert len(set(ids)) == source.num_examples
+    left = load(f"tfrecord:{files}/{{split}}-*", "train", 8, 5, exclude=ids[:4])
+    assert left.num_examples == len(ids) - 4
+    assert len(identify(list(left.as_numpy_iterator()))) == len(ids) - 4
+
+
+@pytest.mark.parametrize("names", [("image", "label"), ("image/encoded", "image/class/label")])
+def test_names_of_other_writers(tmp_path, names):
+    encoded = tf.io.encode_png(np.zeros((4, 4, 3), "uint8")).numpy()
+    write_examples(tmp_path / "a.tfrecord", [(encoded, 1)] * 10, *names)
+    (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
+    dataset = load(f"tfrecord:{tmp_path}/*.tfrecord", "train", 4, 4)
+    assert dataset.class_names == ("cat", "dog")
+    assert all((labels == 1).all() for _, labels in dataset.as_numpy_iterator())
+
+
+def test_broken_and_wrongly_labelled_records(tmp_path):
+    encoded = tf.io.encode_png(np.zeros((4, 4, 3), "uint8")).numpy()
+    broken = list(broken_images().values())[:3]
+    write_examples(tmp_path / "good.tfrecord", [(e, 0) for e in [encoded, *broken] * 3 + [encoded]])
+    write_examples(tmp_path / "wrong.tfrecord", [(encoded, 1), (encoded, 2), (encoded, 0)])
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    dataset = load(f"tfrecord:{tmp_path}/good*", "train+validation+test", 4, 2)
+    assert sum(len(labels) for _, labels in dataset.as_numpy_iterator()) == 4
+    assert dataset.skipped.ids[:2] == ["good.tfrecord#1", "good.tfrecord#10"]
+    dataset = load(f"tfrecord:{tmp_path}/wrong*", "train", 4, 2)
+    message = r"A label must be from 0 to 1.*Received: label=2 of wrong.tfrecord#1"
+    with pytest.raises(ValueError, match=message), explaining_errors(dataset):
+        list(dataset.as_numpy_iterator())
+
+
+@pytest.mark.parametrize("length", [3, 12, 20, 100])
+def test_damaged_file_is_named(files, tmp_path, length):
+    whole = (files / "test-00000-of-00001.tfrecord").read_bytes()
+    assert count_records(files / "test-00000-of-00001.tfrecord") == 6
+    (tmp_path / "test.tfrecord").write_bytes(whole[:-length])
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    with pytest.raises(ValueError, match=r"complete TFRecord files.*test.tfrecord.*damaged"):
+        load(f"tfrecord:{tmp_path}/*.tfrecord", "test", 8, 4)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda file: None, "must name TFRecord files. Received: .*without any"),
+        (lambda root: write_examples(root / "a.tfrecord", []), "needs a file `labels.txt`"),
+        (
+            lambda root: (
+                write_examples(root / "a.tfrecord", []),
+                (root / "labels.txt").write_text("a"),
+            ),
+            "must have the features",
+        ),
+        (
+            lambda root: (
+                write_examples(root / "a.tfrecord", [(b"", 0)], "picture"),
+                (root / "labels.txt").write_text("a"),
+            ),
+            r"must have the features .*\['label', 'picture'\]",
+        ),
+        (
+            lambda root: (
+                (root / "a.tfrecord").write_text("text " * 99),
+                (root / "labels.txt").write_text("a"),
+            ),
+            "`tfrecord:PATTERN` must name",
+        ),
+    ],
+)
+def test_wrong_files(tmp_path, prepare, message):
+    prepare(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        load(f"tfrecord:{tmp_path}/*.tfrecord", "train", 8, 4)
+
+
+def test_nothing_is_written_over(files, photos, tmp_path):
+    source = find_source(f"folder:{photos}", "test")
+    with pytest.raises(ValueError, match="must not hold files of the split"):
+        write_records(source, files, "test")
+    (tmp_path / "labels.txt").write_text("others\n")
+    with pytest.raises(ValueError, match="class names in `folder` must be those"):
+        write_records(source, tmp_path, "test")
