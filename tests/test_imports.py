@@ -32,6 +32,7 @@ COMMANDS = (
     "checkpoints",
     "convert",
     "inspect-checkpoint",
+    "data",
     "train",
     "evaluate",
     "predict",

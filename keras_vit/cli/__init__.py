@@ -10,6 +10,7 @@ import tyro
 
 from keras_vit.cli.checkpoints import Checkpoints
 from keras_vit.cli.convert import Convert
+from keras_vit.cli.data import Data
 from keras_vit.cli.evaluate import Evaluate
 from keras_vit.cli.export import Export
 from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
@@ -24,6 +25,7 @@ Command = (
     | Annotated[Checkpoints, tyro.conf.subcommand("checkpoints")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[InspectCheckpoint, tyro.conf.subcommand("inspect-checkpoint")]
+    | Annotated[Data, tyro.conf.subcommand("data")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]

@@ -2,22 +2,22 @@
 
 import importlib
 
-from keras_vit.data.augmentations import AUGMENTATIONS, Augmentation
-from keras_vit.data.labels import decode_predictions
-from keras_vit.data.preprocessing import preprocess
-
-# TensorFlow is imported when one of these is asked for, not before.
-_ON_TENSORFLOW = {
+# Keras and TensorFlow are imported when one of these is asked for, not before.
+_HOMES = {
+    "AUGMENTATIONS": "augmentations",
+    "Augmentation": "augmentations",
     "DATASETS": "catalog",
+    "decode_predictions": "labels",
     "hyper_rule_sizes": "images",
     "load": "datasets",
+    "preprocess": "preprocessing",
     "write_records": "records",
 }
 
-__all__ = ["AUGMENTATIONS", "Augmentation", "decode_predictions", "preprocess", *_ON_TENSORFLOW]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name):
-    if name in _ON_TENSORFLOW:
-        return getattr(importlib.import_module(f"keras_vit.data.{_ON_TENSORFLOW[name]}"), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"keras_vit.data.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -84,7 +84,7 @@ _FIXED = {"crop": False, "flip": False}
 # The examples behind `train` and `val` are those of google-research/task_adaptation: its validation
 # set is a part of the training set where the dataset has none.
 VTAB_NATURAL = (
-    _vtab("caltech101", "caltech101", "train[2754:2954]", "test", 102),
+    _vtab("caltech101", "caltech101", "train[2753:2953]", "test", 102),
     _vtab("cifar100", "cifar100", "train[45000:45200]", "test", 100),
     _vtab("dtd", "dtd", "validation[:200]", "test", 47),
     _vtab("oxford_flowers102", "oxford_flowers102", "validation[:200]", "test", 102),
@@ -135,7 +135,7 @@ VTAB_STRUCTURED = (
         "train[663552:]",
         16,
         label=vtab.dsprites_location,
-        needs={"label_x_position"},
+        needs={"label_x_position": True},
         class_names=tuple(f"position {index}" for index in range(16)),
         scale=255,
         **_FIXED,
@@ -147,7 +147,7 @@ VTAB_STRUCTURED = (
         "train[663552:]",
         16,
         label=vtab.dsprites_orientation,
-        needs={"label_orientation"},
+        needs={"label_orientation": True},
         class_names=tuple(f"orientation {index}" for index in range(16)),
         scale=255,
         **_FIXED,

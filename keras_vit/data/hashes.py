@@ -1,6 +1,7 @@
 """Perceptual hashes of the images of a dataset, and an index that finds those that are near."""
 
 import dataclasses
+import itertools
 
 import imagehash
 import numpy as np
@@ -128,18 +129,16 @@ def find_nearest(queries, hashes, max_distance):
     >>> find_nearest(hashes ^ np.uint16(1), hashes[1:], max_distance=9)
     (array([-1,  0]), array([-1,  9]))
     """
-    queries, inverse = _distinct(queries)[0::2]
+    queries, _, inverse = _distinct(queries)
     hashes, first, _ = _distinct(hashes)
+    columns = _columns(queries), _columns(hashes)
     none = np.iinfo("int64").max
     # Distance and place in one number, of which the least is wanted.
     best = np.full(len(queries), none)
     for word, radius in enumerate(_radii(max_distance)):
         for pairs in _candidates(queries[:, word], hashes[:, word], radius):
-            query, found = pairs
-            distances = _distances(queries[query], hashes[found])
-            near = distances <= max_distance
-            keys = distances[near].astype("int64") << 40 | first[found[near]]
-            np.minimum.at(best, query[near], keys)
+            query, found, distances = _keep_near(*columns, *pairs, max_distance)
+            np.minimum.at(best, query, distances.astype("int64") << 40 | first[found])
     best = best[inverse]
     is_found = best != none
     return (
@@ -195,10 +194,9 @@ def _candidates(queries, hashes, radius):
         used = np.flatnonzero(counts)
         begins, counts = starts[near].ravel()[used], counts[used]
         ends = np.cumsum(counts)
-        total = ends[-1] if len(ends) else 0
         # Where many hashes have the same word, the candidates are too many for the memory at once.
-        cuts = np.searchsorted(ends, np.arange(0, total, _CANDIDATES_AT_ONCE))
-        for start, stop in zip(cuts, [*cuts[1:], len(used)], strict=True):
+        cuts = np.searchsorted(ends, np.arange(0, counts.sum(), _CANDIDATES_AT_ONCE))
+        for start, stop in itertools.pairwise([*cuts, len(used)]):
             part = slice(start, stop)
             places = np.arange(counts[part].sum())
             shifts = begins[part] - np.cumsum(counts[part]) + counts[part]
@@ -206,5 +204,18 @@ def _candidates(queries, hashes, radius):
             yield first + np.repeat(used[part] // len(masks), counts[part]), found
 
 
-def _distances(hashes, others):
-    return np.bitwise_count(hashes ^ others).sum(axis=1, dtype="uint8")
+def _columns(hashes):
+    """The hashes as arrays of 64 bits, whose bits are counted at once."""
+    padded = np.pad(hashes, ((0, 0), (0, -WORDS % 4)))
+    return np.ascontiguousarray(padded.view("uint64").T)
+
+
+def _keep_near(queries, hashes, query, found, max_distance):
+    """Of pairs of places those whose hashes are near, and their distances."""
+    distances = np.zeros(len(query), "uint8")
+    # Most pairs differ enough in the first 64 bits.
+    for column, other in zip(queries, hashes, strict=True):
+        distances = distances + np.bitwise_count(column[query] ^ other[found])
+        near = distances <= max_distance
+        query, found, distances = query[near], found[near], distances[near]
+    return query, found, distances

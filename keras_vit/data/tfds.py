@@ -146,8 +146,9 @@ def _pieces(builder, expression, index, count):
     pieces = []
     instruction = tfds.core.ReadInstruction.from_spec(expression)
     for part in instruction.to_absolute(builder.info.splits):
-        length = part.to - part.from_
-        first, last = (part.from_ + length * share // count for share in (index, index + 1))
+        start = part.from_ or 0
+        stop = builder.info.splits[part.splitname].num_examples if part.to is None else part.to
+        first, last = (start + (stop - start) * share // count for share in (index, index + 1))
         if last > first:
             pieces.append((part.splitname, first, last))
     if not pieces:

@@ -1,11 +1,22 @@
 """Figures, drawn with matplotlib (`pip install 'keras-vit[plots]'`)."""
 
+import importlib.util
+
 import numpy as np
 from keras import ops
 
 from keras_vit.models.surgery import check_classifier
 
 COLUMNS = 6
+SHEET_COLUMNS = 8
+
+
+def check_matplotlib():
+    """Raises `ValueError` where matplotlib is not installed."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError(
+            "Figures need matplotlib: pip install 'keras-vit[plots]'. Received: no matplotlib"
+        )
 
 
 def draw_predictions(model, images, labels, class_names, path):
@@ -21,20 +32,11 @@ def draw_predictions(model, images, labels, class_names, path):
     Raises:
         ValueError: if matplotlib is not installed, or the model is not a classifier.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ValueError(
-            "Figures need matplotlib: pip install 'keras-vit[plots]'. Received: no matplotlib"
-        ) from error
+    check_matplotlib()
     check_classifier(model)
     logits = model.predict(images, verbose=0)
     probabilities = ops.convert_to_numpy(ops.softmax(logits))
-    rows = -(-len(images) // COLUMNS)
-    figure = Figure(figsize=(1.6 * COLUMNS, 1.9 * rows), layout="constrained")
-    axes = np.ravel(figure.subplots(rows, COLUMNS))
-    for axis in axes:
-        axis.axis("off")
+    figure, axes = _grid(-(-len(images) // COLUMNS), COLUMNS)
     for axis, image, label, scores in zip(axes, images, labels, probabilities, strict=False):
         predicted = int(scores.argmax())
         axis.imshow(np.clip((image + 1) / 2, 0, 1))
@@ -44,3 +46,51 @@ def draw_predictions(model, images, labels, class_names, path):
         )
     figure.suptitle("Predictions on test images (green: right, red: wrong)")
     figure.savefig(path, dpi=120)
+
+
+def draw_contact_sheet(groups, class_names, path):
+    """Draws images with the names of their classes, group by group.
+
+    Args:
+        groups: dictionary from a title to `(images, labels)`: an array
+            `(count, height, width, 3)` in [-1, 1], and class indices or shares of classes.
+        class_names: name of each class.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+    """
+    check_matplotlib()
+    rows = {title: -(-len(images) // SHEET_COLUMNS) for title, (images, _) in groups.items()}
+    figure, axes = _grid(sum(rows.values()), SHEET_COLUMNS)
+    start = 0
+    for title, (images, labels) in groups.items():
+        for axis, image, label in zip(axes[start:], images, labels, strict=False):
+            axis.imshow(np.clip((image + 1) / 2, 0, 1))
+            axis.set_title(_name_label(label, class_names), fontsize=7)
+        # Above the names of the group's first row.
+        axes[start].annotate(
+            title, (0, 1.25), xycoords="axes fraction", fontsize=12, fontweight="bold"
+        )
+        start += rows[title] * SHEET_COLUMNS
+    figure.savefig(path, dpi=120)
+
+
+def _grid(rows, columns):
+    """A figure with empty axes, row by row."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.6 * columns, 1.9 * rows), layout="constrained")
+    axes = np.ravel(figure.subplots(rows, columns))
+    for axis in axes:
+        axis.axis("off")
+    return figure, axes
+
+
+def _name_label(label, class_names):
+    """The name of a class or, of shares, the names of all classes that have one."""
+    if np.ndim(label) == 0:
+        return class_names[label]
+    return "\n".join(
+        f"{class_names[index]} {label[index]:.0%}" for index in np.flatnonzero(np.asarray(label))
+    )

@@ -1,0 +1,159 @@
+"""`keras-vit data`."""
+
+import dataclasses
+import itertools
+import pathlib
+import time
+from typing import Annotated, Literal
+
+import tyro
+
+from keras_vit.data.augmentations import AUGMENTATIONS
+
+SPLITS = ("train", "validation", "test")
+# Classes that are named; of more, the first ones.
+SHOWN = 10
+
+
+@dataclasses.dataclass
+class Data:
+    """Show a dataset: sizes, classes, pictures as they are trained and evaluated on, images/s.
+
+    Example: keras-vit data folder:photos --augmentation medium1
+    """
+
+    name: Annotated[str | None, tyro.conf.Positional] = None
+    """`digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`, or one of the paper's
+    datasets; without it, these are listed."""
+    picture: pathlib.Path = pathlib.Path("data.png")
+    """The contact sheet to draw, a PNG file."""
+    image_size: int = 224
+    """Side of the square images, in pixels."""
+    batch_size: int = 32
+    """Images in a batch of the measurement."""
+    min_crop_area: float | None = 0.05
+    """Smallest part of an image's area that a random crop has; None for no crop."""
+    flip: bool = True
+    """Flip training images left and right at random."""
+    augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
+    """What else is done to training images, as in AugReg."""
+    records: pathlib.Path | None = None
+    """Directory to write the dataset to, as TFRecord files."""
+    num_files: int = 1
+    """TFRecord files for each split."""
+    data_dir: pathlib.Path | None = None
+    """Where TensorFlow Datasets keeps its data."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+    def run(self):
+        """Prints what the dataset is and draws it."""
+        if self.name is None:
+            list_datasets()
+            return
+        from keras_vit.inspection.figures import check_matplotlib
+
+        check_matplotlib()
+        splits = self.find_splits()
+        if self.records is not None:
+            self.write(splits)
+            return
+        train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
+        evaluation = self.load(next(split for split in reversed(splits)))
+        self.draw(train, evaluation)
+        print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
+        if len(train.skipped):
+            print(train.skipped)
+
+    def find_splits(self):
+        """The splits that the dataset has, printed with their sizes and classes."""
+        from keras_vit.data.catalog import DATASETS
+        from keras_vit.data.datasets import find_source
+
+        row = DATASETS.get(self.name)
+        names = SPLITS if row is None else tuple(row.splits)
+        splits = {name: find_source(self.name, name, data_dir=self.data_dir) for name in names}
+        for name, source in splits.items():
+            print(f"{name}: {source.num_examples} images")
+        classes = next(iter(splits.values())).class_names
+        more = ", ..." if len(classes) > SHOWN else ""
+        print(f"{len(classes)} classes: {', '.join(classes[:SHOWN])}{more}")
+        return splits
+
+    def load(self, split, training=False):
+        """The split as it is trained or evaluated on."""
+        from keras_vit.data.datasets import load
+
+        options = {}
+        if training:
+            options = {
+                "training": True,
+                "repeat": True,
+                "min_crop_area": self.min_crop_area,
+                "flip": self.flip,
+                "augmentation": self.augmentation,
+            }
+        return load(
+            self.name, split, self.image_size, self.batch_size, data_dir=self.data_dir, **options
+        )
+
+    def draw(self, train, evaluation):
+        """Draws images of both kinds."""
+        from keras_vit.inspection.figures import draw_contact_sheet
+
+        rows = {"as trained on": first_images(train), "as evaluated on": first_images(evaluation)}
+        draw_contact_sheet(rows, train.class_names, self.picture)
+        print(f"pictures: {self.picture}")
+
+    def write(self, splits):
+        """Writes TFRecord files."""
+        from keras_vit.data.records import write_records
+
+        for name, source in splits.items():
+            paths = write_records(source, self.records, name, self.num_files)
+            print(f"wrote {source.num_examples} images to {len(paths)} files, {paths[0]} ...")
+        print(f"Next: keras-vit data 'tfrecord:{self.records}/{{split}}-*'")
+
+
+def list_datasets():
+    """Prints the paper's datasets."""
+    from keras_vit.cli.tables import plain_table
+    from keras_vit.data.catalog import DATASETS
+
+    rows = [
+        (row.name, str(row.num_classes), *(row.splits.get(split, "-") for split in SPLITS))
+        for row in DATASETS.values()
+    ]
+    print(plain_table(("dataset", "classes", *SPLITS), rows))
+
+
+def first_images(dataset, count=24):
+    """The first images of a dataset and their labels, as arrays."""
+    import numpy as np
+
+    from keras_vit.data.skipped import explaining_errors
+
+    images, labels = [], []
+    with explaining_errors(dataset):
+        for batch in dataset.as_numpy_iterator():
+            images += list(batch[0])
+            labels += list(batch[1])
+            if len(images) >= count:
+                break
+    return np.stack(images[:count]), labels[:count]
+
+
+def images_per_second(dataset, seconds=3.0):
+    """How many images the pipeline delivers, after a batch to warm up."""
+    from keras_vit.data.skipped import explaining_errors
+
+    seen = 0
+    with explaining_errors(dataset):
+        batches = iter(dataset)
+        next(batches)
+        start = time.perf_counter()
+        for images, _ in itertools.islice(batches, 10_000):
+            seen += len(images)
+            if time.perf_counter() - start > seconds:
+                break
+    return seen / (time.perf_counter() - start)
