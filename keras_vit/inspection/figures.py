@@ -33,10 +33,14 @@ def draw_predictions(model, images, labels, class_names, path):
         ValueError: if matplotlib is not installed, or the model is not a classifier.
     """
     check_matplotlib()
+    from matplotlib.figure import Figure
+
     check_classifier(model)
     logits = model.predict(images, verbose=0)
     probabilities = ops.convert_to_numpy(ops.softmax(logits))
-    figure, axes = _grid(-(-len(images) // COLUMNS), COLUMNS)
+    rows = -(-len(images) // COLUMNS)
+    figure = Figure(figsize=(1.6 * COLUMNS, 1.9 * rows), layout="constrained")
+    axes = _axes(figure, rows, COLUMNS)
     for axis, image, label, scores in zip(axes, images, labels, probabilities, strict=False):
         predicted = int(scores.argmax())
         axis.imshow(np.clip((image + 1) / 2, 0, 1))
@@ -61,30 +65,29 @@ def draw_contact_sheet(groups, class_names, path):
         ValueError: if matplotlib is not installed.
     """
     check_matplotlib()
-    rows = {title: -(-len(images) // SHEET_COLUMNS) for title, (images, _) in groups.items()}
-    figure, axes = _grid(sum(rows.values()), SHEET_COLUMNS)
-    start = 0
-    for title, (images, labels) in groups.items():
-        for axis, image, label in zip(axes[start:], images, labels, strict=False):
+    from matplotlib.figure import Figure
+
+    rows = [-(-len(images) // SHEET_COLUMNS) for images, _ in groups.values()]
+    figure = Figure(
+        figsize=(1.6 * SHEET_COLUMNS, 1.9 * sum(rows) + 0.4 * len(rows)), layout="constrained"
+    )
+    parts = np.ravel(figure.subfigures(len(groups), 1, height_ratios=rows))
+    for part, count, (title, (images, labels)) in zip(parts, rows, groups.items(), strict=True):
+        part.suptitle(title, fontweight="bold")
+        for axis, image, label in zip(
+            _axes(part, count, SHEET_COLUMNS), images, labels, strict=False
+        ):
             axis.imshow(np.clip((image + 1) / 2, 0, 1))
             axis.set_title(_name_label(label, class_names), fontsize=7)
-        # Above the names of the group's first row.
-        axes[start].annotate(
-            title, (0, 1.25), xycoords="axes fraction", fontsize=12, fontweight="bold"
-        )
-        start += rows[title] * SHEET_COLUMNS
     figure.savefig(path, dpi=120)
 
 
-def _grid(rows, columns):
-    """A figure with empty axes, row by row."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1.6 * columns, 1.9 * rows), layout="constrained")
+def _axes(figure, rows, columns):
+    """Empty axes, row by row."""
     axes = np.ravel(figure.subplots(rows, columns))
     for axis in axes:
         axis.axis("off")
-    return figure, axes
+    return axes
 
 
 def _name_label(label, class_names):

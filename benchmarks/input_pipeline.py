@@ -1,0 +1,258 @@
+"""Images a second of the input pipeline beside bare JPEG decoding and a PyTorch-style one.
+
+    make bench
+    python benchmarks/input_pipeline.py
+
+The files are parts of two photographs, JPEGs of 500 x 375 pixels, in one folder. The pipelines take
+turns, run after run, so that a change of the machine's speed meets all of them; ratios are medians
+of the runs' ratios to `tf.io.decode_jpeg` of the same files. The PyTorch-style pipeline is a
+`DataLoader` whose workers decode, crop, resize and flip with Pillow. The memory is that of a
+process of its own whose shuffle buffer holds the bytes of so many JPEGs.
+"""
+
+import dataclasses
+import io
+import itertools
+import json
+import os
+import pathlib
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import tyro
+from PIL import Image
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+SIZE = (500, 375)
+IMAGE_SIZE = 224
+WARMUP_SECONDS = 0.7
+
+
+@dataclasses.dataclass
+class Benchmark:
+    """Measure the input pipeline."""
+
+    num_files: int = 400
+    """JPEG files."""
+    quality: int = 95
+    """Of the JPEG files; 95 gives about 75 KB."""
+    batch_size: int = 64
+    """Images in a batch."""
+    runs: int = 7
+    """Runs that are measured, of each pipeline."""
+    seconds: float = 3.0
+    """Time of a run."""
+    shuffle_buffer: int = 50_000
+    """JPEGs in the shuffle buffer whose memory is measured; 0 for none."""
+    output: pathlib.Path = RESULTS / "input_pipeline.json"
+    """JSON file to write."""
+    fill_buffer_from: pathlib.Path | None = None
+    """Of the process that measures the memory: the folder of TFRecord files."""
+
+
+def write_files(root, count, quality):
+    """Parts of photographs as JPEG files, in two classes."""
+    from sklearn.datasets import load_sample_images
+
+    rng = np.random.default_rng(0)
+    photographs = [Image.fromarray(image) for image in load_sample_images().images]
+    paths = []
+    for index in range(count):
+        photograph = photographs[index % 2]
+        left, top = rng.integers(0, photograph.width - SIZE[0]), rng.integers(0, 427 - SIZE[1])
+        part = photograph.crop((left, top, left + SIZE[0], top + SIZE[1]))
+        path = root / ("china", "flower")[index % 2] / f"{index:04d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.save(path, quality=quality)
+        paths.append(path)
+    return paths
+
+
+def bare_decode(paths):
+    """Nothing but reading and decoding, as fast as TensorFlow can."""
+    import tensorflow as tf
+
+    files = tf.data.Dataset.from_tensor_slices([str(path) for path in paths]).repeat()
+    decoded = files.map(
+        lambda path: tf.io.decode_jpeg(tf.io.read_file(path), channels=3),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    ).prefetch(tf.data.AUTOTUNE)
+    return ((image, 1) for image in decoded)
+
+
+def ours(root, batch_size, augmentation):
+    """`keras_vit.data.load` as the paper trains: crop, resize, flip, [-1, 1], shuffled, batched."""
+    import keras_vit
+
+    dataset = keras_vit.data.load(
+        f"folder:{root}",
+        "train+validation+test",
+        IMAGE_SIZE,
+        batch_size,
+        training=True,
+        repeat=True,
+        min_crop_area=0.05,
+        flip=True,
+        augmentation=augmentation,
+    )
+    return ((images, batch_size) for images, _ in dataset)
+
+
+class PillowFiles:
+    """What a PyTorch dataset of files does for each of them, with Pillow and NumPy."""
+
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __len__(self):
+        return len(self.paths)
+
+    def __getitem__(self, index):
+        rng = np.random.default_rng()
+        image = Image.open(io.BytesIO(self.paths[index].read_bytes())).convert("RGB")
+        width, height = image.size
+        area = width * height * rng.uniform(0.05, 1)
+        ratio = rng.uniform(3 / 4, 4 / 3)
+        wide = min(width, round((area * ratio) ** 0.5))
+        high = min(height, round((area / ratio) ** 0.5))
+        left, top = rng.integers(0, width - wide + 1), rng.integers(0, height - high + 1)
+        box = (left, top, left + wide, top + high)
+        image = image.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=box)
+        pixels = np.asarray(image, "float32")
+        if rng.uniform() < 0.5:
+            pixels = pixels[:, ::-1]
+        return np.ascontiguousarray((pixels - 127.5) / 127.5)
+
+
+def pillow(paths, batch_size):
+    """A `DataLoader` with a worker for each core."""
+    import torch
+
+    loader = torch.utils.data.DataLoader(
+        PillowFiles(paths),
+        batch_size=batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=os.cpu_count(),
+        persistent_workers=True,
+    )
+    return (
+        (images, batch_size) for images in itertools.chain.from_iterable(itertools.repeat(loader))
+    )
+
+
+def measure(batches, seconds):
+    """Images a second, after what has been prepared in advance is used up."""
+    stop = time.perf_counter() + WARMUP_SECONDS
+    while time.perf_counter() < stop:
+        next(batches)
+    seen, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        seen += next(batches)[1]
+    return seen / (time.perf_counter() - start)
+
+
+def compare(pipelines, runs, seconds):
+    """Images a second of each run of each pipeline, in turns."""
+    rates = {name: [] for name in pipelines}
+    for name, batches in pipelines.items():
+        measure(batches, seconds)
+        print(f"{name} is warm")
+    for run in range(runs):
+        for name, batches in pipelines.items():
+            rates[name].append(measure(batches, seconds))
+        print(
+            f"run {run + 1}: " + ", ".join(f"{name} {rate[-1]:.0f}" for name, rate in rates.items())
+        )
+    return rates
+
+
+def memory_of_buffer(benchmark, paths, root):
+    """Gigabytes of a process that shuffles so many JPEGs of TFRecord files."""
+    import tensorflow as tf
+
+    folder = root / "records"
+    folder.mkdir()
+    encoded = [path.read_bytes() for path in paths]
+    with tf.io.TFRecordWriter(str(folder / "train-0.tfrecord")) as writer:
+        for index in range(benchmark.shuffle_buffer + 1000):
+            features = {
+                "image": tf.train.Feature(
+                    bytes_list=tf.train.BytesList(value=[encoded[index % len(encoded)]])
+                ),
+                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[index % 2])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString())
+    (folder / "labels.txt").write_text("china\nflower\n")
+    command = [sys.executable, __file__, "--fill-buffer-from", str(folder)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def fill_buffer(folder, batch_size):
+    """Takes batches of a dataset whose buffer is full; prints the memory and the buffer's size."""
+    import keras_vit
+    from keras_vit.data.source import SHUFFLE_BUFFER
+
+    dataset = keras_vit.data.load(
+        f"tfrecord:{folder}/*.tfrecord",
+        "train+validation+test",
+        IMAGE_SIZE,
+        batch_size,
+        training=True,
+        repeat=True,
+        min_crop_area=0.05,
+        flip=True,
+    )
+    for _ in dataset.take(10):
+        pass
+    gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(json.dumps({"peak_memory_gb": gigabytes, "shuffle_buffer": SHUFFLE_BUFFER}))
+
+
+def main():
+    """Runs the benchmark and writes the results."""
+    benchmark = tyro.cli(Benchmark, description=__doc__.splitlines()[0])
+    if benchmark.fill_buffer_from is not None:
+        fill_buffer(benchmark.fill_buffer_from, benchmark.batch_size)
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        root = pathlib.Path(temporary)
+        paths = write_files(root / "files", benchmark.num_files, benchmark.quality)
+        pipelines = {
+            "tf.io.decode_jpeg": bare_decode(paths),
+            "keras_vit": ours(root / "files", benchmark.batch_size, "none"),
+            "keras_vit medium1": ours(root / "files", benchmark.batch_size, "medium1"),
+            "Pillow": pillow(paths, benchmark.batch_size),
+        }
+        rates = compare(pipelines, benchmark.runs, benchmark.seconds)
+        result = {
+            "kilobytes_of_a_file": statistics.mean(path.stat().st_size for path in paths) / 1000,
+            "images_per_second": {name: statistics.median(rate) for name, rate in rates.items()},
+            "ratio_to_decode_jpeg": {
+                name: summary(rate, rates["tf.io.decode_jpeg"]) for name, rate in rates.items()
+            },
+            "cores": os.cpu_count(),
+            "machine": platform.processor() or platform.machine(),
+        }
+        if benchmark.shuffle_buffer:
+            result |= memory_of_buffer(benchmark, paths, root)
+    print(json.dumps(result, indent=2))
+    benchmark.output.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def summary(rates, others):
+    """The median of the runs' ratios, and the smallest and the greatest."""
+    ratios = [rate / other for rate, other in zip(rates, others, strict=True)]
+    return {"median": statistics.median(ratios), "range": [min(ratios), max(ratios)]}
+
+
+if __name__ == "__main__":
+    main()
