@@ -33,6 +33,7 @@ COMMANDS = (
     "convert",
     "inspect-checkpoint",
     "data",
+    "deduplicate",
     "train",
     "evaluate",
     "predict",

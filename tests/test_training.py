@@ -260,14 +260,47 @@ def test_workdir_is_never_overwritten(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_undecodable_image_is_named(tmp_path):
+def test_undecodable_images_are_skipped_and_named(tmp_path):
     photos = write_folder(tmp_path / "photos", count=10)
     (photos / "cat" / "0.jpg").write_text("not an image")
+    (photos / "dog" / "1.jpg").write_bytes(b"")
     recipe = tiny_recipe()
     data = load_training_data(recipe, f"folder:{photos}")
-    with pytest.raises(ValueError, match=r"Every image must be .*cat/0\.jpg"):
+    fit(recipe, tiny_model(recipe, num_classes=2), data, tmp_path / "run")
+    skipped = sorted(data[0].skipped.ids + data[1].skipped.ids)
+    assert {"cat/0.jpg", "dog/1.jpg"} >= set(skipped) != set()
+    lines = (tmp_path / "run" / "skipped.txt").read_text().splitlines()
+    assert [line.split("\t")[0] for line in sorted(lines)] == skipped
+    assert lines[0].split("\t")[1] == "Unknown image file format"
+
+
+def test_too_many_undecodable_images_stop_a_run(tmp_path):
+    photos = write_folder(tmp_path / "photos", count=20)
+    for path in photos.rglob("*.jpg"):
+        path.write_bytes(b"")
+    recipe = tiny_recipe()
+    data = load_training_data(recipe, f"folder:{photos}")
+    with pytest.raises(ValueError, match="At most a share of 0.1 of the images may be skipped"):
         fit(recipe, tiny_model(recipe, num_classes=2), data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_mixed_images_train_on_shares_of_classes(tmp_path):
+    recipe = tiny_recipe(augmentation="medium2")
+    train, validation = data = load_training_data(recipe, "digits", CLASSES)
+    assert train.element_spec[1].shape[1] == validation.element_spec[1].shape[1] == len(CLASSES)
+    history = fit(recipe, tiny_model(recipe), data, tmp_path / "run").history
+    assert np.isfinite(history["val_loss"]).all()
+
+
+def test_crops_and_flips_are_left_out_where_they_change_the_label(monkeypatch):
+    asked = []
+    monkeypatch.setattr("keras_vit.training.fit.load", lambda *a, **options: asked.append(options))
+    load_training_data(tiny_recipe(), "vtab/clevr_count")
+    assert asked[0]["min_crop_area"] is None
+    assert asked[0]["flip"] is False
+    load_training_data(tiny_recipe(), "cifar10")
+    assert (asked[2]["min_crop_area"], asked[2]["flip"]) == (0.05, True)
 
 
 def test_a_loss_that_is_not_finite(tmp_path):

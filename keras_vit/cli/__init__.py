@@ -11,6 +11,7 @@ import tyro
 from keras_vit.cli.checkpoints import Checkpoints
 from keras_vit.cli.convert import Convert
 from keras_vit.cli.data import Data
+from keras_vit.cli.deduplicate import Deduplicate
 from keras_vit.cli.evaluate import Evaluate
 from keras_vit.cli.export import Export
 from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
@@ -26,6 +27,7 @@ Command = (
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[InspectCheckpoint, tyro.conf.subcommand("inspect-checkpoint")]
     | Annotated[Data, tyro.conf.subcommand("data")]
+    | Annotated[Deduplicate, tyro.conf.subcommand("deduplicate")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]

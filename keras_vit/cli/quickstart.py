@@ -115,7 +115,7 @@ def train(recipe, model, classes, workdir):
     """Trains on the digits of those classes."""
     from keras_vit.training.fit import fit, load_training_data
 
-    data = load_training_data(recipe, "digits", classes=classes)
+    data = load_training_data(recipe, "digits", classes)
     facts = {"model": model.name, "data": "digits", "classes": classes}
     fit(recipe, model, data, workdir, facts)
 

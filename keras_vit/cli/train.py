@@ -55,7 +55,7 @@ class Train:
         train, validation = load_training_data(
             self.recipe,
             self.data,
-            classes=self.classes,
+            self.classes,
             data_dir=self.data_dir,
             exclude=self.exclude or (),
             cache=self.cache,

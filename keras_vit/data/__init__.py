@@ -8,9 +8,12 @@ _HOMES = {
     "Augmentation": "augmentations",
     "DATASETS": "catalog",
     "decode_predictions": "labels",
+    "find_duplicates": "duplicates",
+    "find_source": "datasets",
     "hyper_rule_sizes": "images",
     "load": "datasets",
     "preprocess": "preprocessing",
+    "write_ids": "duplicates",
     "write_records": "records",
 }
 

@@ -74,7 +74,9 @@ class ImageMaker:
                 tf.random.experimental.stateless_split(seed, 1 + len(operations)),
                 num=1 + len(operations),
             )
-            image = tf.cast(self._cut(encoded, seeds[0]), tf.float32) * self.scale
+            image = tf.cast(self._cut(encoded, seeds[0]), tf.float32)
+            if self.scale != 1:
+                image *= self.scale
             for operation, own_seed in zip(operations, seeds[1:], strict=True):
                 image = operation(image, own_seed)
             return preprocess(image)

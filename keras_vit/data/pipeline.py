@@ -13,6 +13,8 @@ from keras_vit.data.source import Source, not_among
 _END = -1
 # A key of an example under way is its place in a pass, with the number of the pass before it.
 _PASS = 2**44
+# Batches that are made in advance. Left to itself, TensorFlow fills half of the memory with them.
+_PREFETCHED = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +75,16 @@ class Pipeline:
             .batch(self.batch_size, drop_remainder=self.repeat)
             .map(lambda *batch: self._finish(under_way, *batch))
         )
-        if not self.repeat:
-            batches = batches.filter(lambda images, labels: tf.shape(images)[0] > 0)
-        return batches.prefetch(tf.data.AUTOTUNE)
+        if self.repeat:
+            endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            return batches.apply(endless).prefetch(_PREFETCHED)
+        batches = batches.filter(lambda images, labels: tf.shape(images)[0] > 0)
+        batches = batches.prefetch(_PREFETCHED)
+        # TensorFlow cannot know it of a dataset from which examples may be skipped; Keras asks, and
+        # warns of data that ends where it is told nothing.
+        length = -(-self.source.num_examples // self.batch_size)
+        batches.cardinality = lambda: tf.constant(length, tf.int64)
+        return batches
 
     def _one_pass(self, pass_number):
         """Examples with the number of the pass and their place in all of the passes."""
@@ -90,7 +99,10 @@ class Pipeline:
             epochs = tf.data.Dataset.range(first_epoch, sys.maxsize)
             examples = epochs.flat_map(self._one_epoch)
             examples = examples.enumerate(first_epoch * self.source.num_examples)
-            examples = examples.filter(lambda place, example: not_among(self.broken, example[0]))
+            if self.broken:
+                examples = examples.filter(
+                    lambda place, example: not_among(self.broken, example[0])
+                )
             examples = examples.skip(rest)
         return examples.map(lambda place, example: (pass_number, place, *example))
 

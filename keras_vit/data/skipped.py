@@ -4,6 +4,7 @@ import contextlib
 import logging
 import re
 import threading
+import warnings
 
 import tensorflow as tf
 
@@ -97,7 +98,10 @@ def explaining_errors(*datasets):
         ValueError: if too many images were skipped or a label is out of range.
     """
     try:
-        yield
+        with warnings.catch_warnings():
+            # Keras's, where images were skipped and so there are fewer batches.
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+            yield
     except tf.errors.OpError as error:
         for dataset in datasets:
             if dataset.skipped.error is not None:

@@ -111,7 +111,7 @@ def _check_loss(history, recipe):
         )
 
 
-def load_training_data(recipe, name, **options):
+def load_training_data(recipe, name, classes=None, **options):
     """The train and validation splits of a dataset, as a recipe wants them.
 
     Where a crop or a flip would change what the label says (a number, a place), it is left out.
@@ -119,6 +119,7 @@ def load_training_data(recipe, name, **options):
     Args:
         recipe: a `Recipe`.
         name: of the dataset, as in `load`.
+        classes: as in `load`.
         **options: as in `load`, for both splits; `cache` for the training split alone.
 
     Returns:
@@ -129,6 +130,7 @@ def load_training_data(recipe, name, **options):
     shared = {
         "image_size": (recipe.image_size, recipe.image_size),
         "batch_size": recipe.batch_size,
+        "classes": classes,
         "one_hot": AUGMENTATIONS[recipe.augmentation].mixes,
         "seed": recipe.seed,
         **options,

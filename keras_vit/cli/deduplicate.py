@@ -1,0 +1,71 @@
+"""`keras-vit deduplicate`."""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+
+import tyro
+
+_SHOWN = 5
+_DRAWN = 20
+
+
+@dataclasses.dataclass
+class Deduplicate:
+    """Find the images for training that are in a test set, as the paper leaves them out.
+
+    Example: keras-vit deduplicate folder:photos cifar10 cifar100 --output exclude.txt
+    """
+
+    train: Annotated[str, tyro.conf.Positional]
+    """The dataset to search, as in `keras-vit train`."""
+    test: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Datasets that must not be trained on."""
+    output: pathlib.Path
+    """A new file of the ids of the images to leave out, one a line."""
+    train_split: str = "train"
+    """The split to search: train, validation, test, or several joined with +."""
+    test_split: str = "test"
+    """The split of the test sets."""
+    data_dir: pathlib.Path | None = None
+    """Where TensorFlow Datasets keeps its data."""
+    max_distance: int | None = None
+    """Greatest number of bits of the hashes that may differ, of 144; by default 20. Less misses
+    more, more leaves out pictures that are only alike."""
+    picture: pathlib.Path | None = None
+    """A new PNG file of some of the pairs, those that are least alike."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+    def run(self):
+        """Writes the ids, and shows some of the pairs."""
+        from keras_vit.data.datasets import find_source
+        from keras_vit.data.duplicates import MAX_DISTANCE, draw_pairs, find_duplicates, write_ids
+
+        for name, path in (("output", self.output), ("picture", self.picture)):
+            _check_new(name, path)
+        train = find_source(self.train, self.train_split, data_dir=self.data_dir)
+        tests = [find_source(name, self.test_split, data_dir=self.data_dir) for name in self.test]
+        max_distance = MAX_DISTANCE if self.max_distance is None else self.max_distance
+        found = find_duplicates(train, tests, max_distance)
+        write_ids(found, self.output)
+        print(f"{len(found)} of {train.num_examples} images are in a test set")
+        # The most doubtful ones, by which the distance can be judged.
+        for pair in found.pairs[: -_SHOWN - 1 : -1]:
+            name = self.test[pair.test_set]
+            print(f"  {pair.train_id} is {pair.test_id} of {name} ({pair.distance} bits differ)")
+        print(f"{len(found.skipped)} images were skipped because they cannot be decoded")
+        print(f"{len(found.blank)} images of one colour were not compared")
+        print(f"Written to {self.output}")
+        if self.picture is not None:
+            draw_pairs(found.pairs[: -_DRAWN - 1 : -1], train, tests, self.picture)
+            print(f"Drawn to {self.picture}")
+
+
+def _check_new(name, path):
+    """An hour of hashing must not end in an error."""
+    if path is not None and (path.exists() or not path.parent.is_dir()):
+        state = "exists" if path.exists() else "is in no directory"
+        raise ValueError(
+            f"`--{name}` must be a new file in a directory. Received: {str(path)!r}, which {state}"
+        )

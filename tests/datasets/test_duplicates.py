@@ -1,0 +1,228 @@
+"""Duplicates of test images among those for training: found, however they were changed a little."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageDraw, ImageEnhance
+
+from keras_vit.cli.deduplicate import Deduplicate
+from keras_vit.data.datasets import load, read_ids
+from keras_vit.data.duplicates import MAX_DISTANCE, Duplicate, find_duplicates, write_ids
+from keras_vit.data.hashes import WORDS, find_nearest, hash_images
+from keras_vit.data.source import from_arrays
+from tests.photos import broken_images, photographs, to_bytes, write_photos
+
+
+def as_source(encoded):
+    labels = np.zeros(len(encoded), int)
+    return from_arrays(np.array(encoded, object), labels, ["one"], find_id="image#{}".format)
+
+
+def pieces(side):
+    """Parts of the photographs that do not overlap."""
+    for photograph in photographs().values():
+        height, width = photograph.shape[:2]
+        for top, left in itertools.product(
+            range(0, height - side + 1, side), range(0, width - side + 1, side)
+        ):
+            yield Image.fromarray(photograph[top : top + side, left : left + side])
+
+
+def random_shapes(rng):
+    image = Image.new("RGB", (96, 96), tuple(rng.integers(0, 256, 3).tolist()))
+    for _ in range(8):
+        corners = [tuple(point) for point in rng.uniform(0, 96, (4, 2)).tolist()]
+        ImageDraw.Draw(image).polygon(corners, fill=tuple(rng.integers(0, 256, 3).tolist()))
+    return image
+
+
+def smooth_noise(rng):
+    side = int(rng.integers(5, 20))
+    return Image.fromarray(rng.integers(0, 256, (side, side, 3), "uint8")).resize((96, 96), 3)
+
+
+@pytest.fixture(scope="module")
+def distinct():
+    """The bytes and hashes of 1,000 different images: 60 parts of photographs, then drawn ones."""
+    rng = np.random.default_rng(0)
+    made = [kind(rng) for kind in (random_shapes, smooth_noise) for _ in range(470)]
+    sides = [*pieces(100)]
+    contrasts = [np.asarray(image.convert("L")).std() for image in sides]
+    # The evenest are skies and shadows, which have nothing to tell them apart.
+    kept = sorted(np.argsort(contrasts)[-60:])
+    encoded = [to_bytes(image, "PNG") for image in [*(sides[i] for i in kept), *made]]
+    return encoded, hash_images(as_source(encoded), all_views=True)
+
+
+def rescale(image, rng):
+    return image.resize(np.round(np.array(image.size) * rng.uniform(0.5, 2)).astype(int).tolist())
+
+
+def crop(image, rng):
+    shares = rng.uniform([0, 0, 0.95, 0.95], [0.05, 0.05, 1, 1])
+    return image.crop(np.round(shares * np.tile(image.size, 2)).tolist())
+
+
+def mirror(image, rng):
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+
+
+def brighten(image, rng):
+    return ImageEnhance.Brightness(image).enhance(rng.uniform(0.85, 1.15))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [(rescale,), (crop,), (mirror,), (brighten,), (), (mirror, crop), (rescale, crop, brighten)],
+    ids=lambda changes: "-".join(change.__name__ for change in changes) or "compress",
+)
+def test_changed_photographs_are_found(distinct, changes):
+    encoded, hashes = distinct
+    rng = np.random.default_rng(1)
+    changed = []
+    for bytes_ in encoded[:60]:
+        image = Image.fromarray(tf.io.decode_image(bytes_).numpy())
+        for change in changes:
+            image = change(image, rng)
+        changed.append(to_bytes(image, "JPEG", quality=int(rng.integers(30, 96))))
+    words = hash_images(as_source(changed)).words[:, 0]
+    nearest, _ = find_nearest(words, hashes.words.reshape(-1, WORDS), MAX_DISTANCE)
+    assert (nearest // hashes.words.shape[1] == np.arange(60)).mean() >= 0.95
+
+
+def test_a_thousand_different_images_are_not_taken_for_each_other(distinct):
+    _, hashes = distinct
+    assert len(hashes.numbers) == 1000
+    for place, words in enumerate(hashes.words):
+        distances = np.bitwise_count(hashes.words[:, 0] ^ words[:, None]).sum(axis=-1)
+        assert (np.flatnonzero(distances.min(axis=0) <= MAX_DISTANCE) == place).all()
+
+
+def near_zero(count, rng):
+    bits = rng.random((count, 16 * WORDS)) < 0.05
+    return np.packbits(bits, axis=1).view("uint16")
+
+
+@pytest.mark.parametrize("max_distance", [0, 3, 8, 9, 20, 35])
+@pytest.mark.parametrize("kind", ["random", "skewed"])
+def test_index_finds_what_comparing_all_finds(kind, max_distance):
+    rng = np.random.default_rng(0)
+    if kind == "random":
+        hashes = rng.integers(0, 2**16, (700, WORDS), "uint16")
+        queries = hashes[rng.integers(0, 700, 300)] ^ near_zero(300, rng)
+    else:
+        hashes, queries = near_zero(700, rng), near_zero(300, rng)
+    distances = np.bitwise_count(queries[:, None] ^ hashes).sum(axis=-1, dtype=int)
+    found = distances.min(axis=1) <= max_distance
+    indices, nearest = find_nearest(queries, hashes, max_distance)
+    np.testing.assert_array_equal(indices, np.where(found, distances.argmin(axis=1), -1))
+    np.testing.assert_array_equal(nearest, np.where(found, distances.min(axis=1), -1))
+
+
+def test_many_equal_hashes_are_looked_up_once():
+    equal = np.full((100_000, WORDS), 5, "uint16")
+    indices, distances = find_nearest(equal, equal, MAX_DISTANCE)
+    assert not indices.any()
+    assert not distances.any()
+
+
+def test_no_hashes_are_no_error():
+    none, some = np.zeros((0, WORDS), "uint16"), np.ones((3, WORDS), "uint16")
+    assert find_nearest(none, some, MAX_DISTANCE)[0].tolist() == []
+    assert find_nearest(some, none, MAX_DISTANCE)[0].tolist() == [-1, -1, -1]
+
+
+def test_blank_images_are_not_duplicates(distinct):
+    grey = [to_bytes(Image.new("RGB", (50, 40), (level,) * 3), "JPEG") for level in (0, 90, 255)]
+    source = as_source([*grey, distinct[0][0]])
+    found = find_duplicates(source, source)
+    assert found.pairs == (Duplicate(0, "image#3", 0, "image#3"),)
+    assert found.blank == 2 * ("image#0", "image#1", "image#2")
+    assert len(find_duplicates(as_source(grey), source)) == 0
+
+
+def test_broken_files_are_skipped(distinct):
+    files = broken_images()
+    broken = [files[name] for name in ("empty.jpg", "truncated.jpg", "truncated.png")]
+    found = find_duplicates(as_source([*broken, distinct[0][0]]), as_source(distinct[0][:1]))
+    assert [pair.train_id for pair in found] == [f"image#{len(broken)}"]
+    assert len(found.skipped) == len(broken)
+    with pytest.raises(ValueError, match="none of which can be decoded"):
+        find_duplicates(as_source(broken), as_source(distinct[0][:1]))
+
+
+def test_several_test_sets(distinct):
+    encoded = distinct[0]
+    found = find_duplicates(
+        as_source(encoded[:5]), [as_source(encoded[3:7]), as_source(encoded[:2])]
+    )
+    assert [(pair.train_id, pair.test_set, pair.test_id) for pair in found] == [
+        ("image#0", 1, "image#0"),
+        ("image#1", 1, "image#1"),
+        ("image#3", 0, "image#0"),
+        ("image#4", 0, "image#1"),
+    ]
+
+
+@pytest.mark.parametrize("max_distance", [-1, 36, 2.5, True])
+def test_distance_out_of_range(distinct, max_distance):
+    source = as_source(distinct[0][:1])
+    with pytest.raises(ValueError, match=f"Received: max_distance={max_distance}"):
+        find_duplicates(source, source, max_distance)
+    with pytest.raises(ValueError, match="one or more test sets"):
+        find_duplicates(source, [])
+
+
+@pytest.mark.parametrize("id", ["two\nlines", "# a comment", ""])
+def test_id_that_is_no_line(tmp_path, id):
+    with pytest.raises(ValueError, match="must be one line"):
+        write_ids([Duplicate(0, id, 0, "image#0")], tmp_path / "exclude.txt")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def photos(tmp_path, distinct):
+    """A folder for training, and one whose test split has two of its photographs, changed."""
+    root = write_photos(tmp_path / "train", 3, size=(120, 90))
+    for label in ("a", "b"):
+        for split in ("train", "test"):
+            (tmp_path / "other" / split / label).mkdir(parents=True)
+            (tmp_path / "other" / split / label / "1.png").write_bytes(distinct[0][ord(label)])
+    for name in ("china", "flower"):
+        with Image.open(root / name / "001.png") as photograph:
+            image = mirror(photograph, None)
+        path = tmp_path / "other" / "test" / "a" / f"{name}.jpg"
+        path.write_bytes(to_bytes(image, "JPEG"))
+    return root, tmp_path / "other"
+
+
+def test_command_writes_what_load_leaves_out(photos, tmp_path, capsys):
+    train, other = (f"folder:{root}" for root in photos)
+    output, picture = tmp_path / "exclude.txt", tmp_path / "pairs.png"
+    every = "train+validation+test"
+    Deduplicate(train, (other,), output, train_split=every, picture=picture).run()
+    assert read_ids(output) == ["china/001.png", "flower/001.png"]
+    printed = capsys.readouterr().out
+    assert "2 of 9 images are in a test set" in printed
+    assert f"china/001.png is test/a/china.jpg of {other}" in printed.replace("\\", "/")
+    assert "0 images were skipped" in printed
+    with Image.open(picture) as sheet:
+        assert sheet.size == (320, 2 * 190)
+    left = load(train, every, image_size=8, batch_size=4, exclude=output)
+    assert left.num_examples == 7
+    assert sorted(np.concatenate([labels for _, labels in left])) == [0, 0, 1, 1, 2, 2, 2]
+
+
+def test_command_refuses_to_overwrite(photos, tmp_path):
+    train, other = (f"folder:{root}" for root in photos)
+    there = tmp_path / "there.txt"
+    there.write_text("mine")
+    with pytest.raises(ValueError, match=r"`--output` must be a new file.*exists"):
+        Deduplicate(train, (other,), there).run()
+    with pytest.raises(ValueError, match=r"`--picture` must be a new file.*no directory"):
+        Deduplicate(train, (other,), tmp_path / "new.txt", picture=tmp_path / "no" / "a.png").run()
+    assert there.read_text() == "mine"
+    with pytest.raises(ValueError, match="`name` must be"):
+        Deduplicate(train, ("mistyped",), tmp_path / "new.txt").run()
