@@ -9,7 +9,8 @@ import tensorflow as tf
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.source import Source, not_among
 
-# The number of what stands behind the last example, so that whatever is missing before it shows.
+# The number of what stands behind the last example of an epoch, so that whatever is missing before
+# it shows, even if it is all.
 _END = -1
 # A key of an example under way is its place in a pass, with the number of the pass before it.
 _PASS = 2**44
@@ -70,15 +71,15 @@ class Pipeline:
 
         batches = (
             examples.map(make_image, num_parallel_calls=tf.data.AUTOTUNE)
-            # What is left out here is found missing in the next batch.
+            # What is left out here is found missing in the next batch, or behind the last example.
             .ignore_errors()
+            .filter(lambda *example: self._is_no_end(under_way, *example))
             .batch(self.batch_size, drop_remainder=self.repeat)
             .map(lambda *batch: self._finish(under_way, *batch))
         )
         if self.repeat:
             endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
             return batches.apply(endless).prefetch(_PREFETCHED)
-        batches = batches.filter(lambda images, labels: tf.shape(images)[0] > 0)
         batches = batches.prefetch(_PREFETCHED)
         # TensorFlow cannot know it of a dataset from which examples may be skipped; Keras asks, and
         # warns of data that ends where it is told nothing.
@@ -90,15 +91,15 @@ class Pipeline:
         """Examples with the number of the pass and their place in all of the passes."""
         # The order depends on the seed alone, not on the global one.
         tf.random.set_seed(1)
+        places = self.source.num_examples + 1
         if not self.repeat:
-            examples = self._one_epoch(pass_number).concatenate(self._end())
-            examples = examples.enumerate(pass_number * self.source.num_examples)
+            examples = self._one_epoch(pass_number).enumerate(pass_number * places)
         else:
             sound = self.source.num_examples - len(self.broken)
-            first_epoch, rest = divmod(self.start_step * self.batch_size, sound)
+            first_epoch, rest = divmod(self.start_step * self.batch_size, max(sound, 1))
             epochs = tf.data.Dataset.range(first_epoch, sys.maxsize)
             examples = epochs.flat_map(self._one_epoch)
-            examples = examples.enumerate(first_epoch * self.source.num_examples)
+            examples = examples.enumerate(first_epoch * places)
             if self.broken:
                 examples = examples.filter(
                     lambda place, example: not_among(self.broken, example[0])
@@ -108,35 +109,36 @@ class Pipeline:
 
     def _one_epoch(self, epoch):
         tf.random.set_seed(1)
-        if not self.training:
-            return self.source.examples
-        order = tf.random.stateless_uniform((), self._seed(-1 - epoch), None, None, tf.int64)
-        return self.source.examples.shuffle(
-            self.source.shuffle_buffer, order, reshuffle_each_iteration=False
-        )
-
-    def _end(self):
-        _, _payload, label = self.source.examples.element_spec
-        return tf.data.Dataset.from_tensors(
-            (tf.constant(_END, tf.int64), "", tf.zeros(label.shape, label.dtype))
-        )
+        examples = self.source.examples
+        _, _, label = examples.element_spec
+        end = (tf.constant(_END, tf.int64), "", tf.zeros(label.shape, label.dtype))
+        if self.training:
+            order = tf.random.stateless_uniform((), self._seed(-1 - epoch), None, None, tf.int64)
+            examples = examples.shuffle(
+                self.source.shuffle_buffer, order, reshuffle_each_iteration=False
+            )
+        return examples.concatenate(tf.data.Dataset.from_tensors(end))
 
     def _make_image(self, number, payload, place):
         def make():
             image = self.make_image(self.source.read(payload), self._seed(place))
             return tf.ensure_shape(image, (*self.image_size, 3))
 
-        if self.repeat:
-            return make()
         return tf.cond(number == _END, lambda: tf.zeros((*self.image_size, 3)), make)
 
+    def _is_no_end(self, under_way, pass_number, place, number, image, label):
+        """Whether it is an example, which then is no longer under way."""
+        key = pass_number * _PASS + place
+
+        def find_missing():
+            self._find_missing(under_way, key)
+            return False
+
+        with tf.control_dependencies([under_way.remove(key[None])]):
+            return tf.cond(number == _END, find_missing, lambda: True)
+
     def _finish(self, under_way, pass_numbers, places, numbers, images, labels):
-        keys = pass_numbers * _PASS + places
-        with tf.control_dependencies([under_way.remove(keys)]):
-            self._find_missing(under_way, keys[-1])
-        if not self.repeat:
-            last = tf.where(numbers[-1] == _END, -1, tf.size(numbers))
-            numbers, images, labels = numbers[:last], images[:last], labels[:last]
+        self._find_missing(under_way, pass_numbers[-1] * _PASS + places[-1])
         self._check_labels(numbers, labels)
         num_classes = len(self.source.class_names)
         if self.one_hot and labels.shape.rank == 1:
