@@ -56,6 +56,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/import_time.py
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/loading.py --variant ViT_L16 --runs 3
+	$(BIN)/python benchmarks/input_pipeline.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/throughput.py --dtype mixed_bfloat16
 	$(BIN)/python benchmarks/throughput.py --model BiT_R50x1
