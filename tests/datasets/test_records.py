@@ -60,8 +60,7 @@ def test_records_are_shuffled_in_the_file(files):
     assert (np.diff(labels) < 0).any()
 
 
-@pytest.mark.parametrize("count", [2, 3, 5])
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("count", "training"), [(2, True), (3, False), (5, True)])
 def test_workers_together_have_every_record_once(files, count, training):
     name = f"tfrecord:{files}/{{split}}-*"
     parts = [rows(name, "train", shard=(i, count), training=training) for i in range(count)]
@@ -114,7 +113,7 @@ def test_broken_and_wrongly_labelled_records(tmp_path):
         list(dataset.as_numpy_iterator())
 
 
-@pytest.mark.parametrize("length", [3, 12, 20, 100])
+@pytest.mark.parametrize("length", [3, 20])
 def test_damaged_file_is_named(files, tmp_path, length):
     whole = (files / "test-00000-of-00001.tfrecord").read_bytes()
     assert count_records(files / "test-00000-of-00001.tfrecord") == 6

@@ -37,7 +37,6 @@ def count(dataset):
         {"training": True, "min_crop_area": 0.05, "flip": True},
         {"cache": "memory"},
         {"upright": True},
-        {"batch_size": 1},
         {"batch_size": 1000},
     ],
     ids=str,
@@ -85,7 +84,7 @@ def test_a_file_that_vanishes_is_skipped(tmp_path):
 def test_the_last_of_all_is_not_forgotten(tmp_path):
     write_photos(tmp_path, 4, size=(12, 10))
     (tmp_path / "portrait" / "003.png").write_bytes(b"")
-    for batch_size in (1, 4, 11, 12, 13):
+    for batch_size in (1, 11, 12):
         dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, batch_size)
         assert count(dataset) == 11
         assert dataset.skipped.ids == ["portrait/003.png"]
