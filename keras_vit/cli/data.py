@@ -53,13 +53,13 @@ class Data:
             return
         from keras_vit.inspection.figures import check_matplotlib
 
+        if self.records is not None:
+            self.write(self.find_splits())
+            return
         check_matplotlib()
         splits = self.find_splits()
-        if self.records is not None:
-            self.write(splits)
-            return
         train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
-        evaluation = self.load(next(split for split in reversed(splits)))
+        evaluation = self.load(next(reversed(splits)))
         self.draw(train, evaluation)
         print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
         if len(train.skipped):
@@ -82,6 +82,7 @@ class Data:
 
     def load(self, split, training=False):
         """The split as it is trained or evaluated on."""
+        from keras_vit.data.catalog import changes_that_keep_labels
         from keras_vit.data.datasets import load
 
         options = {}
@@ -89,8 +90,7 @@ class Data:
             options = {
                 "training": True,
                 "repeat": True,
-                "min_crop_area": self.min_crop_area,
-                "flip": self.flip,
+                **changes_that_keep_labels(self.name, self.min_crop_area, self.flip),
                 "augmentation": self.augmentation,
             }
         return load(

@@ -30,7 +30,7 @@ class Deduplicate:
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
     max_distance: int | None = None
-    """Greatest number of bits of the hashes that may differ, of 144; by default 20. Less misses
+    """Greatest number of bits of the hashes that may differ, of 144; by default 22. Less misses
     more, more leaves out pictures that are only alike."""
     picture: pathlib.Path | None = None
     """A new PNG file of some of the pairs, those that are least alike."""

@@ -17,6 +17,9 @@ class Augmentation:
             0 for no MixUp.
         cutmix: the same of CutMix, which puts a rectangle of another image into one.
         erasing: share of the images of which a rectangle is erased.
+
+    Raises:
+        ValueError: if one is out of range.
     """
 
     layers: int = 0
@@ -59,7 +62,17 @@ AUGMENTATIONS = {
 
 
 def find_augmentation(augmentation):
-    """The `Augmentation` that a name or an `Augmentation` means."""
+    """The `Augmentation` that is meant.
+
+    Args:
+        augmentation: a name of `AUGMENTATIONS`, or an `Augmentation`.
+
+    Returns:
+        An `Augmentation`.
+
+    Raises:
+        ValueError: if there is none of the name.
+    """
     if isinstance(augmentation, Augmentation):
         return augmentation
     if augmentation not in AUGMENTATIONS:

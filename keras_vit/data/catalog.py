@@ -184,4 +184,23 @@ VTAB_STRUCTURED = (
 )
 VTAB = VTAB_NATURAL + VTAB_SPECIALIZED + VTAB_STRUCTURED
 
+
+def changes_that_keep_labels(name, min_crop_area, flip):
+    """The crop and the flip, as far as they leave what the labels of a dataset say.
+
+    Args:
+        name: as in `load`.
+        min_crop_area: as in `load`.
+        flip: as in `load`.
+
+    Returns:
+        A dictionary of the two options of `load`.
+    """
+    row = DATASETS.get(name)
+    return {
+        "min_crop_area": min_crop_area if row is None or row.crop else None,
+        "flip": flip if row is None or row.flip else False,
+    }
+
+
 DATASETS = {dataset.name: dataset for dataset in _PAPER + VTAB}

@@ -45,7 +45,8 @@ def load(
 
     Gives `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32 `(batch,)`,
     or float32 `(batch, classes)` where `one_hot` or `augmentation` wants shares of classes, or an
-    image has several labels. The last batch may be smaller; no image is dropped or repeated.
+    image has several labels. Unless the dataset is repeated, the last batch may be smaller and no
+    image is dropped or comes twice.
 
     An image that cannot be decoded is skipped and taken down in `skipped`.
 
@@ -104,27 +105,38 @@ def load(
     """
     augmentation = find_augmentation(augmentation)
     maker = ImageMaker(
-        image_size, min_crop_area, flip, augmentation, random_crop_from, central_crop_from, upright
+        image_size,
+        min_crop_area=min_crop_area,
+        flip=flip,
+        augmentation=augmentation,
+        random_crop_from=random_crop_from,
+        central_crop_from=central_crop_from,
+        upright=upright,
     )
-    _check_order(batch_size, repeat, start_step, max_skipped, shard)
+    _check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = find_source(name, split, classes, data_dir, shard)
     source = _leave_out(source, exclude)
     broken = source.find_numbers(skip)
+    if source.num_examples <= len(broken):
+        raise ValueError(
+            "A worker must have an image that is not in `skip`. Received: "
+            f"{source.num_examples} images of {name!r} for split={split!r}, shard={shard!r}"
+        )
     if cache is not None:
         source = source.cached(cache)
     skipped = Skipped(source, max_skipped, broken)
     dataset = Pipeline(
-        source,
-        dataclasses.replace(maker, scale=source.scale).make(),
-        maker.image_size,
-        batch_size,
-        training,
-        repeat,
-        start_step,
-        seed,
-        shard,
-        skipped,
-        tuple(broken),
+        source=source,
+        make_image=dataclasses.replace(maker, scale=source.scale).make(),
+        image_size=maker.image_size,
+        batch_size=batch_size,
+        training=training,
+        repeat=repeat,
+        start_step=start_step,
+        seed=seed,
+        shard=shard,
+        skipped=skipped,
+        broken=tuple(broken),
         mix=mixing(augmentation) if augmentation.mixes else None,
         one_hot=one_hot or augmentation.mixes,
     ).batches()
@@ -173,16 +185,16 @@ def find_source(name, split, classes=None, data_dir=None, shard=(0, 1)):
     )
 
 
-def _check_order(batch_size, repeat, start_step, max_skipped, shard):
+def _check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
     for name, value, least in (("batch_size", batch_size, 1), ("start_step", start_step, 0)):
         is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         if not is_whole or not least <= value < 2**31:
             kind = "positive integer" if least else "whole number"
             raise ValueError(f"`{name}` must be a {kind}. Received: {name}={value!r}")
-    if start_step and not repeat:
+    if (start_step or len(skip)) and not repeat:
         raise ValueError(
-            "`start_step` is for a repeated dataset, `repeat=True`. "
-            f"Received: start_step={start_step}, repeat={repeat}"
+            "`start_step` and `skip` are for a repeated dataset, `repeat=True`. "
+            f"Received: start_step={start_step}, skip={skip!r}, repeat={repeat}"
         )
     if not 0 <= max_skipped <= 1:
         raise ValueError(

@@ -128,15 +128,16 @@ def turn_upright(image, orientation):
 
 
 def _read_orientation(encoded):
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     # TensorFlow hands over bytes in a graph, and eagerly an array of them.
     encoded = encoded if isinstance(encoded, bytes) else encoded.item()
     try:
         with Image.open(io.BytesIO(encoded)) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
-    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        # Whether it can be decoded is the decoder's to say.
+    except Exception:
+        # Of broken files and of broken EXIF data Pillow raises a dozen kinds. Whether the picture
+        # can be decoded is the decoder's to say.
         orientation = 1
     return np.int32(orientation if orientation in range(1, 9) else 1)
 

@@ -18,6 +18,9 @@ def digits(split, classes=None, shard=(0, 1)):
     Returns:
         A `Source`; an id is `digits#` and the place in scikit-learn's array.
 
+    Raises:
+        ValueError: if scikit-learn is not installed, or a split or a class is unknown.
+
     Reference:
         Optical Recognition of Handwritten Digits, UCI machine learning repository.
     """

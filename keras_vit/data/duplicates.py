@@ -9,16 +9,15 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from keras_vit.data.decoding import decode
-from keras_vit.data.hashes import WORDS, find_nearest, hash_images
+from keras_vit.data.hashes import WORDS, find_nearest, hash_images, view_colours
 from keras_vit.data.source import Source
 
-# Of the 144 bits. Measured on 1,031 different pictures (photographs, parts of them, faces of 25 x
-# 25 pixels, noise, polygons, gradients, texts; no skies): of 530,965 pairs one, of two gradients,
-# is within 20, the next has 22. Of 139 of the photographs and their parts all are found when
-# rescaled to 0.5-2 times the size, 99 % when brightened or cropped by up to 5 % a side, 96 % when
-# compressed as JPEG of quality 30-95, or cropped, compressed and mirrored (at 18: 93 %), but 92 %
-# when just 5 % are cut off a corner. What is missed has hardly any detail.
-MAX_DISTANCE = 20
+# Of the 144 bits, and of the colours of thumbnails. Measured on 1,631 different pictures
+# (photographs, parts of them, faces of 25 x 25 pixels, polygons, texts, smooth noise and 540 soft
+# gradients; no skies): of their 1.3 million pairs 45 are within 22 bits, at a correlation of up to
+# 0.80, so that none is taken for the other. PHOTO_FIGURES
+MAX_DISTANCE = 22
+_MIN_CORRELATION = 0.83
 # The index looks up words of 16 bits with up to three of them changed.
 _GREATEST_DISTANCE = 35
 _TILE, _CAPTION = 160, 30
@@ -66,11 +65,11 @@ def find_duplicates(train, test, max_distance=MAX_DISTANCE):
     """Finds the images for training that are in a test set, even if they were changed a little.
 
     Rescaled, re-compressed, mirrored, a little brighter and cropped by up to 5 % a side they are
-    still found, but for a few of a hundred. Only hashes are kept in memory.
+    still found, but for a few of a hundred. Only hashes and thumbnails are kept in memory.
 
     Images of (almost) one colour are left out on both sides: they have nothing to compare. What
-    has hardly any detail (skies, blurs, pictures of 8 x 8 pixels) may be taken for another one.
-    Colours are not compared.
+    has hardly any detail (skies, blurs, pictures of 8 x 8 pixels) is missed more often, and may be
+    taken for another one.
 
     Args:
         train: the `Source` to search.
@@ -105,7 +104,7 @@ def find_duplicates(train, test, max_distance=MAX_DISTANCE):
     searched = hash_images(train, name="train")
     every = [*hashed, searched]
     found = Duplicates(
-        tuple(sorted(_pairs(searched, hashed, max_distance))),
+        tuple(sorted(match_hashes(searched, hashed, max_distance))),
         tuple(id for hashes in every for id in hashes.skipped),
         tuple(id for hashes in every for id in hashes.blank),
     )
@@ -114,6 +113,38 @@ def find_duplicates(train, test, max_distance=MAX_DISTANCE):
         *(len(found), len(found.skipped), len(found.blank)),
     )
     return found
+
+
+def match_hashes(searched, hashed, max_distance):
+    """Finds the images that look like one of the test sets: by their hashes, then their colours.
+
+    Args:
+        searched: `Hashes` of the images to search.
+        hashed: list of `Hashes` of all views of the test sets.
+        max_distance: as in `find_duplicates`.
+
+    Yields:
+        A `Duplicate` for each that is found.
+    """
+    starts = np.cumsum([0, *(len(hashes.numbers) for hashes in hashed)])
+    words = np.concatenate([hashes.words for hashes in hashed])
+    views, words = words.shape[1], words.reshape(-1, WORDS)
+    nearest, _ = find_nearest(searched.words[:, 0], words, max_distance)
+    for place in np.flatnonzero(nearest >= 0):
+        query, colours = searched.words[place, 0], searched.colours[place]
+        for near in _near_ones(query, words, int(nearest[place]), max_distance):
+            image, view = divmod(near, views)
+            test_set = int(np.searchsorted(starts, image, side="right")) - 1
+            hashes, image = hashed[test_set], image - starts[test_set]
+            if _correlation(colours, view_colours(hashes.colours[image], view)) < _MIN_CORRELATION:
+                continue
+            yield Duplicate(
+                int(np.bitwise_count(query ^ words[near]).sum()),
+                searched.source.find_id(int(searched.numbers[place])),
+                test_set,
+                hashes.source.find_id(int(hashes.numbers[image])),
+            )
+            break
 
 
 def write_ids(duplicates, path):
@@ -164,22 +195,20 @@ def draw_pairs(pairs, train, tests, path):
     sheet.save(path, "PNG")
 
 
-def _pairs(searched, hashed, max_distance):
-    """A `Duplicate` for each image of the searched hashes that is near one of the others."""
-    views = [len(hashes.numbers) * hashes.words.shape[1] for hashes in hashed]
-    starts = np.cumsum([0, *views])
-    words = np.concatenate([hashes.words.reshape(-1, WORDS) for hashes in hashed])
-    nearest, distances = find_nearest(searched.words[:, 0], words, max_distance)
-    for place in np.flatnonzero(nearest >= 0):
-        test_set = int(np.searchsorted(starts, nearest[place], side="right")) - 1
-        hashes = hashed[test_set]
-        image = (nearest[place] - starts[test_set]) // hashes.words.shape[1]
-        yield Duplicate(
-            int(distances[place]),
-            searched.source.find_id(int(searched.numbers[place])),
-            test_set,
-            hashes.source.find_id(int(hashes.numbers[image])),
-        )
+def _near_ones(query, words, nearest, max_distance):
+    """Yields the places of the hashes that are near, the nearest first, which is known."""
+    yield nearest
+    # Seldom needed: only where the nearest one has other colours.
+    distances = np.bitwise_count(words ^ query).sum(axis=1)
+    near = np.flatnonzero(distances <= max_distance)
+    yield from near[np.argsort(distances[near], kind="stable")].tolist()
+
+
+def _correlation(colours, others):
+    """How alike thumbnails are, up to 1, whatever their brightness and contrast."""
+    centred = [part - part.mean(axis=(0, 1)) for part in (colours, others)]
+    norm = np.prod([np.linalg.norm(part) for part in centred])
+    return np.vdot(*centred) / norm if norm else 0.0
 
 
 def _read_tiles(source, ids):

@@ -98,8 +98,8 @@ def _class_names(folder):
     return names
 
 
-def _is_image(path):
-    is_hidden = any(part.startswith(".") for part in path.parts[-2:])
+def _is_image(path, folder):
+    is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
     return path.suffix.lower() in SUFFIXES and not is_hidden and path.is_file()
 
 
@@ -111,7 +111,8 @@ def _list_images(folder, class_names, required):
         )
     paths, labels = [], []
     for label, name in enumerate(class_names):
-        found = sorted(str(path) for path in (folder / name).rglob("*") if _is_image(path))
+        paths_below = (folder / name).rglob("*")
+        found = sorted(str(path) for path in paths_below if _is_image(path, folder))
         if required and not found:
             raise ValueError(
                 f"Every class must have images ({', '.join(SUFFIXES)}). "

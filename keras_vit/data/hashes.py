@@ -1,4 +1,7 @@
-"""Perceptual hashes of the images of a dataset, and an index that finds those that are near."""
+"""Perceptual hashes of the images of a dataset, and an index that finds those that are near.
+
+Images whose hashes are near are compared by the colours of a thumbnail.
+"""
 
 import dataclasses
 import itertools
@@ -25,6 +28,8 @@ _CROPS = (
     *((1, 1, 5, 5), (1, 5, 5, 1), (5, 1, 1, 5), (5, 5, 1, 1)),
     *((5, 3, 1, 3), (1, 3, 5, 3), (3, 1, 3, 5), (3, 5, 3, 1)),
 )
+# Sides of the thumbnail of a test image, of which views are cut out, and of a view of it.
+_COLOURS_SIDE, _VIEW_SIDE = 16, 8
 # Standard deviation in grey levels of 255, below which an image counts as blank.
 _MIN_CONTRAST = 4
 _QUERIES_AT_ONCE = 4096
@@ -39,6 +44,8 @@ class Hashes:
         source: the `Source`.
         numbers: int64 array `(images,)`, the numbers of the examples.
         words: uint16 array `(images, views, WORDS)`.
+        colours: uint8 array of thumbnails, `(images, 16, 16, 3)` if all views were hashed,
+            otherwise `(images, 8, 8, 3)`.
         skipped: ids of the images that could not be decoded.
         blank: ids of the images of (almost) one colour.
     """
@@ -46,12 +53,13 @@ class Hashes:
     source: Source
     numbers: np.ndarray
     words: np.ndarray
+    colours: np.ndarray
     skipped: tuple[str, ...]
     blank: tuple[str, ...]
 
 
 def hash_images(source, all_views=False, name="images"):
-    """Hashes every image of a source; of the images themselves none is kept.
+    """Hashes every image of a source; of the images themselves a tiny thumbnail is kept.
 
     Blank images have no hash: all that a hash tells of them is noise. An image that cannot be
     decoded is skipped.
@@ -71,9 +79,11 @@ def hash_images(source, all_views=False, name="images"):
         `imagehash.phash`: which of the lowest frequencies of the cosine transform of the grey
         image are above their median.
     """
-    seen, blank, numbers, words = set(), [], [], []
+    seen, blank, numbers, words, colours = set(), [], [], [], []
     thumbnails = _thumbnails(source).as_numpy_iterator()
-    for number, pixels in tqdm.tqdm(thumbnails, name, source.num_examples, unit=" images"):
+    for number, pixels, thumbnail in tqdm.tqdm(
+        thumbnails, name, source.num_examples, unit=" images"
+    ):
         seen.add(number)
         if pixels.std() < _MIN_CONTRAST:
             blank.append(source.find_id(int(number)))
@@ -81,15 +91,18 @@ def hash_images(source, all_views=False, name="images"):
         numbers.append(number)
         views = _views(pixels) if all_views else [pixels]
         words.append(np.stack([hash_pixels(view) for view in views]))
+        colours.append(thumbnail if all_views else view_colours(thumbnail, 0))
     if not seen:
         raise ValueError(
             "An image of a dataset must be a complete JPEG, PNG, GIF, BMP or still WebP file. "
             f"Received: {source.num_examples} images ({name}), none of which can be decoded"
         )
     skipped = [source.find_id(number) for number in source.numbers.tolist() if number not in seen]
-    views = 2 * len(_CROPS) if all_views else 1
+    side, views = (_COLOURS_SIDE, 2 * len(_CROPS)) if all_views else (_VIEW_SIDE, 1)
     words = np.array(words, "uint16").reshape(len(words), views, WORDS)
-    return Hashes(source, np.array(numbers, "int64"), words, tuple(skipped), tuple(blank))
+    colours = np.array(colours, "uint8").reshape(len(words), side, side, 3)
+    numbers = np.array(numbers, "int64")
+    return Hashes(source, numbers, words, colours, tuple(skipped), tuple(blank))
 
 
 def hash_pixels(pixels):
@@ -104,6 +117,23 @@ def hash_pixels(pixels):
     bits = imagehash.phash(Image.fromarray(pixels), HASH_SIZE).hash
     # Each word has bits of low and of high frequencies, so that none is the same for many images.
     return np.packbits(bits.reshape(-1, WORDS).T).view("uint16")
+
+
+def view_colours(colours, view):
+    """The thumbnail of a view of an image.
+
+    Args:
+        colours: uint8 array `(16, 16, 3)`, the thumbnail of the image.
+        view: the place of the view among those that are hashed.
+
+    Returns:
+        A uint8 array `(8, 8, 3)`.
+    """
+    crop = np.array(_CROPS[view // 2]) * _COLOURS_SIDE / _SIDE
+    box = (*crop[:2], *(_COLOURS_SIDE - crop[2:]))
+    size = (_VIEW_SIDE, _VIEW_SIDE)
+    small = np.asarray(Image.fromarray(colours).resize(size, Image.Resampling.BILINEAR, box))
+    return small[:, ::-1] if view % 2 else small
 
 
 def find_nearest(queries, hashes, max_distance):
@@ -150,9 +180,10 @@ def find_nearest(queries, hashes, max_distance):
 def _thumbnails(source):
     def thumbnail(number, payload, _):
         image = decode(source.read(payload)) * tf.cast(source.scale, tf.uint8)
-        grey = tf.image.rgb_to_grayscale(image)
-        small = tf.image.resize(grey, (_SIDE, _SIDE), antialias=True)
-        return number, tf.cast(tf.round(small[..., 0]), tf.uint8)
+        small = tf.image.resize(image, (_SIDE, _SIDE), antialias=True)
+        grey = tf.image.rgb_to_grayscale(small)[..., 0]
+        colours = tf.image.resize(small, (_COLOURS_SIDE, _COLOURS_SIDE), antialias=True)
+        return number, *(tf.cast(tf.round(pixels), tf.uint8) for pixels in (grey, colours))
 
     examples = source.examples.map(thumbnail, num_parallel_calls=tf.data.AUTOTUNE)
     return examples.ignore_errors().prefetch(tf.data.AUTOTUNE)

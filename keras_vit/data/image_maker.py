@@ -75,8 +75,6 @@ class ImageMaker:
                 num=1 + len(operations),
             )
             image = tf.cast(self._cut(encoded, seeds[0]), tf.float32)
-            if self.scale != 1:
-                image *= self.scale
             for operation, own_seed in zip(operations, seeds[1:], strict=True):
                 image = operation(image, own_seed)
             return preprocess(image)
@@ -87,8 +85,8 @@ class ImageMaker:
         """The part of the picture that is seen, in its size."""
         if self.min_crop_area is not None and not self.upright:
             part = images.inception_crop(encoded, seed, self.min_crop_area)
-            return images.resize(part, self.image_size)
-        image = decode(encoded)
+            return images.resize(self._scaled(part), self.image_size)
+        image = self._scaled(decode(encoded))
         if self.upright:
             image = turn_upright(image, read_orientation(encoded))
         if self.min_crop_area is not None:
@@ -100,6 +98,9 @@ class ImageMaker:
             small = images.resize_small(image, self.central_crop_from)
             return images.central_crop(small, self.image_size)
         return images.resize(image, self.image_size)
+
+    def _scaled(self, pixels):
+        return pixels if self.scale == 1 else pixels * tf.cast(self.scale, pixels.dtype)
 
     def _flip(self, image, seed):
         return image[:, ::-1] if self.flip == "always" else images.random_flip(image, seed)

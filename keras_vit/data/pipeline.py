@@ -70,7 +70,8 @@ class Pipeline:
             return pass_number, place, number, image, label
 
         batches = (
-            examples.map(make_image, num_parallel_calls=tf.data.AUTOTUNE)
+            # In order, whatever the options: what is missing is seen by the order.
+            examples.map(make_image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
             # What is left out here is found missing in the next batch, or behind the last example.
             .ignore_errors()
             .filter(lambda *example: self._is_no_end(under_way, *example))
@@ -132,7 +133,11 @@ class Pipeline:
 
         def find_missing():
             self._find_missing(under_way, key)
-            return False
+            # Not even begun: a file of records is damaged, or a cache cannot be written.
+            number_read = place % (self.source.num_examples + 1)
+            return tf.numpy_function(
+                lambda count: self.skipped.check_count(count) or False, [number_read], tf.bool
+            )
 
         with tf.control_dependencies([under_way.remove(key[None])]):
             return tf.cond(number == _END, find_missing, lambda: True)

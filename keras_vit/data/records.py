@@ -6,6 +6,8 @@ import struct
 
 import numpy as np
 import tensorflow as tf
+import tqdm
+from google.protobuf.message import DecodeError
 
 from keras_vit.data.source import Source
 from keras_vit.data.splits import SPLITS, find_parts
@@ -51,9 +53,7 @@ def records(pattern, split, shard=(0, 1)):
     def read_file(file, start, file_turns):
         examples = tf.data.TFRecordDataset(file).enumerate(start)
         return examples.filter(
-            lambda number, record: (
-                tf.gather(file_turns, number % _TURNS) & (number % count == index)
-            )
+            lambda number, record: _is_wanted(number, file_turns, index, count, tf)
         )
 
     examples = tf.data.Dataset.from_tensor_slices((files[mine], starts[mine], turns[mine]))
@@ -66,7 +66,7 @@ def records(pattern, split, shard=(0, 1)):
     numbers = [np.array([], "int64")]
     for start, length, file_turns in zip(starts[mine], counts[mine], turns[mine], strict=True):
         found = np.arange(start, start + length)
-        numbers.append(found[file_turns[found % _TURNS] & (found % count == index)])
+        numbers.append(found[_is_wanted(found, file_turns, index, count, np)])
     return Source(
         examples.map(lambda number, record: (number, *_parse(record, *features))),
         names,
@@ -75,14 +75,30 @@ def records(pattern, split, shard=(0, 1)):
     )
 
 
+def _is_wanted(number, turns, index, count, library):
+    """Whether a record is of the split, and whether this worker's turn is among those that are.
+
+    It is computed for all of them by NumPy and for each of them by TensorFlow.
+    """
+    turn = number % _TURNS
+    wanted = library.cast(turns, library.int64) if library is tf else turns.astype("int64")
+    places = library.cumsum(wanted)
+    take = tf.gather if library is tf else np.take
+    total = wanted.sum() if library is np else tf.reduce_sum(wanted)
+    rank = number // _TURNS * total + take(places, turn) - 1
+    return take(turns, turn) & (rank % count == index)
+
+
 def count_records(path):
     """How many records a TFRecord file has, by the lengths in it alone.
 
     Raises:
         ValueError: if the file is damaged or of another format.
     """
-    size, place, count = tf.io.gfile.stat(str(path)).length, 0, 0
-    with tf.io.gfile.GFile(str(path), "rb") as file:
+    path = pathlib.Path(path)
+    size, place, count = path.stat().st_size, 0, 0
+    # Without a buffer, which would read all of what is skipped here.
+    with path.open("rb", buffering=0) as file:
         while place < size:
             file.seek(place)
             head = file.read(_HEAD)
@@ -123,8 +139,12 @@ def _find_files(pattern, split):
 
 def _glob(pattern):
     """Files of a pattern, without those that lie beside TFRecord files."""
-    found = sorted(tf.io.gfile.glob(pattern))
-    return [path for path in found if not path.endswith((*_LABEL_FILES, ".json"))]
+    found = [pathlib.Path(path) for path in sorted(tf.io.gfile.glob(pattern))]
+    return [
+        str(path)
+        for path in found
+        if not (path.name in _LABEL_FILES or path.suffix == ".json" or path.name[0] == ".")
+    ]
 
 
 def _read_class_names(file):
@@ -142,7 +162,7 @@ def _find_features(file):
     try:
         record = next(iter(tf.data.TFRecordDataset(file).take(1)), None)
         found = set() if record is None else set(_features_of(record))
-    except (tf.errors.OpError, ValueError) as error:
+    except (tf.errors.OpError, DecodeError) as error:
         raise ValueError(
             "`tfrecord:PATTERN` must name TFRecord files of `tf.train.Example`s. "
             f"Received: {str(file)!r}"
@@ -174,7 +194,7 @@ def _find_id(files, starts, number):
     return f"{pathlib.Path(files[file]).name}#{number - starts[file]}"
 
 
-def write_records(source, folder, split, num_files=1, seed=0):
+def write_records(source, folder, split, num_files=1):
     """Writes a split of a dataset into TFRecord files, shuffled, and `labels.txt` beside them.
 
     They are read as `tfrecord:FOLDER/{split}-*`. Images stay encoded as they are; what is broken is
@@ -185,23 +205,38 @@ def write_records(source, folder, split, num_files=1, seed=0):
         folder: path of the directory, made where it is not there.
         split: its name in the names of the files.
         num_files: how many files; several workers want as many, or more.
-        seed: of the order.
 
     Returns:
         A list of the files' paths.
 
     Raises:
-        ValueError: if files of the split are there, or other class names.
+        ValueError: if files of the split are there, or other class names, or the dataset's images
+            have several labels or pixels that are scaled.
     """
     folder = pathlib.Path(folder).expanduser()
+    labels = "".join(f"{name}\n" for name in source.class_names)
+    _check_source(source, num_files)
+    _check_target(folder, split, labels)
     folder.mkdir(parents=True, exist_ok=True)
-    _check_target(source, folder, split)
     paths = [folder / f"{split}-{i:05d}-of-{num_files:05d}.tfrecord" for i in range(num_files)]
     partial = [path.with_name(f".{path.name}.partial") for path in paths]
+    try:
+        _write(source, partial)
+        for path, complete in zip(partial, paths, strict=True):
+            path.replace(complete)
+    finally:
+        for path in partial:
+            path.unlink(missing_ok=True)
+    (folder / _LABEL_FILES[0]).write_text(labels, encoding="utf-8")
+    return paths
+
+
+def _write(source, paths):
     with contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in partial]
-        examples = source.examples.shuffle(source.shuffle_buffer, seed)
-        for place, (_, payload, label) in enumerate(examples.as_numpy_iterator()):
+        writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in paths]
+        examples = source.examples.shuffle(source.shuffle_buffer, seed=0)
+        progress = tqdm.tqdm(examples.as_numpy_iterator(), total=source.num_examples, unit="image")
+        for place, (_, payload, label) in enumerate(progress):
             image = source.read(payload)
             image = image.numpy() if hasattr(image, "numpy") else image
             features = {
@@ -209,13 +244,21 @@ def write_records(source, folder, split, num_files=1, seed=0):
                 "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
             }
             example = tf.train.Example(features=tf.train.Features(feature=features))
-            writers[place % num_files].write(example.SerializeToString())
-    for path, complete in zip(partial, paths, strict=True):
-        path.replace(complete)
-    return paths
+            writers[place % len(writers)].write(example.SerializeToString())
 
 
-def _check_target(source, folder, split):
+def _check_source(source, num_files):
+    if num_files < 1:
+        raise ValueError(f"`num_files` must be at least 1. Received: num_files={num_files}")
+    _, _, label = source.examples.element_spec
+    if source.scale != 1 or label.shape.rank != 0:
+        raise ValueError(
+            "`source` must have one label an image and pixels from 0 to 255. Received: "
+            f"scale={source.scale}, labels of shape {label.shape}"
+        )
+
+
+def _check_target(folder, split, text):
     there = sorted(folder.glob(f"{split}-*.tfrecord"))
     if there:
         raise ValueError(
@@ -223,10 +266,8 @@ def _check_target(source, folder, split):
             f"Received: folder={str(folder)!r} with {there[0].name}"
         )
     labels = folder / _LABEL_FILES[0]
-    text = "".join(f"{name}\n" for name in source.class_names)
     if labels.exists() and labels.read_text(encoding="utf-8") != text:
         raise ValueError(
             "The class names in `folder` must be those of the dataset. "
             f"Received: {str(labels)!r} with others"
         )
-    labels.write_text(text, encoding="utf-8")

@@ -37,7 +37,8 @@ class Skipped:
             return sorted(self._numbers.values())
 
     def __len__(self):
-        return len(self._numbers)
+        with self._lock:
+            return len(self._numbers)
 
     def __str__(self):
         shown = ", ".join(self.ids[:_SHOWN]) + (", ..." if len(self) > _SHOWN else "")
@@ -82,6 +83,15 @@ class Skipped:
             f"label={int(label)} of {self._source.find_id(int(number))}"
         )
 
+    def check_count(self, count):
+        """Raises `ValueError` where not all examples were there to be decoded."""
+        if count != self._source.num_examples:
+            self._fail(
+                f"All {self._source.num_examples} examples must be read. Received: {count}; "
+                "a file is damaged, was changed, or is not there any more, or `cache` cannot be "
+                "written"
+            )
+
     def _fail(self, message):
         self.error = ValueError(message)
         raise self.error
@@ -97,6 +107,8 @@ def explaining_errors(*datasets):
     Raises:
         ValueError: if too many images were skipped or a label is out of range.
     """
+    for dataset in datasets:
+        dataset.skipped.error = None
     try:
         with warnings.catch_warnings():
             # Keras's, where images were skipped and so there are fewer batches.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 from collections.abc import Callable
 
 import numpy as np
@@ -51,6 +52,8 @@ class Source:
     def find_numbers(self, ids):
         """The numbers of the examples that have one of the ids; others are not looked for."""
         wanted = set(ids)
+        if not wanted:
+            return []
         return [number for number in self.numbers.tolist() if self.find_id(number) in wanted]
 
     def cached(self, place):
@@ -58,12 +61,20 @@ class Source:
 
         Args:
             place: `"memory"`, or the path of a new file.
+
+        Returns:
+            A `Source`.
+
+        Raises:
+            ValueError: if the file cannot be made, or another process is writing it.
         """
+        if place != "memory":
+            _check_cache(pathlib.Path(place).expanduser())
         examples = self.examples.map(
             lambda number, payload, label: (number, self.read(payload), label),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
-        path = "" if place == "memory" else os.fspath(place)
+        path = "" if place == "memory" else str(pathlib.Path(place).expanduser())
         return dataclasses.replace(self, examples=examples.cache(path), read=_is_read)
 
     def without(self, numbers):
@@ -74,6 +85,17 @@ class Source:
             self,
             examples=self.examples.filter(lambda number, *_: not_among(numbers, number)),
             numbers=self.numbers[~np.isin(self.numbers, numbers)],
+        )
+
+
+def _check_cache(path):
+    """TensorFlow would stop at these only when it writes, after an epoch or again and again."""
+    locks = list(path.parent.glob(f"{path.name}*.lockfile"))
+    if not os.access(path.parent, os.W_OK) or path.is_dir() or locks:
+        raise ValueError(
+            "`cache` must be `memory` or the path of a file in a folder that can be written, and "
+            "that no other run is writing (a stopped one leaves a `.lockfile`; remove it). "
+            f"Received: cache={str(path)!r}"
         )
 
 

@@ -5,7 +5,7 @@ import numpy as np
 SPLITS = ("train", "validation", "test")
 
 # Held out where a dataset comes without the split: PAPER's Pets and Flowers hold out 10 %.
-_TEST_GIVEN = {"train": ("train", 0.0, 0.9), "validation": ("train", 0.9, 1.0)}
+_LAST_TENTH_HELD_OUT = {"train": ("train", 0.0, 0.9), "validation": ("train", 0.9, 1.0)}
 _NOTHING_GIVEN = {
     "train": ("train", 0.0, 0.7),
     "validation": ("train", 0.7, 0.8),
@@ -66,9 +66,9 @@ def find_parts(split, given):
     if "validation" in given and "test" in given:
         parts = {name: (name, 0.0, 1.0) for name in SPLITS}
     elif "test" in given:
-        parts = {**_TEST_GIVEN, "test": ("test", 0.0, 1.0)}
+        parts = {**_LAST_TENTH_HELD_OUT, "test": ("test", 0.0, 1.0)}
     elif "validation" in given:
-        parts = {**_TEST_GIVEN, "test": ("validation", 0.0, 1.0)}
+        parts = {**_LAST_TENTH_HELD_OUT, "test": ("validation", 0.0, 1.0)}
     else:
         parts = _NOTHING_GIVEN
     return [parts[name] for name in names]

@@ -98,7 +98,7 @@ def _prepare(builder):
         # Its message says which archive to put where.
         raise ValueError(
             f"The dataset {builder.name} must be downloaded by hand. "
-            f"{builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}\n{error}"
+            f"{builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}\nReceived: {error}"
         ) from error
     except Exception as error:
         # Of all the libraries that it downloads and unpacks with.
@@ -125,12 +125,14 @@ def _read(builder, row, expression, shard):
         examples.append(piece.enumerate(starts[split] + first))
         numbers.append(np.arange(first, last, dtype="int64") + starts[split])
     together = functools.reduce(tf.data.Dataset.concatenate, examples)
+    numbers = np.concatenate(numbers)
     if row.has_several_labels:
         together = together.filter(lambda number, features: tf.size(features[row.label]) > 0)
+        numbers = np.array([number for number, _ in together.as_numpy_iterator()], "int64")
     return Source(
         together.map(lambda number, features: (number, features["image"], _label(row, features))),
         _class_names(builder, row),
-        np.concatenate(numbers),
+        numbers,
         find_id=lambda number: _find_id(starts, number),
         scale=row.scale,
     )

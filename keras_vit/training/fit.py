@@ -10,7 +10,7 @@ import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.data.augmentations import AUGMENTATIONS
-from keras_vit.data.catalog import DATASETS
+from keras_vit.data.catalog import changes_that_keep_labels
 from keras_vit.data.datasets import load
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.models import Variant, build, find_variant, replace_head, resize
@@ -111,7 +111,7 @@ def _check_loss(history, recipe):
         )
 
 
-def load_training_data(recipe, name, classes=None, **options):
+def load_training_data(recipe, name, classes=None, cache=None, **options):
     """The train and validation splits of a dataset, as a recipe wants them.
 
     Where a crop or a flip would change what the label says (a number, a place), it is left out.
@@ -120,13 +120,15 @@ def load_training_data(recipe, name, classes=None, **options):
         recipe: a `Recipe`.
         name: of the dataset, as in `load`.
         classes: as in `load`.
-        **options: as in `load`, for both splits; `cache` for the training split alone.
+        cache: as in `load`, for the training split.
+        **options: as in `load`, for both splits.
 
     Returns:
         `(train, validation)`; the first has no end.
+
+    Raises:
+        ValueError: as `load`.
     """
-    cache = options.pop("cache", None)
-    row = DATASETS.get(name)
     shared = {
         "image_size": (recipe.image_size, recipe.image_size),
         "batch_size": recipe.batch_size,
@@ -140,8 +142,7 @@ def load_training_data(recipe, name, classes=None, **options):
         "train",
         training=True,
         repeat=True,
-        min_crop_area=recipe.min_crop_area if row is None or row.crop else None,
-        flip=recipe.flip and (row is None or row.flip),
+        **changes_that_keep_labels(name, recipe.min_crop_area, recipe.flip),
         augmentation=recipe.augmentation,
         cache=cache,
         **shared,

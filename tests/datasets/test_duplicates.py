@@ -1,5 +1,6 @@
 """Duplicates of test images among those for training: found, however they were changed a little."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -9,10 +10,16 @@ from PIL import Image, ImageDraw, ImageEnhance
 
 from keras_vit.cli.deduplicate import Deduplicate
 from keras_vit.data.datasets import load, read_ids
-from keras_vit.data.duplicates import MAX_DISTANCE, Duplicate, find_duplicates, write_ids
-from keras_vit.data.hashes import WORDS, find_nearest, hash_images
+from keras_vit.data.duplicates import (
+    MAX_DISTANCE,
+    Duplicate,
+    find_duplicates,
+    match_hashes,
+    write_ids,
+)
+from keras_vit.data.hashes import WORDS, find_nearest, hash_images, view_colours
 from keras_vit.data.source import from_arrays
-from tests.photos import broken_images, photographs, to_bytes, write_photos
+from tests.photos import photographs, to_bytes, write_photos
 
 
 def as_source(encoded):
@@ -43,17 +50,36 @@ def smooth_noise(rng):
     return Image.fromarray(rng.integers(0, 256, (side, side, 3), "uint8")).resize((96, 96), 3)
 
 
+def soft_gradient(rng):
+    y, x = np.mgrid[0:1:96j, 0:1:96j][..., None]
+    pixels = x * rng.normal() + y * rng.normal() + np.zeros(3)
+    for _ in range(4):
+        left, top = rng.uniform(0, 1, 2)
+        spot = ((x - left) ** 2 + (y - top) ** 2) / rng.uniform(0.05, 0.5) ** 2
+        pixels = pixels + np.exp(-spot) * rng.uniform(-1, 1, 3)
+    pixels = (pixels - pixels.min()) / np.ptp(pixels)
+    return Image.fromarray((255 * pixels).astype("uint8"))
+
+
 @pytest.fixture(scope="module")
 def distinct():
     """The bytes and hashes of 1,000 different images: 60 parts of photographs, then drawn ones."""
     rng = np.random.default_rng(0)
-    made = [kind(rng) for kind in (random_shapes, smooth_noise) for _ in range(470)]
+    kinds = {random_shapes: 300, smooth_noise: 320, soft_gradient: 320}
+    made = [kind(rng) for kind, count in kinds.items() for _ in range(count)]
     sides = [*pieces(100)]
     contrasts = [np.asarray(image.convert("L")).std() for image in sides]
     # The evenest are skies and shadows, which have nothing to tell them apart.
     kept = sorted(np.argsort(contrasts)[-60:])
     encoded = [to_bytes(image, "PNG") for image in [*(sides[i] for i in kept), *made]]
     return encoded, hash_images(as_source(encoded), all_views=True)
+
+
+def select(hashes, chosen, all_views=True):
+    words, colours = hashes.words[chosen], hashes.colours[chosen]
+    if not all_views:
+        words, colours = words[:, :1], np.array([view_colours(each, 0) for each in colours])
+    return dataclasses.replace(hashes, numbers=hashes.numbers[chosen], words=words, colours=colours)
 
 
 def rescale(image, rng):
@@ -87,17 +113,31 @@ def test_changed_photographs_are_found(distinct, changes):
         for change in changes:
             image = change(image, rng)
         changed.append(to_bytes(image, "JPEG", quality=int(rng.integers(30, 96))))
-    words = hash_images(as_source(changed)).words[:, 0]
-    nearest, _ = find_nearest(words, hashes.words.reshape(-1, WORDS), MAX_DISTANCE)
-    assert (nearest // hashes.words.shape[1] == np.arange(60)).mean() >= 0.95
+    found = list(match_hashes(hash_images(as_source(changed)), [hashes], MAX_DISTANCE))
+    assert len(found) >= 0.95 * 60
+    assert all(pair.train_id == pair.test_id for pair in found)
 
 
 def test_a_thousand_different_images_are_not_taken_for_each_other(distinct):
     _, hashes = distinct
     assert len(hashes.numbers) == 1000
-    for place, words in enumerate(hashes.words):
-        distances = np.bitwise_count(hashes.words[:, 0] ^ words[:, None]).sum(axis=-1)
-        assert (np.flatnonzero(distances.min(axis=0) <= MAX_DISTANCE) == place).all()
+    for bit in range(10):
+        # The numbers of any two images differ in one of the bits.
+        is_test = (np.arange(1000) >> bit & 1).astype(bool)
+        searched, test = select(hashes, ~is_test, all_views=False), select(hashes, is_test)
+        assert not list(match_hashes(searched, [test], MAX_DISTANCE))
+
+
+def test_equal_hashes_with_other_colours(distinct):
+    both = select(distinct[1], np.arange(2))
+    both.words[1] = both.words[0]
+    first, second = (select(both, np.array([place])) for place in range(2))
+    searched = select(second, np.array([0]), all_views=False)
+    assert not list(match_hashes(searched, [first], MAX_DISTANCE))
+    expected = Duplicate(0, "image#1", 0, "image#1")
+    assert list(match_hashes(searched, [both], MAX_DISTANCE)) == [expected]
+    expected = dataclasses.replace(expected, test_set=1)
+    assert list(match_hashes(searched, [first, second], MAX_DISTANCE)) == [expected]
 
 
 def near_zero(count, rng):
@@ -144,8 +184,8 @@ def test_blank_images_are_not_duplicates(distinct):
 
 
 def test_broken_files_are_skipped(distinct):
-    files = broken_images()
-    broken = [files[name] for name in ("empty.jpg", "truncated.jpg", "truncated.png")]
+    whole = to_bytes(next(pieces(100)), "JPEG")
+    broken = [b"", whole[: len(whole) // 2], distinct[0][0][:500]]
     found = find_duplicates(as_source([*broken, distinct[0][0]]), as_source(distinct[0][:1]))
     assert [pair.train_id for pair in found] == [f"image#{len(broken)}"]
     assert len(found.skipped) == len(broken)

@@ -103,6 +103,8 @@ def test_what_is_no_image_file_is_left_out(tmp_path):
     (tmp_path / "cat" / "._0.jpg").write_text("hidden")
     (tmp_path / "cat" / ".thumbnails").mkdir()
     (tmp_path / "cat" / ".thumbnails" / "0.jpg").write_text("hidden")
+    (tmp_path / "cat" / ".thumbnails" / "large").mkdir()
+    (tmp_path / "cat" / ".thumbnails" / "large" / "0.jpg").write_text("hidden")
     (tmp_path / "cat" / "folder.jpg").mkdir()
     (tmp_path / "cat" / "notes.txt").write_text("text")
     assert load(f"folder:{tmp_path}", "train", 8, 4).num_examples == 14

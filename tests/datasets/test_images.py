@@ -185,6 +185,8 @@ def test_scale_of_zeros_and_ones():
     image = (random_image() > 127).astype("uint8")
     ours = ImageMaker((12, 16), scale=255).make()(to_bytes_of(image), SEED)
     np.testing.assert_array_equal(ours, image * 2.0 - 1)
+    cut = ImageMaker((12, 16), scale=255, central_crop_from=16).make()
+    assert cut(to_bytes_of(image), SEED).numpy().max() > 0.5
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,36 @@ def test_one_file_is_divided(files):
     np.testing.assert_array_equal(parts[np.lexsort(parts.T)], rows(name, "+".join(SPLITS)))
 
 
+@pytest.mark.parametrize("count", [2, 5])
+def test_workers_share_out_a_part_of_one_file(files, tmp_path, count):
+    whole = (files / "train-00000-of-00003.tfrecord").read_bytes() * 4
+    (tmp_path / "all.tfrecord").write_bytes(whole)
+    (tmp_path / "labels.txt").write_text("china\nflower\nportrait\n")
+    name = f"tfrecord:{tmp_path}/*"
+    for split in ("train", "validation"):
+        source = find_source(name, split)
+        shards = [find_source(name, split, shard=(index, count)) for index in range(count)]
+        sizes = [shard.num_examples for shard in shards]
+        assert max(sizes) - min(sizes) <= 1
+        together = np.sort(np.concatenate([shard.numbers for shard in shards]))
+        np.testing.assert_array_equal(together, source.numbers)
+        read = [number for number, *_ in shards[1].examples.as_numpy_iterator()]
+        np.testing.assert_array_equal(read, shards[1].numbers)
+
+
+def test_records_whose_checksum_is_wrong_are_an_error(files, tmp_path):
+    damaged = bytearray((files / "test-00000-of-00001.tfrecord").read_bytes())
+    damaged[len(damaged) // 2] ^= 255
+    (tmp_path / "test.tfrecord").write_bytes(damaged)
+    (tmp_path / "labels.txt").write_text("china\nflower\nportrait\n")
+    dataset = load(f"tfrecord:{tmp_path}/*", "train+validation+test", 8, 4)
+    with (
+        pytest.raises(ValueError, match="All 6 examples must be read. Received: "),
+        explaining_errors(dataset),
+    ):
+        list(dataset.as_numpy_iterator())
+
+
 def test_ids_name_file_and_record(files):
     source = find_source(f"tfrecord:{files}/{{split}}-*", "train")
     ids = [source.find_id(number) for number in source.numbers]

@@ -189,4 +189,5 @@ def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
     dataset = load("imagenet2012_real", "test", 8, 4, data_dir=tmp_path)
     ((_, labels),) = dataset.as_numpy_iterator()
     np.testing.assert_array_equal(labels.sum(axis=1), [1, 2, 1])
+    assert dataset.num_examples == 3
     assert len(dataset.skipped) == 0
