@@ -107,11 +107,13 @@ class Data:
 
     def write(self, splits):
         """Writes TFRecord files."""
-        from keras_vit.data.records import write_records
+        from keras_vit.data.record_writer import write_records
+        from keras_vit.data.records import count_records
 
         for name, source in splits.items():
             paths = write_records(source, self.records, name, self.num_files)
-            print(f"wrote {source.num_examples} images to {len(paths)} files, {paths[0]} ...")
+            written = sum(count_records(path) for path in paths)
+            print(f"wrote {written} images to {len(paths)} files, {paths[0]} ...")
         print(f"Next: keras-vit data 'tfrecord:{self.records}/{{split}}-*'")
 
 

@@ -14,7 +14,7 @@ _HOMES = {
     "load": "datasets",
     "preprocess": "preprocessing",
     "write_ids": "duplicates",
-    "write_records": "records",
+    "write_records": "record_writer",
 }
 
 __all__ = list(_HOMES)

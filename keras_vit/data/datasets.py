@@ -119,7 +119,7 @@ def load(
     broken = source.find_numbers(skip)
     if source.num_examples <= len(broken):
         raise ValueError(
-            "A worker must have an image that is not in `skip`. Received: "
+            "Each worker must have an image that can be decoded. Received: "
             f"{source.num_examples} images of {name!r} for split={split!r}, shard={shard!r}"
         )
     if cache is not None:
@@ -181,7 +181,7 @@ def find_source(name, split, classes=None, data_dir=None, shard=(0, 1)):
         return records(rest, split, shard)
     raise ValueError(
         "`name` must be `digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN` or one "
-        f"of {', '.join(DATASETS)}. Received: name={name!r}"
+        f"of the paper's datasets, which `keras-vit data` lists. Received: name={name!r}"
     )
 
 
@@ -189,17 +189,22 @@ def _check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
     for name, value, least in (("batch_size", batch_size, 1), ("start_step", start_step, 0)):
         is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         if not is_whole or not least <= value < 2**31:
-            kind = "positive integer" if least else "whole number"
-            raise ValueError(f"`{name}` must be a {kind}. Received: {name}={value!r}")
+            raise ValueError(
+                f"`{name}` must be a positive integer{'' if least else ' or 0'}, less than 2**31. "
+                f"Received: {name}={value!r}"
+            )
     if (start_step or len(skip)) and not repeat:
         raise ValueError(
             "`start_step` and `skip` are for a repeated dataset, `repeat=True`. "
             f"Received: start_step={start_step}, skip={skip!r}, repeat={repeat}"
         )
-    if not 0 <= max_skipped <= 1:
+    if not isinstance(max_skipped, numbers.Real) or not 0 <= max_skipped <= 1:
         raise ValueError(
             f"`max_skipped` must be a share, from 0 to 1. Received: max_skipped={max_skipped}"
         )
+    is_pair = isinstance(shard, (tuple, list)) and len(shard) == 2
+    if not is_pair or not all(isinstance(value, numbers.Integral) for value in shard):
+        raise ValueError(f"`shard` must be `(index, count)`. Received: shard={shard!r}")
     index, count = shard
     if not 0 <= index < count:
         raise ValueError(
@@ -215,8 +220,10 @@ def _leave_out(source, ids):
     if not ids:
         return source
     found = source.find_numbers(ids)
-    logging.getLogger("keras_vit").info(
-        "%d of the %d ids to exclude are in this part of the dataset", len(found), len(ids)
+    logging.getLogger("keras_vit").log(
+        logging.INFO if found else logging.WARNING,
+        "%d of the %d ids to exclude are in this part of the dataset",
+        *(len(found), len(ids)),
     )
     left = source.without(found)
     if not left.num_examples:

@@ -47,7 +47,7 @@ def decode(encoded):
         tf.errors.InvalidArgumentError: if the file is truncated, of another format, or claims more
             than `MAX_PIXELS` pixels.
     """
-    with tf.control_dependencies([_check_size(declared_size(encoded))]):
+    with tf.control_dependencies([check_size(declared_size(encoded))]):
         return _decode(tf.identity(encoded))
 
 
@@ -82,7 +82,26 @@ def jpeg_size(encoded):
     Raises:
         tf.errors.InvalidArgumentError: if the header is broken or claims more than `MAX_PIXELS`.
     """
-    return _check_size(tf.io.extract_jpeg_shape(encoded)[:2])
+    return check_size(tf.io.extract_jpeg_shape(encoded)[:2])
+
+
+def check_size(size):
+    """The height and width of an image, refused where it has more than `MAX_PIXELS` or none.
+
+    Args:
+        size: int32 tensor `(2,)`.
+
+    Returns:
+        The same tensor.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if it is refused.
+    """
+    pixels = tf.reduce_prod(tf.cast(size, tf.int64))
+    is_possible = (pixels > 0) & (pixels <= MAX_PIXELS)
+    message = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
+    with tf.control_dependencies([require(is_possible, message, size)]):
+        return tf.identity(size)
 
 
 def read_orientation(encoded):
@@ -151,14 +170,6 @@ def _decode(encoded):
         default=lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
     )
     return tf.ensure_shape(image, (None, None, 3))
-
-
-def _check_size(size):
-    pixels = tf.reduce_prod(tf.cast(size, tf.int64))
-    is_possible = (pixels > 0) & (pixels <= MAX_PIXELS)
-    message = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
-    with tf.control_dependencies([require(is_possible, message, size)]):
-        return tf.identity(size)
 
 
 def _decode_bmp(encoded):

@@ -14,8 +14,12 @@ from keras_vit.data.source import Source
 
 # Of the 144 bits, and of the colours of thumbnails. Measured on 1,631 different pictures
 # (photographs, parts of them, faces of 25 x 25 pixels, polygons, texts, smooth noise and 540 soft
-# gradients; no skies): of their 1.3 million pairs 45 are within 22 bits, at a correlation of up to
-# 0.80, so that none is taken for the other. PHOTO_FIGURES
+# gradients; no skies): of 2.7 million pairs of a test and a training image 45 are within 22 bits,
+# at correlations of up to 0.80, so that none is reported. Of 277 of the photographs and their
+# parts 99 % are found when rescaled to 0.5-2 times the size, brightened or cropped by up to 5 % a
+# side, all when mirrored, 97 % when compressed as JPEG of quality 30-95, or mirrored, cropped and
+# compressed, 96 % when 5 % are cut off a corner, or all of it is done. What is missed has hardly
+# any detail: of the drawn pictures 84 %, of the faces 65 % are found when all of it is done.
 MAX_DISTANCE = 22
 _MIN_CORRELATION = 0.83
 # The index looks up words of 16 bits with up to three of them changed.

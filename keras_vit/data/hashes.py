@@ -1,7 +1,4 @@
-"""Perceptual hashes of the images of a dataset, and an index that finds those that are near.
-
-Images whose hashes are near are compared by the colours of a thumbnail.
-"""
+"""Perceptual hashes of the images of a dataset, and an index that finds those that are near."""
 
 import dataclasses
 import itertools
@@ -129,11 +126,10 @@ def view_colours(colours, view):
     Returns:
         A uint8 array `(8, 8, 3)`.
     """
-    crop = np.array(_CROPS[view // 2]) * _COLOURS_SIDE / _SIDE
-    box = (*crop[:2], *(_COLOURS_SIDE - crop[2:]))
-    size = (_VIEW_SIDE, _VIEW_SIDE)
-    small = np.asarray(Image.fromarray(colours).resize(size, Image.Resampling.BILINEAR, box))
-    return small[:, ::-1] if view % 2 else small
+    left, top, right, bottom = np.array(_CROPS[view // 2]) * _COLOURS_SIDE / _SIDE
+    box = (left, top, _COLOURS_SIDE - right, _COLOURS_SIDE - bottom)
+    image = Image.fromarray(colours).resize(2 * (_VIEW_SIDE,), Image.Resampling.BILINEAR, box)
+    return np.asarray(image)[:, ::-1] if view % 2 else np.asarray(image)
 
 
 def find_nearest(queries, hashes, max_distance):

@@ -107,7 +107,8 @@ class ImageMaker:
 
 
 def _as_size(image_size):
-    size = (image_size, image_size) if _is_whole(image_size) else tuple(image_size)
+    is_sequence = isinstance(image_size, (tuple, list))
+    size = tuple(image_size) if is_sequence else (image_size, image_size)
     if len(size) != 2 or not all(_is_whole(side) and side > 0 for side in size):
         raise ValueError(
             "`image_size` must be a positive integer or a pair of them. "

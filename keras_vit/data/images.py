@@ -6,7 +6,7 @@ graph. What is random takes a seed: an int tensor of shape `(2,)`; the same seed
 
 import tensorflow as tf
 
-from keras_vit.data.decoding import decode, decode_jpeg_part, jpeg_size
+from keras_vit.data.decoding import check_size, decode, decode_jpeg_part, jpeg_size
 from keras_vit.data.headers import is_complete_jpeg
 from keras_vit.data.preprocessing import preprocess
 
@@ -40,11 +40,15 @@ def resize_small(image, smaller_side):
     Returns:
         A uint8 tensor of rank 3.
 
+    Raises:
+        tf.errors.InvalidArgumentError: if the result would be larger than an image may be.
+
     Reference:
         big_vision's `pp/ops_image.py`: the mean of the area, cut to whole numbers.
     """
     size = tf.cast(tf.shape(image)[:2], tf.float32)
-    size = tf.cast(tf.round(size * (smaller_side / tf.reduce_min(size))), tf.int32)
+    # A picture of 1 x 20,000 pixels would become one of 256 x 5,120,000.
+    size = check_size(tf.cast(tf.round(size * (smaller_side / tf.reduce_min(size))), tf.int32))
     return tf.cast(tf.image.resize(image, size, method="area"), image.dtype)
 
 

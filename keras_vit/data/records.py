@@ -1,12 +1,10 @@
 """TFRecord files of encoded images and labels: private datasets, and fast copies of others."""
 
-import contextlib
 import pathlib
 import struct
 
 import numpy as np
 import tensorflow as tf
-import tqdm
 from google.protobuf.message import DecodeError
 
 from keras_vit.data.source import Source
@@ -16,7 +14,7 @@ from keras_vit.data.splits import SPLITS, find_parts
 # ImageNet files that were made with TensorFlow's scripts.
 _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
 # One class name a line, beside the files: ours, and that of TensorFlow Datasets.
-_LABEL_FILES = ("labels.txt", "label.labels.txt")
+LABEL_FILES = ("labels.txt", "label.labels.txt")
 # Bytes before and behind those of a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
 # A split that is a part of the files' has so many of each ten records in a row.
@@ -143,19 +141,23 @@ def _glob(pattern):
     return [
         str(path)
         for path in found
-        if not (path.name in _LABEL_FILES or path.suffix == ".json" or path.name[0] == ".")
+        if not (path.name in LABEL_FILES or path.suffix == ".json" or path.name[0] == ".")
     ]
 
 
 def _read_class_names(file):
     folder = pathlib.Path(file).parent
-    for name in _LABEL_FILES:
-        if (folder / name).is_file():
-            return tuple((folder / name).read_text(encoding="utf-8").splitlines())
-    raise ValueError(
-        "`tfrecord:PATTERN` needs a file `labels.txt` beside the TFRecord files, with a class name "
-        f"a line. Received: {str(folder)!r}, which has none"
-    )
+    paths = [folder / name for name in LABEL_FILES if (folder / name).is_file()]
+    try:
+        names = tuple(paths[0].read_text(encoding="utf-8").splitlines()) if paths else ()
+    except UnicodeDecodeError:
+        names = ()
+    if not names:
+        raise ValueError(
+            "`tfrecord:PATTERN` needs a text file `labels.txt` beside the TFRecord files, with a "
+            f"class name a line. Received: {str(folder)!r}, which has none"
+        )
+    return names
 
 
 def _find_features(file):
@@ -192,82 +194,3 @@ def _parse(record, image, label):
 def _find_id(files, starts, number):
     file = int(np.searchsorted(starts, number, side="right")) - 1
     return f"{pathlib.Path(files[file]).name}#{number - starts[file]}"
-
-
-def write_records(source, folder, split, num_files=1):
-    """Writes a split of a dataset into TFRecord files, shuffled, and `labels.txt` beside them.
-
-    They are read as `tfrecord:FOLDER/{split}-*`. Images stay encoded as they are; what is broken is
-    copied too.
-
-    Args:
-        source: the examples, of `keras_vit.data.datasets.find_source`.
-        folder: path of the directory, made where it is not there.
-        split: its name in the names of the files.
-        num_files: how many files; several workers want as many, or more.
-
-    Returns:
-        A list of the files' paths.
-
-    Raises:
-        ValueError: if files of the split are there, or other class names, or the dataset's images
-            have several labels or pixels that are scaled.
-    """
-    folder = pathlib.Path(folder).expanduser()
-    labels = "".join(f"{name}\n" for name in source.class_names)
-    _check_source(source, num_files)
-    _check_target(folder, split, labels)
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = [folder / f"{split}-{i:05d}-of-{num_files:05d}.tfrecord" for i in range(num_files)]
-    partial = [path.with_name(f".{path.name}.partial") for path in paths]
-    try:
-        _write(source, partial)
-        for path, complete in zip(partial, paths, strict=True):
-            path.replace(complete)
-    finally:
-        for path in partial:
-            path.unlink(missing_ok=True)
-    (folder / _LABEL_FILES[0]).write_text(labels, encoding="utf-8")
-    return paths
-
-
-def _write(source, paths):
-    with contextlib.ExitStack() as stack:
-        writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in paths]
-        examples = source.examples.shuffle(source.shuffle_buffer, seed=0)
-        progress = tqdm.tqdm(examples.as_numpy_iterator(), total=source.num_examples, unit="image")
-        for place, (_, payload, label) in enumerate(progress):
-            image = source.read(payload)
-            image = image.numpy() if hasattr(image, "numpy") else image
-            features = {
-                "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
-                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-            }
-            example = tf.train.Example(features=tf.train.Features(feature=features))
-            writers[place % len(writers)].write(example.SerializeToString())
-
-
-def _check_source(source, num_files):
-    if num_files < 1:
-        raise ValueError(f"`num_files` must be at least 1. Received: num_files={num_files}")
-    _, _, label = source.examples.element_spec
-    if source.scale != 1 or label.shape.rank != 0:
-        raise ValueError(
-            "`source` must have one label an image and pixels from 0 to 255. Received: "
-            f"scale={source.scale}, labels of shape {label.shape}"
-        )
-
-
-def _check_target(folder, split, text):
-    there = sorted(folder.glob(f"{split}-*.tfrecord"))
-    if there:
-        raise ValueError(
-            "`folder` must not hold files of the split yet. "
-            f"Received: folder={str(folder)!r} with {there[0].name}"
-        )
-    labels = folder / _LABEL_FILES[0]
-    if labels.exists() and labels.read_text(encoding="utf-8") != text:
-        raise ValueError(
-            "The class names in `folder` must be those of the dataset. "
-            f"Received: {str(labels)!r} with others"
-        )

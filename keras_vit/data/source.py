@@ -1,7 +1,6 @@
 """The examples of one split of a dataset, before they are decoded."""
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Callable
 
@@ -91,7 +90,14 @@ class Source:
 def _check_cache(path):
     """TensorFlow would stop at these only when it writes, after an epoch or again and again."""
     locks = list(path.parent.glob(f"{path.name}*.lockfile"))
-    if not os.access(path.parent, os.W_OK) or path.is_dir() or locks:
+    probe = path.with_name(f".{path.name}.probe")
+    try:
+        probe.touch()
+        probe.unlink()
+        is_possible = not (path.is_dir() or locks)
+    except OSError:
+        is_possible = False
+    if not is_possible:
         raise ValueError(
             "`cache` must be `memory` or the path of a file in a folder that can be written, and "
             "that no other run is writing (a stopped one leaves a `.lockfile`; remove it). "

@@ -89,7 +89,7 @@ def read_image(path):
     """
     import tensorflow as tf
 
-    from keras_vit.data.decoding import decode, read_orientation, turn_upright
+    from keras_vit.data.decoding import MAX_PIXELS, decode, read_orientation, turn_upright
 
     try:
         encoded = pathlib.Path(path).expanduser().read_bytes()
@@ -100,7 +100,8 @@ def read_image(path):
         ) from error
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(
-            "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files. "
+            "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files of at most "
+            f"{MAX_PIXELS} pixels. "
             f"Received: {str(path)!r}, which is not"
         ) from error
     if orientation == 1:

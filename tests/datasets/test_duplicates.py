@@ -63,16 +63,20 @@ def soft_gradient(rng):
 
 @pytest.fixture(scope="module")
 def distinct():
-    """The bytes and hashes of 1,000 different images: 60 parts of photographs, then drawn ones."""
+    """The bytes of 1,002 different images: 60 parts of photographs, then drawn ones.
+
+    And the hashes of the first 501: to hash every view takes long.
+    """
     rng = np.random.default_rng(0)
-    kinds = {random_shapes: 300, smooth_noise: 320, soft_gradient: 320}
-    made = [kind(rng) for kind, count in kinds.items() for _ in range(count)]
+    kinds = (random_shapes, smooth_noise, soft_gradient)
+    made = [kind(rng) for _ in range(314) for kind in kinds]
     sides = [*pieces(100)]
     contrasts = [np.asarray(image.convert("L")).std() for image in sides]
     # The evenest are skies and shadows, which have nothing to tell them apart.
     kept = sorted(np.argsort(contrasts)[-60:])
-    encoded = [to_bytes(image, "PNG") for image in [*(sides[i] for i in kept), *made]]
-    return encoded, hash_images(as_source(encoded), all_views=True)
+    every = [*(sides[i] for i in kept), *made]
+    encoded = [to_bytes(image, "PNG", compress_level=1) for image in every]
+    return encoded, hash_images(as_source(encoded[:501]), all_views=True)
 
 
 def select(hashes, chosen, all_views=True):
@@ -119,11 +123,13 @@ def test_changed_photographs_are_found(distinct, changes):
 
 
 def test_a_thousand_different_images_are_not_taken_for_each_other(distinct):
-    _, hashes = distinct
-    assert len(hashes.numbers) == 1000
-    for bit in range(10):
+    encoded, hashes = distinct
+    others = hash_images(as_source(encoded[501:]))
+    assert len(hashes.numbers) == len(others.numbers) == 501
+    assert not list(match_hashes(others, [hashes], MAX_DISTANCE))
+    for bit in range(9):
         # The numbers of any two images differ in one of the bits.
-        is_test = (np.arange(1000) >> bit & 1).astype(bool)
+        is_test = (np.arange(501) >> bit & 1).astype(bool)
         searched, test = select(hashes, ~is_test, all_views=False), select(hashes, is_test)
         assert not list(match_hashes(searched, [test], MAX_DISTANCE))
 
@@ -134,10 +140,9 @@ def test_equal_hashes_with_other_colours(distinct):
     first, second = (select(both, np.array([place])) for place in range(2))
     searched = select(second, np.array([0]), all_views=False)
     assert not list(match_hashes(searched, [first], MAX_DISTANCE))
-    expected = Duplicate(0, "image#1", 0, "image#1")
-    assert list(match_hashes(searched, [both], MAX_DISTANCE)) == [expected]
-    expected = dataclasses.replace(expected, test_set=1)
-    assert list(match_hashes(searched, [first, second], MAX_DISTANCE)) == [expected]
+    for place, hashed in enumerate(([both], [first, second])):
+        expected = Duplicate(0, "image#1", place, "image#1")
+        assert list(match_hashes(searched, hashed, MAX_DISTANCE)) == [expected]
 
 
 def near_zero(count, rng):
@@ -145,7 +150,7 @@ def near_zero(count, rng):
     return np.packbits(bits, axis=1).view("uint16")
 
 
-@pytest.mark.parametrize("max_distance", [0, 3, 8, 9, 20, 35])
+@pytest.mark.parametrize("max_distance", [0, 3, 8, 9, 22, 35])
 @pytest.mark.parametrize("kind", ["random", "skewed"])
 def test_index_finds_what_comparing_all_finds(kind, max_distance):
     rng = np.random.default_rng(0)

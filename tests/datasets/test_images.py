@@ -66,6 +66,11 @@ def test_resize_small_keeps_the_aspect_ratio(size, expected):
     assert images.resize_small(random_image(*size), 256).shape == (*expected, 3)
 
 
+def test_resize_small_refuses_what_would_be_huge():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="from 1 to 89478485 pixels"):
+        images.resize_small(np.zeros((1, 20_000, 3), "uint8"), 256)
+
+
 def test_central_crop_leaves_an_odd_rest_at_the_end():
     image = random_image(9, 12)
     np.testing.assert_array_equal(images.central_crop(image, (4, 5)), image[2:6, 3:8])
