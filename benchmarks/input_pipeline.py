@@ -48,8 +48,8 @@ class Benchmark:
     """Runs that are measured, of each pipeline."""
     seconds: float = 3.0
     """Time of a run."""
-    shuffle_buffer: int = 50_000
-    """JPEGs in the shuffle buffer whose memory is measured; 0 for none."""
+    memory: bool = True
+    """Measure the memory of a full shuffle buffer, too."""
     output: pathlib.Path = RESULTS / "input_pipeline.json"
     """JSON file to write."""
     fill_buffer_from: pathlib.Path | None = None
@@ -74,16 +74,16 @@ def write_files(root, count, quality):
     return paths
 
 
-def bare_decode(paths):
-    """Nothing but reading and decoding, as fast as TensorFlow can."""
+def bare_decode(paths, batch_size):
+    """Nothing but reading, decoding and batching, as fast as TensorFlow can."""
     import tensorflow as tf
 
     files = tf.data.Dataset.from_tensor_slices([str(path) for path in paths]).repeat()
     decoded = files.map(
         lambda path: tf.io.decode_jpeg(tf.io.read_file(path), channels=3),
         num_parallel_calls=tf.data.AUTOTUNE,
-    ).prefetch(tf.data.AUTOTUNE)
-    return ((image, 1) for image in decoded)
+    )
+    return ((images, batch_size) for images in decoded.batch(batch_size).prefetch(2))
 
 
 def ours(root, batch_size, augmentation):
@@ -173,15 +173,17 @@ def compare(pipelines, runs, seconds):
     return rates
 
 
-def memory_of_buffer(benchmark, paths, root):
-    """Gigabytes of a process that shuffles so many JPEGs of TFRecord files."""
+def memory_of_buffer(paths, root):
+    """Gigabytes of a process whose shuffle buffer is full of JPEGs of TFRecord files."""
     import tensorflow as tf
+
+    from keras_vit.data.source import SHUFFLE_BUFFER
 
     folder = root / "records"
     folder.mkdir()
     encoded = [path.read_bytes() for path in paths]
     with tf.io.TFRecordWriter(str(folder / "train-0.tfrecord")) as writer:
-        for index in range(benchmark.shuffle_buffer + 1000):
+        for index in range(SHUFFLE_BUFFER + 1000):
             features = {
                 "image": tf.train.Feature(
                     bytes_list=tf.train.BytesList(value=[encoded[index % len(encoded)]])
@@ -229,7 +231,7 @@ def main():
         root = pathlib.Path(temporary)
         paths = write_files(root / "files", benchmark.num_files, benchmark.quality)
         pipelines = {
-            "tf.io.decode_jpeg": bare_decode(paths),
+            "tf.io.decode_jpeg": bare_decode(paths, benchmark.batch_size),
             "keras_vit": ours(root / "files", benchmark.batch_size, "none"),
             "keras_vit medium1": ours(root / "files", benchmark.batch_size, "medium1"),
             "Pillow": pillow(paths, benchmark.batch_size),
@@ -244,8 +246,8 @@ def main():
             "cores": os.cpu_count(),
             "machine": platform.processor() or platform.machine(),
         }
-        if benchmark.shuffle_buffer:
-            result |= memory_of_buffer(benchmark, paths, root)
+        if benchmark.memory:
+            result |= memory_of_buffer(paths, root)
     print(json.dumps(result, indent=2))
     benchmark.output.write_text(json.dumps(result, indent=2) + "\n")
 

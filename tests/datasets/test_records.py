@@ -157,7 +157,7 @@ def test_damaged_file_is_named(files, tmp_path, length):
     ("prepare", "message"),
     [
         (lambda file: None, "must name TFRecord files. Received: .*without any"),
-        (lambda root: write_examples(root / "a.tfrecord", []), "needs a file `labels.txt`"),
+        (lambda root: write_examples(root / "a.tfrecord", []), "needs a text file `labels.txt`"),
         (
             lambda root: (
                 write_examples(root / "a.tfrecord", []),
