@@ -75,7 +75,7 @@ def write_files(root, count, quality):
 
 
 def bare_decode(paths, batch_size):
-    """Nothing but reading, decoding and batching, as fast as TensorFlow can."""
+    """Nothing but reading and decoding, one by one or into batches."""
     import tensorflow as tf
 
     files = tf.data.Dataset.from_tensor_slices([str(path) for path in paths]).repeat()
@@ -83,7 +83,9 @@ def bare_decode(paths, batch_size):
         lambda path: tf.io.decode_jpeg(tf.io.read_file(path), channels=3),
         num_parallel_calls=tf.data.AUTOTUNE,
     )
-    return ((images, batch_size) for images in decoded.batch(batch_size).prefetch(2))
+    if batch_size > 1:
+        decoded = decoded.batch(batch_size)
+    return ((images, batch_size) for images in decoded.prefetch(2))
 
 
 def ours(root, batch_size, augmentation):
@@ -231,7 +233,8 @@ def main():
         root = pathlib.Path(temporary)
         paths = write_files(root / "files", benchmark.num_files, benchmark.quality)
         pipelines = {
-            "tf.io.decode_jpeg": bare_decode(paths, benchmark.batch_size),
+            "tf.io.decode_jpeg": bare_decode(paths, 1),
+            "tf.io.decode_jpeg in batches": bare_decode(paths, benchmark.batch_size),
             "keras_vit": ours(root / "files", benchmark.batch_size, "none"),
             "keras_vit medium1": ours(root / "files", benchmark.batch_size, "medium1"),
             "Pillow": pillow(paths, benchmark.batch_size),
