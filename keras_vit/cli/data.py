@@ -145,7 +145,7 @@ def first_images(dataset, count=24):
     return np.stack(images[:count]), labels[:count]
 
 
-def images_per_second(dataset, seconds=3.0):
+def images_per_second(dataset, seconds=2.0):
     """How many images the pipeline delivers, after a batch to warm up."""
     from keras_vit.data.skipped import explaining_errors
 

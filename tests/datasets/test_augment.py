@@ -128,7 +128,7 @@ def test_mixup_or_cutmix_for_each_batch():
 
 
 def test_augmented_batches_are_reproducible_and_can_be_resumed():
-    options = {"name": "digits", "split": "train", "image_size": 16, "batch_size": 32}
+    options = {"name": "digits", "split": "validation", "image_size": 16, "batch_size": 32}
     everything = Augmentation(layers=2, magnitude=15, mixup=0.2, cutmix=1.0, erasing=0.3)
     options |= {"training": True, "repeat": True, "augmentation": everything}
     first = list(load(**options).take(3).as_numpy_iterator())

@@ -63,7 +63,7 @@ def test_a_repeated_dataset_has_the_epochs_of_one_that_is_not():
     assert {len(labels) for _, labels in repeated} == {100}
 
 
-@pytest.mark.parametrize("start", [1, 13, 40])
+@pytest.mark.parametrize("start", [13, 40])
 def test_a_stopped_run_goes_on_with_the_batches_that_it_would_have_seen(start):
     options = {**AUGMENTED, "repeat": True}
     whole = batches(start + 3, **options)
@@ -92,7 +92,7 @@ def test_a_look_at_the_first_batch_changes_nothing():
     assert len(dataset.skipped) == 0
 
 
-@pytest.mark.parametrize(("training", "count"), [(True, 2), (False, 3)])
+@pytest.mark.parametrize(("training", "count"), [(True, 3), (False, 2)])
 def test_workers_together_see_every_image_once(training, count):
     options = {"training": training, "batch_size": 64}
     parts = [batches(**options, shard=(index, count)) for index in range(count)]

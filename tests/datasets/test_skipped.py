@@ -36,7 +36,6 @@ def count(dataset):
         {},
         {"training": True, "min_crop_area": 0.05, "flip": True},
         {"cache": "memory"},
-        {"upright": True},
         {"batch_size": 1000},
     ],
     ids=str,

@@ -75,7 +75,7 @@ def test_a_broken_example_is_named_by_its_place(data_dir):
     assert example["image"].numpy() == broken_images()["truncated.jpg"]
 
 
-@pytest.mark.parametrize("count", [7])
+@pytest.mark.parametrize("count", [3])
 def test_workers_together_have_every_example_once(data_dir, count):
     parts = [rows(data_dir, "train", shard=(i, count), training=True) for i in range(count)]
     together = np.concatenate(parts)
