@@ -9,9 +9,9 @@ BIN := $(VENV)/bin
 CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py \
 	$(foreach part,reference layouts saving builders resnets,tests/checkpoints/test_$(part).py) \
 	keras_vit/checkpoints
-# JAX compiles each operation of each shape, and files are written and the builders' weights found in
-# the same way on every backend.
-JAX := $(filter-out $(foreach part,saving builders,tests/checkpoints/test_$(part).py),$(CORE))
+# JAX compiles each operation of each shape, and files are found, read and written in the same way on
+# every backend.
+JAX := $(filter-out $(foreach part,saving builders layouts,tests/checkpoints/test_$(part).py),$(CORE))
 # Test files are shared out to two processes.
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadfile
