@@ -32,6 +32,7 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 SIZE = (500, 375)
 IMAGE_SIZE = 224
 WARMUP_SECONDS = 0.7
+TRAINING = {"training": True, "repeat": True, "min_crop_area": 0.05, "flip": True}
 
 
 @dataclasses.dataclass
@@ -97,11 +98,8 @@ def ours(root, batch_size, augmentation):
         "train+validation+test",
         IMAGE_SIZE,
         batch_size,
-        training=True,
-        repeat=True,
-        min_crop_area=0.05,
-        flip=True,
         augmentation=augmentation,
+        **TRAINING,
     )
     return ((images, batch_size) for images, _ in dataset)
 
@@ -210,10 +208,7 @@ def fill_buffer(folder, batch_size):
         "train+validation+test",
         IMAGE_SIZE,
         batch_size,
-        training=True,
-        repeat=True,
-        min_crop_area=0.05,
-        flip=True,
+        **TRAINING,
     )
     for _ in dataset.take(10):
         pass

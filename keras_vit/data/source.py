@@ -106,8 +106,10 @@ def _check_cache(path):
 
 
 def not_among(numbers, number):
-    """Whether a number, an int64 tensor, is none of the numbers of a list."""
-    return ~tf.reduce_any(tf.constant(numbers, tf.int64, (len(numbers),)) == number)
+    """Whether a number, an int64 tensor, is none of the numbers of a list that is not empty."""
+    ordered = tf.constant(sorted(numbers), tf.int64)
+    place = tf.searchsorted(ordered, number[None])[0]
+    return ordered[tf.minimum(place, len(numbers) - 1)] != number
 
 
 def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **options):

@@ -183,7 +183,10 @@ def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
     examples = [made_up(builder.info.features, rng) for _ in range(6)]
     for index, labels in enumerate([[], [3], [4, 5], [], [6], []]):
         examples[index]["real_label"] = labels
-    generate = lambda self, *args: {"validation": enumerate(examples)}  # noqa: E731
+
+    def generate(self, *args):
+        return {"validation": enumerate(examples)}
+
     monkeypatch.setattr(type(builder), "_split_generators", generate)
     builder.download_and_prepare()
     dataset = load("imagenet2012_real", "test", 8, 4, data_dir=tmp_path)
