@@ -1,19 +1,23 @@
 """From the examples of a source to batches: in order, resumed, and without what is broken."""
 
 import dataclasses
+import os
 import sys
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from keras_vit.data.headers import require
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.source import Source, not_among
 
-# The number of what stands behind the last example of an epoch, so that whatever is missing before
-# it shows, even if it is all.
+# The number of what stands behind the last example of an epoch. It is left out like an image that
+# cannot be decoded, and its place tells how many examples there were.
 _END = -1
 # A key of an example under way is its place in a pass, with the number of the pass before it.
 _PASS = 2**44
+# As many as TensorFlow would choose at most; known, it tells which examples must be done.
+_IN_PARALLEL = os.cpu_count()
 # Batches that are made in advance. Left to itself, TensorFlow fills half of the memory with them.
 _PREFETCHED = 2
 
@@ -61,54 +65,67 @@ class Pipeline:
         """A dataset of `(images, labels)`."""
         passes = _table()
         under_way = _table()
-        examples = tf.data.Dataset.from_tensors(0).map(lambda _: _count_pass(passes))
-        examples = examples.flat_map(self._one_pass)
-
-        def make_image(pass_number, place, number, payload, label):
-            with tf.control_dependencies([under_way.insert(pass_number * _PASS + place, number)]):
-                image = self._make_image(number, payload, place)
-            return pass_number, place, number, image, label
-
-        batches = (
-            # In order, whatever the options: what is missing is seen by the order.
-            examples.map(make_image, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-            # What is left out here is found missing in the next batch, or behind the last example.
-            .ignore_errors()
-            .filter(lambda *example: self._is_no_end(under_way, *example))
-            .batch(self.batch_size, drop_remainder=self.repeat)
-            .map(lambda *batch: self._finish(under_way, *batch))
-        )
+        dataset = tf.data.Dataset.from_tensors(0).map(lambda _: _count_pass(passes))
+        dataset = dataset.flat_map(lambda number: self._one_pass(number * _PASS, under_way))
         if self.repeat:
             endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-            return batches.apply(endless).prefetch(_PREFETCHED)
-        batches = batches.prefetch(_PREFETCHED)
+            return dataset.apply(endless).prefetch(_PREFETCHED)
+        dataset = dataset.prefetch(_PREFETCHED)
         # TensorFlow cannot know it of a dataset from which examples may be skipped; Keras asks, and
         # warns of data that ends where it is told nothing.
         length = -(-self.source.num_examples // self.batch_size)
-        batches.cardinality = lambda: tf.constant(length, tf.int64)
-        return batches
+        dataset.cardinality = lambda: tf.constant(length, tf.int64)
+        return dataset
 
-    def _one_pass(self, pass_number):
-        """Examples with the number of the pass and their place in all of the passes."""
-        # The order depends on the seed alone, not on the global one.
-        tf.random.set_seed(1)
-        places = self.source.num_examples + 1
-        if not self.repeat:
-            examples = self._one_epoch(pass_number).enumerate(pass_number * places)
+    def _one_pass(self, first_key, under_way):
+        """The batches of one pass, whose first example has that key."""
+        if self.repeat:
+            examples = self._endless_examples(first_key, under_way)
         else:
-            sound = self.source.num_examples - len(self.broken)
-            first_epoch, rest = divmod(self.start_step * self.batch_size, max(sound, 1))
-            epochs = tf.data.Dataset.range(first_epoch, sys.maxsize)
-            examples = epochs.flat_map(self._one_epoch)
-            examples = examples.enumerate(first_epoch * places)
-            if self.broken:
-                examples = examples.filter(
-                    lambda place, example: not_among(self.broken, example[0])
-                )
-            examples = examples.skip(rest)
-        return examples.map(lambda place, example: (pass_number, place, *example))
+            epoch = first_key // _PASS
+            examples = self._one_epoch(epoch).enumerate(first_key + epoch * self._places)
+        batches = (
+            # In order, whatever the options: what is missing is seen by the order.
+            examples.map(
+                lambda key, example: self._make_image(under_way, key, *example),
+                num_parallel_calls=_IN_PARALLEL,
+                deterministic=True,
+            )
+            # What is left out here stays under way.
+            .ignore_errors()
+            .batch(
+                self.batch_size,
+                drop_remainder=self.repeat,
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
+            .map(lambda *batch: self._finish(under_way, first_key, *batch))
+        )
+        # Behind the last batch comes none, once it has been seen what was left out.
+        end = tf.data.Dataset.from_tensors(first_key + _PASS)
+        return batches.concatenate(
+            end.flat_map(lambda key: batches.take(self._take_down(under_way, first_key, key)))
+        )
+
+    def _endless_examples(self, first_key, under_way):
+        def goes_on(epoch):
+            # An epoch of which nothing is left never makes a batch. All examples before it have
+            # been begun, and all but the last of them are done.
+            before = first_key + epoch * self._places - _IN_PARALLEL
+            missing = _find_missing(under_way, first_key, before)
+            return tf.numpy_function(self._is_tolerable, missing, tf.bool)
+
+        sound = self.source.num_examples - len(self.broken)
+        first_epoch, rest = divmod(self.start_step * self.batch_size, max(sound, 1))
+        epochs = tf.data.Dataset.range(first_epoch, sys.maxsize).take_while(goes_on)
+        examples = epochs.flat_map(self._one_epoch)
+        examples = examples.enumerate(first_key + first_epoch * self._places)
+        if self.broken:
+            examples = examples.filter(lambda key, example: not_among(self.broken, example[0]))
+        return examples.skip(rest)
 
     def _one_epoch(self, epoch):
+        # The order depends on the seed alone, not on the global one.
         tf.random.set_seed(1)
         examples = self.source.examples
         _, _, label = examples.element_spec
@@ -120,49 +137,58 @@ class Pipeline:
             )
         return examples.concatenate(tf.data.Dataset.from_tensors(end))
 
-    def _make_image(self, number, payload, place):
-        def make():
-            image = self.make_image(self.source.read(payload), self._seed(place))
-            return tf.ensure_shape(image, (*self.image_size, 3))
+    @property
+    def _places(self):
+        """Places in an epoch: those of the examples and that of its end."""
+        return self.source.num_examples + 1
 
-        return tf.cond(number == _END, lambda: tf.zeros((*self.image_size, 3)), make)
+    def _make_image(self, under_way, key, number, payload, label):
+        with tf.control_dependencies([under_way.insert(key, number)]):
+            is_example = require(number != _END, "The end of an epoch is no image")
+        with tf.control_dependencies([is_example]):
+            payload = tf.identity(payload)
+        image = self.make_image(self.source.read(payload), self._seed(key % _PASS))
+        image = tf.ensure_shape(image, (*self.image_size, 3))
+        with tf.control_dependencies([image]):
+            is_done = under_way.remove(key[None])
+        with tf.control_dependencies([is_done]):
+            return tf.identity(key), number, image, label
 
-    def _is_no_end(self, under_way, pass_number, place, number, image, label):
-        """Whether it is an example, which then is no longer under way."""
-        key = pass_number * _PASS + place
-
-        def find_missing():
-            self._find_missing(under_way, key)
-            # Not even begun: a file of records is damaged, or a cache cannot be written.
-            number_read = place % (self.source.num_examples + 1)
-            return tf.numpy_function(
-                lambda count: self.skipped.check_count(count) or False, [number_read], tf.bool
-            )
-
-        with tf.control_dependencies([under_way.remove(key[None])]):
-            return tf.cond(number == _END, find_missing, lambda: True)
-
-    def _finish(self, under_way, pass_numbers, places, numbers, images, labels):
-        self._find_missing(under_way, pass_numbers[-1] * _PASS + places[-1])
+    def _finish(self, under_way, first_key, keys, numbers, images, labels):
+        with tf.control_dependencies([self._take_down(under_way, first_key, keys[-1])]):
+            labels = tf.identity(labels)
         self._check_labels(numbers, labels)
         num_classes = len(self.source.class_names)
         if self.one_hot and labels.shape.rank == 1:
             labels = tf.one_hot(labels, num_classes)
         if self.mix is not None:
-            images, labels = self.mix(images, labels, self._seed(places[0]))
+            images, labels = self.mix(images, labels, self._seed(keys[0] % _PASS))
         return images, labels
 
-    def _find_missing(self, under_way, last):
-        """Examples that should have come before the last one of a batch have been left out."""
-        keys, numbers = under_way.export()
-        keys, numbers = tf.reshape(keys, (-1,)), tf.reshape(numbers, (-1,))
-        missing = (keys < last) & (keys // _PASS == last // _PASS)
+    def _take_down(self, under_way, first_key, key):
+        """Takes down what was left out before the example with a key; returns 0."""
+        missing = _find_missing(under_way, first_key, key)
 
         def take_down():
-            with tf.control_dependencies([under_way.remove(keys[missing])]):
-                return tf.numpy_function(_returning(self.skipped.add), [numbers[missing]], tf.int64)
+            with tf.control_dependencies([under_way.remove(missing[0])]):
+                return tf.numpy_function(_returning(self._take_down_numbers), missing, tf.int64)
 
-        tf.cond(tf.reduce_any(missing), take_down, lambda: tf.constant(0, tf.int64))
+        return tf.cond(tf.size(missing[0]) > 0, take_down, lambda: tf.constant(0, tf.int64))
+
+    def _take_down_numbers(self, keys, numbers):
+        is_end = numbers == _END
+        self.skipped.add(numbers[~is_end])
+        for place in keys[is_end] % _PASS % self._places:
+            # Not even begun: a file of records is damaged, or a cache cannot be written.
+            self.skipped.check_count(place)
+
+    def _is_tolerable(self, keys, numbers):
+        """Whether a run may go on; if not, the end of its dataset says why."""
+        try:
+            self._take_down_numbers(keys, numbers)
+        except ValueError:
+            return False
+        return True
 
     def _check_labels(self, numbers, labels):
         if labels.shape.rank != 1:
@@ -195,6 +221,14 @@ def _count_pass(passes):
     number = passes.lookup(key)
     with tf.control_dependencies([passes.insert(key, number + 1)]):
         return tf.ensure_shape(number, ())
+
+
+def _find_missing(under_way, first_key, key):
+    """Keys and numbers of what has been begun from a first key on and before another."""
+    keys, numbers = under_way.export()
+    keys, numbers = tf.reshape(keys, (-1,)), tf.reshape(numbers, (-1,))
+    missing = (keys >= first_key) & (keys < key)
+    return keys[missing], numbers[missing]
 
 
 def _returning(function):
