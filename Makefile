@@ -17,7 +17,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-backends test-interop test-no-tensorflow test-large lint bench clean
+.PHONY: demo test test-backends test-interop test-no-tensorflow test-examples test-large lint bench clean
 
 # The main job, end to end, on data that needs no download.
 demo: $(VENV)/.demo
@@ -44,6 +44,10 @@ test-no-tensorflow:
 	$(VENV)-jax/bin/pip install --quiet keras jax scipy pytest
 	$(VENV)-jax/bin/pip install --quiet --no-deps .
 	KERAS_BACKEND=jax $(VENV)-jax/bin/python .ci/without_tensorflow.py
+
+# The examples and the Python of the pages, as a reader would run them.
+test-examples: $(VENV)/.test
+	$(PYTEST) -n 2 -m examples tests/test_examples.py
 
 # Models of several gigabytes.
 test-large: $(VENV)/.test

@@ -12,7 +12,7 @@ import keras
 import keras_vit
 
 SIZE, EPOCHS = 24, 3
-TRANSFORMER = {"embedding_dim": 64, "depth": 3, "num_heads": 4, "mlp_dim": 128}
+TRANSFORMER = {"embedding_dim": 64, "depth": 2, "num_heads": 4, "mlp_dim": 128}
 
 
 def make_models():

@@ -115,6 +115,8 @@ def check_training(model, inputs):
     outputs = to_numpy(model(inputs, training=False))
     targets = np.random.default_rng(2).normal(size=outputs.shape).astype("float32")
     model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse")
+    # Made while TensorFlow traces the first step, its variables would have it traced twice.
+    model.optimizer.build(model.trainable_variables)
     history = model.fit(inputs, targets, verbose=0)
     assert np.isfinite(history.history["loss"]).all()
     for weight, old in zip(model.trainable_weights, before, strict=True):

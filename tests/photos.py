@@ -46,6 +46,17 @@ def write_photos(root, count, size=(60, 44), classes=("china", "flower", "portra
     return root
 
 
+def write_digits(folder, digit):
+    """A folder of the PNG files of one of scikit-learn's handwritten digits."""
+    from sklearn.datasets import load_digits
+
+    folder.mkdir(parents=True)
+    digits = load_digits()
+    for index, image in enumerate(digits.images[digits.target == digit]):
+        pixels = np.round(image * (255 / 16)).astype("uint8")
+        (folder / f"{index:03d}.png").write_bytes(to_bytes(Image.fromarray(pixels), "PNG"))
+
+
 def sixteen_bits(array):
     """A PNG of 16 bits a channel, which Pillow does not write."""
     import tensorflow as tf

@@ -49,6 +49,7 @@ def photos(tmp_path, monkeypatch, cache):
     return write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example(path, photos, monkeypatch):
     assert len(path.read_text().splitlines()) <= 60
@@ -61,6 +62,7 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 5
 
 
+@pytest.mark.examples
 @pytest.mark.parametrize("page", PAGES_WITH_PYTHON)
 def test_python_of_the_pages(page, photos):
     # Later blocks go on with the names of earlier ones.

@@ -261,20 +261,6 @@ def test_workdir_is_never_overwritten(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_undecodable_images_are_skipped_and_named(tmp_path):
-    photos = write_folder(tmp_path / "photos", count=10)
-    (photos / "cat" / "0.jpg").write_text("not an image")
-    (photos / "dog" / "1.jpg").write_bytes(b"")
-    recipe = tiny_recipe()
-    data = load_training_data(recipe, f"folder:{photos}")
-    fit(recipe, tiny_model(recipe, num_classes=2), data, tmp_path / "run")
-    skipped = sorted(data[0].skipped.ids + data[1].skipped.ids)
-    assert {"cat/0.jpg", "dog/1.jpg"} >= set(skipped) != set()
-    lines = (tmp_path / "run" / "skipped.txt").read_text().splitlines()
-    assert [line.split("\t")[0] for line in sorted(lines)] == skipped
-    assert lines[0].split("\t")[1] == "Unknown image file format"
-
-
 def test_too_many_undecodable_images_stop_a_run(tmp_path):
     photos = write_folder(tmp_path / "photos", count=20)
     for path in photos.rglob("*.jpg"):

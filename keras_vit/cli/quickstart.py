@@ -10,6 +10,7 @@ import sys
 
 PRETRAINING_CLASSES = tuple("0123456")
 FINETUNING_CLASSES = tuple("789")
+DEPTH = 4
 
 
 @dataclasses.dataclass
@@ -100,7 +101,7 @@ def small_vit(recipe, classes):
     return vision_transformer(
         patch_size=4,
         embedding_dim=64,
-        depth=4,
+        depth=DEPTH,
         num_heads=4,
         mlp_dim=128,
         num_classes=len(classes),

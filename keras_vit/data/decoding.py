@@ -51,6 +51,11 @@ def decode(encoded):
         return _decode(tf.identity(encoded))
 
 
+# The same for datasets. TensorFlow visits the operations of each decoder, also of those that it
+# does not take, one by one, unless they are in a function that stays one.
+decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
+
+
 def decode_jpeg_part(encoded, begin, size):
     """Decodes a part of a JPEG: the same pixels as of the whole, in less time.
 

@@ -1,5 +1,7 @@
 """The handwritten digits that scikit-learn ships, which need no download."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -38,13 +40,19 @@ def digits(split, classes=None, shard=(0, 1)):
     if classes is not None:
         keep, labels, names = take_classes(labels, names, classes)
         part = part[keep[part]]
-    # Ink is 0 to 16; pixels are 0 to 255.
-    pixels = np.round(data.images * (255 / 16)).astype("uint8")
-    encoded = [tf.io.encode_png(image[..., None]).numpy() for image in pixels]
     return from_arrays(
-        np.array(encoded, object),
+        _encoded_images(),
         labels,
         names,
         find_id=lambda number: f"digits#{number}",
         part=part[shard[0] :: shard[1]],
     )
+
+
+@functools.cache
+def _encoded_images():
+    from sklearn.datasets import load_digits
+
+    # Ink is 0 to 16; pixels are 0 to 255.
+    pixels = np.round(load_digits().images * (255 / 16)).astype("uint8")
+    return np.array([tf.io.encode_png(image[..., None]).numpy() for image in pixels], object)

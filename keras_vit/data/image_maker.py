@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_vit.data import augment, images
 from keras_vit.data.augmentations import AUGMENTATIONS, Augmentation
-from keras_vit.data.decoding import decode, read_orientation, turn_upright
+from keras_vit.data.decoding import decode_function, read_orientation, turn_upright
 from keras_vit.data.preprocessing import preprocess
 
 
@@ -86,7 +86,7 @@ class ImageMaker:
         if self.min_crop_area is not None and not self.upright:
             part = images.inception_crop(encoded, seed, self.min_crop_area)
             return images.resize(self._scaled(part), self.image_size)
-        image = self._scaled(decode(encoded))
+        image = self._scaled(decode_function(encoded))
         if self.upright:
             image = turn_upright(image, read_orientation(encoded))
         if self.min_crop_area is not None:

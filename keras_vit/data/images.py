@@ -6,16 +6,12 @@ graph. What is random takes a seed: an int tensor of shape `(2,)`; the same seed
 
 import tensorflow as tf
 
-from keras_vit.data.decoding import check_size, decode, decode_jpeg_part, jpeg_size
+from keras_vit.data.decoding import check_size, decode_function, decode_jpeg_part, jpeg_size
 from keras_vit.data.headers import is_complete_jpeg
 from keras_vit.data.preprocessing import preprocess
 
 # Of the original's training pipeline: `vit_jax/input_pipeline.py`.
 CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
-
-# The decoders of all formats. TensorFlow visits the operations of the branches that it does not
-# take, one by one, unless they are in a function that stays one.
-_decode_apart = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
 
 
 def resize(image, size):
@@ -125,7 +121,7 @@ def inception_crop(encoded, seed, min_area=0.05):
     part = tf.cond(
         is_complete_jpeg(encoded),
         lambda: decode_jpeg_part(encoded, *_sample_crop(jpeg_size(encoded), seed, min_area)),
-        lambda: inception_crop_of(_decode_apart(encoded), seed, min_area),
+        lambda: inception_crop_of(decode_function(encoded), seed, min_area),
     )
     return tf.ensure_shape(part, (None, None, 3))
 

@@ -57,6 +57,8 @@ def fit(recipe, model, data, workdir, facts=None):
         loss=_loss_of(train),
         metrics=["accuracy"],
     )
+    # Made while TensorFlow traces the first step, its variables would have it traced twice.
+    model.optimizer.build(model.trainable_variables)
     callbacks = [
         SaveModels(workdir),
         keras.callbacks.TensorBoard(workdir / "tensorboard", write_graph=False),

@@ -34,7 +34,9 @@ class Photos(tfds.core.GeneratorBasedBuilder):
     def _generate_examples(self, start, stop):
         for path in sorted(self.folder.rglob("*.*")):
             if start <= int(path.stem) < stop:
-                yield str(path), {"image": str(path), "label": path.parent.name}
+                # Examples are stored in the order of their keys' hashes.
+                label = path.parent.name
+                yield f"{label}/{path.name}", {"image": str(path), "label": label}
 
 
 @pytest.fixture(scope="module")
