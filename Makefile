@@ -6,7 +6,7 @@ TORCH ?= torch
 
 BIN := $(VENV)/bin
 # What runs on every backend.
-CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py \
+CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py tests/test_optimizers.py \
 	$(foreach part,reference layouts saving builders resnets,tests/checkpoints/test_$(part).py) \
 	keras_vit/checkpoints
 # JAX compiles each operation of each shape, and files are found, read and written in the same way on
@@ -83,7 +83,7 @@ $(VENV)/.test: $(BIN)/python setup.cfg
 	touch $@
 
 $(VENV)/.backends: $(VENV)/.test
-	$(BIN)/pip install --quiet '$(TORCH)' jax
+	$(BIN)/pip install --quiet '$(TORCH)' jax optax
 	touch $@
 
 $(VENV)/.interop: $(VENV)/.backends

@@ -11,7 +11,8 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from keras_vit.data.images import decode, evaluation_image
+from keras_vit.data.decoding import decode
+from keras_vit.data.images import evaluation_image
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.serving.export import export
 from keras_vit.serving.predict import find_saved_model, keras_predictor, saved_model_predictor
