@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.training.optimizers import AdamW, make_optimizer
-from keras_vit.training.recipes import Recipe
+from keras_vit.training.recipe import Recipe
 from keras_vit.training.schedules import learning_rate_schedule
 from tests.contract import to_numpy
 from tests.reference import case_model, case_outputs

@@ -88,12 +88,16 @@ def test_float16_gets_loss_scaling(tmp_path):
     data = load_training_data(recipe, "digits", CLASSES)
     history = fit(recipe, model, data, tmp_path / "run")
     assert np.isfinite(history.history["loss"]).all()
+    assert 0 < history.history["gradient_norm"][-1] < 100
     assert np.abs(to_numpy(model.get_layer("head").kernel.value)).max() > 0
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
-def test_smoke_recipe_trains(recipe, tmp_path):
-    recipe = recipe.smoke()
+# The others differ from one of these in numbers alone.
+@pytest.mark.parametrize(
+    "name", ["pretrain", "finetune", "imagenet_vit", "digits_finetune", "bit_hyperrule_medium"]
+)
+def test_smoke_recipe_trains(name, tmp_path):
+    recipe = RECIPES[name].smoke()
     data = load_training_data(recipe, "digits", CLASSES)
     history = fit(recipe, tiny_model(recipe), data, tmp_path / "run")
     assert np.isfinite(history.history["loss"]).all()
@@ -127,8 +131,16 @@ def test_a_checkpoint_of_a_resnet_is_fine_tuned():
 
 def test_epochs_of_a_recipe():
     assert dataclasses.replace(DIGITS_PRETRAIN, epochs=3).epoch_lengths(1000) == (3, 32)
-    assert dataclasses.replace(DIGITS_FINETUNE, steps=100).epoch_lengths(372) == (8, 12)
-    assert dataclasses.replace(DIGITS_FINETUNE, steps=100).epoch_lengths(10_000) == (1, 100)
+    assert FINETUNE.epoch_lengths(1_281_167) == (5, 4000)
+    for steps, num_examples, expected in [
+        (100, 372, (5, 20)),
+        (100, 10_000, (1, 100)),
+        (2500, 40, (25, 100)),
+        (101, 372, (1, 101)),
+        (20, 1, (10, 2)),
+    ]:
+        recipe = dataclasses.replace(DIGITS_FINETUNE, steps=steps)
+        assert recipe.epoch_lengths(num_examples) == expected
 
 
 def test_run_directory(tmp_path):
@@ -144,7 +156,7 @@ def test_run_directory(tmp_path):
         "tensorboard",
     ]
     facts = json.loads((run / "run.json").read_text())
-    assert facts["recipe"] == dataclasses.asdict(recipe)
+    assert facts["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))
     assert facts["class_names"] == list(CLASSES)
     assert read_run(find_model(run)) == facts
     assert find_model(run) == run / "best.keras"
@@ -152,6 +164,7 @@ def test_run_directory(tmp_path):
     for saved, trained in zip(last.weights, model.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(saved.value), to_numpy(trained.value))
     assert len(history.history["val_accuracy"]) == 2
+    assert all(0 < norm < np.inf for norm in history.history["gradient_norm"])
     assert list((run / "tensorboard").rglob("events.out.tfevents.*"))
 
 

@@ -6,13 +6,11 @@ from typing import Literal
 
 import tyro
 
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipes import RECIPES, SOURCES
 
 DESCRIPTIONS = {
-    "pretrain": "AdamW, linear decay: table 3 of the paper, ViT-B/16 on ImageNet-21k.",
-    "finetune": "SGD, cosine decay, higher resolution: table 4 of the paper, ImageNet.",
-    "digits_pretrain": "`pretrain`, for the 8 x 8 pixel digits.",
-    "digits_finetune": "`finetune`, for the 8 x 8 pixel digits.",
+    name: f"{source}." + (f" Reported: {accuracy}." if accuracy else "")
+    for name, (source, accuracy) in SOURCES.items()
 }
 AnyRecipe = tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
 

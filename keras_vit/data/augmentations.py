@@ -58,6 +58,8 @@ AUGMENTATIONS = {
     "medium2": Augmentation(layers=2, magnitude=15, mixup=0.5),
     "strong1": Augmentation(layers=2, magnitude=20, mixup=0.5),
     "strong2": Augmentation(layers=2, magnitude=20, mixup=0.8),
+    # `bit_hyperrule.py` of big_transfer, from 20,000 images on.
+    "bit": Augmentation(mixup=0.1),
 }
 
 

@@ -17,7 +17,7 @@ from keras_vit.models import Variant, build, find_variant, replace_head, resize
 from keras_vit.models.files import load_model
 from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import check_classifier
-from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.optimizers import LogGradientNorm, make_optimizer
 from keras_vit.training.run import LAST_MODEL, SKIPPED_FILE, SaveModels, create_run, find_model
 
 
@@ -25,8 +25,8 @@ def fit(recipe, model, data, workdir, facts=None):
     """Trains a model by a recipe and keeps the run in a directory.
 
     The directory gets `run.json` (the resolved recipe and the class names), `tensorboard/` (loss,
-    accuracy, learning rate), `best.keras` (by validation accuracy), `last.keras` and, where images
-    could not be decoded, `skipped.txt`.
+    accuracy, learning rate, norm of the gradients), `best.keras` (by validation accuracy),
+    `last.keras` and, where images could not be decoded, `skipped.txt`.
 
     Args:
         recipe: a `Recipe`.
@@ -60,6 +60,7 @@ def fit(recipe, model, data, workdir, facts=None):
     # Made while TensorFlow traces the first step, its variables would have it traced twice.
     model.optimizer.build(model.trainable_variables)
     callbacks = [
+        LogGradientNorm(),
         SaveModels(workdir),
         keras.callbacks.TensorBoard(workdir / "tensorboard", write_graph=False),
         keras.callbacks.TerminateOnNaN(),
@@ -145,6 +146,7 @@ def load_training_data(recipe, name, classes=None, cache=None, **options):
         training=True,
         repeat=True,
         **changes_that_keep_labels(name, recipe.min_crop_area, recipe.flip),
+        random_crop_from=recipe.random_crop_from,
         augmentation=recipe.augmentation,
         cache=cache,
         **shared,

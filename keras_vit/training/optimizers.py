@@ -88,6 +88,16 @@ class AdamW(_GradientNorm, keras.optimizers.AdamW):
         return {**super().get_config(), "epsilon": self.corrected_epsilon}
 
 
+class LogGradientNorm(keras.callbacks.Callback):
+    """Adds the norm of the last step's gradients, before they are clipped, to an epoch's logs."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        optimizer = self.model.optimizer
+        # In float16 it stands behind the scaling of the loss.
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        logs["gradient_norm"] = float(ops.convert_to_numpy(optimizer.gradient_norm.value))
+
+
 def make_optimizer(recipe, model, total_steps):
     """The optimizer of a recipe.
 
@@ -103,7 +113,7 @@ def make_optimizer(recipe, model, total_steps):
         Tables 3 and 4 of the ViT paper (arXiv 2010.11929).
     """
     learning_rate = learning_rate_schedule(
-        recipe.decay, recipe.learning_rate, total_steps, recipe.warmup_steps
+        recipe.decay, recipe.learning_rate, total_steps, recipe.warmup_steps, recipe.boundaries
     )
     shared = {"learning_rate": learning_rate, "global_clipnorm": recipe.clip_norm}
     if recipe.optimizer == "sgd":

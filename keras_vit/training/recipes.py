@@ -1,131 +1,17 @@
-"""Training settings as frozen rows, the paper's and those made from them."""
+"""The paper's recipes, and those made from them, as rows of a table.
+
+A learning rate where the paper chooses among several is the one that `vit_jax/configs/common.py`
+has, and so are the steps of the warm-up of a fine-tuning run.
+"""
 
 import dataclasses
-import math
-from typing import Literal
 
-from keras_vit.data.augmentations import AUGMENTATIONS
+from keras_vit.training.recipe import Recipe
 
-OPTIMIZERS = ("adamw", "sgd")
-DECAYS = ("linear", "cosine")
+TABLE_3 = "Table 3 of the ViT paper (arXiv 2010.11929)"
+TABLE_4 = "Table 4 of the ViT paper (arXiv 2010.11929)"
+HYPER_RULE = "BiT-HyperRule, `bit_hyperrule.py` of big_transfer"
 
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """How a model is trained.
-
-    Exactly one of `epochs` and `steps` says how long.
-
-    Args:
-        image_size: side of the square training images, in pixels.
-        batch_size: images in a step.
-        optimizer: AdamW, or SGD with momentum 0.9.
-        learning_rate: reached at the end of the warm-up.
-        decay: of the learning rate after the warm-up, to the end of training.
-        warmup_steps: steps in which the learning rate rises linearly from 0.
-        epochs: passes over the training split.
-        steps: updates of the weights.
-        weight_decay: decoupled, of kernels alone; times the learning rate.
-        clip_norm: global norm at which gradients are clipped.
-        dropout: rate for a model that is built or read from another project's file; a `.keras` file
-            keeps its own, a ResNet has none.
-        pre_logits: whether a model that is built has the pre-training head's hidden tanh layer; a
-            ResNet has none.
-        min_crop_area: smallest part of a training image's area that a random crop has; `None` for
-            no crop.
-        flip: whether to flip training images left and right at random.
-        augmentation: what else is done to training images, a row of `data.AUGMENTATIONS`.
-        seed: of weights, dropout, shuffling and augmentation.
-    """
-
-    image_size: int
-    batch_size: int
-    optimizer: Literal[OPTIMIZERS]
-    learning_rate: float
-    decay: Literal[DECAYS]
-    warmup_steps: int
-    epochs: int | None = None
-    steps: int | None = None
-    weight_decay: float = 0.0
-    clip_norm: float | None = None
-    dropout: float = 0.0
-    pre_logits: bool = False
-    min_crop_area: float | None = 0.05
-    flip: bool = True
-    augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
-    seed: int = 0
-
-    def __post_init__(self):
-        if (self.epochs is None) == (self.steps is None):
-            raise ValueError(
-                "Exactly one of `epochs` and `steps` must be given, the other must be None. "
-                f"Received: epochs={self.epochs}, steps={self.steps}"
-            )
-        choices_of = {
-            "optimizer": OPTIMIZERS,
-            "decay": DECAYS,
-            "augmentation": tuple(AUGMENTATIONS),
-        }
-        for field, choices in choices_of.items():
-            value = getattr(self, field)
-            if value not in choices:
-                raise ValueError(f"`{field}` must be one of {choices}. Received: {field}={value!r}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(
-                f"`dropout` must be at least 0 and less than 1. Received: dropout={self.dropout}"
-            )
-        for field in ("image_size", "batch_size", "learning_rate", "epochs", "steps", "clip_norm"):
-            value = getattr(self, field)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"`{field}` must be positive. Received: {field}={value}")
-        if self.min_crop_area is not None and not 0 < self.min_crop_area <= 1:
-            raise ValueError(
-                "`min_crop_area` must be greater than 0 and at most 1. "
-                f"Received: min_crop_area={self.min_crop_area}"
-            )
-        for field in ("warmup_steps", "weight_decay", "seed"):
-            value = getattr(self, field)
-            if not 0 <= value < math.inf:
-                raise ValueError(f"`{field}` must not be negative. Received: {field}={value}")
-        if self.seed >= 2**32:
-            raise ValueError(f"`seed` must be less than 2**32. Received: seed={self.seed}")
-
-    def smoke(self):
-        """The same recipe, shrunk to seconds on a laptop.
-
-        Example:
-        >>> FINETUNE.smoke().steps
-        8
-        """
-        return dataclasses.replace(
-            self, image_size=32, batch_size=8, warmup_steps=2, epochs=None, steps=8
-        )
-
-    def epoch_lengths(self, num_examples):
-        """How many epochs of how many steps to run on so many examples.
-
-        Returns:
-            `(epochs, steps_per_epoch)`. A recipe in steps is run in epochs of about one pass over
-            the examples and of equal length, so up to `epochs - 1` steps may be left out.
-
-        Raises:
-            ValueError: if the warm-up would take all the steps.
-        """
-        steps_per_pass = -(-num_examples // self.batch_size)
-        if self.epochs is not None:
-            epochs, steps_per_epoch = self.epochs, steps_per_pass
-        else:
-            epochs = max(1, self.steps // steps_per_pass)
-            steps_per_epoch = self.steps // epochs
-        if self.warmup_steps >= epochs * steps_per_epoch:
-            raise ValueError(
-                "`warmup_steps` must be smaller than the steps of the run, "
-                f"{epochs * steps_per_epoch}. Received: warmup_steps={self.warmup_steps}"
-            )
-        return epochs, steps_per_epoch
-
-
-# Table 3 of the ViT paper (arXiv 2010.11929), ViT-B/16 on ImageNet-21k.
 PRETRAIN = Recipe(
     image_size=224,
     batch_size=4096,
@@ -138,9 +24,6 @@ PRETRAIN = Recipe(
     dropout=0.1,
     pre_logits=True,
 )
-
-# Table 4 of the ViT paper; base learning rate, warm-up and steps as `vit_jax/configs/common.py`
-# has them for ImageNet.
 FINETUNE = Recipe(
     image_size=384,
     batch_size=512,
@@ -151,8 +34,7 @@ FINETUNE = Recipe(
     steps=20_000,
     clip_norm=1.0,
 )
-
-# The same two for the 8 x 8 pixel digits. A flipped digit is no digit, and a small crop is any.
+# A flipped digit is no digit, and a small crop is any.
 DIGITS_PRETRAIN = dataclasses.replace(
     PRETRAIN,
     image_size=16,
@@ -172,9 +54,102 @@ DIGITS_FINETUNE = dataclasses.replace(
     flip=False,
 )
 
+
+def _jft(epochs, learning_rate):
+    changes = {"weight_decay": 0.1, "dropout": 0.0}
+    return dataclasses.replace(PRETRAIN, epochs=epochs, learning_rate=learning_rate, **changes)
+
+
+def _finetune(steps, learning_rate=0.03, warmup_steps=500):
+    changes = {"steps": steps, "learning_rate": learning_rate, "warmup_steps": warmup_steps}
+    return dataclasses.replace(FINETUNE, **changes)
+
+
+def _hyper_rule(image_size, random_crop_from, boundaries, steps, warmup_steps, augmentation):
+    """BiT-HyperRule for one size of a dataset's images and one size of the dataset."""
+    return Recipe(
+        image_size=image_size,
+        random_crop_from=random_crop_from,
+        min_crop_area=None,
+        batch_size=512,
+        optimizer="sgd",
+        learning_rate=0.003,
+        decay="staircase",
+        warmup_steps=warmup_steps,
+        boundaries=boundaries,
+        steps=steps,
+        augmentation=augmentation,
+    )
+
+
+def _hyper_rules():
+    sizes = {
+        "small": ((200, 300, 400), 500, 100, "none"),
+        "medium": ((3000, 6000, 9000), 10_000, 500, "bit"),
+        "large": ((6000, 12_000, 18_000), 20_000, 500, "bit"),
+    }
+    for name, schedule in sizes.items():
+        yield f"bit_hyperrule_{name}", _hyper_rule(480, 512, *schedule)
+        yield f"bit_hyperrule_{name}_tiny_images", _hyper_rule(128, 160, *schedule)
+
+
 RECIPES = {
     "pretrain": PRETRAIN,
     "finetune": FINETUNE,
     "digits_pretrain": DIGITS_PRETRAIN,
     "digits_finetune": DIGITS_FINETUNE,
+    "jft300m_vit_b": _jft(7, 8e-4),
+    "jft300m_vit_l32": _jft(7, 6e-4),
+    "jft300m_vit_l16": _jft(7, 4e-4),
+    "jft300m_vit_l16_14_epochs": _jft(14, 4e-4),
+    "jft300m_vit_h14": _jft(14, 3e-4),
+    "jft300m_r50": _jft(7, 1e-3),
+    "jft300m_r101": _jft(7, 8e-4),
+    "jft300m_r152": _jft(7, 6e-4),
+    "jft300m_r50_vit_b": _jft(7, 8e-4),
+    "jft300m_r50_vit_l32": _jft(7, 2e-4),
+    "jft300m_r50_vit_l16": _jft(7, 4e-4),
+    "jft300m_r50_vit_l16_14_epochs": _jft(14, 4e-4),
+    "imagenet21k_vit_l_30_epochs": dataclasses.replace(PRETRAIN, epochs=30),
+    "imagenet_vit": dataclasses.replace(
+        PRETRAIN, epochs=300, learning_rate=3e-3, decay="cosine", weight_decay=0.3, clip_norm=1.0
+    ),
+    "finetune_cifar": _finetune(10_000),
+    "finetune_pets_flowers": _finetune(500, warmup_steps=100),
+    "finetune_vtab": _finetune(2500, learning_rate=0.01),
+    **dict(_hyper_rules()),
+}
+
+# Where each is from, and the accuracy on ImageNet that it led to unless another is named.
+SOURCES = {
+    "pretrain": (f"{TABLE_3}, ImageNet-21k", "ViT-L/16 85.30 %"),
+    "finetune": (f"{TABLE_4}, ImageNet", "from JFT-300M: ViT-L/16 87.76 %, ViT-H/14 88.55 %"),
+    "digits_pretrain": ("`pretrain`, for the 8 x 8 pixel digits", ""),
+    "digits_finetune": ("`finetune`, for the 8 x 8 pixel digits", ""),
+    "jft300m_vit_b": (TABLE_3, "ViT-B/32 80.73 %, ViT-B/16 84.15 %"),
+    "jft300m_vit_l32": (TABLE_3, "84.37 %"),
+    "jft300m_vit_l16": (TABLE_3, "86.30 %"),
+    "jft300m_vit_l16_14_epochs": (TABLE_3, "87.12 %"),
+    "jft300m_vit_h14": (TABLE_3, "88.08 %"),
+    "jft300m_r50": (TABLE_3, "R50x1 77.54 %, R50x2 82.12 %"),
+    "jft300m_r101": (TABLE_3, "R101x1 80.67 %"),
+    "jft300m_r152": (TABLE_3, "R152x1 81.88 %, R152x2 84.97 %"),
+    "jft300m_r50_vit_b": (TABLE_3, "R50+ViT-B/32 84.90 %, R50+ViT-B/16 85.58 %"),
+    "jft300m_r50_vit_l32": (TABLE_3, "85.68 %"),
+    "jft300m_r50_vit_l16": (TABLE_3, "86.60 %"),
+    "jft300m_r50_vit_l16_14_epochs": (TABLE_3, "87.12 %"),
+    "imagenet21k_vit_l_30_epochs": (f"{TABLE_3}, ImageNet-21k", ""),
+    "imagenet_vit": (f"{TABLE_3}, ImageNet", "ViT-B/16 77.91 % (table 5)"),
+    "finetune_cifar": (TABLE_4, "ViT-H/14: CIFAR-10 99.50 %, CIFAR-100 94.55 %"),
+    "finetune_pets_flowers": (TABLE_4, "ViT-H/14: Pets 97.56 %, Flowers 99.68 %"),
+    "finetune_vtab": (TABLE_4, "ViT-H/14: mean of the 19 tasks 77.63 %"),
+    "bit_hyperrule_small": (f"{HYPER_RULE}, below 20,000 images", "R152x4: Pets 96.62 %"),
+    "bit_hyperrule_small_tiny_images": (f"{HYPER_RULE}, below 20,000 images", ""),
+    "bit_hyperrule_medium": (f"{HYPER_RULE}, below 500,000 images", ""),
+    "bit_hyperrule_medium_tiny_images": (
+        f"{HYPER_RULE}, below 500,000 images",
+        "R152x4: CIFAR-10 99.37 %, CIFAR-100 93.51 %",
+    ),
+    "bit_hyperrule_large": (f"{HYPER_RULE}, 500,000 images and more", "R152x4 87.54 %"),
+    "bit_hyperrule_large_tiny_images": (f"{HYPER_RULE}, 500,000 images and more", ""),
 }

@@ -36,7 +36,9 @@ def medium():
 def test_settings_are_augregs():
     rows = {name: (row.layers, row.magnitude, row.mixup) for name, row in AUGMENTATIONS.items()}
     assert {name: rows[name] for name in AUGREG} == AUGREG
-    assert set(rows) == {*AUGREG, "light0"}
+    assert set(rows) == {*AUGREG, "light0", "bit"}
+    # `bit_hyperrule.py` of big_transfer.
+    assert rows["bit"] == (0, 0, 0.1)
     assert find_augmentation("medium2") is AUGMENTATIONS["medium2"]
     assert find_augmentation(Augmentation(erasing=0.5)).erasing == 0.5
 

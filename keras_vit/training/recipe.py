@@ -1,0 +1,148 @@
+"""How a model is trained, as one frozen row."""
+
+import dataclasses
+import math
+from typing import Literal
+
+from keras_vit.data.augmentations import AUGMENTATIONS
+
+OPTIMIZERS = ("adamw", "sgd")
+DECAYS = ("linear", "cosine", "rsqrt", "staircase")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """How a model is trained.
+
+    Exactly one of `epochs` and `steps` says how long.
+
+    Args:
+        image_size: side of the square training images, in pixels.
+        batch_size: images in a step.
+        optimizer: AdamW, or SGD with momentum 0.9.
+        learning_rate: reached at the end of the warm-up.
+        decay: of the learning rate after the warm-up: linear or cosine to the end of training, by
+            the reciprocal square root of the steps, or in a staircase.
+        warmup_steps: steps in which the learning rate rises linearly from 0.
+        boundaries: of a staircase, the steps after which the learning rate is a tenth.
+        epochs: passes over the training split.
+        steps: updates of the weights.
+        weight_decay: decoupled, of kernels alone; times the learning rate.
+        clip_norm: global norm at which gradients are clipped.
+        dropout: rate for a model that is built or read from another project's file; a `.keras` file
+            keeps its own, a ResNet has none.
+        pre_logits: whether a model that is built has the pre-training head's hidden tanh layer; a
+            ResNet has none.
+        min_crop_area: smallest part of a training image's area that a random crop has; `None` for
+            no crop.
+        random_crop_from: side of the square to which training images are resized before a random
+            part is cut out, instead of `min_crop_area`; `None` for not.
+        flip: whether to flip training images left and right at random.
+        augmentation: what else is done to training images, a row of `data.AUGMENTATIONS`.
+        seed: of weights, dropout, shuffling and augmentation.
+    """
+
+    image_size: int
+    batch_size: int
+    optimizer: Literal[OPTIMIZERS]
+    learning_rate: float
+    decay: Literal[DECAYS]
+    warmup_steps: int
+    boundaries: tuple[int, ...] = ()
+    epochs: int | None = None
+    steps: int | None = None
+    weight_decay: float = 0.0
+    clip_norm: float | None = None
+    dropout: float = 0.0
+    pre_logits: bool = False
+    min_crop_area: float | None = 0.05
+    random_crop_from: int | None = None
+    flip: bool = True
+    augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
+    seed: int = 0
+
+    def __post_init__(self):
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError(
+                "Exactly one of `epochs` and `steps` must be given, the other must be None. "
+                f"Received: epochs={self.epochs}, steps={self.steps}"
+            )
+        choices_of = {
+            "optimizer": OPTIMIZERS,
+            "decay": DECAYS,
+            "augmentation": tuple(AUGMENTATIONS),
+        }
+        for field, choices in choices_of.items():
+            value = getattr(self, field)
+            if value not in choices:
+                raise ValueError(f"`{field}` must be one of {choices}. Received: {field}={value!r}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(
+                f"`dropout` must be at least 0 and less than 1. Received: dropout={self.dropout}"
+            )
+        for field in ("image_size", "batch_size", "learning_rate", "epochs", "steps", "clip_norm"):
+            value = getattr(self, field)
+            if value is not None and not 0 < value < math.inf:
+                raise ValueError(f"`{field}` must be positive. Received: {field}={value}")
+        if (self.decay == "staircase") != bool(self.boundaries):
+            raise ValueError(
+                "`boundaries` must be given for a staircase, and for no other `decay`. "
+                f"Received: boundaries={self.boundaries}, decay={self.decay!r}"
+            )
+        if self.min_crop_area is not None and self.random_crop_from is not None:
+            raise ValueError(
+                "Only one of `min_crop_area` and `random_crop_from` can be given. "
+                f"Received: {self.min_crop_area} and {self.random_crop_from}"
+            )
+        if self.min_crop_area is not None and not 0 < self.min_crop_area <= 1:
+            raise ValueError(
+                "`min_crop_area` must be greater than 0 and at most 1. "
+                f"Received: min_crop_area={self.min_crop_area}"
+            )
+        for field in ("warmup_steps", "weight_decay", "seed"):
+            value = getattr(self, field)
+            if not 0 <= value < math.inf:
+                raise ValueError(f"`{field}` must not be negative. Received: {field}={value}")
+        if self.seed >= 2**32:
+            raise ValueError(f"`seed` must be less than 2**32. Received: seed={self.seed}")
+
+    def smoke(self):
+        """The same recipe, shrunk to seconds on a laptop.
+
+        Example:
+        >>> shared = {"image_size": 384, "batch_size": 512, "optimizer": "sgd", "decay": "cosine"}
+        >>> Recipe(learning_rate=0.03, warmup_steps=500, steps=20_000, **shared).smoke().steps
+        8
+        """
+        small = {"image_size": 32, "batch_size": 8, "warmup_steps": 2, "epochs": None, "steps": 8}
+        if self.boundaries:
+            small["boundaries"] = (4, 6)
+        if self.random_crop_from is not None:
+            small["random_crop_from"] = 40
+        return dataclasses.replace(self, **small)
+
+    def epoch_lengths(self, num_examples):
+        """How many epochs of how many steps to run on so many examples.
+
+        Returns:
+            `(epochs, steps_per_epoch)`. A recipe in steps is run to the last of them, in epochs of
+            equal length: at least a pass over the examples, and 100 steps or a tenth of them, as an
+            epoch ends with an evaluation.
+
+        Raises:
+            ValueError: if the warm-up would take all the steps.
+        """
+        steps_per_pass = -(-num_examples // self.batch_size)
+        if self.epochs is not None:
+            epochs, steps_per_epoch = self.epochs, steps_per_pass
+        else:
+            least = max(steps_per_pass, min(100, self.steps // 10), 1)
+            lengths = (n for n in range(least, self.steps) if self.steps % n == 0)
+            steps_per_epoch = next(lengths, self.steps)
+            epochs = self.steps // steps_per_epoch
+        if self.warmup_steps >= epochs * steps_per_epoch:
+            raise ValueError(
+                "`warmup_steps` must be smaller than the steps of the run, "
+                f"{epochs * steps_per_epoch}. Received: warmup_steps={self.warmup_steps}"
+            )
+        return epochs, steps_per_epoch
