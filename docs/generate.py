@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are tables of the package: weight_maps.md and catalogue.md.
+"""Writes the pages of docs/ that are tables: weight_maps.md, catalogue.md and recipes.md.
 
 Example: python docs/generate.py
 """
@@ -9,6 +9,8 @@ from keras_vit.checkpoints import list_checkpoints
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.keras_hub import KERAS_HUB
 from keras_vit.checkpoints.weight_map import as_markdown
+from keras_vit.cli.tables import markdown_table
+from keras_vit.training.recipes import RECIPES, SOURCES
 
 WEIGHT_MAPS = """# Weight maps
 
@@ -42,6 +44,27 @@ Written by `python docs/generate.py` from `keras_vit/checkpoints/published.py`.
 | --- | ---: | ---: | ---: | --- | ---: | --- | --- |
 """
 
+RECIPES_PAGE = """# Recipes
+
+`keras-vit train NAME` trains by each of these; every setting is a flag, which `keras-vit train
+NAME --help` shows. From Python it is a row of `keras_vit.training.recipes.RECIPES`;
+`dataclasses.replace` changes it, `.smoke()` shrinks it to seconds. The last column is the
+accuracy that the source reports for what the recipe led to, on ImageNet unless another dataset
+is named; none of them was measured here.
+
+SGD has a momentum of 0.9 and AdamW optax's settings; both are optax's to the last digit. Weight
+decay is of kernels alone, and is multiplied with the learning rate as the paper's is. The
+learning rate rises linearly from 0 in the warm-up steps; a staircase divides it by 10 after
+each of its steps.
+
+Written by `python docs/generate.py` from `keras_vit/training/recipes.py`.
+
+"""
+RECIPE_COLUMNS = (
+    *("name", "size", "batch", "optimizer", "learning rate", "decay", "warm-up", "length"),
+    *("weight decay", "dropout", "clipped at", "source", "reported"),
+)
+
 
 def weight_maps():
     """The page of the weight maps."""
@@ -72,7 +95,30 @@ def _line(row):
     return f"| {' | '.join(map(str, cells))} |\n"
 
 
-PAGES = {"weight_maps.md": weight_maps, "catalogue.md": catalogue}
+def recipes():
+    """The page of the recipes."""
+    rows = [_recipe_row(name, recipe) for name, recipe in RECIPES.items()]
+    return RECIPES_PAGE + markdown_table(RECIPE_COLUMNS, rows) + "\n"
+
+
+def _recipe_row(name, recipe):
+    source, reported = SOURCES[name]
+    return (
+        f"`{name}`",
+        str(recipe.image_size),
+        str(recipe.batch_size),
+        recipe.optimizer,
+        f"{recipe.learning_rate:g}",
+        " ".join([recipe.decay, *map(str, recipe.boundaries)]),
+        str(recipe.warmup_steps),
+        f"{recipe.epochs} epochs" if recipe.epochs else f"{recipe.steps} steps",
+        *(str(value or "-") for value in (recipe.weight_decay, recipe.dropout, recipe.clip_norm)),
+        source,
+        reported or "-",
+    )
+
+
+PAGES = {"weight_maps.md": weight_maps, "catalogue.md": catalogue, "recipes.md": recipes}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -66,7 +66,10 @@ def _finetune(steps, learning_rate=0.03, warmup_steps=500):
 
 
 def _hyper_rule(image_size, random_crop_from, boundaries, steps, warmup_steps, augmentation):
-    """BiT-HyperRule for one size of a dataset's images and one size of the dataset."""
+    """BiT-HyperRule for one size of a dataset's images and one size of the dataset.
+
+    big_transfer's TensorFlow 2 pipeline flips every image, where here half of them are.
+    """
     return Recipe(
         image_size=image_size,
         random_crop_from=random_crop_from,
