@@ -71,6 +71,9 @@ if not _IS_COMMAND_LINE:
     )
     from keras_vit.serving.export import export
 
+    # The files of trained models name what is registered there.
+    from keras_vit.training import losses, optimizers  # noqa: F401
+
     __all__ = [
         "R26_S32",
         "R50_B16",

@@ -107,6 +107,20 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
     assert added <= {"keras_vit", "numpy", "scipy"}
 
 
+def test_import_registers_all_that_a_saved_model_may_name():
+    """`keras.models.load_model` finds layers, schedules, optimizers and losses."""
+    code = """
+import importlib
+import keras
+import keras_vit
+registered = set(keras.saving.get_custom_objects())
+for module in ("layers", "models", "training.fit", "serving.export", "data.augment"):
+    importlib.import_module(f"keras_vit.{module}")
+print("keras_vit>AdamW" in registered, set(keras.saving.get_custom_objects()) - registered)
+"""
+    assert run_python(code).strip() == "True set()"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

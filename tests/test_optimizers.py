@@ -1,10 +1,13 @@
 """Schedules and optimizers, beside optax and a run of the original's training step."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 
 from keras_vit.checkpoints import from_checkpoint
+from keras_vit.training.losses import make_loss, sigmoid_cross_entropy
 from keras_vit.training.optimizers import AdamW, make_optimizer
 from keras_vit.training.recipe import Recipe
 from keras_vit.training.schedules import learning_rate_schedule
@@ -116,6 +119,28 @@ def test_trained_weights_are_the_originals(run, tmp_path):
         np.testing.assert_allclose(
             to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-5, err_msg=ours.path
         )
+
+
+def test_sigmoid_loss_is_optaxs_sum():
+    optax = pytest.importorskip("optax", reason="optax is installed with JAX")
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(5, 7), scale=20).astype("float32")
+    labels = rng.dirichlet(np.ones(7), size=5).astype("float32")
+    expected = np.asarray(optax.sigmoid_binary_cross_entropy(logits, labels)).sum(axis=1)
+    np.testing.assert_allclose(to_numpy(sigmoid_cross_entropy(labels, logits)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_softmax_loss_is_numpys(smoothing):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(5, 7)).astype("float32")
+    labels = rng.integers(0, 7, 5)
+    shares = np.eye(7)[labels] * (1 - smoothing) + smoothing / 7
+    expected = -(shares * (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))).sum(axis=1)
+    recipe = dataclasses.replace(FINETUNING, label_smoothing=smoothing)
+    given = np.eye(7, dtype="float32")[labels] if recipe.wants_shares else labels
+    loss = make_loss(recipe, keras.KerasTensor(given.shape))
+    assert float(to_numpy(loss(given, logits))) == pytest.approx(expected.mean(), rel=1e-5)
 
 
 def test_adamw_is_optaxs():

@@ -63,6 +63,15 @@ def test_fine_tuning_is_table_4(name):
     assert recipe.image_size == 384
 
 
+def test_augreg_pretraining_is_big_visions():
+    """`configs/vit_i21k.py`, where the learning rate does not multiply the weight decay of 1e-4."""
+    recipe = RECIPES["augreg_imagenet21k"]
+    assert recipe.weight_decay * recipe.learning_rate == pytest.approx(1e-4)
+    assert (recipe.loss, recipe.head_bias, recipe.clip_norm) == ("sigmoid", -10, 1)
+    assert (recipe.epochs, recipe.batch_size, recipe.decay) == (300, 4096, "cosine")
+    assert (recipe.optimizer, recipe.warmup_steps) == ("adamw", 10_000)
+
+
 def hyper_rule_rate(step, supports, base=0.003):
     """`get_lr` of bit_hyperrule.py."""
     if step < supports[0]:
@@ -100,6 +109,9 @@ def test_every_recipe_says_its_source():
         ({"decay": "staircase"}, r"`boundaries` must be given for a staircase.*boundaries=\(\)"),
         ({"boundaries": (3,)}, "`boundaries` must be given for a staircase.*decay='cosine'"),
         ({"random_crop_from": 512}, "Only one of `min_crop_area` and `random_crop_from`"),
+        ({"loss": "sigmoid", "label_smoothing": 0.1}, "`label_smoothing` is for the softmax"),
+        ({"label_smoothing": 1}, "`label_smoothing` must be at least 0 and less than 1"),
+        ({"loss": "hinge"}, "`loss` must be one of .*loss='hinge'"),
         ({"decay": "exponential"}, "`decay` must be one of .*decay='exponential'"),
     ],
 )

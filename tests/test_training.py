@@ -94,7 +94,8 @@ def test_float16_gets_loss_scaling(tmp_path):
 
 # The others differ from one of these in numbers alone.
 @pytest.mark.parametrize(
-    "name", ["pretrain", "finetune", "imagenet_vit", "digits_finetune", "bit_hyperrule_medium"]
+    "name",
+    ["pretrain", "finetune", "digits_finetune", "bit_hyperrule_medium", "augreg_imagenet21k"],
 )
 def test_smoke_recipe_trains(name, tmp_path):
     recipe = RECIPES[name].smoke()
@@ -120,6 +121,13 @@ def test_a_resnet_has_neither_dropout_nor_a_hidden_layer(recipe):
     assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
     assert "pre_logits" not in [layer.name for layer in model.layers]
     assert model.get_layer("stage_1_unit_1").compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("model", ["ViT_Ti16", case_path("a_vit_token")])
+def test_a_new_head_gets_the_recipes_bias(model):
+    recipe = RECIPES["augreg_imagenet21k"].smoke()
+    bias = make_model(recipe, model, num_classes=3).get_layer("head").bias
+    np.testing.assert_array_equal(to_numpy(bias.value), [-10] * 3)
 
 
 def test_a_checkpoint_of_a_resnet_is_fine_tuned():

@@ -9,7 +9,6 @@ import shutil
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-from keras_vit.data.augmentations import AUGMENTATIONS
 from keras_vit.data.catalog import changes_that_keep_labels
 from keras_vit.data.datasets import load
 from keras_vit.data.skipped import explaining_errors
@@ -17,6 +16,7 @@ from keras_vit.models import Variant, build, find_variant, replace_head, resize
 from keras_vit.models.files import load_model
 from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import check_classifier
+from keras_vit.training.losses import make_loss
 from keras_vit.training.optimizers import LogGradientNorm, make_optimizer
 from keras_vit.training.run import LAST_MODEL, SKIPPED_FILE, SaveModels, create_run, find_model
 
@@ -54,7 +54,7 @@ def fit(recipe, model, data, workdir, facts=None):
     workdir = create_run(workdir, recipe, {"class_names": train.class_names, **(facts or {})})
     model.compile(
         optimizer=make_optimizer(recipe, model, epochs * steps_per_epoch),
-        loss=_loss_of(train),
+        loss=make_loss(recipe, train.element_spec[1]),
         metrics=["accuracy"],
     )
     # Made while TensorFlow traces the first step, its variables would have it traced twice.
@@ -84,13 +84,6 @@ def fit(recipe, model, data, workdir, facts=None):
         raise
     report_skipped(workdir, train, validation)
     return history
-
-
-def _loss_of(dataset):
-    _, labels = dataset.element_spec
-    if labels.shape.rank == 1:
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    return keras.losses.CategoricalCrossentropy(from_logits=True)
 
 
 def report_skipped(workdir, *datasets):
@@ -136,7 +129,7 @@ def load_training_data(recipe, name, classes=None, cache=None, **options):
         "image_size": (recipe.image_size, recipe.image_size),
         "batch_size": recipe.batch_size,
         "classes": classes,
-        "one_hot": AUGMENTATIONS[recipe.augmentation].mixes,
+        "one_hot": recipe.wants_shares,
         "seed": recipe.seed,
         **options,
     }
@@ -172,6 +165,14 @@ def make_model(recipe, model, num_classes, dtype=None):
         ValueError: if `model` is none of them, the patches do not tile the recipe's images, or a
             `dtype` is given for a `.keras` file.
     """
+    made = _make_model(recipe, model, num_classes, dtype)
+    if recipe.head_bias:
+        bias = made.get_layer("head").bias
+        bias.assign(keras.ops.full(bias.shape, recipe.head_bias))
+    return made
+
+
+def _make_model(recipe, model, num_classes, dtype):
     keras.utils.set_random_seed(recipe.seed)
     if _is_variant(model):
         return _build_variant(recipe, find_variant(model), num_classes, dtype)

@@ -7,6 +7,7 @@ from typing import Literal
 from keras_vit.data.augmentations import AUGMENTATIONS
 
 OPTIMIZERS = ("adamw", "sgd")
+LOSSES = ("softmax", "sigmoid")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 
 
@@ -28,6 +29,9 @@ class Recipe:
         epochs: passes over the training split.
         steps: updates of the weights.
         weight_decay: decoupled, of kernels alone; times the learning rate.
+        loss: cross-entropy of the softmax, or of a sigmoid for each class.
+        label_smoothing: share of a label that is spread over all classes, of the softmax alone.
+        head_bias: of a new head; with a sigmoid, -10 says that each class is rare.
         clip_norm: global norm at which gradients are clipped.
         dropout: rate for a model that is built or read from another project's file; a `.keras` file
             keeps its own, a ResNet has none.
@@ -52,6 +56,9 @@ class Recipe:
     epochs: int | None = None
     steps: int | None = None
     weight_decay: float = 0.0
+    loss: Literal[LOSSES] = "softmax"
+    label_smoothing: float = 0.0
+    head_bias: float = 0.0
     clip_norm: float | None = None
     dropout: float = 0.0
     pre_logits: bool = False
@@ -70,15 +77,23 @@ class Recipe:
         choices_of = {
             "optimizer": OPTIMIZERS,
             "decay": DECAYS,
+            "loss": LOSSES,
             "augmentation": tuple(AUGMENTATIONS),
         }
         for field, choices in choices_of.items():
             value = getattr(self, field)
             if value not in choices:
                 raise ValueError(f"`{field}` must be one of {choices}. Received: {field}={value!r}")
-        if not 0 <= self.dropout < 1:
+        for field in ("dropout", "label_smoothing"):
+            value = getattr(self, field)
+            if not 0 <= value < 1:
+                raise ValueError(
+                    f"`{field}` must be at least 0 and less than 1. Received: {field}={value}"
+                )
+        if self.label_smoothing and self.loss != "softmax":
             raise ValueError(
-                f"`dropout` must be at least 0 and less than 1. Received: dropout={self.dropout}"
+                "`label_smoothing` is for the softmax. "
+                f"Received: label_smoothing={self.label_smoothing}, loss={self.loss!r}"
             )
         for field in ("image_size", "batch_size", "learning_rate", "epochs", "steps", "clip_norm"):
             value = getattr(self, field)
@@ -105,6 +120,12 @@ class Recipe:
                 raise ValueError(f"`{field}` must not be negative. Received: {field}={value}")
         if self.seed >= 2**32:
             raise ValueError(f"`seed` must be less than 2**32. Received: seed={self.seed}")
+
+    @property
+    def wants_shares(self):
+        """Whether labels must be shares of classes."""
+        mixes = AUGMENTATIONS[self.augmentation].mixes
+        return mixes or self.loss == "sigmoid" or self.label_smoothing > 0
 
     def smoke(self):
         """The same recipe, shrunk to seconds on a laptop.

@@ -10,6 +10,7 @@ from keras_vit.training.recipe import Recipe
 
 TABLE_3 = "Table 3 of the ViT paper (arXiv 2010.11929)"
 TABLE_4 = "Table 4 of the ViT paper (arXiv 2010.11929)"
+AUGREG = "How to train your ViT (arXiv 2106.10270), `vit_i21k.py` of big_vision, ImageNet-21k"
 HYPER_RULE = "BiT-HyperRule, `bit_hyperrule.py` of big_transfer"
 
 PRETRAIN = Recipe(
@@ -117,6 +118,18 @@ RECIPES = {
     "imagenet_vit": dataclasses.replace(
         PRETRAIN, epochs=300, learning_rate=3e-3, decay="cosine", weight_decay=0.3, clip_norm=1.0
     ),
+    "augreg_imagenet21k": dataclasses.replace(
+        PRETRAIN,
+        epochs=300,
+        decay="cosine",
+        weight_decay=0.1,
+        dropout=0.0,
+        pre_logits=False,
+        clip_norm=1.0,
+        loss="sigmoid",
+        head_bias=-10.0,
+        augmentation="medium1",
+    ),
     "finetune_cifar": _finetune(10_000),
     "finetune_pets_flowers": _finetune(500, warmup_steps=100),
     "finetune_vtab": _finetune(2500, learning_rate=0.01),
@@ -143,6 +156,7 @@ SOURCES = {
     "jft300m_r50_vit_l16_14_epochs": (TABLE_3, "87.12 %"),
     "imagenet21k_vit_l_30_epochs": (f"{TABLE_3}, ImageNet-21k", ""),
     "imagenet_vit": (f"{TABLE_3}, ImageNet", "ViT-B/16 77.91 % (table 5)"),
+    "augreg_imagenet21k": (AUGREG, "ViT-B/16 85.49 %, fine-tuned at 384 pixels"),
     "finetune_cifar": (TABLE_4, "ViT-H/14: CIFAR-10 99.50 %, CIFAR-100 94.55 %"),
     "finetune_pets_flowers": (TABLE_4, "ViT-H/14: Pets 97.56 %, Flowers 99.68 %"),
     "finetune_vtab": (TABLE_4, "ViT-H/14: mean of the 19 tasks 77.63 %"),
