@@ -11,7 +11,9 @@ class _GradientNorm:
 
     def build(self, variables):
         super().build(variables)
-        self.gradient_norm = self.add_variable((), dtype="float32", name="gradient_norm")
+        self.gradient_norm = self.add_variable(
+            (), dtype="float32", aggregation="mean", name="gradient_norm"
+        )
 
     def apply(self, grads, trainable_variables=None):
         if not self.built:
@@ -95,7 +97,7 @@ class LogGradientNorm(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         # In float16 it stands behind the scaling of the loss.
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        logs["gradient_norm"] = float(ops.convert_to_numpy(optimizer.gradient_norm.value))
+        logs["gradient_norm"] = float(ops.convert_to_numpy(optimizer.gradient_norm))
 
 
 def make_optimizer(recipe, model, total_steps):
