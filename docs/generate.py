@@ -52,7 +52,7 @@ NAME --help` shows. From Python it is a row of `keras_vit.training.recipes.RECIP
 accuracy that the source reports for what the recipe led to, on ImageNet unless another dataset
 is named; none of them was measured here.
 
-SGD has a momentum of 0.9 and AdamW optax's settings; both are optax's to the last digit. Weight
+SGD has a momentum of 0.9 and AdamW optax's settings; both compute what optax's do. Weight
 decay is of kernels alone, and is multiplied with the learning rate as the paper's is. The
 learning rate rises linearly from 0 in the warm-up steps; a staircase divides it by 10 after
 each of its steps.

@@ -143,6 +143,13 @@ def test_softmax_loss_is_numpys(smoothing):
     assert float(to_numpy(loss(given, logits))) == pytest.approx(expected.mean(), rel=1e-5)
 
 
+@pytest.mark.parametrize("changes", [{"loss": "sigmoid"}, {"label_smoothing": 0.1}])
+def test_labels_that_are_no_shares_are_refused(changes):
+    recipe = dataclasses.replace(FINETUNING, **changes)
+    with pytest.raises(ValueError, match=r"must be shares of classes.*labels of shape \(8,\)"):
+        make_loss(recipe, keras.KerasTensor((8,)))
+
+
 def test_adamw_is_optaxs():
     """50 steps with the same gradients, from large ones to those of float32's noise."""
     optax = pytest.importorskip("optax", reason="optax is installed with JAX")

@@ -108,6 +108,8 @@ def test_every_recipe_says_its_source():
     [
         ({"decay": "staircase"}, r"`boundaries` must be given for a staircase.*boundaries=\(\)"),
         ({"boundaries": (3,)}, "`boundaries` must be given for a staircase.*decay='cosine'"),
+        ({"decay": "staircase", "boundaries": (9000, 600)}, "`boundaries` must rise.*9000, 600"),
+        ({"decay": "staircase", "boundaries": (500,)}, "`boundaries` must rise.*warmup_steps=500"),
         ({"random_crop_from": 512}, "Only one of `min_crop_area` and `random_crop_from`"),
         ({"loss": "sigmoid", "label_smoothing": 0.1}, "`label_smoothing` is for the softmax"),
         ({"label_smoothing": 1}, "`label_smoothing` must be at least 0 and less than 1"),

@@ -31,10 +31,20 @@ def make_loss(recipe, labels):
 
     Returns:
         What `keras.Model.compile` takes as `loss`.
+
+    Raises:
+        ValueError: if the loss needs shares of classes and the labels are numbers.
     """
+    is_number = len(labels.shape) == 1
+    if recipe.wants_shares and is_number:
+        raise ValueError(
+            "The labels must be shares of classes (`load` with `one_hot=True`) for a sigmoid, "
+            "`label_smoothing` and an `augmentation` that mixes images. "
+            f"Received: labels of shape {tuple(labels.shape)}"
+        )
     if recipe.loss == "sigmoid":
         return sigmoid_cross_entropy
-    if len(labels.shape) == 1:
+    if is_number:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return keras.losses.CategoricalCrossentropy(
         from_logits=True, label_smoothing=recipe.label_smoothing

@@ -1,6 +1,7 @@
 """How a model is trained, as one frozen row."""
 
 import dataclasses
+import itertools
 import math
 from typing import Literal
 
@@ -103,6 +104,14 @@ class Recipe:
             raise ValueError(
                 "`boundaries` must be given for a staircase, and for no other `decay`. "
                 f"Received: boundaries={self.boundaries}, decay={self.decay!r}"
+            )
+        ends = (self.warmup_steps, *self.boundaries)
+        if self.boundaries and any(
+            end <= start for start, end in zip(ends, ends[1:], strict=False)
+        ):
+            raise ValueError(
+                "`boundaries` must rise, from more than `warmup_steps`. "
+                f"Received: boundaries={self.boundaries}, warmup_steps={self.warmup_steps}"
             )
         if self.min_crop_area is not None and self.random_crop_from is not None:
             raise ValueError(
