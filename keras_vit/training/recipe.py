@@ -106,9 +106,7 @@ class Recipe:
                 f"Received: boundaries={self.boundaries}, decay={self.decay!r}"
             )
         ends = (self.warmup_steps, *self.boundaries)
-        if self.boundaries and any(
-            end <= start for start, end in zip(ends, ends[1:], strict=False)
-        ):
+        if any(end <= start for start, end in itertools.pairwise(ends)):
             raise ValueError(
                 "`boundaries` must rise, from more than `warmup_steps`. "
                 f"Received: boundaries={self.boundaries}, warmup_steps={self.warmup_steps}"
