@@ -12,6 +12,7 @@ _HOMES = {
     "find_source": "datasets",
     "hyper_rule_sizes": "images",
     "load": "datasets",
+    "mask_patches": "patches",
     "preprocess": "preprocessing",
     "write_ids": "duplicates",
     "write_records": "record_writer",

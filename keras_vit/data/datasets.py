@@ -89,8 +89,10 @@ def load(
         data_dir: where TensorFlow Datasets keeps its data.
 
     Returns:
-        A `tf.data.Dataset` with the attributes `class_names`, `num_examples` (of the shard) and
-        `skipped`: its length is the number of images skipped so far, `skipped.ids` are their names.
+        A `tf.data.Dataset` with the attributes `class_names`, `num_examples` (of the shard),
+        `skipped`: its length is the number of images skipped so far, `skipped.ids` are their names;
+        and `from_step`: a function of `start_step` and `skip` that gives the same dataset from
+        another step on.
 
     Raises:
         ValueError: if the dataset is unknown or has no images, or an argument is out of range.
@@ -125,7 +127,7 @@ def load(
     if cache is not None:
         source = source.cached(cache)
     skipped = Skipped(source, max_skipped, broken)
-    dataset = Pipeline(
+    pipeline = Pipeline(
         source=source,
         make_image=dataclasses.replace(maker, scale=source.scale).make(),
         image_size=maker.image_size,
@@ -139,10 +141,24 @@ def load(
         broken=tuple(broken),
         mix=mixing(augmentation) if augmentation.mixes else None,
         one_hot=one_hot or augmentation.mixes,
-    ).batches()
+    )
+    return _as_dataset(pipeline, max_skipped)
+
+
+def _as_dataset(pipeline, max_skipped):
+    source = pipeline.source
+
+    def from_step(start_step, skip=()):
+        broken = source.find_numbers(skip)
+        changes = {"start_step": start_step, "broken": tuple(broken)}
+        skipped = Skipped(source, max_skipped, broken)
+        return _as_dataset(dataclasses.replace(pipeline, **changes, skipped=skipped), max_skipped)
+
+    dataset = pipeline.batches()
     dataset.class_names = source.class_names
     dataset.num_examples = source.num_examples
-    dataset.skipped = skipped
+    dataset.skipped = pipeline.skipped
+    dataset.from_step = from_step
     return dataset
 
 

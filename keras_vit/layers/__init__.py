@@ -2,6 +2,7 @@
 
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.convolution import StandardizedConv2D
+from keras_vit.layers.masking import CorruptPatches
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LayerScale
 from keras_vit.layers.patches import PatchEmbedding
@@ -21,6 +22,7 @@ __all__ = [
     "BottleneckUnit",
     "ClassToken",
     "ClassTokenPooling",
+    "CorruptPatches",
     "LayerScale",
     "MlpBlock",
     "MultiHeadAttention",

@@ -16,6 +16,7 @@ BLOCK = {
     "qk_norm": True,
     "layer_scale": 0.5,
     "epsilon": 1e-5,
+    "remat": True,
 }
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
 PATCHES = {"embedding_dim": 8, "patch_size": (2, 4), "use_bias": False}
@@ -36,6 +37,7 @@ CASES = [
     (layers.RegisterTokens, {"num_registers": 3}, [(5, 8)], (8, 8), 1),
     (layers.AddPositionEmbedding, {}, [(5, 8)], (5, 8), 1),
     (layers.AddSincosPositionEmbedding, {"grid_size": (2, 3)}, [(6, 8)], (6, 8), 0),
+    (layers.CorruptPatches, {}, [(5, 8), (5,)], (5, 8), 1),
     (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),
     (layers.MultiHeadAttention, ATTENTION, [(3, 8), (5, 8)], (3, 8), 9),
     (layers.MlpBlock, {"mlp_dim": 12, "activation": "relu", "dropout": 0.1}, [(5, 8)], (5, 8), 4),

@@ -1,0 +1,44 @@
+"""Batches of one size for devices that share them."""
+
+import tensorflow as tf
+
+
+def pad(dataset, batch_size, num_batches, weight=1.0):
+    """Fills up the last batch of a dataset, and adds empty ones, with images of weight 0.
+
+    Args:
+        dataset: of `(inputs, targets)` or `(inputs, targets, weights)`, of which only the last
+            batch may be smaller.
+        batch_size: images in a batch.
+        num_batches: how many batches there shall be.
+        weight: of the images that were there, times the weights they have.
+
+    Returns:
+        A `tf.data.Dataset` of `(inputs, targets, weights)`.
+
+    Example:
+    >>> test = keras_vit.data.load("digits", "test", 16, batch_size=200)
+    >>> [float(np.sum(weights)) for _, _, weights in pad(test, 200, 3)]
+    [200.0, 159.0, 0.0]
+    """
+
+    def fill(inputs, labels, weights=1.0):
+        count = tf.shape(tf.nest.flatten(inputs)[0])[0]
+        shape = tf.concat([[count], tf.shape(weights)[1:]], axis=0)
+        weights = tf.broadcast_to(weights * tf.cast(weight, tf.float32), shape)
+        return tf.nest.map_structure(
+            lambda part: _fill(part, batch_size), (inputs, labels, weights)
+        )
+
+    empty = tf.data.Dataset.from_tensors(
+        tf.nest.map_structure(
+            lambda spec: tf.zeros([0, *spec.shape[1:]], spec.dtype), dataset.element_spec
+        )
+    )
+    batches = dataset.concatenate(empty.repeat()).take(num_batches).map(fill)
+    return batches.apply(tf.data.experimental.assert_cardinality(num_batches))
+
+
+def _fill(part, batch_size):
+    padding = [[0, batch_size - tf.shape(part)[0]], *[[0, 0]] * (part.shape.rank - 1)]
+    return tf.ensure_shape(tf.pad(part, padding), (batch_size, *part.shape[1:]))

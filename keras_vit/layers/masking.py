@@ -1,0 +1,46 @@
+"""Patch embeddings that are hidden from a model, so that it learns to predict them."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class CorruptPatches(keras.layers.Layer):
+    """Puts the learnable `[mask]` embedding, or that of another patch, in the place of some tokens.
+
+    Input: tokens `(batch, patches, width)`, and `(batch, patches)` integers that say for each token
+    which one of its image is taken: its own number leaves it as it is, another number takes that
+    patch's embedding, and -1 takes `[mask]`. Output: `(batch, patches, width)`.
+
+    Call arguments:
+        tokens: the patch embeddings.
+        corruption: the numbers, such as `keras_vit.data.mask_patches` draws.
+
+    Reference:
+        Section B.1.2 of the ViT paper (arXiv 2010.11929). It gives no initial value: here that is
+        BERT's (arXiv 1810.04805), which it follows, normal with standard deviation 0.02.
+
+    Example:
+    >>> tokens = np.array([[[1.0], [2.0], [3.0]]])
+    >>> corrupted = CorruptPatches()(tokens, np.array([[0, 0, 2]]))
+    >>> keras.ops.convert_to_numpy(corrupted)[0, :, 0]
+    array([1., 1., 3.], dtype=float32)
+    """
+
+    def build(self, tokens_shape, corruption_shape):
+        self.mask_token = self.add_weight(
+            name="mask_token",
+            shape=(1, 1, tokens_shape[-1]),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def call(self, tokens, corruption):
+        corruption = ops.cast(corruption, "int32")
+        # Image by image: indices into the whole batch would mix what several devices hold.
+        taken = ops.vectorized_map(
+            lambda image: ops.take(*image, axis=0), (tokens, ops.maximum(corruption, 0))
+        )
+        return ops.where(corruption[..., None] < 0, ops.cast(self.mask_token, tokens.dtype), taken)
+
+    def compute_output_shape(self, tokens_shape, corruption_shape):
+        return tokens_shape

@@ -1,0 +1,107 @@
+"""A Vision Transformer that predicts what corrupted patches show."""
+
+import keras
+
+from keras_vit.layers import CorruptPatches, PatchEmbedding
+from keras_vit.layers.arguments import check_choice
+from keras_vit.models.surgery import check_backbone, token_stride
+
+TARGETS = ("mean_colour", "downsized", "pixels")
+# 3 bits a channel, as in `keras_vit.data.colours`.
+NUM_COLOURS = 512
+# Of a down-sized patch, 4 x 4.
+NUM_CELLS = 16
+# What comes behind the patches' tokens in the models of this package.
+_BEHIND_TOKENS = ("patch_tokens", "pooling", "fc_norm", "pre_logits", "head")
+
+
+def masked_patch_predictor(model, target="mean_colour"):
+    """A model that predicts from the tokens of corrupted patches what these show.
+
+    It takes what `keras_vit.data.mask_patches` gives, `{"images", "corruption"}`, and has the
+    layers of the given model up to the last LayerNorm, between them a `CorruptPatches` and behind
+    them a new head. The layers are shared: to train the predictor is to train the given model, but
+    for its pooling and its head.
+
+    Args:
+        model: a Vision Transformer or a hybrid of this package, built, tuned or reloaded.
+        target: what is predicted of each patch: `"mean_colour"`, logits of 512 classes
+            `(batch, patches, 512)`; `"downsized"`, those of 4 x 4 cells
+            `(batch, patches, 16, 512)`; or `"pixels"`, `(batch, patches, pixels * channels)`.
+
+    Returns:
+        A Functional `keras.Model`, not compiled, with outputs in float32.
+
+    Raises:
+        ValueError: if the model has no patches or its layers are not one chain, or the target is
+            unknown.
+
+    Reference:
+        Sections 4.6 and B.1.2 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> predictor = masked_patch_predictor(model)
+    >>> predictor.output.shape
+    (None, 4, 512)
+    >>> predictor.get_layer("block_0") is model.get_layer("block_0")
+    True
+    """
+    check_choice("target", target, TARGETS)
+    embedding, layers = _find_chain(model)
+    patches = embedding.output
+    corruption = keras.Input(patches.shape[1:2], dtype="int32", name="corruption")
+    dtype = embedding.dtype_policy.name
+    tokens = CorruptPatches(dtype=dtype, name="corrupt_patches")(patches, corruption)
+    for layer in layers:
+        tokens = layer(tokens)
+    num_prefix_tokens = tokens.shape[1] - patches.shape[1]
+    if num_prefix_tokens:
+        cropping = (num_prefix_tokens, 0)
+        tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
+    if "fc_norm" in [layer.name for layer in model.layers]:
+        # Without it the tokens would not be normalised at all.
+        tokens = model.get_layer("fc_norm")(tokens)
+    outputs = _predict(tokens, target, token_stride(model), model.inputs[0].shape[-1])
+    inputs = {"images": model.inputs[0], "corruption": corruption}
+    return keras.Model(inputs, outputs, name="masked_patch_predictor")
+
+
+def _find_chain(model):
+    """The patch embedding, and the layers from there to the last of the tokens' LayerNorms."""
+    check_backbone(model)
+    layers = model.layers
+    places = [i for i, layer in enumerate(layers) if isinstance(layer, PatchEmbedding)]
+    if len(places) != 1 or len(model.inputs) != 1:
+        raise ValueError(
+            "`model` must have one input and one `PatchEmbedding`: only of patches can some be "
+            f"masked. Received: the model {model.name!r} with {len(model.inputs)} inputs and "
+            f"{len(places)} `PatchEmbedding` layers"
+        )
+    chain = [layers[places[0]]]
+    for layer in layers[places[0] + 1 :]:
+        if layer.name in _BEHIND_TOKENS:
+            break
+        if layer.input is not chain[-1].output:
+            raise ValueError(
+                "`model` must be a chain of layers from the patches to the last LayerNorm. "
+                f"Received: a model whose layer {layer.name!r} does not follow {chain[-1].name!r}"
+            )
+        chain.append(layer)
+    return chain[0], chain[1:]
+
+
+def _predict(tokens, target, patch_size, channels):
+    """The new head, in float32 and zero at the start like the classifiers'."""
+    num_patches = tokens.shape[1]
+    units = {
+        "mean_colour": NUM_COLOURS,
+        "downsized": NUM_CELLS * NUM_COLOURS,
+        "pixels": patch_size[0] * patch_size[1] * channels,
+    }[target]
+    head = keras.layers.Dense(units, kernel_initializer="zeros", dtype="float32", name="patch_head")
+    outputs = head(tokens)
+    if target == "downsized":
+        shape = (num_patches, NUM_CELLS, NUM_COLOURS)
+        outputs = keras.layers.Reshape(shape, dtype="float32", name="cells")(outputs)
+    return outputs

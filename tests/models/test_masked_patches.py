@@ -1,0 +1,128 @@
+"""The model that predicts masked patches, and how it shares the weights of another."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.models import replace_head, resnet, vision_transformer
+from keras_vit.models.masked_patches import masked_patch_predictor
+from tests.contract import to_numpy
+from tests.models.test_vit import TINY, images
+
+OPTIONS = [
+    {},
+    {"pooling": "gap", "representation_size": 6},
+    {"pooling": "map", "image_size": (8, 16)},
+    {"pooling": None, "num_classes": 0},
+    {"pooling": None},
+    {"num_registers": 2, "pre_norm": True, "dropout": 0.1},
+    {"position_embedding": "sincos2d", "pooling": "gap", "class_token": True, "fc_norm": True},
+    {"resnet_stages": (1,), "resnet_width": 32, "patch_size": 1},
+]
+
+
+def call(model, inputs):
+    return to_numpy(model(inputs, training=False))
+
+
+def untouched(batch_size, num_patches):
+    return np.broadcast_to(np.arange(num_patches, dtype="int32"), (batch_size, num_patches))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_untouched_patches_have_the_tokens_of_the_model(options):
+    model = vision_transformer(**{**TINY, **options})
+    predictor = masked_patch_predictor(model)
+    tokens = keras.Model(predictor.input, predictor.get_layer("patch_head").input)
+    batch = images(2, *model.input_shape[1:])
+    num_patches = predictor.output_shape[1]
+    inputs = {"images": batch, "corruption": untouched(2, num_patches)}
+    ours = call(tokens, inputs)
+    last = "block_1" if options.get("fc_norm") else "encoder_norm"
+    expected = keras.Model(model.input, model.get_layer(last).output)(batch, training=False)
+    if options.get("fc_norm"):
+        expected = model.get_layer("fc_norm")(expected)
+    np.testing.assert_array_equal(ours, to_numpy(expected)[:, -num_patches:])
+    inputs["corruption"] = np.full((2, num_patches), -1, "int32")
+    hidden = call(tokens, inputs)
+    # Nothing is left of the images.
+    np.testing.assert_allclose(hidden[0], hidden[1], atol=1e-6)
+    assert not np.array_equal(hidden, ours)
+
+
+@pytest.mark.parametrize(
+    ("target", "shape"),
+    [("mean_colour", (8, 512)), ("downsized", (8, 16, 512)), ("pixels", (8, 96))],
+)
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+def test_outputs(target, shape, dtype):
+    model = vision_transformer(**{**TINY, "patch_size": (4, 8), "dtype": dtype})
+    predictor = masked_patch_predictor(model, target)
+    assert predictor.output_shape == (None, *shape)
+    assert predictor.output.dtype == "float32"
+    assert predictor.get_layer("corrupt_patches").compute_dtype == dtype.removeprefix("mixed_")
+
+
+def test_training_the_predictor_trains_the_model(tmp_path):
+    model = vision_transformer(**TINY)
+    before = {weight.path: to_numpy(weight.value) for weight in model.weights}
+    predictor = masked_patch_predictor(model, "pixels")
+    predictor.get_layer("patch_head").kernel.assign(images(8, 48))
+    predictor.compile(keras.optimizers.Adam(0.01), "mse")
+    # Made while TensorFlow traces the first step, its variables would have it traced twice.
+    predictor.optimizer.build(predictor.trainable_variables)
+    corruption = untouched(4, 16).copy()
+    corruption[:, ::2] = -1
+    inputs = {"images": images(4, 16, 16, 3), "corruption": corruption}
+    predictor.fit(inputs, images(4, 16, 48), verbose=0)
+    for weight in model.weights:
+        is_behind = weight.path.startswith("head/")
+        # The softmax takes the same off every key: the true gradient is zero.
+        if not weight.path.endswith("key/bias"):
+            is_same = np.array_equal(to_numpy(weight.value), before[weight.path])
+            assert is_same == is_behind, weight.path
+    check_model_is_usable(model, tmp_path)
+    check_predictor_goes_on(predictor, inputs, tmp_path)
+
+
+def check_model_is_usable(model, tmp_path):
+    """What was trained is saved, reloaded and fine-tuned like any model."""
+    batch = images(2, 16, 16, 3)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(call(loaded, batch), call(model, batch))
+    trunk, new = (replace_head(model, num_classes) for num_classes in (0, 5))
+    new = keras.Model(new.input, new.get_layer("pooling").output)
+    np.testing.assert_array_equal(call(new, batch), call(trunk, batch))
+
+
+def check_predictor_goes_on(predictor, inputs, tmp_path):
+    """It is reloaded; and one that is made anew takes the optimizer's state from the file, too."""
+    path = tmp_path / "predictor.keras"
+    predictor.save(path)
+    np.testing.assert_array_equal(
+        call(keras.models.load_model(path), inputs), call(predictor, inputs)
+    )
+    model = vision_transformer(**TINY)
+    again = masked_patch_predictor(model, "pixels")
+    again.compile(keras.optimizers.Adam(0.01), "mse")
+    again.optimizer.build(again.trainable_variables)
+    again.load_weights(path)
+    np.testing.assert_array_equal(call(again, inputs), call(predictor, inputs))
+    for ours, other in zip(again.optimizer.variables, predictor.optimizer.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(other.value))
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"`target` must be one of .* Received: target='colour'"):
+        masked_patch_predictor(vision_transformer(**TINY), "colour")
+    with pytest.raises(ValueError, match="only of patches can some be masked"):
+        masked_patch_predictor(resnet((1,), width=32, num_classes=2, image_size=32))
+    with pytest.raises(ValueError, match="must be a Vision Transformer"):
+        masked_patch_predictor(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))
+    image = keras.Input((16, 16, 3))
+    patches = keras_vit.PatchEmbedding(8, 4)(image)
+    branches = keras.layers.Dense(8, name="one")(patches), keras.layers.Dense(8)(patches)
+    with pytest.raises(ValueError, match="must be a chain of layers"):
+        masked_patch_predictor(keras.Model(image, keras.layers.Add()(branches)))
