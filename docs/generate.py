@@ -61,8 +61,8 @@ Written by `python docs/generate.py` from `keras_vit/training/recipes.py`.
 
 """
 RECIPE_COLUMNS = (
-    *("name", "size", "batch", "optimizer", "learning rate", "decay", "warm-up", "length"),
-    *("weight decay", "dropout", "clipped at", "source", "reported"),
+    *("name", "size", "batch", "optimizer", "learning rate", "to choose from", "decay"),
+    *("warm-up", "length", "weight decay", "dropout", "clipped at", "source", "reported"),
 )
 
 
@@ -109,6 +109,7 @@ def _recipe_row(name, recipe):
         str(recipe.batch_size),
         recipe.optimizer,
         f"{recipe.learning_rate:g}",
+        ", ".join(map(str, recipe.learning_rates)) or "-",
         " ".join([recipe.decay, *map(str, recipe.boundaries)]),
         str(recipe.warmup_steps),
         f"{recipe.epochs} epochs" if recipe.epochs else f"{recipe.steps} steps",

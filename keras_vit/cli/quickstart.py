@@ -114,7 +114,8 @@ def small_vit(recipe, classes):
 
 def train(recipe, model, classes, workdir):
     """Trains on the digits of those classes."""
-    from keras_vit.training.fit import fit, load_training_data
+    from keras_vit.training.fit import fit
+    from keras_vit.training.training_data import load_training_data
 
     data = load_training_data(recipe, "digits", classes)
     facts = {"model": model.name, "data": "digits", "classes": classes}

@@ -43,29 +43,107 @@ class Train:
     """Greatest share of images that may be skipped because they cannot be decoded."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
     """Dtype policy of a model that is built; float32 by default. A loaded model has its own."""
+    sweep_lr: bool = False
+    """First train with each of `--learning-rates` on the training split alone, beside the workdir;
+    then train on it and the held-out images with the rate that was best on these."""
+    resume: bool = False
+    """Go on where the same run in the directory was stopped, or begin it."""
+    save_steps: int = 1000
+    """Batches after which the state to resume from is saved, beside the ends of epochs."""
+    keep: int = 2
+    """How many states are kept."""
+    strategy: str = "auto"
+    """On what devices: `auto` (all accelerators there are), `none` (one); with TensorFlow
+    `mirrored` (all GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`."""
+    model_shards: int | None = None
+    """In how many parts `model_parallel` cuts a model; by default as many as there are devices."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
         """Trains, and says where everything is."""
-        from keras_vit.training.fit import fit, load_training_data, make_model
+        from keras_vit.training.distribution import strategy
 
-        train, validation = load_training_data(
-            self.recipe,
+        with strategy(self.strategy, self.model_shards).scope():
+            history = self._sweep() if self.sweep_lr else self._train(self.recipe, self.workdir)
+        self._draw()
+        print(f"{describe_best(history)}; models and settings in {self.workdir}")
+        print(f"Next: keras-vit evaluate {self.workdir}")
+        print(f"      tensorboard --logdir {self.workdir}")
+
+    def _train(self, recipe, workdir, split="train", validation="validation"):
+        from keras_vit.training.fit import fit
+        from keras_vit.training.starting_model import make_model
+        from keras_vit.training.training_data import load_training_data
+
+        data = load_training_data(
+            recipe,
             self.data,
             self.classes,
+            split=split,
+            validation=validation,
             data_dir=self.data_dir,
             exclude=self.exclude or (),
             cache=self.cache,
             max_skipped=self.max_skipped,
         )
-        model = make_model(self.recipe, self.model, len(train.class_names), self.dtype)
-        facts = {"model": self.model, "data": findable(self.data), "classes": self.classes}
-        history = fit(self.recipe, model, (train, validation), self.workdir, facts)
-        best = max(history.history["val_accuracy"])
-        print(f"Best validation accuracy {best:.2%}; models and settings in {self.workdir}")
-        print(f"Next: keras-vit evaluate {self.workdir}")
-        print(f"      tensorboard --logdir {self.workdir}")
+        model = make_model(recipe, self.model, len(data[0].class_names), self.dtype)
+        facts = {
+            "model": self.model,
+            "data": findable(self.data),
+            "split": split,
+            "classes": self.classes,
+        }
+        options = {"resume": self.resume, "save_steps": self.save_steps, "keep": self.keep}
+        return fit(recipe, model, data, workdir, facts, **options)
+
+    def _sweep(self):
+        from keras_vit.training.sweep import choose_learning_rate
+
+        beside = self.workdir.with_name(f"{self.workdir.name}-sweep")
+
+        def train(recipe):
+            print(f"Training with a learning rate of {recipe.learning_rate:g}")
+            return self._train(recipe, beside / f"{recipe.learning_rate:g}")
+
+        recipe, accuracies = choose_learning_rate(self.recipe, train)
+        for rate, accuracy in accuracies.items():
+            chosen = "  <- chosen" if rate == recipe.learning_rate else ""
+            print(f"learning rate {rate:g}: validation accuracy {accuracy:.2%}{chosen}")
+        return self._train(recipe, self.workdir, split="train+validation", validation=None)
+
+    def _draw(self):
+        """A picture of what is predicted of masked patches, if they are."""
+        import importlib.util
+
+        from keras_vit.training.run import PREDICTOR_MODEL
+
+        predictor = self.workdir / PREDICTOR_MODEL
+        if not predictor.exists() or not importlib.util.find_spec("matplotlib"):
+            return
+        from keras_vit.data import load, mask_patches
+        from keras_vit.inspection.masked_patches import draw_masked_patches
+        from keras_vit.models.files import load_model
+        from keras_vit.models.surgery import token_stride
+
+        model = load_model(predictor)
+        size = model.input["images"].shape[1:3]
+        options = {"classes": self.classes, "data_dir": self.data_dir}
+        images = load(self.data, "validation", size, batch_size=8, **options)
+        masked = mask_patches(images, token_stride(model), self.recipe.loss)
+        picture = self.workdir / "masked_patches.png"
+        draw_masked_patches(model, next(masked.as_numpy_iterator()), picture)
+        print(f"What it predicts of masked patches: {picture}")
+
+
+def describe_best(history):
+    """The best of the epochs, by what was measured."""
+    for metric, best in (("val_accuracy", max), ("val_loss", min)):
+        values = [metrics[metric] for metrics in history if metric in metrics]
+        if values:
+            name = metric.replace("val_", "validation ")
+            return f"Best {name} {best(values):{'.2%' if metric == 'val_accuracy' else '.4f'}}"
+    return f"Trained for {len(history)} epochs"
 
 
 def findable(data):

@@ -31,6 +31,7 @@ from keras_vit.models.builders import (
     build,
 )
 from keras_vit.models.features import features
+from keras_vit.models.freezing import freeze_blocks
 from keras_vit.models.options import architecture_differences, match_variant
 from keras_vit.models.positions import resize_position_embedding
 from keras_vit.models.resnet import resnet
@@ -79,6 +80,7 @@ __all__ = [
     "build",
     "features",
     "find_variant",
+    "freeze_blocks",
     "list_variants",
     "match_variant",
     "replace_head",

@@ -1,0 +1,1 @@
+"""Training by recipes, through `model.fit`."""

@@ -1,15 +1,17 @@
 """How a model is trained, as one frozen row."""
 
 import dataclasses
-import itertools
-import math
 from typing import Literal
 
 from keras_vit.data.augmentations import AUGMENTATIONS
+from keras_vit.training.recipe_checks import check_recipe
 
 OPTIMIZERS = ("adamw", "sgd")
-LOSSES = ("softmax", "sigmoid")
+LOSSES = ("softmax", "sigmoid", "mean_colour", "downsized", "pixels")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
+POOLINGS = ("token", "gap", "map")
+POSITION_EMBEDDINGS = ("learned", "sincos2d")
+FLIPS = ("never", "random", "always")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Recipe:
         batch_size: images in a step.
         optimizer: AdamW, or SGD with momentum 0.9.
         learning_rate: reached at the end of the warm-up.
+        learning_rates: those from which one is chosen on held-out images (`--sweep-lr`).
         decay: of the learning rate after the warm-up: linear or cosine to the end of training, by
             the reciprocal square root of the steps, or in a staircase.
         warmup_steps: steps in which the learning rate rises linearly from 0.
@@ -30,19 +33,30 @@ class Recipe:
         epochs: passes over the training split.
         steps: updates of the weights.
         weight_decay: decoupled, of kernels alone; times the learning rate.
-        loss: cross-entropy of the softmax, or of a sigmoid for each class.
+        loss: cross-entropy of the softmax, or of a sigmoid for each class; or how well a masked
+            patch is predicted, its `"mean_colour"`, its colours `"downsized"` to 4 x 4, or its
+            `"pixels"`.
         label_smoothing: share of a label that is spread over all classes, of the softmax alone.
         head_bias: of a new head; with a sigmoid, -10 says that each class is rare.
+        layer_decay: each block has the learning rate of the block behind it times this.
+        frozen_blocks: so many of the first blocks, and all before them, are not trained.
+        accumulation_steps: parts into which a batch is cut, one after the other, where it does not
+            fit into the memory as a whole.
+        average_momentum: of an average of the weights over the updates (Polyak), which is then
+            what is evaluated; `None` for none.
         clip_norm: global norm at which gradients are clipped.
         dropout: rate for a model that is built or read from another project's file; a `.keras` file
             keeps its own, a ResNet has none.
         pre_logits: whether a model that is built has the pre-training head's hidden tanh layer; a
             ResNet has none.
+        pooling: of a model that is built, as in `vision_transformer`.
+        position_embedding: of a model that is built, as in `vision_transformer`.
         min_crop_area: smallest part of a training image's area that a random crop has; `None` for
             no crop.
         random_crop_from: side of the square to which training images are resized before a random
             part is cut out, instead of `min_crop_area`; `None` for not.
-        flip: whether to flip training images left and right at random.
+        flip: whether training images are flipped left and right: never, at random, or always, as
+            big_transfer does.
         augmentation: what else is done to training images, a row of `data.AUGMENTATIONS`.
         seed: of weights, dropout, shuffling and augmentation.
     """
@@ -60,73 +74,24 @@ class Recipe:
     loss: Literal[LOSSES] = "softmax"
     label_smoothing: float = 0.0
     head_bias: float = 0.0
+    layer_decay: float = 1.0
+    frozen_blocks: int = 0
+    accumulation_steps: int = 1
+    average_momentum: float | None = None
     clip_norm: float | None = None
     dropout: float = 0.0
     pre_logits: bool = False
+    pooling: Literal[POOLINGS] = "token"
+    position_embedding: Literal[POSITION_EMBEDDINGS] = "learned"
     min_crop_area: float | None = 0.05
     random_crop_from: int | None = None
-    flip: bool = True
+    flip: Literal[FLIPS] = "random"
     augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
+    learning_rates: tuple[float, ...] = ()
     seed: int = 0
 
     def __post_init__(self):
-        if (self.epochs is None) == (self.steps is None):
-            raise ValueError(
-                "Exactly one of `epochs` and `steps` must be given, the other must be None. "
-                f"Received: epochs={self.epochs}, steps={self.steps}"
-            )
-        choices_of = {
-            "optimizer": OPTIMIZERS,
-            "decay": DECAYS,
-            "loss": LOSSES,
-            "augmentation": tuple(AUGMENTATIONS),
-        }
-        for field, choices in choices_of.items():
-            value = getattr(self, field)
-            if value not in choices:
-                raise ValueError(f"`{field}` must be one of {choices}. Received: {field}={value!r}")
-        for field in ("dropout", "label_smoothing"):
-            value = getattr(self, field)
-            if not 0 <= value < 1:
-                raise ValueError(
-                    f"`{field}` must be at least 0 and less than 1. Received: {field}={value}"
-                )
-        if self.label_smoothing and self.loss != "softmax":
-            raise ValueError(
-                "`label_smoothing` is for the softmax. "
-                f"Received: label_smoothing={self.label_smoothing}, loss={self.loss!r}"
-            )
-        for field in ("image_size", "batch_size", "learning_rate", "epochs", "steps", "clip_norm"):
-            value = getattr(self, field)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"`{field}` must be positive. Received: {field}={value}")
-        if (self.decay == "staircase") != bool(self.boundaries):
-            raise ValueError(
-                "`boundaries` must be given for a staircase, and for no other `decay`. "
-                f"Received: boundaries={self.boundaries}, decay={self.decay!r}"
-            )
-        ends = (self.warmup_steps, *self.boundaries)
-        if any(end <= start for start, end in itertools.pairwise(ends)):
-            raise ValueError(
-                "`boundaries` must rise, from more than `warmup_steps`. "
-                f"Received: boundaries={self.boundaries}, warmup_steps={self.warmup_steps}"
-            )
-        if self.min_crop_area is not None and self.random_crop_from is not None:
-            raise ValueError(
-                "Only one of `min_crop_area` and `random_crop_from` can be given. "
-                f"Received: {self.min_crop_area} and {self.random_crop_from}"
-            )
-        if self.min_crop_area is not None and not 0 < self.min_crop_area <= 1:
-            raise ValueError(
-                "`min_crop_area` must be greater than 0 and at most 1. "
-                f"Received: min_crop_area={self.min_crop_area}"
-            )
-        for field in ("warmup_steps", "weight_decay", "seed"):
-            value = getattr(self, field)
-            if not 0 <= value < math.inf:
-                raise ValueError(f"`{field}` must not be negative. Received: {field}={value}")
-        if self.seed >= 2**32:
-            raise ValueError(f"`seed` must be less than 2**32. Received: seed={self.seed}")
+        check_recipe(self)
 
     @property
     def wants_shares(self):

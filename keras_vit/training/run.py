@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import pathlib
 
 import keras
@@ -10,49 +9,89 @@ import keras
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.models import resize
 from keras_vit.models.files import load_model
+from keras_vit.training.files import replacing
 
 RUN_FILE = "run.json"
+METRICS_FILE = "metrics.jsonl"
 SKIPPED_FILE = "skipped.txt"
+STATES = "states"
 BEST_MODEL = "best.keras"
 LAST_MODEL = "last.keras"
+AVERAGED_MODEL = "averaged.keras"
+PREDICTOR_MODEL = "predictor.keras"
 
 
-def create_run(workdir, recipe, facts):
-    """Makes the directory of a new run and writes what it is into `run.json`.
+def open_run(workdir, recipe, facts, resume=False):
+    """Makes the directory of a run and writes what it is into `run.json`.
 
     Args:
-        workdir: path of the directory; must not hold anything yet.
+        workdir: `pathlib.Path` of the directory; must not hold anything yet, unless the run is
+            resumed.
         recipe: the resolved `Recipe`.
         facts: dictionary of what else to write down.
-
-    Returns:
-        The directory's `pathlib.Path`.
+        resume: whether the directory may hold the same run, which then goes on.
 
     Raises:
-        ValueError: if the directory already holds something, or cannot be written.
+        ValueError: if the directory holds something else, or cannot be written.
     """
-    workdir = pathlib.Path(workdir).expanduser()
+    run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
+    run = json.loads(json.dumps(run))
     try:
         if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
-            raise ValueError(
-                "`workdir` must be a new or empty directory, so that no run is overwritten. "
-                f"Received: workdir={str(workdir)!r}, which already holds something"
-            )
+            _check_same(workdir, run, resume)
+            return
         workdir.mkdir(parents=True, exist_ok=True)
-        run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
-        (workdir / RUN_FILE).write_text(json.dumps(run, indent=2) + "\n")
+        write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
     except OSError as error:
         raise ValueError(
             f"`workdir` must be a directory that can be written. Received: workdir="
             f"{str(workdir)!r} ({error})"
         ) from error
-    return workdir
+
+
+def _check_same(workdir, run, resume):
+    """Raises unless a directory holds a run that can go on."""
+    if not resume:
+        raise ValueError(
+            "`workdir` must be a new or empty directory, so that no run is overwritten; `resume` "
+            "goes on with one that was stopped. "
+            f"Received: workdir={str(workdir)!r}, which already holds something"
+        )
+    before = read_run(workdir / LAST_MODEL)
+    if not before:
+        raise ValueError(
+            "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
+            f"Received: workdir={str(workdir)!r}"
+        )
+    old, new = ({**settings["recipe"], **settings, "recipe": None} for settings in (before, run))
+    changed = [
+        f"{name}={new.get(name)!r} instead of {old.get(name)!r}"
+        for name in {**old, **new}
+        if name != "keras" and old.get(name) != new.get(name)
+    ]
+    if changed:
+        raise ValueError(
+            f"A resumed run must have the settings it was begun with. Received: {changed[0]}"
+            + (f" and {len(changed) - 1} more" if changed[1:] else "")
+        )
+
+
+def write_text(path, text):
+    """Writes a file such that it is never half written."""
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def read_run(model_path):
     """What `run.json` beside a model says, or an empty dictionary where there is none."""
     path = pathlib.Path(model_path).with_name(RUN_FILE)
     return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def read_metrics(workdir):
+    """The metrics of a run's epochs, a list of dictionaries."""
+    lines = (pathlib.Path(workdir) / METRICS_FILE).read_text().splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def find_model(path):
@@ -84,33 +123,10 @@ def load_trained(source, image_size=None):
 
 
 def save_model(model, path):
-    """Saves a `.keras` file beside its place and renames it, so that none is ever half written."""
-    path = pathlib.Path(path)
-    partial = path.with_name(f".{path.stem}.partial.keras")
-    try:
-        model.save(partial)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-class SaveModels(keras.callbacks.Callback):
-    """Keeps the last model of a run and the best, by validation accuracy and then by loss.
-
-    Args:
-        workdir: the run's directory.
-    """
-
-    def __init__(self, workdir):
-        super().__init__()
-        self.workdir = pathlib.Path(workdir)
-        self.best = (-1.0, 0.0)
-
-    def on_epoch_end(self, epoch, logs=None):
-        if not math.isfinite(logs["val_loss"]):
-            return
-        save_model(self.model, self.workdir / LAST_MODEL)
-        score = (logs["val_accuracy"], -logs["val_loss"])
-        if score > self.best:
-            self.best = score
-            save_model(self.model, self.workdir / BEST_MODEL)
+    """Saves a `.keras` file without the optimizer, such that it is never half written."""
+    with replacing(path) as partial:
+        try:
+            keras.Model(model.inputs, model.outputs, name=model.name).save(partial)
+        except RuntimeError as error:
+            # What h5py raises where a disk is full.
+            raise OSError(str(error)) from error

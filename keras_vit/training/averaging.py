@@ -1,0 +1,56 @@
+"""Averages of the weights over the updates (Polyak), in place of the weights."""
+
+import contextlib
+
+import keras
+from keras import ops
+
+from keras_vit.training.optimizers import inner_optimizer
+
+
+@contextlib.contextmanager
+def averaged_weights(model):
+    """Gives a model the averages of its weights inside of a `with`, if its optimizer has them.
+
+    `keras.callbacks.SwapEMAWeights` adds and subtracts under TensorFlow, after which weights are
+    no longer what they were to the last digit.
+
+    Args:
+        model: compiled with an optimizer of `keras_vit.training.optimizers`.
+    """
+    optimizer = inner_optimizer(model)
+    if optimizer.average_momentum is None:
+        yield
+        return
+    kept = [ops.convert_to_numpy(variable) for variable in model.trainable_variables]
+    assign_averages(model)
+    try:
+        yield
+    finally:
+        for variable, value in zip(model.trainable_variables, kept, strict=True):
+            variable.assign(value)
+
+
+def assign_averages(model):
+    """Gives a model the averages of its weights for good, if its optimizer has them."""
+    optimizer = inner_optimizer(model)
+    if optimizer.average_momentum is None:
+        return
+    for variable, average in zip(model.trainable_variables, optimizer.averages, strict=True):
+        # A buffer of its own: JAX gives up a variable's buffer when its model is trained.
+        variable.assign(ops.convert_to_numpy(average))
+
+
+class EvaluateAverages(keras.callbacks.Callback):
+    """Has the averages of the weights evaluated, where the optimizer has them."""
+
+    def __init__(self):
+        super().__init__()
+        self._averaged = None
+
+    def on_test_begin(self, logs=None):
+        self._averaged = contextlib.ExitStack()
+        self._averaged.enter_context(averaged_weights(self.model))
+
+    def on_test_end(self, logs=None):
+        self._averaged.close()

@@ -1,0 +1,190 @@
+"""What is measured, checked and saved while a model is trained."""
+
+import json
+import math
+import os
+import signal
+import threading
+import time
+
+import keras
+from keras import ops
+
+from keras_vit.training.averaging import averaged_weights
+from keras_vit.training.optimizers import inner_optimizer
+from keras_vit.training.run import (
+    AVERAGED_MODEL,
+    BEST_MODEL,
+    LAST_MODEL,
+    METRICS_FILE,
+    PREDICTOR_MODEL,
+    save_model,
+    write_text,
+)
+
+# What depends on the machine, and would make two files of metrics differ.
+SPEED = ("images_per_second", "waiting_for_data")
+
+
+class LogOptimizer(keras.callbacks.Callback):
+    """Adds learning rate and norm of the last gradients, before they are clipped, to the logs."""
+
+    def on_epoch_end(self, epoch, logs=None):
+        optimizer = inner_optimizer(self.model)
+        for name in ("learning_rate", "gradient_norm"):
+            logs[name] = float(ops.convert_to_numpy(getattr(optimizer, name)))
+
+
+class LogSpeed(keras.callbacks.Callback):
+    """Adds images a second, and the share of the time in which data were waited for, to the logs.
+
+    Args:
+        batch_size: images in a batch.
+        waited: function that says for how many seconds data have been waited for so far.
+    """
+
+    def __init__(self, batch_size, waited):
+        super().__init__()
+        self.batch_size = batch_size
+        self.waited = waited
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = time.perf_counter(), self.waited()
+        # In the first batch the step is compiled, and what is read in advance begins.
+        if batch == 0:
+            self._begin = now
+        self._last = batch, now
+
+    def on_epoch_end(self, epoch, logs=None):
+        batches, (end, waited) = self._last
+        if batches:
+            seconds = end - self._begin[0]
+            logs["images_per_second"] = batches * self.batch_size / seconds
+            logs["waiting_for_data"] = min((waited - self._begin[1]) / seconds, 1.0)
+
+
+class StopIfNotFinite(keras.callbacks.Callback):
+    """Raises `ValueError` as soon as the loss is not finite.
+
+    Args:
+        recipe: the `Recipe`.
+        states: the `States` of the run.
+    """
+
+    def __init__(self, recipe, states):
+        super().__init__()
+        self.recipe = recipe
+        self.states = states
+
+    def on_train_batch_end(self, batch, logs=None):
+        if not math.isfinite(logs["loss"]):
+            updates = int(ops.convert_to_numpy(inner_optimizer(self.model).updates))
+            kept = f"the state before is {str(self.states.last)!r}" if self.states.last else ""
+            raise ValueError(
+                "The loss must stay finite; try a smaller `learning_rate`. Received: "
+                f"learning_rate={self.recipe.learning_rate}, loss {logs['loss']} in step {updates}"
+                + (f"; {kept}" if kept else "")
+            )
+
+
+class SaveModels(keras.callbacks.Callback):
+    """Keeps the metrics of a run, its last model and its best, by accuracy and then by loss.
+
+    Where the optimizer has averages of the weights, the best model and `averaged.keras` have them.
+
+    Args:
+        workdir: the run's directory.
+        history: list of the metrics of earlier epochs, a dictionary each; it grows.
+        model: the model to save; where another is trained that has its weights, that is saved as
+            `predictor.keras`.
+    """
+
+    def __init__(self, workdir, history, model):
+        super().__init__()
+        self.workdir = workdir
+        self.history = history
+        self.saved = model
+
+    def on_epoch_end(self, epoch, logs=None):
+        best = max(map(_score, self.history), default=(-math.inf,))
+        metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
+        self.history.append({"epoch": epoch, **metrics})
+        if not math.isfinite(logs.get("val_loss", 0.0)):
+            return
+        # On JAX it is this that gives the variables what has been trained.
+        trained = self.model
+        save_model(self.saved, self.workdir / LAST_MODEL)
+        if trained is not self.saved:
+            save_model(trained, self.workdir / PREDICTOR_MODEL)
+        with averaged_weights(trained):
+            if inner_optimizer(trained).average_momentum is not None:
+                save_model(self.saved, self.workdir / AVERAGED_MODEL)
+            if _score(self.history[-1]) > best:
+                save_model(self.saved, self.workdir / BEST_MODEL)
+        write_metrics(self.workdir, self.history)
+
+
+class SaveState(keras.callbacks.Callback):
+    """Saves the state of a run now and then, and when the process is asked to terminate.
+
+    Inside of `with`, SIGTERM is heeded: the state is saved behind the batch, or behind the
+    evaluation, and the process exits with the usual status of 143.
+
+    Args:
+        states: the `States` of the run.
+        batch: how many batches there were before.
+        every: batches after which the state is saved, beside the ends of epochs.
+        batches_per_epoch: batches in an epoch.
+        facts: function that says what else to save.
+    """
+
+    def __init__(self, states, batch, every, batches_per_epoch, facts):
+        super().__init__()
+        self.states = states
+        self.batch = batch
+        self.every = every
+        self.batches_per_epoch = batches_per_epoch
+        self.facts = facts
+        self._is_asked_to_stop = False
+
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGTERM, self._ask_to_stop)
+        return self
+
+    def __exit__(self, *_):
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._before)
+
+    def _ask_to_stop(self, *_):
+        self._is_asked_to_stop = True
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batch += 1
+        is_end = self.batch % self.batches_per_epoch == 0
+        if not is_end and (self._is_asked_to_stop or self.batch % self.every == 0):
+            self._save()
+
+    def on_epoch_end(self, epoch, logs=None):
+        self._save()
+
+    def _save(self):
+        norm = ops.convert_to_numpy(inner_optimizer(self.model).gradient_norm)
+        if math.isfinite(norm):
+            self.states.save(self.model, self.batch, self.facts())
+        if self._is_asked_to_stop:
+            raise SystemExit(128 + signal.SIGTERM)
+
+
+def write_metrics(workdir, history):
+    """Writes the metrics of all epochs, one in a line, as JSON."""
+    lines = [json.dumps(metrics) + os.linesep for metrics in history]
+    write_text(workdir / METRICS_FILE, "".join(lines))
+
+
+def _score(metrics):
+    if "val_loss" not in metrics:
+        return (metrics["epoch"],)
+    # There is no accuracy where pixels are predicted.
+    loss = metrics["val_loss"]
+    return (metrics.get("val_accuracy", 0.0), -loss) if math.isfinite(loss) else (-math.inf,)

@@ -1,0 +1,198 @@
+"""On what devices a model is trained."""
+
+import contextlib
+import os
+
+import keras
+
+STRATEGIES = {
+    "tensorflow": ("auto", "none", "mirrored", "tpu"),
+    "jax": ("auto", "none", "data_parallel", "model_parallel"),
+    "torch": ("auto", "none"),
+}
+# How launchers tell each process how many there are: our own way, Slurm, Open MPI.
+PROCESS_COUNTS = ("KERAS_DISTRIBUTION_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+# Along which of its axes a block's variable is shared out: heads, and the MLP's hidden width.
+BLOCK_LAYOUTS = {
+    r"block_\d+/attention/(query|key|value)/kernel": (None, "model", None),
+    r"block_\d+/attention/(query|key|value)/bias": ("model", None),
+    r"block_\d+/attention/output/kernel": ("model", None, None),
+    r"block_\d+/mlp/dense_0/kernel": (None, "model"),
+    r"block_\d+/mlp/dense_0/bias": ("model",),
+    r"block_\d+/mlp/dense_1/kernel": ("model", None),
+}
+
+
+def strategy(name="auto", model_shards=None):
+    """On what devices a model is built and trained, in the `scope()` of what is returned.
+
+    Where a launcher has started several processes, they are joined: with the JAX backend, under
+    Slurm, Open MPI or on a Cloud TPU, or with `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
+    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID` set in each.
+
+    Args:
+        name: `"auto"` (all accelerators there are, of the same kind), `"none"` (one device); with
+            TensorFlow `"mirrored"` (all GPUs of the machine) and `"tpu"`; with JAX
+            `"data_parallel"` and `"model_parallel"`, on all devices of all processes.
+        model_shards: in how many parts `"model_parallel"` cuts the blocks of a model; by default as
+            many as there are devices. It divides the number of heads and the width of the MLPs.
+
+    Returns:
+        A `tf.distribute.Strategy`, a `keras.distribution.Distribution`, or for one device what has
+        a `scope()` like them.
+
+    Raises:
+        ValueError: if the backend has no such strategy, or not the devices for it.
+
+    Example:
+    >>> with keras_vit.training.distribution.strategy("none").scope():
+    ...     model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
+    """
+    backend = keras.backend.backend()
+    if name == "multi_worker_mirrored":
+        raise ValueError(
+            "`model.fit` of Keras 3 does not run under `MultiWorkerMirroredStrategy`; for several "
+            "machines use the JAX backend (KERAS_BACKEND=jax), a process on each. "
+            f"Received: strategy={name!r}"
+        )
+    if name not in STRATEGIES[backend]:
+        raise ValueError(
+            f"`strategy` must be one of {', '.join(STRATEGIES[backend])} with the {backend} "
+            f"backend. Received: strategy={name!r}"
+        )
+    if model_shards is not None and name != "model_parallel":
+        raise ValueError(
+            "`model_shards` is for the strategy `model_parallel`. "
+            f"Received: model_shards={model_shards}, strategy={name!r}"
+        )
+    if backend == "jax":
+        join_processes()
+    if name == "none" or backend == "torch":
+        return SingleDevice()
+    if backend == "tensorflow":
+        return _tensorflow_strategy(name)
+    return _jax_distribution(name, model_shards)
+
+
+class SingleDevice:
+    """The strategy that is none."""
+
+    def scope(self):
+        """A context that changes nothing."""
+        return contextlib.nullcontext()
+
+
+def _tensorflow_strategy(name):
+    import tensorflow as tf
+
+    gpus = tf.config.list_logical_devices("GPU")
+    if name == "tpu" or (name == "auto" and tf.config.list_physical_devices("TPU")):
+        return tf.distribute.TPUStrategy(_connect_to_tpu())
+    if name == "auto" and len(gpus) < 2:
+        return SingleDevice()
+    devices = gpus or tf.config.list_logical_devices("CPU")
+    return tf.distribute.MirroredStrategy([device.name for device in devices])
+
+
+def _connect_to_tpu():
+    import tensorflow as tf
+
+    # On a TPU VM its own chips; `TPU_NAME` is set where they are elsewhere.
+    name = os.environ.get("TPU_NAME", "local")
+    try:
+        return tf.distribute.cluster_resolver.TPUClusterResolver.connect(name)
+    except (ValueError, RuntimeError, tf.errors.OpError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            "The strategy `tpu` needs a TPU, and none was found. "
+            f"Received: TPU_NAME={name!r} ({reason})"
+        ) from error
+
+
+def _jax_distribution(name, model_shards):
+    devices = keras.distribution.list_devices()
+    if name == "model_parallel":
+        shards = len(devices) if model_shards is None else model_shards
+        if shards < 1 or len(devices) % shards:
+            raise ValueError(
+                f"`model_shards` must divide the number of devices, {len(devices)}. "
+                f"Received: model_shards={shards}"
+            )
+        shape = (len(devices) // shards, shards)
+        mesh = keras.distribution.DeviceMesh(shape, ["batch", "model"], devices)
+        layouts = keras.distribution.LayoutMap(mesh)
+        for path, axes in BLOCK_LAYOUTS.items():
+            layouts[path] = axes
+        return keras.distribution.ModelParallel(
+            layout_map=layouts, batch_dim_name="batch", auto_shard_dataset=False
+        )
+    if name == "auto" and len(devices) == 1:
+        return SingleDevice()
+    # Each process reads its own share: `load_training_data`.
+    return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
+
+
+def join_processes():
+    """Joins the processes that a launcher has started, if it has; before anything is computed."""
+    import jax
+
+    counts = [int(os.environ.get(variable, 1)) for variable in PROCESS_COUNTS]
+    if max(counts) > 1 and not jax.distributed.is_initialized():
+        keras.distribution.initialize()
+
+
+def process():
+    """`(index, count)` of this process among those that train together."""
+    if keras.backend.backend() != "jax":
+        return 0, 1
+    import jax
+
+    return jax.process_index(), jax.process_count()
+
+
+def is_first_process():
+    """Whether this process is the one that writes."""
+    return process()[0] == 0
+
+
+def num_replicas():
+    """In how many parts a batch is cut, inside of a strategy's scope."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.distribute.get_strategy().num_replicas_in_sync
+    distribution = keras.distribution.distribution()
+    if backend == "torch" or distribution is None:
+        return 1
+    mesh = distribution.device_mesh
+    return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
+
+
+def check_batch(recipe):
+    """Raises `ValueError` unless the batches of a recipe can be cut as they must."""
+    replicas = num_replicas()
+    if recipe.batch_size % (recipe.accumulation_steps * replicas):
+        raise ValueError(
+            f"`batch_size` must be a multiple of the {recipe.accumulation_steps} batches that are "
+            f"accumulated times the {replicas} replicas. Received: batch_size={recipe.batch_size}"
+        )
+
+
+def sum_over_replicas(values):
+    """Sums up what replicas of a `tf.distribute.Strategy` have, where there are several.
+
+    Args:
+        values: list of tensors.
+
+    Returns:
+        `(sums, num_replicas)`.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return values, 1
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return values, 1
+    return context.all_reduce("SUM", values), context.num_replicas_in_sync

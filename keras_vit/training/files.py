@@ -1,0 +1,30 @@
+"""Files that are never half written."""
+
+import contextlib
+import os
+import pathlib
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Gives a path beside a file, and puts what was written there in the file's place at the end.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        OSError: if it cannot be written; the old file is then still there, and nothing else.
+    """
+    path = pathlib.Path(path)
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        yield partial
+        with partial.open("rb") as file:
+            # Or a machine that goes down could leave an empty file of the new name.
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        raise OSError(f"{str(path)!r} could not be written: {error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)

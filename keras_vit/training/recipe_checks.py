@@ -1,0 +1,83 @@
+"""What settings a recipe can have."""
+
+import dataclasses
+import itertools
+import math
+import typing
+
+POSITIVE = (
+    *("image_size", "batch_size", "learning_rate", "epochs", "steps", "layer_decay"),
+    *("accumulation_steps", "clip_norm"),
+)
+NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed")
+SHARES = ("dropout", "label_smoothing", "average_momentum")
+
+
+def check_recipe(recipe):
+    """Raises `ValueError` if a setting is out of range, or two do not go together."""
+    _check_ranges(recipe)
+    _check_choices(recipe)
+    _check_length(recipe)
+    _check_crop(recipe)
+    if recipe.label_smoothing and recipe.loss != "softmax":
+        raise ValueError(
+            "`label_smoothing` is for the softmax. "
+            f"Received: label_smoothing={recipe.label_smoothing}, loss={recipe.loss!r}"
+        )
+    if recipe.batch_size % recipe.accumulation_steps:
+        raise ValueError(
+            "`accumulation_steps` must divide `batch_size`. Received: "
+            f"accumulation_steps={recipe.accumulation_steps}, batch_size={recipe.batch_size}"
+        )
+
+
+def _check_ranges(recipe):
+    rules = [
+        (POSITIVE, "be positive", lambda value: 0 < value < math.inf),
+        (NOT_NEGATIVE, "not be negative", lambda value: 0 <= value < math.inf),
+        (SHARES, "be at least 0 and less than 1", lambda value: 0 <= value < 1),
+        (("min_crop_area",), "be greater than 0 and at most 1", lambda value: 0 < value <= 1),
+        (("seed",), "be less than 2**32", lambda value: value < 2**32),
+    ]
+    for fields, rule, is_right in rules:
+        for field in fields:
+            value = getattr(recipe, field)
+            if value is not None and not is_right(value):
+                raise ValueError(f"`{field}` must {rule}. Received: {field}={value}")
+
+
+def _check_choices(recipe):
+    for field in dataclasses.fields(recipe):
+        if typing.get_origin(field.type) is typing.Literal:
+            choices, value = typing.get_args(field.type), getattr(recipe, field.name)
+            if value not in choices:
+                raise ValueError(
+                    f"`{field.name}` must be one of {choices}. Received: {field.name}={value!r}"
+                )
+
+
+def _check_length(recipe):
+    if (recipe.epochs is None) == (recipe.steps is None):
+        raise ValueError(
+            "Exactly one of `epochs` and `steps` must be given, the other must be None. "
+            f"Received: epochs={recipe.epochs}, steps={recipe.steps}"
+        )
+    if (recipe.decay == "staircase") != bool(recipe.boundaries):
+        raise ValueError(
+            "`boundaries` must be given for a staircase, and for no other `decay`. "
+            f"Received: boundaries={recipe.boundaries}, decay={recipe.decay!r}"
+        )
+    ends = (recipe.warmup_steps, *recipe.boundaries)
+    if any(end <= start for start, end in itertools.pairwise(ends)):
+        raise ValueError(
+            "`boundaries` must rise, from more than `warmup_steps`. "
+            f"Received: boundaries={recipe.boundaries}, warmup_steps={recipe.warmup_steps}"
+        )
+
+
+def _check_crop(recipe):
+    if recipe.min_crop_area is not None and recipe.random_crop_from is not None:
+        raise ValueError(
+            "Only one of `min_crop_area` and `random_crop_from` can be given. "
+            f"Received: {recipe.min_crop_area} and {recipe.random_crop_from}"
+        )

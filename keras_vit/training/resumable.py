@@ -1,0 +1,100 @@
+"""`model.fit`, which goes on where it was stopped."""
+
+import keras
+
+from keras_vit.data.skipped import explaining_errors
+from keras_vit.data.timing import TimedDataset
+from keras_vit.training.averaging import EvaluateAverages
+from keras_vit.training.callbacks import (
+    LogOptimizer,
+    LogSpeed,
+    SaveModels,
+    SaveState,
+    StopIfNotFinite,
+    write_metrics,
+)
+from keras_vit.training.run import STATES
+from keras_vit.training.state import RestoreMetrics, States, restore
+from keras_vit.training.training_data import for_evaluation
+
+
+class ResumableFit:
+    """The epochs of a run, begun or gone on with.
+
+    Args:
+        recipe: the `Recipe`.
+        workdir: the run's directory.
+        epochs: how many.
+        updates_per_epoch: of how many updates of the weights each.
+        save_steps: batches after which the state is saved, beside the ends of epochs.
+        keep: how many states are kept.
+    """
+
+    def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep):
+        self.recipe = recipe
+        self.workdir = workdir
+        self.epochs = epochs
+        self.batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
+        self.save_steps = save_steps
+        self.states = States(workdir / STATES, keep)
+        self.history = []
+        self.train = None
+
+    def fit(self, task, model, state=None):
+        """Trains from a state on, or from the start.
+
+        Args:
+            task: a `Task`; its model is compiled, the optimizer built.
+            model: the model to be saved, with the weights of the task's.
+            state: of `States.load`, or `None`.
+        """
+        batch, metrics, skip = self._restore(task.model, state)
+        epoch, done = divmod(batch, self.batches_per_epoch)
+        self.train = task.train if batch == 0 else task.train.from_step(batch, skip)
+        if done:
+            # The rest of the epoch in which the run was stopped.
+            restored = [RestoreMetrics(metrics)]
+            self._fit(task, model, batch, epoch + 1, restored)
+            epoch += 1
+            batch = epoch * self.batches_per_epoch
+            self.train = task.train.from_step(batch, self.train.skipped.ids)
+        if epoch < self.epochs:
+            self._fit(task, model, batch, self.epochs, [])
+
+    def _restore(self, model, state):
+        """The batch to go on from, the metrics of its epoch, and the images skipped before."""
+        if state is None:
+            return 0, [], []
+        arrays, facts = state
+        self.history = facts["history"]
+        write_metrics(self.workdir, self.history)
+        return facts["batch"], restore(model, arrays), facts["skipped"]
+
+    def _fit(self, task, model, batch, epochs, callbacks):
+        timed = TimedDataset(self.train)
+        batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
+        callbacks = [
+            *callbacks,
+            LogOptimizer(),
+            LogSpeed(batch_size, timed.seconds),
+            EvaluateAverages(),
+            StopIfNotFinite(self.recipe, self.states),
+            keras.callbacks.TensorBoard(self.workdir / "tensorboard", write_graph=False),
+            SaveModels(self.workdir, self.history, model),
+        ]
+        saving = SaveState(self.states, batch, self.save_steps, self.batches_per_epoch, self._facts)
+        datasets = [d for d in (self.train, task.validation) if d is not None]
+        with explaining_errors(*datasets), saving:
+            task.model.fit(
+                timed.dataset,
+                validation_data=for_evaluation(task.validation, batch_size),
+                initial_epoch=batch // self.batches_per_epoch,
+                epochs=epochs,
+                steps_per_epoch=self.batches_per_epoch - batch % self.batches_per_epoch,
+                callbacks=[*callbacks, saving],
+                # The dataset shuffles itself.
+                shuffle=False,
+            )
+
+    def _facts(self):
+        return {"history": self.history, "skipped": self.train.skipped.ids}

@@ -1,0 +1,119 @@
+"""What a stopped run needs to go on as if nothing had happened."""
+
+import json
+import logging
+import pathlib
+import zipfile
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_vit.training.files import replacing
+
+
+class States:
+    """The states of a run in a directory, one file for each, of which the last are kept.
+
+    A state has all variables (weights, states of random numbers, optimizer, metrics) and facts.
+
+    Args:
+        directory: path; made when the first state is saved.
+        keep: how many states are kept.
+    """
+
+    def __init__(self, directory, keep):
+        self.directory = pathlib.Path(directory)
+        self.keep = keep
+
+    def save(self, model, batch, facts):
+        """Saves the state behind so many batches, and deletes the oldest."""
+        self.directory.mkdir(exist_ok=True)
+        variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
+        arrays = {str(index): _to_numpy(variable) for index, variable in enumerate(variables)}
+        facts = json.dumps({"batch": batch, **facts})
+        path = self.directory / f"batch-{batch:09d}.npz"
+        with replacing(path) as partial, partial.open("wb") as file:
+            np.savez(file, facts=facts, **arrays)
+        for path in self._paths()[: -self.keep]:
+            path.unlink(missing_ok=True)
+
+    def load(self):
+        """The last state that can be read, as `(arrays, facts)`, or `None` where there is none.
+
+        Raises:
+            ValueError: if there are states and none can be read.
+        """
+        paths = self._paths()[::-1]
+        for path in paths:
+            try:
+                with np.load(path, allow_pickle=False) as file:
+                    arrays = [file[str(index)] for index in range(len(file.files) - 1)]
+                    return arrays, json.loads(str(file["facts"]))
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+                logging.getLogger("keras_vit").warning("%s cannot be read: %s", path, error)
+        if paths:
+            raise ValueError(
+                "`workdir` must have a state that can be read to go on. "
+                f"Received: {len(paths)} damaged in {str(self.directory)!r}"
+            )
+        return None
+
+    @property
+    def last(self):
+        """The path of the last state, or `None`."""
+        return next(reversed(self._paths()), None)
+
+    def _paths(self):
+        return sorted(self.directory.glob("batch-*.npz"))
+
+
+def restore(model, arrays):
+    """Gives a model and its optimizer the variables of a state.
+
+    Args:
+        model: the compiled model, its optimizer built.
+        arrays: of the state.
+
+    Returns:
+        The arrays of the metrics, which Keras has no variables for yet.
+
+    Raises:
+        ValueError: if the state is of another model.
+    """
+    variables = [*model.variables, *model.optimizer.variables]
+    count = len(variables)
+    if [array.shape for array in arrays[:count]] != [tuple(v.shape) for v in variables]:
+        raise ValueError(
+            "`model` must be the one that the run was begun with. Received: a model of "
+            f"{count} variables, not all of which have the shapes of those in the state"
+        )
+    for variable, array in zip(variables, arrays, strict=False):
+        variable.assign(ops.cast(array, variable.dtype))
+    return arrays[count:]
+
+
+class RestoreMetrics(keras.callbacks.Callback):
+    """Lets the metrics of an epoch go on that was stopped in its middle.
+
+    Keras makes their variables, which are sums, in the first batch. What was there before it is
+    added behind it.
+
+    Args:
+        arrays: of the metrics.
+    """
+
+    def __init__(self, arrays):
+        super().__init__()
+        self.arrays = arrays
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 0:
+            for variable, array in zip(self.model.metrics_variables, self.arrays, strict=True):
+                variable.assign_add(ops.cast(array, variable.dtype))
+
+
+def _to_numpy(variable):
+    # NumPy's files do not know bfloat16; float32 has all its values.
+    value = ops.cast(variable, "float32") if variable.dtype == "bfloat16" else variable
+    return ops.convert_to_numpy(value)

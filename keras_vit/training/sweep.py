@@ -1,0 +1,35 @@
+"""The choice of a learning rate on held-out images, as the paper makes it."""
+
+import dataclasses
+
+
+def choose_learning_rate(recipe, train):
+    """Trains with each of a recipe's learning rates, and keeps the best.
+
+    Args:
+        recipe: a `Recipe` with `learning_rates`.
+        train: function of a recipe that trains by it and returns the metrics of the epochs, as
+            `fit` does.
+
+    Returns:
+        `(recipe, accuracies)`: the recipe with the learning rate that led to the highest validation
+        accuracy at the end of training, the smaller of two that did; and a dictionary from
+        learning rates to these accuracies.
+
+    Raises:
+        ValueError: if the recipe has no choice.
+
+    Reference:
+        Table 4 of the ViT paper (arXiv 2010.11929).
+    """
+    if not recipe.learning_rates:
+        raise ValueError(
+            "A sweep needs `learning_rates` to choose from. Received: a recipe with "
+            f"learning_rate={recipe.learning_rate} alone"
+        )
+    accuracies = {
+        rate: train(dataclasses.replace(recipe, learning_rate=rate))[-1]["val_accuracy"]
+        for rate in sorted(recipe.learning_rates)
+    }
+    best = max(accuracies, key=accuracies.get)
+    return dataclasses.replace(recipe, learning_rate=best), accuracies

@@ -1,0 +1,86 @@
+"""The splits of a dataset, as a recipe wants them."""
+
+import keras
+
+from keras_vit.data.catalog import changes_that_keep_labels
+from keras_vit.data.datasets import find_source, load
+from keras_vit.data.padding import pad
+from keras_vit.training.distribution import check_batch, num_replicas, process
+
+# As `load` takes them.
+FLIPS = {"never": False, "random": True, "always": "always"}
+
+
+def load_training_data(
+    recipe, name, classes=None, cache=None, split="train", validation="validation", **options
+):
+    """The train and validation splits of a dataset, as a recipe wants them.
+
+    Where a crop or a flip would change what the label says (a number, a place), it is left out. A
+    process among several (`keras_vit.training.distribution`) reads its share.
+
+    Args:
+        recipe: a `Recipe`.
+        name: of the dataset, as in `load`.
+        classes: as in `load`.
+        cache: as in `load`, for the training split.
+        split: the split to train on, as in `load`.
+        validation: the split to validate on; `None` for none.
+        **options: as in `load`, for both splits.
+
+    Returns:
+        `(train, validation)`; the first has no end.
+
+    Raises:
+        ValueError: as `load`, or if the recipe's batches cannot be cut as they must.
+    """
+    index, count = process()
+    check_batch(recipe)
+    shared = {
+        "image_size": (recipe.image_size, recipe.image_size),
+        "batch_size": recipe.batch_size // recipe.accumulation_steps // count,
+        "classes": classes,
+        "one_hot": recipe.wants_shares,
+        "seed": recipe.seed,
+        "shard": (index, count),
+        **options,
+    }
+    train = load(
+        name,
+        split,
+        training=True,
+        repeat=True,
+        **changes_that_keep_labels(name, recipe.min_crop_area, FLIPS[recipe.flip]),
+        random_crop_from=recipe.random_crop_from,
+        augmentation=recipe.augmentation,
+        cache=cache,
+        **shared,
+    )
+    held_out = None if validation is None else load(name, validation, **shared)
+    if count > 1:
+        # Shares differ by an image, and all processes must do the same steps.
+        for dataset, part in ((train, split), (held_out, validation)):
+            if dataset is not None:
+                source = find_source(name, part, classes, options.get("data_dir"))
+                dataset.num_examples = source.num_examples
+    return train, held_out
+
+
+def for_evaluation(dataset, batch_size):
+    """A dataset whose batches all replicas can share, with weights of 0 for what is filled in.
+
+    Args:
+        dataset: of `load`, this process's share; or `None`.
+        batch_size: images in a full batch of all processes.
+
+    Returns:
+        A `tf.data.Dataset` for `validation_data`.
+    """
+    # TensorFlow's strategies share out what there is.
+    if dataset is None or keras.backend.backend() != "jax" or num_replicas() == 1:
+        return dataset
+    count = process()[1]
+    num_batches = -(-dataset.num_examples // batch_size)
+    # Keras divides by the number of images and not by their weights.
+    weight = num_batches * batch_size / dataset.num_examples
+    return pad(dataset, batch_size // count, num_batches, weight)

@@ -1,0 +1,45 @@
+"""Trains a small model by a recipe; a test kills it, and starts it again."""
+
+import dataclasses
+import sys
+
+import keras
+import numpy as np
+
+from keras_vit.models import vision_transformer
+from keras_vit.training.fit import fit
+from keras_vit.training.recipes import DIGITS_FINETUNE
+from keras_vit.training.training_data import load_training_data
+from tests.models.test_vit import TINY
+
+CLASSES = ("7", "8", "9")
+RECIPE = dataclasses.replace(
+    DIGITS_FINETUNE,
+    image_size=8,
+    batch_size=16,
+    steps=60,
+    warmup_steps=5,
+    min_crop_area=0.5,
+    average_momentum=0.9,
+    accumulation_steps=2,
+)
+
+
+def train(workdir, recipe=RECIPE, **options):
+    """Trains in a directory, from its state where there is one; returns model and metrics."""
+    keras.utils.set_random_seed(0)
+    model = vision_transformer(
+        **{**TINY, "depth": 1, "image_size": recipe.image_size, "num_classes": 3, "dropout": 0.1}
+    )
+    data = load_training_data(recipe, "digits", CLASSES)
+    options = {"resume": True, "save_steps": 7, **options}
+    return model, fit(recipe, model, data, workdir, **options)
+
+
+if __name__ == "__main__":
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_op_determinism()
+    model, _ = train(sys.argv[1])
+    np.savez(sys.argv[2], *[keras.ops.convert_to_numpy(v) for v in model.variables])

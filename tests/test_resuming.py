@@ -1,0 +1,156 @@
+"""Runs that are stopped go on as if nothing had happened."""
+
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from keras_vit.models import vision_transformer
+from keras_vit.training.callbacks import SaveState
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.run import open_run, save_model
+from keras_vit.training.state import States
+from tests.contract import to_numpy
+from tests.models.test_vit import TINY
+from tests.run_to_be_killed import RECIPE, train
+
+
+class CrashError(Exception):
+    """What the process dies of."""
+
+
+def stopping(batch, stop):
+    """A `SaveState.on_train_batch_end` that stops in the middle of an epoch."""
+    save = SaveState.on_train_batch_end
+
+    def on_train_batch_end(self, *arguments, logs):
+        if self.batch + 1 == batch:
+            stop()
+        save(self, *arguments, logs)
+
+    return on_train_batch_end
+
+
+def crash():
+    raise CrashError
+
+
+def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
+    whole, expected = train(tmp_path / "whole")
+    for batch, stop, error in (
+        (12, lambda: signal.raise_signal(signal.SIGTERM), SystemExit),
+        (70, crash, CrashError),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(SaveState, "on_train_batch_end", stopping(batch, stop))
+            with pytest.raises(error) as stopped:
+                train(tmp_path / "stopped")
+        if error is SystemExit:
+            assert stopped.value.code == 143
+            states = [path.name for path in (tmp_path / "stopped" / "states").iterdir()]
+            assert "batch-000000012.npz" in states
+    resumed, metrics = train(tmp_path / "stopped")
+    assert metrics == expected
+    for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
+        np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-6)
+    files = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "stopped")]
+    assert files[0] == files[1]
+    # A run that has ended is not trained again.
+    ended, metrics = train(tmp_path / "stopped")
+    assert metrics == expected
+    for ours, theirs in zip(ended.variables, resumed.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(theirs.value))
+
+
+@pytest.mark.large
+def test_a_run_is_killed_20_times(tmp_path):
+    draw = random.Random(0)
+
+    def start(name):
+        command = [sys.executable, "-m", "tests.run_to_be_killed", tmp_path / name]
+        return subprocess.Popen([*command, tmp_path / f"{name}.npz"], stdout=subprocess.DEVNULL)
+
+    begun = time.monotonic()
+    assert start("whole").wait() == 0
+    seconds = time.monotonic() - begun
+    kills = 0
+    while (process := start("killed")).poll() is None:
+        if kills < 20:
+            # Anywhere from the imports to the end.
+            time.sleep(draw.uniform(0.1, 0.95) * seconds)
+            process.kill()
+        if process.wait() == 0:
+            break
+        assert process.returncode == -signal.SIGKILL
+        kills += 1
+    assert kills >= 5
+    whole, killed = (np.load(tmp_path / f"{name}.npz") for name in ("whole", "killed"))
+    for name in whole.files:
+        np.testing.assert_array_equal(killed[name], whole[name])
+    files = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "killed")]
+    assert files[0] == files[1]
+
+
+@pytest.fixture
+def compiled():
+    model = vision_transformer(**{**TINY, "image_size": RECIPE.image_size})
+    model.compile(make_optimizer(RECIPE, model, 10))
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+@pytest.fixture
+def full_disk():
+    """No file can grow over so many bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_keeps_what_was_saved(tmp_path, compiled, full_disk):
+    states = States(tmp_path / "states", keep=1)
+    states.save(compiled, 1, {})
+    save_model(compiled, tmp_path / "last.keras")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    full_disk(10_000)
+    with pytest.raises(OSError, match="batch-000000002.npz' could not be written.*too large"):
+        states.save(compiled, 2, {})
+    with pytest.raises(OSError, match="last.keras' could not be written"):
+        save_model(compiled, tmp_path / "last.keras")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+
+
+def test_the_last_states_are_kept(tmp_path, compiled):
+    states = States(tmp_path, keep=2)
+    for batch in (1, 2, 3):
+        states.save(compiled, batch, {"history": [batch]})
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["batch-000000002.npz", "batch-000000003.npz"]
+    assert states.load()[1] == {"batch": 3, "history": [3]}
+    # A damaged state is no state: the one before is.
+    (tmp_path / "batch-000000003.npz").write_bytes(b"PK")
+    assert states.load()[1]["batch"] == 2
+    (tmp_path / "batch-000000002.npz").write_bytes(b"")
+    with pytest.raises(ValueError, match="must have a state that can be read.*2 damaged"):
+        states.load()
+
+
+@pytest.mark.parametrize(
+    ("begun", "message"),
+    [
+        ({"run.json": '{"recipe": {"steps": 20}, "data": "digits"}'}, "steps=60 instead of 20 and"),
+        ({"notes.txt": "mine"}, "must be the directory of a run to be resumed"),
+    ],
+)
+def test_only_the_same_run_is_resumed(tmp_path, begun, message):
+    for name, text in begun.items():
+        (tmp_path / name).write_text(text)
+    facts = {"data": "digits"}
+    with pytest.raises(ValueError, match=message):
+        open_run(tmp_path, RECIPE, facts, resume=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == begun
