@@ -1,4 +1,4 @@
-"""The same architectures in other packages, random weights, for `throughput.py`.
+"""The same architectures in other packages, random weights, for `throughput.py` and `training.py`.
 
 A peer answers `predict_on_batch(images)` and `train_on_batch(images, labels)`.
 """
@@ -67,13 +67,18 @@ def timm_model(name):
 
         if keras.backend.backend() != "torch":
             raise ImportError("it is measured against Keras on torch")
-        # timm asks for torchvision, which has no build for CPUs alone.
-        sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-        from tests.interop.stubs import import_timm
-
-        return TorchModel(import_timm().create_model(name, num_classes=1000))
+        return TorchModel(timm_module(name))
 
     return make
+
+
+def timm_module(name, **options):
+    """The torch module that timm has under that name."""
+    # timm asks for torchvision, which has no build for CPUs alone.
+    sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+    from tests.interop.stubs import import_timm
+
+    return import_timm().create_model(name, num_classes=1000, **options)
 
 
 def compiled(model):

@@ -24,6 +24,7 @@ UNTOLD_OPTIONS = (
     "epsilon",
     "name",
     "dtype",
+    "remat",
 )
 
 
@@ -51,9 +52,9 @@ def from_checkpoint(
         format: `"google"`, `"big_vision"`, `"big_transfer"`, `"timm"`, `"huggingface"` or
             `"keras"`; `None` to find out.
         **options: of `vision_transformer` that no file tells: `dropout`, `attention_dropout`,
-            `stochastic_depth`, `classifier_activation`, `name`, `dtype`; and `activation` and
-            `epsilon`, which not every file tells. Of a ResNet `classifier_activation`, `name` and
-            `dtype`.
+            `stochastic_depth`, `classifier_activation`, `name`, `dtype`, `remat`; and `activation`
+            and `epsilon`, which not every file tells. Of a ResNet `classifier_activation`, `name`
+            and `dtype`.
 
     Returns:
         A Functional `keras.Model`.

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.arguments import check_heads, check_rate
+from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 
@@ -33,6 +34,7 @@ class MultiHeadAttention(keras.layers.Layer):
         tokens: the tokens that are attended to.
         training: whether to drop.
         return_attention_scores: whether to return the scores too.
+        seed: of the dropout, where it was drawn before; `None` to draw it.
 
     Raises:
         ValueError: if the heads do not divide the width, or `dropout` is not a rate.
@@ -63,7 +65,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.qkv_bias = qkv_bias
         self.qk_norm = qk_norm
         self.epsilon = epsilon
-        self.score_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.score_dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, query_shape, tokens_shape):
         width = query_shape[-1]
@@ -100,14 +102,15 @@ class MultiHeadAttention(keras.layers.Layer):
             name=name,
         )
 
-    def call(self, query, tokens, training=None, return_attention_scores=False):
+    def call(self, query, tokens, training=None, return_attention_scores=False, seed=None):
         query, key, value = self.query(query), self.key(tokens), self.value(tokens)
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         needs_scores = return_attention_scores or (training and self.dropout > 0)
         if needs_scores or not has_fused_attention(self.compute_dtype):
             scores = self._scores(query, key)
-            weights = self.score_dropout(ops.cast(scores, value.dtype), training=training)
+            weights = ops.cast(scores, value.dtype)
+            weights = self.score_dropout(weights, training=training, seed=seed)
             heads = ops.einsum("bhqk,bkhd->bqhd", weights, value)
         else:
             scores, heads = None, ops.dot_product_attention(query, key, value)

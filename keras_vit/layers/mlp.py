@@ -3,6 +3,7 @@
 import keras
 
 from keras_vit.layers.arguments import check_rate
+from keras_vit.layers.dropout import Dropout
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -43,6 +44,11 @@ class MlpBlock(keras.layers.Layer):
             other name that `keras.activations.get` knows.
         dropout: rate, after each of the two layers.
 
+    Call arguments:
+        tokens: the token sequence.
+        training: whether to drop.
+        seeds: of the dropout after each layer, where they were drawn before; `None` to draw one.
+
     Raises:
         ValueError: if `activation` is unknown, or `dropout` is not a rate.
 
@@ -61,7 +67,7 @@ class MlpBlock(keras.layers.Layer):
         self.activation = activation
         self.dropout = dropout
         self.dense_0 = self._dense(mlp_dim, "dense_0", activation=as_activation(activation))
-        self.dropout_layer = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def _dense(self, units, name, activation=None):
         return keras.layers.Dense(
@@ -78,9 +84,9 @@ class MlpBlock(keras.layers.Layer):
         self.dense_0.build(input_shape)
         self.dense_1.build((*input_shape[:-1], self.mlp_dim))
 
-    def call(self, tokens, training=None):
-        hidden = self.dropout_layer(self.dense_0(tokens), training=training)
-        return self.dropout_layer(self.dense_1(hidden), training=training)
+    def call(self, tokens, training=None, seeds=(None, None)):
+        hidden = self.dropout_layer(self.dense_0(tokens), training=training, seed=seeds[0])
+        return self.dropout_layer(self.dense_1(hidden), training=training, seed=seeds[1])
 
     def compute_output_shape(self, input_shape):
         return input_shape

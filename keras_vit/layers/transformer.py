@@ -1,11 +1,26 @@
 """The pre-norm Transformer block."""
 
+from typing import Any, NamedTuple
+
 import keras
 
 from keras_vit.layers.arguments import check_rate
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer_norm
+
+
+class Seeds(NamedTuple):
+    """Of everything that a block drops in a call; `None` where the dropout is to draw one."""
+
+    scores: Any = None
+    attended: Any = None
+    mlp: tuple = (None, None)
+    branches: tuple = (None, None)
+
+
+NO_SEEDS = Seeds()
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -27,6 +42,8 @@ class TransformerBlock(keras.layers.Layer):
         layer_scale: initial value of a learnable factor for each channel of a residual branch;
             `None` for no such factors.
         epsilon: of the LayerNorms.
+        remat: whether training keeps the block's input alone and computes all else once more for
+            the gradients: less memory, more time. What is dropped stays the same.
 
     Call arguments:
         tokens: the token sequence.
@@ -60,6 +77,7 @@ class TransformerBlock(keras.layers.Layer):
         qk_norm=False,
         layer_scale=None,
         epsilon=LAYER_NORM_EPSILON,
+        remat=False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -76,6 +94,7 @@ class TransformerBlock(keras.layers.Layer):
         self.qk_norm = qk_norm
         self.layer_scale = layer_scale
         self.epsilon = epsilon
+        self.remat = remat
         policy = self.dtype_policy
         self.layer_norm_1 = layer_norm(policy, "layer_norm_1", epsilon)
         self.attention = MultiHeadAttention(
@@ -87,11 +106,11 @@ class TransformerBlock(keras.layers.Layer):
             dtype=policy,
             name="attention",
         )
-        self.dropout_layer = keras.layers.Dropout(dropout, dtype=policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, dtype=policy, name="dropout")
         self.layer_norm_2 = layer_norm(policy, "layer_norm_2", epsilon)
         self.mlp = MlpBlock(mlp_dim, activation, dropout, dtype=policy, name="mlp")
         # One draw for an example, shared by its tokens and channels.
-        self.drop_branch = keras.layers.Dropout(
+        self.drop_branch = Dropout(
             stochastic_depth, noise_shape=(None, 1, 1), dtype=policy, name="stochastic_depth"
         )
         if layer_scale is not None:
@@ -108,19 +127,43 @@ class TransformerBlock(keras.layers.Layer):
             self.layer_scale_2.build(input_shape)
 
     def call(self, tokens, training=None, return_attention_scores=False):
+        if not (self.remat and training):
+            return self._transform(tokens, NO_SEEDS, training, return_attention_scores)
+        # Drawn here, once: a generator that is called again in the recomputation would drop
+        # something else, and on JAX would keep a value that is known to the inner trace alone.
+        seeds = self._draw_seeds()
+
+        def transform(tokens):
+            return self._transform(tokens, seeds, training, return_attention_scores)
+
+        return keras.remat(transform)(tokens)
+
+    def _draw_seeds(self):
+        return Seeds(
+            scores=self.attention.score_dropout.draw(),
+            attended=self.dropout_layer.draw(),
+            mlp=(self.mlp.dropout_layer.draw(), self.mlp.dropout_layer.draw()),
+            branches=(self.drop_branch.draw(), self.drop_branch.draw()),
+        )
+
+    def _transform(self, tokens, seeds, training, return_attention_scores):
         normed = self.layer_norm_1(tokens)
         attended = self.attention(
-            normed, normed, training=training, return_attention_scores=return_attention_scores
+            normed,
+            normed,
+            training=training,
+            return_attention_scores=return_attention_scores,
+            seed=seeds.scores,
         )
         attended, scores = attended if return_attention_scores else (attended, None)
-        attended = self.dropout_layer(attended, training=training)
+        attended = self.dropout_layer(attended, training=training, seed=seeds.attended)
         if self.layer_scale is not None:
             attended = self.layer_scale_1(attended)
-        tokens = tokens + self.drop_branch(attended, training=training)
-        hidden = self.mlp(self.layer_norm_2(tokens), training=training)
+        tokens = tokens + self.drop_branch(attended, training=training, seed=seeds.branches[0])
+        hidden = self.mlp(self.layer_norm_2(tokens), training=training, seeds=seeds.mlp)
         if self.layer_scale is not None:
             hidden = self.layer_scale_2(hidden)
-        tokens = tokens + self.drop_branch(hidden, training=training)
+        tokens = tokens + self.drop_branch(hidden, training=training, seed=seeds.branches[1])
         return (tokens, scores) if return_attention_scores else tokens
 
     def compute_output_spec(self, tokens, training=None, return_attention_scores=False):
@@ -141,4 +184,5 @@ class TransformerBlock(keras.layers.Layer):
             "qk_norm": self.qk_norm,
             "layer_scale": self.layer_scale,
             "epsilon": self.epsilon,
+            "remat": self.remat,
         }

@@ -19,7 +19,8 @@ from keras_vit.models.options import is_resnet, make_model
 
 # Of a layer's configuration: what it is in training, and sizes that the comparison makes small.
 NOT_COMPARED = (
-    "^(name|trainable|dtype|seed|rate|stochastic_depth|filters)$|initializer|regularizer|constraint"
+    "^(name|trainable|dtype|remat|seed|rate|stochastic_depth|filters)$"
+    "|initializer|regularizer|constraint"
 )
 UNIT_NAME = r"stage_(\d+)_unit_(\d+)"
 
@@ -31,7 +32,7 @@ def describe(model):
         model: a model of this package, built, tuned or reloaded.
 
     Returns:
-        A dictionary, without `name` and `dtype`; see `make_model`.
+        A dictionary, without `name`, `dtype` and `remat`; see `make_model`.
 
     Raises:
         ValueError: if neither builds such a model.

@@ -59,6 +59,7 @@ def vision_transformer(
     resnet_width=64,
     name="vision_transformer",
     dtype=None,
+    remat=False,
 ):
     """Builds a Vision Transformer of any size.
 
@@ -112,6 +113,10 @@ def vision_transformer(
             policy. LayerNorm statistics, softmax and logits are float32 under each. To train with
             `"mixed_float16"`, compile with a `keras.optimizers.LossScaleOptimizer`; under the
             global policy and with our recipes that is done for you.
+        remat: whether training keeps only the input of each Transformer block and computes the rest
+            once more for the gradients (rematerialisation, gradient checkpointing): less memory for
+            a third more time. The gradients stay the same, and so does all else but training. On
+            CPUs with JAX, XLA merges what is computed twice, and the memory stays the same too.
 
     Returns:
         A Functional `keras.Model`.
@@ -190,6 +195,7 @@ def vision_transformer(
             qk_norm=qk_norm,
             layer_scale=layer_scale,
             epsilon=epsilon,
+            remat=remat,
             dtype=dtype,
             name=f"block_{index}",
         )(tokens)

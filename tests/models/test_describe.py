@@ -36,7 +36,7 @@ OPTIONS = {
 
 def test_every_option():
     parameters = inspect.signature(vision_transformer).parameters
-    assert set(OPTIONS) == set(parameters) - {"name", "dtype"}
+    assert set(OPTIONS) == set(parameters) - {"name", "dtype", "remat"}
     changed = {**OPTIONS, "patch_size": (4, 4), "image_size": (16, 16)}
     assert describe(vision_transformer(**OPTIONS)) == changed
 
