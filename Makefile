@@ -67,6 +67,8 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/throughput.py --model BiT_R50x1
 	$(BIN)/python benchmarks/throughput.py --model BiT_R50x1 --backend torch --runs 8
 	$(BIN)/python benchmarks/throughput.py --model R50_B16 --backend torch --batch-size 4 --runs 6
+	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/pretraining.py
 
 clean:
 	rm -rf $(VENV) $(VENV)-jax build dist *.egg-info

@@ -111,13 +111,14 @@ def test_smoke_recipe_trains(name, tmp_path):
 
 @pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])
 def test_a_variant_is_built_as_the_recipe_wants_it(recipe):
-    recipe = recipe.smoke()
+    recipe = dataclasses.replace(recipe.smoke(), remat=True)
     model = make_model(recipe, "ViT_Ti16", num_classes=3, dtype="mixed_bfloat16")
     assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
     names = [layer.name for layer in model.layers]
     assert ("pre_logits" in names) == recipe.pre_logits
     assert model.get_layer("block_0").dropout == recipe.dropout
     assert model.get_layer("block_0").compute_dtype == "bfloat16"
+    assert model.get_layer("block_0").remat
 
 
 @pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])

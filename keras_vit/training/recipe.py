@@ -42,6 +42,8 @@ class Recipe:
         frozen_blocks: so many of the first blocks, and all before them, are not trained.
         accumulation_steps: parts into which a batch is cut, one after the other, where it does not
             fit into the memory as a whole.
+        remat: whether the activations of blocks are computed again instead of kept, where a batch
+            does not fit into the memory.
         average_momentum: of an average of the weights over the updates (Polyak), which is then
             what is evaluated; `None` for none.
         clip_norm: global norm at which gradients are clipped.
@@ -77,6 +79,7 @@ class Recipe:
     layer_decay: float = 1.0
     frozen_blocks: int = 0
     accumulation_steps: int = 1
+    remat: bool = False
     average_momentum: float | None = None
     clip_norm: float | None = None
     dropout: float = 0.0

@@ -34,6 +34,9 @@ def make_model(recipe, model, num_classes, dtype=None):
     """
     num_classes = 0 if recipe.loss in TARGETS else num_classes
     made = _make_model(recipe, model, num_classes, dtype)
+    for layer in made.layers:
+        if hasattr(layer, "remat"):
+            layer.remat = recipe.remat
     if recipe.frozen_blocks:
         freeze_blocks(made, recipe.frozen_blocks)
     if recipe.head_bias:
