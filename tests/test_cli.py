@@ -151,6 +151,30 @@ def test_train_on_some_digits(start, tmp_path, capsys):
     assert "images: 73\n" in run(capsys, "evaluate", tmp_path / "run")
 
 
+def test_masked_patches_are_drawn_and_a_run_is_resumed(start, tmp_path, capsys):
+    options = "--data digits --epochs 1 --warmup-steps 2 --image-size 16 --classes 3 5"
+    command = ["train", "digits_masked_patches", "--model", start, "--workdir", tmp_path / "run"]
+    out = run(capsys, *command, *options.split())
+    assert "What it predicts of masked patches" in out
+    assert (tmp_path / "run" / "masked_patches.png").stat().st_size > 5_000
+    again = run(capsys, *command, *options.split(), "--resume")
+    assert "Epoch" not in again
+    assert re.search(r"Best validation accuracy.*", again)[0] in out
+    other = error_of(capsys, *command, *options.split(), "--resume", "--seed", "1")
+    assert "must have the settings it was begun with. Received: seed=1 instead of 0" in other
+
+
+@pytest.mark.large
+def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
+    more = ["--sweep-lr", "--learning-rates", "1e-6", "0.1"]
+    out = run(capsys, *train_arguments(start, photos, tmp_path / "run", *more))
+    chosen = re.search(r"learning rate (\S+): validation accuracy \S+  <- chosen", out)[1]
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (facts["split"], facts["recipe"]["learning_rate"]) == ("train+validation", float(chosen))
+    assert {path.name for path in (tmp_path / "run-sweep").iterdir()} == {"0.1", "1e-06"}
+    assert "accuracy:" in run(capsys, "evaluate", tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -162,6 +186,9 @@ def test_train_on_some_digits(start, tmp_path, capsys):
         (["--warmup-steps", "30"], "`warmup_steps` must be smaller"),
         (["--dtype", "mixed_bfloat16"], "`dtype` is for a model that is not a .keras file"),
         (["--classes", "bird"], "`classes` must be among cat, dog"),
+        (["--strategy", "multi_worker_mirrored"], "use the JAX backend"),
+        (["--frozen-blocks", "3"], "`num_blocks` must be from 0 to 2"),
+        (["--sweep-lr", "--learning-rates"], "A sweep needs `learning_rates` to choose from"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -180,15 +207,28 @@ def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, cap
     [
         ("--batch-size", "0", "`batch_size` must be positive"),
         ("--min-crop-area", "2", "`min_crop_area` must be greater than 0"),
-        ("--steps", "many", "--steps"),
-        ("--dtype", "float8", "--dtype"),
+        ("--accumulation-steps", "3", "`accumulation_steps` must divide `batch_size`"),
+        ("--epochs", "3", "Exactly one of `epochs` and `steps` must be given"),
+        ("--steps", "many", "Error parsing --steps: no type matching {None}|INT"),
+        ("--dtype", "float8", "invalid choice 'float8' for argument '--dtype'"),
+        ("--stps", "3", "Unrecognized options: --stps, 3; see --help"),
     ],
 )
 def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tmp_path, capsys):
     with pytest.raises(SystemExit) as exit_info:
         main([*train_arguments(start, tmp_path, tmp_path / "run"), flag, value])
     assert exit_info.value.code == 2
-    assert message in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("keras-vit: error: ")
+    assert message in line
+
+
+def test_an_unknown_recipe(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["train", "finetun", "--model", "ViT_B16", "--data", "digits", "--workdir", "run"])
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "keras-vit: error: Unrecognized options: finetun; see --help"
 
 
 def test_an_existing_run_is_kept(finished_run, start, photos, capsys):

@@ -1,8 +1,11 @@
 """The command line `keras-vit`: one dataclass a command, whose fields are its flags."""
 
+import contextlib
 import importlib.util
+import io
 import logging
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -65,14 +68,33 @@ def show_log():
 
 
 def parse(args=None):
-    """The command that the arguments ask for; those of the process by default."""
-    return tyro.cli(
-        Command,
-        prog="keras-vit",
-        description="Vision Transformers for Keras 3.",
-        args=args,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.CascadeSubcommandArgs),
-    )
+    """The command that the arguments ask for; those of the process by default.
+
+    Of what tyro says of a mistake, in a box, the first part is shown, in a line.
+    """
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(
+                Command,
+                prog="keras-vit",
+                description="Vision Transformers for Keras 3.",
+                args=args,
+                config=(tyro.conf.OmitArgPrefixes, tyro.conf.CascadeSubcommandArgs),
+            )
+    except SystemExit:
+        if box.getvalue():
+            print(f"keras-vit: error: {first_part(box.getvalue())}; see --help", file=sys.stderr)
+        raise
+
+
+def first_part(box):
+    """The words of a box between its title and its first rule, in a line."""
+    # The rules are hyphens where there is no Unicode.
+    part = re.split("─{4,}|-{4,}", box, maxsplit=2)[1]
+    words = " ".join(part.replace("│", " ").strip("╮╯ \n").split())
+    # What could have been meant is one of several types, none of which helps.
+    return words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0].rstrip(".")
 
 
 def main(args=None):

@@ -116,7 +116,7 @@ class Train:
         """A picture of what is predicted of masked patches, if they are."""
         import importlib.util
 
-        from keras_vit.training.run import PREDICTOR_MODEL
+        from keras_vit.training.run import LAST_MODEL, PREDICTOR_MODEL
 
         predictor = self.workdir / PREDICTOR_MODEL
         if not predictor.exists() or not importlib.util.find_spec("matplotlib"):
@@ -126,13 +126,12 @@ class Train:
         from keras_vit.models.files import load_model
         from keras_vit.models.surgery import token_stride
 
-        model = load_model(predictor)
-        size = model.input["images"].shape[1:3]
+        model = load_model(self.workdir / LAST_MODEL)
         options = {"classes": self.classes, "data_dir": self.data_dir}
-        images = load(self.data, "validation", size, batch_size=8, **options)
+        images = load(self.data, "validation", model.input_shape[1:3], batch_size=8, **options)
         masked = mask_patches(images, token_stride(model), self.recipe.loss)
         picture = self.workdir / "masked_patches.png"
-        draw_masked_patches(model, next(masked.as_numpy_iterator()), picture)
+        draw_masked_patches(load_model(predictor), next(masked.as_numpy_iterator()), picture)
         print(f"What it predicts of masked patches: {picture}")
 
 
