@@ -29,7 +29,7 @@ test: $(VENV)/.test
 
 # Layers and models on the two other backends.
 test-backends: $(VENV)/.backends
-	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) tests/test_imports.py
+	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) tests/test_imports.py tests/test_distribution.py
 	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/test_serving.py -k "not mixed_float16"
 	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE)
 

@@ -125,10 +125,11 @@ class SaveModels(keras.callbacks.Callback):
 
 
 class SaveState(keras.callbacks.Callback):
-    """Saves the state of a run now and then, and when the process is asked to terminate.
+    """Saves the state of a run now and then, and when the process is asked to stop.
 
-    Inside of `with`, SIGTERM is heeded: the state is saved behind the batch, or behind the
-    evaluation, and the process exits with the usual status of 143.
+    Inside of `with`, SIGTERM and SIGINT (Ctrl-C) are heeded: the state is saved behind the batch,
+    or behind the evaluation, and the process exits with the usual status of 143, or as after any
+    Ctrl-C. Asked once more, it does not wait.
 
     Args:
         states: the `States` of the run.
@@ -145,24 +146,28 @@ class SaveState(keras.callbacks.Callback):
         self.every = every
         self.batches_per_epoch = batches_per_epoch
         self.facts = facts
-        self._is_asked_to_stop = False
+        self._asked_by = None
 
     def __enter__(self):
+        self._before = {}
+        # Elsewhere Python does not take signals.
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGTERM, self._ask_to_stop)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._before[number] = signal.signal(number, self._ask_to_stop)
         return self
 
     def __exit__(self, *_):
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
-    def _ask_to_stop(self, *_):
-        self._is_asked_to_stop = True
+    def _ask_to_stop(self, number, _):
+        self._asked_by = number
+        signal.signal(number, self._before[number])
 
     def on_train_batch_end(self, batch, logs=None):
         self.batch += 1
         is_end = self.batch % self.batches_per_epoch == 0
-        if not is_end and (self._is_asked_to_stop or self.batch % self.every == 0):
+        if not is_end and (self._asked_by or self.batch % self.every == 0):
             self._save()
 
     def on_epoch_end(self, epoch, logs=None):
@@ -172,7 +177,9 @@ class SaveState(keras.callbacks.Callback):
         norm = ops.convert_to_numpy(inner_optimizer(self.model).gradient_norm)
         if math.isfinite(norm):
             self.states.save(self.model, self.batch, self.facts())
-        if self._is_asked_to_stop:
+        if self._asked_by == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._asked_by == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
 
 

@@ -4,6 +4,9 @@ import contextlib
 import os
 import pathlib
 
+# In the name of a file that is being written.
+PARTIAL = ".partial"
+
 
 @contextlib.contextmanager
 def replacing(path):
@@ -16,7 +19,7 @@ def replacing(path):
         OSError: if it cannot be written; the old file is then still there, and nothing else.
     """
     path = pathlib.Path(path)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    partial = path.with_name(f".{path.stem}{PARTIAL}{path.suffix}")
     try:
         yield partial
         with partial.open("rb") as file:

@@ -9,7 +9,7 @@ import keras
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.models import resize
 from keras_vit.models.files import load_model
-from keras_vit.training.files import replacing
+from keras_vit.training.files import PARTIAL, replacing
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
@@ -39,6 +39,9 @@ def open_run(workdir, recipe, facts, resume=False):
     try:
         if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
             _check_same(workdir, run, resume)
+            for partial in workdir.rglob(f".*{PARTIAL}*"):
+                # A killed process was writing it.
+                partial.unlink()
             return
         workdir.mkdir(parents=True, exist_ok=True)
         write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
