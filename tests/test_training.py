@@ -22,6 +22,7 @@ from keras_vit.training.recipes import (
 )
 from keras_vit.training.run import find_model, read_run, save_model
 from keras_vit.training.starting_model import make_model
+from keras_vit.training.state import States
 from keras_vit.training.sweep import choose_learning_rate
 from keras_vit.training.training_data import load_training_data
 from tests.contract import to_numpy
@@ -281,8 +282,14 @@ def test_crops_and_flips_are_left_out_where_they_change_the_label(monkeypatch):
 def test_a_loss_that_is_not_finite(tmp_path):
     recipe = tiny_recipe(learning_rate=1e30, clip_norm=None)
     data = load_training_data(recipe, "digits", CLASSES)
-    with pytest.raises(ValueError, match="The loss must stay finite.*learning_rate=1e[+]30"):
-        fit(recipe, tiny_model(recipe), data, tmp_path / "run")
+    message = (
+        r"The loss must stay finite.*learning_rate=1e[+]30, loss \S+ in step \d+; "
+        r"the state before is '.*states.batch-0"
+    )
+    with pytest.raises(ValueError, match=message):
+        fit(recipe, tiny_model(recipe), data, tmp_path / "run", save_steps=1)
+    for array in States(tmp_path / "run" / "states", keep=2).load()[0]:
+        assert np.isfinite(array).all()
 
 
 @pytest.mark.parametrize(
