@@ -28,9 +28,7 @@ from keras_vit.training.training_data import load_training_data
 PRETRAINING = {
     "from scratch": None,
     "labels": DIGITS_PRETRAIN,
-    "masked patches, mean colours": DIGITS_MASKED_PATCHES,
-    "masked patches, 4 x 4 colours": dataclasses.replace(DIGITS_MASKED_PATCHES, loss="downsized"),
-    "masked patches, pixels": dataclasses.replace(DIGITS_MASKED_PATCHES, loss="pixels"),
+    "masked patches": DIGITS_MASKED_PATCHES,
 }
 
 

@@ -99,8 +99,9 @@ def first_part(box):
 
 def main(args=None):
     """Runs a command; errors of the user are one line, and exit with status 2."""
-    command = parse(args)
+    command = None
     try:
+        command = parse(args)
         import_keras_quietly()
         show_log()
         command.run()

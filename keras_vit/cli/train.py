@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import shlex
 from typing import Literal
 
 import tyro
@@ -64,14 +65,19 @@ class Train:
         """Trains, and says where everything is."""
         from keras_vit.training.distribution import strategy
 
+        self.workdir = self.workdir.expanduser().resolve()
         with strategy(self.strategy, self.model_shards).scope():
             history = self._sweep() if self.sweep_lr else self._train(self.recipe, self.workdir)
         self._draw()
-        print(f"{describe_best(history)}; models and settings in {self.workdir}")
-        print(f"Next: keras-vit evaluate {self.workdir}")
-        print(f"      tensorboard --logdir {self.workdir}")
+        workdir = shlex.quote(str(self.workdir))
+        print(f"{describe_best(history)}; models and settings in {workdir}")
+        if self.recipe.loss in ("softmax", "sigmoid"):
+            print(f"Next: keras-vit evaluate {workdir}")
+        else:
+            print(f"Next: keras-vit train finetune --model {workdir} ...")
+        print(f"      tensorboard --logdir {workdir}")
 
-    def _train(self, recipe, workdir, split="train", validation="validation"):
+    def _train(self, recipe, workdir, split="train", validation="validation", **facts):
         from keras_vit.training.fit import fit
         from keras_vit.training.starting_model import make_model
         from keras_vit.training.training_data import load_training_data
@@ -93,13 +99,18 @@ class Train:
             "data": findable(self.data),
             "split": split,
             "classes": self.classes,
+            "exclude": self.exclude and str(self.exclude),
+            "dtype": self.dtype,
+            **facts,
         }
         options = {"resume": self.resume, "save_steps": self.save_steps, "keep": self.keep}
         return fit(recipe, model, data, workdir, facts, **options)
 
     def _sweep(self):
+        from keras_vit.training.run import check_new
         from keras_vit.training.sweep import choose_learning_rate
 
+        check_new(self.workdir, self.resume)
         beside = self.workdir.with_name(f"{self.workdir.name}-sweep")
 
         def train(recipe):
@@ -110,7 +121,9 @@ class Train:
         for rate, accuracy in accuracies.items():
             chosen = "  <- chosen" if rate == recipe.learning_rate else ""
             print(f"learning rate {rate:g}: validation accuracy {accuracy:.2%}{chosen}")
-        return self._train(recipe, self.workdir, split="train+validation", validation=None)
+        sweep = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
+        everything = {"split": "train+validation", "validation": None}
+        return self._train(recipe, self.workdir, **everything, sweep=sweep)
 
     def _draw(self):
         """A picture of what is predicted of masked patches, if they are."""

@@ -28,7 +28,7 @@ def freeze_blocks(model, num_blocks):
     blocks = [i for i, layer in enumerate(model.layers) if re.fullmatch(r"block_\d+", layer.name)]
     if not 0 <= num_blocks <= len(blocks):
         raise ValueError(
-            f"`num_blocks` must be from 0 to {len(blocks)}, the model's blocks. "
+            f"`num_blocks` must be from 0 to {len(blocks)}, the model's Transformer blocks. "
             f"Received: num_blocks={num_blocks}"
         )
     end = blocks[num_blocks - 1] + 1 if num_blocks else 0

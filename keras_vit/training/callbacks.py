@@ -1,6 +1,7 @@
 """What is measured, checked and saved while a model is trained."""
 
 import json
+import logging
 import math
 import os
 import signal
@@ -27,7 +28,10 @@ SPEED = ("images_per_second", "waiting_for_data")
 
 
 class LogOptimizer(keras.callbacks.Callback):
-    """Adds learning rate and norm of the last gradients, before they are clipped, to the logs."""
+    """Adds the learning rate and the norm of the last gradients, before they are clipped.
+
+    The learning rate is that of the next update, as the original and Keras's TensorBoard log it.
+    """
 
     def on_epoch_end(self, epoch, logs=None):
         optimizer = inner_optimizer(self.model)
@@ -63,8 +67,12 @@ class LogSpeed(keras.callbacks.Callback):
             logs["waiting_for_data"] = min((waited - self._begin[1]) / seconds, 1.0)
 
 
+class NotFiniteError(ValueError):
+    """A run whose loss or gradients are not finite."""
+
+
 class StopIfNotFinite(keras.callbacks.Callback):
-    """Raises `ValueError` as soon as the loss is not finite.
+    """Raises `NotFiniteError` as soon as the loss is not finite, and with the states the gradients.
 
     Args:
         recipe: the `Recipe`.
@@ -77,14 +85,18 @@ class StopIfNotFinite(keras.callbacks.Callback):
         self.states = states
 
     def on_train_batch_end(self, batch, logs=None):
-        if not math.isfinite(logs["loss"]):
-            updates = int(ops.convert_to_numpy(inner_optimizer(self.model).updates))
-            kept = f"the state before is {str(self.states.last)!r}" if self.states.last else ""
-            raise ValueError(
-                "The loss must stay finite; try a smaller `learning_rate`. Received: "
-                f"learning_rate={self.recipe.learning_rate}, loss {logs['loss']} in step {updates}"
-                + (f"; {kept}" if kept else "")
-            )
+        self.check(f"loss {logs['loss']}", logs["loss"])
+
+    def check(self, what, value):
+        """Raises if a value is not finite, and says of what it is."""
+        if math.isfinite(value):
+            return
+        updates = int(ops.convert_to_numpy(inner_optimizer(self.model).updates))
+        kept = f"; the state before is {str(self.states.last)!r}" if self.states.last else ""
+        raise NotFiniteError(
+            "Loss and gradients must stay finite; try a smaller `learning_rate`. Received: "
+            f"learning_rate={self.recipe.learning_rate}, {what} in step {updates}{kept}"
+        )
 
 
 class SaveModels(keras.callbacks.Callback):
@@ -109,6 +121,7 @@ class SaveModels(keras.callbacks.Callback):
         best = max(map(_score, self.history), default=(-math.inf,))
         metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
         self.history.append({"epoch": epoch, **metrics})
+        write_metrics(self.workdir, self.history)
         if not math.isfinite(logs.get("val_loss", 0.0)):
             return
         # On JAX it is this that gives the variables what has been trained.
@@ -121,7 +134,6 @@ class SaveModels(keras.callbacks.Callback):
                 save_model(self.saved, self.workdir / AVERAGED_MODEL)
             if _score(self.history[-1]) > best:
                 save_model(self.saved, self.workdir / BEST_MODEL)
-        write_metrics(self.workdir, self.history)
 
 
 class SaveState(keras.callbacks.Callback):
@@ -136,11 +148,13 @@ class SaveState(keras.callbacks.Callback):
         batch: how many batches there were before.
         every: batches after which the state is saved, beside the ends of epochs.
         batches_per_epoch: batches in an epoch.
+        check: `StopIfNotFinite.check`.
         facts: function that says what else to save.
     """
 
-    def __init__(self, states, batch, every, batches_per_epoch, facts):
+    def __init__(self, states, batch, every, batches_per_epoch, check, facts):
         super().__init__()
+        self.check = check
         self.states = states
         self.batch = batch
         self.every = every
@@ -156,9 +170,12 @@ class SaveState(keras.callbacks.Callback):
                 self._before[number] = signal.signal(number, self._ask_to_stop)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, error, *_):
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if error is None:
+            # Asked behind the last state.
+            self._stop_if_asked()
 
     def _ask_to_stop(self, number, _):
         self._asked_by = number
@@ -174,13 +191,20 @@ class SaveState(keras.callbacks.Callback):
         self._save()
 
     def _save(self):
-        norm = ops.convert_to_numpy(inner_optimizer(self.model).gradient_norm)
-        if math.isfinite(norm):
-            self.states.save(self.model, self.batch, self.facts())
+        norm = float(ops.convert_to_numpy(inner_optimizer(self.model).gradient_norm))
+        self.check(f"a gradient of norm {norm}", norm)
+        self.states.save(self.model, self.batch, self.facts())
+        self._stop_if_asked()
+
+    def _stop_if_asked(self):
+        if self._asked_by is None:
+            return
+        logging.getLogger("keras_vit").info(
+            "stopped behind batch %d; with `resume` the run goes on there", self.batch
+        )
         if self._asked_by == signal.SIGINT:
             raise KeyboardInterrupt
-        if self._asked_by == signal.SIGTERM:
-            raise SystemExit(128 + signal.SIGTERM)
+        raise SystemExit(128 + signal.SIGTERM)
 
 
 def write_metrics(workdir, history):

@@ -11,7 +11,11 @@ STRATEGIES = {
     "torch": ("auto", "none"),
 }
 # How launchers tell each process how many there are: our own way, Slurm, Open MPI.
-PROCESS_COUNTS = ("KERAS_DISTRIBUTION_NUM_PROCESSES", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")
+PROCESS_COUNTS = (
+    "KERAS_DISTRIBUTION_NUM_PROCESSES",
+    "SLURM_STEP_NUM_TASKS",
+    "OMPI_COMM_WORLD_SIZE",
+)
 # Along which of its axes a block's variable is shared out: heads, and the MLP's hidden width.
 BLOCK_LAYOUTS = {
     r"block_\d+/attention/(query|key|value)/kernel": (None, "model", None),
@@ -27,13 +31,14 @@ def strategy(name="auto", model_shards=None):
     """On what devices a model is built and trained, in the `scope()` of what is returned.
 
     Where a launcher has started several processes, they are joined: with the JAX backend, under
-    Slurm, Open MPI or on a Cloud TPU, or with `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
+    Slurm (`srun`) or Open MPI, or with `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
     `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID` set in each.
 
     Args:
         name: `"auto"` (all accelerators there are, of the same kind), `"none"` (one device); with
             TensorFlow `"mirrored"` (all GPUs of the machine) and `"tpu"`; with JAX
-            `"data_parallel"` and `"model_parallel"`, on all devices of all processes.
+            `"data_parallel"`, on all devices of all processes, and `"model_parallel"`, on those of
+            one process.
         model_shards: in how many parts `"model_parallel"` cuts the blocks of a model; by default as
             many as there are devices. It divides the number of heads and the width of the MLPs.
 
@@ -67,6 +72,11 @@ def strategy(name="auto", model_shards=None):
         )
     if backend == "jax":
         join_processes()
+    if process()[1] > 1 and name not in ("auto", "data_parallel"):
+        raise ValueError(
+            "`strategy` must be `data_parallel` (or `auto`) for several processes. "
+            f"Received: strategy={name!r} in {process()[1]} processes"
+        )
     if name == "none" or backend == "torch":
         return SingleDevice()
     if backend == "tensorflow":

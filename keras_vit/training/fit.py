@@ -3,14 +3,21 @@
 import contextlib
 import logging
 import pathlib
-import shutil
 import tempfile
 
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.resumable import ResumableFit
-from keras_vit.training.run import SKIPPED_FILE, STATES, open_run, write_text
+from keras_vit.training.run import (
+    LAST_MODEL,
+    SKIPPED_FILE,
+    STATES,
+    discard,
+    locked,
+    open_run,
+    write_text,
+)
 from keras_vit.training.state import States
 from keras_vit.training.tasks import make_task
 
@@ -52,11 +59,14 @@ def fit(recipe, model, data, workdir, facts=None, resume=False, save_steps=1000,
         SystemExit: after SIGTERM, when the state has been saved.
     """
     check_batch(recipe)
+    for name, value in (("save_steps", save_steps), ("keep", keep)):
+        if value < 1:
+            raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
     task = make_task(recipe, model, data)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)
-    state = States(pathlib.Path(workdir).expanduser() / STATES, keep).load() if resume else None
+    state = _find_state(workdir, keep) if resume else None
     with own_directory(workdir) as own:
-        open_run(own, recipe, {**task.facts, **(facts or {})}, resume)
+        made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume)
         task.model.compile(
             optimizer=make_optimizer(recipe, task.model, epochs * updates_per_epoch),
             loss=task.loss,
@@ -66,15 +76,32 @@ def fit(recipe, model, data, workdir, facts=None, resume=False, save_steps=1000,
         task.model.optimizer.build(task.model.trainable_variables)
         run = ResumableFit(recipe, own, epochs, updates_per_epoch, save_steps, keep)
         try:
-            run.fit(task, model, state)
+            with locked(own):
+                run.fit(task, model, state)
         except BaseException:
             # What failed before it saved anything is no run, and not in the way of the next.
-            if run.states.last is None:
-                shutil.rmtree(own)
+            if run.states.last is None and not (own / LAST_MODEL).exists():
+                discard(made)
             raise
         assign_averages(task.model)
         report_skipped(own, run.train, task.validation)
     return run.history
+
+
+def _find_state(workdir, keep):
+    """The last state of a run, or `None` if it was stopped before it saved anything.
+
+    Raises:
+        ValueError: if its states were taken away, or none can be read.
+    """
+    workdir = pathlib.Path(workdir).expanduser()
+    state = States(workdir / STATES, keep).load()
+    if state is None and (workdir / LAST_MODEL).exists():
+        raise ValueError(
+            "`workdir` must have the states of a run to be resumed. Received: workdir="
+            f"{str(workdir)!r}, which has models and no states"
+        )
+    return state
 
 
 @contextlib.contextmanager
@@ -84,7 +111,7 @@ def own_directory(workdir):
     They all do the same, as variables that are shared out are put together for a file by all.
     """
     if is_first_process():
-        yield pathlib.Path(workdir).expanduser()
+        yield pathlib.Path(workdir).expanduser().resolve()
     else:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as own:
             yield pathlib.Path(own)

@@ -8,6 +8,9 @@ from keras import ops
 from keras_vit.training.distribution import sum_over_replicas
 from keras_vit.training.schedules import learning_rate_schedule
 
+# What has the whole learning rate under layer-wise decay.
+BEHIND_BLOCKS = ("encoder_norm/", "pooling/", "fc_norm/", "pre_logits/", "head/", "patch_head/")
+
 
 class PaperOptimizer(keras.optimizers.Optimizer):
     """What the paper's optimizers share: the gradients' norm, decay of kernels, accumulation.
@@ -23,6 +26,10 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         accumulation_steps: batches whose mean gradient is one update.
         average_momentum: of an average of the weights over the updates (Polyak); `None` for none.
         name: of the optimizer.
+
+    Raises:
+        ValueError: if one is out of range; and when it is built with `layer_decay`, if the
+            variables are of no Transformer blocks.
     """
 
     def __init__(
@@ -35,6 +42,17 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         average_momentum=None,
         name=None,
     ):
+        rules = {
+            "weight_decay": (weight_decay >= 0, "not be negative"),
+            "clip_norm": (clip_norm is None or clip_norm > 0, "be positive"),
+            "layer_decay": (layer_decay > 0, "be positive"),
+            "accumulation_steps": (accumulation_steps >= 1, "be positive"),
+            "average_momentum": (0 <= (average_momentum or 0) < 1, "be at least 0, less than 1"),
+        }
+        for argument, (is_right, rule) in rules.items():
+            if not is_right:
+                value = locals()[argument]
+                raise ValueError(f"`{argument}` must {rule}. Received: {argument}={value}")
         super().__init__(learning_rate, name=name)
         self.schedule = learning_rate
         self.kernel_decay = weight_decay
@@ -64,21 +82,32 @@ class PaperOptimizer(keras.optimizers.Optimizer):
     @property
     def learning_rate(self):
         """Of the next update."""
-        return self.schedule(self.updates) if callable(self.schedule) else super().learning_rate
+        is_schedule = isinstance(self.schedule, keras.optimizers.schedules.LearningRateSchedule)
+        return self.schedule(self.updates) if is_schedule else super().learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        keras.optimizers.Optimizer.learning_rate.fset(self, value)
+        self.schedule = value
 
     def apply(self, grads, trainable_variables=None):
         if not self.built:
             self.build(list(trainable_variables))
+        variables = trainable_variables or self._trainable_variables
+        pairs = zip(grads, variables, strict=True)
+        # As in Keras, what has no gradient stays as it is.
+        grads, variables = zip(*[pair for pair in pairs if pair[0] is not None], strict=True)
         grads, num_replicas = sum_over_replicas(list(grads))
         if self.accumulation_steps > 1:
+            sums = [self.sums[self._get_variable_index(variable)] for variable in variables]
             grads = [
                 total.value + ops.cast(grad, total.dtype) / self.accumulation_steps
-                for total, grad in zip(self.sums, grads, strict=True)
+                for total, grad in zip(sums, grads, strict=True)
             ]
         squares = [ops.sum(ops.square(ops.cast(grad, "float32"))) for grad in grads]
         self.gradient_norm.assign(ops.sqrt(sum(squares)))
         # Keras sums over replicas, too.
-        super().apply([grad / num_replicas for grad in grads], trainable_variables)
+        super().apply([grad / num_replicas for grad in grads], variables)
 
     def update_step(self, gradient, variable, learning_rate):
         index = self._get_variable_index(variable)
@@ -205,14 +234,20 @@ class AdamW(PaperOptimizer):
         self.squares = self.add_optimizer_variables(variables, "square")
 
     def direction(self, gradient, index):
-        mean = self.beta_1 * self.means[index] + (1 - self.beta_1) * gradient
-        square = self.beta_2 * self.squares[index] + (1 - self.beta_2) * ops.square(gradient)
-        self._set(self.means[index], mean)
-        self._set(self.squares[index], square)
-        step = ops.cast(self.updates + 1, gradient.dtype)
-        mean = mean / (1 - ops.power(ops.cast(self.beta_1, gradient.dtype), step))
-        square = square / (1 - ops.power(ops.cast(self.beta_2, gradient.dtype), step))
-        return mean / (ops.sqrt(square) + self.epsilon)
+        dtype = gradient.dtype
+        # In half precision 0.999 is 1, and epsilon 0.
+        gradient, mean, square = (
+            ops.cast(value, "float32")
+            for value in (gradient, self.means[index], self.squares[index])
+        )
+        mean = self.beta_1 * mean + (1 - self.beta_1) * gradient
+        square = self.beta_2 * square + (1 - self.beta_2) * ops.square(gradient)
+        self._set(self.means[index], ops.cast(mean, dtype))
+        self._set(self.squares[index], ops.cast(square, dtype))
+        step = ops.cast(self.updates + 1, "float32")
+        mean = mean / (1 - ops.power(self.beta_1, step))
+        square = square / (1 - ops.power(self.beta_2, step))
+        return ops.cast(mean / (ops.sqrt(square) + self.epsilon), dtype)
 
     def get_config(self):
         config = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
@@ -230,6 +265,9 @@ def make_optimizer(recipe, model, total_steps):
     Returns:
         A `keras.optimizers.Optimizer`.
 
+    Raises:
+        ValueError: if the model computes in float16 and gradients are accumulated.
+
     Reference:
         Tables 3 and 4 of the ViT paper (arXiv 2010.11929).
     """
@@ -246,6 +284,12 @@ def make_optimizer(recipe, model, total_steps):
     )
     # Keras scales the loss by itself under the global policy alone.
     if any(layer.compute_dtype == "float16" for layer in model.layers):
+        if recipe.accumulation_steps > 1:
+            # A part whose gradients overflow is left out, which would shift all later ones.
+            raise ValueError(
+                "`accumulation_steps` do not go with float16; `mixed_bfloat16` does with both. "
+                f"Received: accumulation_steps={recipe.accumulation_steps}"
+            )
         return keras.optimizers.LossScaleOptimizer(optimizer)
     return optimizer
 
@@ -280,6 +324,11 @@ def layer_factors(variables, decay):
     """
     blocks = [re.match(r"block_(\d+)/", variable.path) for variable in variables]
     depth = max((int(block[1]) + 1 for block in blocks if block), default=0)
+    if decay != 1 and not depth:
+        raise ValueError(
+            "`layer_decay` is for the Transformer blocks of a model of this package. "
+            f"Received: layer_decay={decay} and a model without any"
+        )
     factors = []
     for variable, block in zip(variables, blocks, strict=True):
         if block:
@@ -288,6 +337,3 @@ def layer_factors(variables, decay):
             layer = depth + 1 if variable.path.startswith(BEHIND_BLOCKS) else 0
         factors.append(decay ** (depth + 1 - layer))
     return factors
-
-
-BEHIND_BLOCKS = ("encoder_norm/", "pooling/", "fc_norm/", "pre_logits/", "head/")

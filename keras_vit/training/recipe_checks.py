@@ -24,6 +24,11 @@ def check_recipe(recipe):
             "`label_smoothing` is for the softmax. "
             f"Received: label_smoothing={recipe.label_smoothing}, loss={recipe.loss!r}"
         )
+    if recipe.head_bias and recipe.loss not in ("softmax", "sigmoid"):
+        raise ValueError(
+            "`head_bias` is for classes, not for masked patches. "
+            f"Received: head_bias={recipe.head_bias}, loss={recipe.loss!r}"
+        )
     if recipe.batch_size % recipe.accumulation_steps:
         raise ValueError(
             "`accumulation_steps` must divide `batch_size`. Received: "
@@ -38,6 +43,8 @@ def _check_ranges(recipe):
         (SHARES, "be at least 0 and less than 1", lambda value: 0 <= value < 1),
         (("min_crop_area",), "be greater than 0 and at most 1", lambda value: 0 < value <= 1),
         (("seed",), "be less than 2**32", lambda value: value < 2**32),
+        (("head_bias",), "be finite", math.isfinite),
+        (("learning_rates",), "be positive", lambda rates: all(0 < r < math.inf for r in rates)),
     ]
     for fields, rule, is_right in rules:
         for field in fields:

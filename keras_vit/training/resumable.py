@@ -1,5 +1,8 @@
 """`model.fit`, which goes on where it was stopped."""
 
+import logging
+import sys
+
 import keras
 
 from keras_vit.data.skipped import explaining_errors
@@ -13,7 +16,7 @@ from keras_vit.training.callbacks import (
     StopIfNotFinite,
     write_metrics,
 )
-from keras_vit.training.run import STATES
+from keras_vit.training.run import STATES, TENSORBOARD
 from keras_vit.training.state import RestoreMetrics, States, restore
 from keras_vit.training.training_data import for_evaluation
 
@@ -68,21 +71,30 @@ class ResumableFit:
         arrays, facts = state
         self.history = facts["history"]
         write_metrics(self.workdir, self.history)
+        logging.getLogger("keras_vit").info("going on behind batch %d", facts["batch"])
         return facts["batch"], restore(model, arrays), facts["skipped"]
 
     def _fit(self, task, model, batch, epochs, callbacks):
         timed = TimedDataset(self.train)
         batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
+        stopping = StopIfNotFinite(self.recipe, self.states)
         callbacks = [
             *callbacks,
             LogOptimizer(),
             LogSpeed(batch_size, timed.seconds),
             EvaluateAverages(),
-            StopIfNotFinite(self.recipe, self.states),
-            keras.callbacks.TensorBoard(self.workdir / "tensorboard", write_graph=False),
+            stopping,
+            keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False),
             SaveModels(self.workdir, self.history, model),
         ]
-        saving = SaveState(self.states, batch, self.save_steps, self.batches_per_epoch, self._facts)
+        saving = SaveState(
+            self.states,
+            batch,
+            self.save_steps,
+            self.batches_per_epoch,
+            stopping.check,
+            self._facts,
+        )
         datasets = [d for d in (self.train, task.validation) if d is not None]
         with explaining_errors(*datasets), saving:
             task.model.fit(
@@ -94,6 +106,8 @@ class ResumableFit:
                 callbacks=[*callbacks, saving],
                 # The dataset shuffles itself.
                 shuffle=False,
+                # In a file of a scheduler a bar that moves would be thousands of lines.
+                verbose="auto" if sys.stdout.isatty() else 2,
             )
 
     def _facts(self):

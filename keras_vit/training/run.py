@@ -1,8 +1,10 @@
 """The directory of a training run: settings, curves and models."""
 
+import contextlib
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import keras
 
@@ -15,6 +17,7 @@ RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
 SKIPPED_FILE = "skipped.txt"
 STATES = "states"
+TENSORBOARD = "tensorboard"
 BEST_MODEL = "best.keras"
 LAST_MODEL = "last.keras"
 AVERAGED_MODEL = "averaged.keras"
@@ -31,18 +34,20 @@ def open_run(workdir, recipe, facts, resume=False):
         facts: dictionary of what else to write down.
         resume: whether the directory may hold the same run, which then goes on.
 
+    Returns:
+        Paths of what was made, to be taken away by `discard`.
+
     Raises:
         ValueError: if the directory holds something else, or cannot be written.
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     run = json.loads(json.dumps(run))
     try:
-        if workdir.exists() and (not workdir.is_dir() or any(workdir.iterdir())):
-            _check_same(workdir, run, resume)
-            for partial in workdir.rglob(f".*{PARTIAL}*"):
-                # A killed process was writing it.
-                partial.unlink()
-            return
+        is_made = not workdir.exists()
+        if _holds_something(workdir):
+            check_new(workdir, resume)
+            _check_same(workdir, run)
+            return []
         workdir.mkdir(parents=True, exist_ok=True)
         write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
     except OSError as error:
@@ -50,18 +55,69 @@ def open_run(workdir, recipe, facts, resume=False):
             f"`workdir` must be a directory that can be written. Received: workdir="
             f"{str(workdir)!r} ({error})"
         ) from error
+    made = [workdir / name for name in (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES)]
+    return [*made, workdir] if is_made else made
 
 
-def _check_same(workdir, run, resume):
-    """Raises unless a directory holds a run that can go on."""
-    if not resume:
+def check_new(workdir, resume=False):
+    """Raises `ValueError` if a directory is not new or empty, and no run is resumed in it."""
+    workdir = pathlib.Path(workdir)
+    if not resume and _holds_something(workdir):
         raise ValueError(
             "`workdir` must be a new or empty directory, so that no run is overwritten; `resume` "
             "goes on with one that was stopped. "
             f"Received: workdir={str(workdir)!r}, which already holds something"
         )
+
+
+def _holds_something(workdir):
+    """Whether a path is anything but a new directory, or what a process left that was killed."""
+    if not workdir.is_dir():
+        return workdir.exists()
+    return any(not path.name.startswith(f".run{PARTIAL}") for path in workdir.iterdir())
+
+
+def discard(made):
+    """Takes away what `open_run` made of a run that failed before anything was saved."""
+    for path in made:
+        if not path.is_dir():
+            path.unlink(missing_ok=True)
+        elif path.name in (TENSORBOARD, STATES):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+@contextlib.contextmanager
+def locked(workdir):
+    """Keeps other processes from training in the same directory.
+
+    Raises:
+        ValueError: if one does.
+    """
+    with (workdir / RUN_FILE).open() as file:
+        # There is no such lock on Windows.
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ValueError(
+                    "`workdir` must be of one process at a time. Received: workdir="
+                    f"{str(workdir)!r}, where another process is training"
+                ) from error
+        for partial in workdir.rglob(f".*{PARTIAL}*"):
+            # A killed process was writing it.
+            partial.unlink()
+        yield
+
+
+def _check_same(workdir, run):
+    """Raises unless a directory holds a run that can go on."""
     before = read_run(workdir / LAST_MODEL)
-    if not before:
+    if "recipe" not in before:
         raise ValueError(
             "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
             f"Received: workdir={str(workdir)!r}"
@@ -86,15 +142,18 @@ def write_text(path, text):
 
 
 def read_run(model_path):
-    """What `run.json` beside a model says, or an empty dictionary where there is none."""
+    """What `run.json` beside a model says, or an empty dictionary where there is none.
+
+    Raises:
+        ValueError: if it cannot be read.
+    """
     path = pathlib.Path(model_path).with_name(RUN_FILE)
-    return json.loads(path.read_text()) if path.is_file() else {}
-
-
-def read_metrics(workdir):
-    """The metrics of a run's epochs, a list of dictionaries."""
-    lines = (pathlib.Path(workdir) / METRICS_FILE).read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    try:
+        return json.loads(path.read_text()) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"The `run.json` of a run must be JSON. Received: {str(path)!r} ({error})"
+        ) from error
 
 
 def find_model(path):
@@ -129,7 +188,7 @@ def save_model(model, path):
     """Saves a `.keras` file without the optimizer, such that it is never half written."""
     with replacing(path) as partial:
         try:
-            keras.Model(model.inputs, model.outputs, name=model.name).save(partial)
+            keras.Model(model.input, model.output, name=model.name).save(partial)
         except RuntimeError as error:
             # What h5py raises where a disk is full.
             raise OSError(str(error)) from error

@@ -30,7 +30,8 @@ class States:
         """Saves the state behind so many batches, and deletes the oldest."""
         self.directory.mkdir(exist_ok=True)
         variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-        arrays = {str(index): _to_numpy(variable) for index, variable in enumerate(variables)}
+        arrays = [*_random_states(), *map(_to_numpy, variables)]
+        arrays = {str(index): array for index, array in enumerate(arrays)}
         facts = json.dumps({"batch": batch, **facts})
         path = self.directory / f"batch-{batch:09d}.npz"
         with replacing(path) as partial, partial.open("wb") as file:
@@ -81,6 +82,7 @@ def restore(model, arrays):
     Raises:
         ValueError: if the state is of another model.
     """
+    arrays = _restore_random_states(arrays)
     variables = [*model.variables, *model.optimizer.variables]
     count = len(variables)
     if [array.shape for array in arrays[:count]] != [tuple(v.shape) for v in variables]:
@@ -117,3 +119,27 @@ def _to_numpy(variable):
     # NumPy's files do not know bfloat16; float32 has all its values.
     value = ops.cast(variable, "float32") if variable.dtype == "bfloat16" else variable
     return ops.convert_to_numpy(value)
+
+
+def _random_states():
+    """Where torch's generators are, from which Keras drops there; others draw from variables."""
+    if keras.backend.backend() != "torch":
+        return []
+    import torch
+
+    return [
+        state.cpu().numpy() for state in (torch.get_rng_state(), *torch.cuda.get_rng_state_all())
+    ]
+
+
+def _restore_random_states(arrays):
+    """Puts torch's generators there, and returns the other arrays."""
+    if keras.backend.backend() != "torch":
+        return arrays
+    import torch
+
+    count = 1 + torch.cuda.device_count()
+    states = [torch.from_numpy(array) for array in arrays[:count]]
+    torch.set_rng_state(states[0])
+    torch.cuda.set_rng_state_all(states[1:])
+    return arrays[count:]

@@ -1,6 +1,9 @@
 """The choice of a learning rate on held-out images, as the paper makes it."""
 
 import dataclasses
+import logging
+
+from keras_vit.training.callbacks import NotFiniteError
 
 
 def choose_learning_rate(recipe, train):
@@ -17,7 +20,7 @@ def choose_learning_rate(recipe, train):
         learning rates to these accuracies.
 
     Raises:
-        ValueError: if the recipe has no choice.
+        ValueError: if the recipe has no choice, or does not train on classes.
 
     Reference:
         Table 4 of the ViT paper (arXiv 2010.11929).
@@ -27,9 +30,19 @@ def choose_learning_rate(recipe, train):
             "A sweep needs `learning_rates` to choose from. Received: a recipe with "
             f"learning_rate={recipe.learning_rate} alone"
         )
-    accuracies = {
-        rate: train(dataclasses.replace(recipe, learning_rate=rate))[-1]["val_accuracy"]
-        for rate in sorted(recipe.learning_rates)
-    }
+    if recipe.loss not in ("softmax", "sigmoid"):
+        raise ValueError(
+            f"A sweep is for classes, by their accuracy. Received: loss={recipe.loss!r}"
+        )
+    accuracies = {rate: _accuracy(recipe, rate, train) for rate in sorted({*recipe.learning_rates})}
     best = max(accuracies, key=accuracies.get)
     return dataclasses.replace(recipe, learning_rate=best), accuracies
+
+
+def _accuracy(recipe, rate, train):
+    """The accuracy at the end, 0 for a rate that is too high to get there."""
+    try:
+        return train(dataclasses.replace(recipe, learning_rate=rate))[-1]["val_accuracy"]
+    except NotFiniteError as error:
+        logging.getLogger("keras_vit").warning("%s", error)
+        return 0.0

@@ -7,6 +7,7 @@ import keras
 from keras_vit.data.patches import mask_patches
 from keras_vit.models.masked_patches import TARGETS, masked_patch_predictor
 from keras_vit.models.surgery import check_classifier, token_stride
+from keras_vit.training.distribution import process
 from keras_vit.training.losses import make_loss
 from keras_vit.training.masked_patches import masked_patch_loss
 
@@ -56,7 +57,8 @@ def make_task(recipe, model, data):
             f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
         )
     loss = make_loss(recipe, train.element_spec[1])
-    return Task(model, train, validation, loss, ("accuracy",), {"class_names": train.class_names})
+    facts = {"class_names": train.class_names, "num_examples": train.num_examples}
+    return Task(model, train, validation, loss, ("accuracy",), facts)
 
 
 def _masked_patches(recipe, model, train, validation):
@@ -64,10 +66,11 @@ def _masked_patches(recipe, model, train, validation):
     patch_size = token_stride(model)
     return Task(
         predictor,
-        mask_patches(train, patch_size, recipe.loss, seed=recipe.seed),
+        # Each process draws masks of its own.
+        mask_patches(train, patch_size, recipe.loss, seed=recipe.seed + 2**32 * process()[0]),
         None if validation is None else mask_patches(validation, patch_size, recipe.loss),
         masked_patch_loss(recipe.loss),
         # Of pixels there is no right or wrong.
         () if recipe.loss == "pixels" else ("accuracy",),
-        {},
+        {"num_examples": train.num_examples},
     )

@@ -3,7 +3,7 @@
 import keras
 
 from keras_vit.data.catalog import changes_that_keep_labels
-from keras_vit.data.datasets import find_source, load
+from keras_vit.data.datasets import load
 from keras_vit.data.padding import pad
 from keras_vit.training.distribution import check_batch, num_replicas, process
 
@@ -61,8 +61,7 @@ def load_training_data(
         # Shares differ by an image, and all processes must do the same steps.
         for dataset, part in ((train, split), (held_out, validation)):
             if dataset is not None:
-                source = find_source(name, part, classes, options.get("data_dir"))
-                dataset.num_examples = source.num_examples
+                dataset.num_examples = load(name, part, **{**shared, "shard": (0, 1)}).num_examples
     return train, held_out
 
 
