@@ -17,7 +17,13 @@ from keras_vit.training.callbacks import (
     write_metrics,
 )
 from keras_vit.training.run import STATES, TENSORBOARD
-from keras_vit.training.state import RestoreMetrics, States, restore
+from keras_vit.training.state import (
+    RestoreMetrics,
+    RestoreRandomStates,
+    States,
+    random_states,
+    restore,
+)
 from keras_vit.training.training_data import for_evaluation
 
 
@@ -51,28 +57,31 @@ class ResumableFit:
             model: the model to be saved, with the weights of the task's.
             state: of `States.load`, or `None`.
         """
-        batch, metrics, skip = self._restore(task.model, state)
+        batch, skip, callbacks = self._restore(task.model, state)
         epoch, done = divmod(batch, self.batches_per_epoch)
         self.train = task.train if batch == 0 else task.train.from_step(batch, skip)
         if done:
             # The rest of the epoch in which the run was stopped.
-            restored = [RestoreMetrics(metrics)]
-            self._fit(task, model, batch, epoch + 1, restored)
-            epoch += 1
+            self._fit(task, model, batch, epoch + 1, callbacks)
+            epoch, callbacks = epoch + 1, [RestoreRandomStates(random_states())]
             batch = epoch * self.batches_per_epoch
             self.train = task.train.from_step(batch, self.train.skipped.ids)
         if epoch < self.epochs:
-            self._fit(task, model, batch, self.epochs, [])
+            self._fit(task, model, batch, self.epochs, callbacks)
 
     def _restore(self, model, state):
-        """The batch to go on from, the metrics of its epoch, and the images skipped before."""
+        """The batch to go on from, the images skipped before it, and callbacks for the rest."""
         if state is None:
             return 0, [], []
         arrays, facts = state
         self.history = facts["history"]
         write_metrics(self.workdir, self.history)
         logging.getLogger("keras_vit").info("going on behind batch %d", facts["batch"])
-        return facts["batch"], restore(model, arrays), facts["skipped"]
+        metrics = restore(model, arrays)
+        callbacks = [RestoreRandomStates(arrays)]
+        if facts["batch"] % self.batches_per_epoch:
+            callbacks.append(RestoreMetrics(metrics))
+        return facts["batch"], facts["skipped"], callbacks
 
     def _fit(self, task, model, batch, epochs, callbacks):
         timed = TimedDataset(self.train)

@@ -30,7 +30,7 @@ class States:
         """Saves the state behind so many batches, and deletes the oldest."""
         self.directory.mkdir(exist_ok=True)
         variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-        arrays = [*_random_states(), *map(_to_numpy, variables)]
+        arrays = [*random_states(), *map(_to_numpy, variables)]
         arrays = {str(index): array for index, array in enumerate(arrays)}
         facts = json.dumps({"batch": batch, **facts})
         path = self.directory / f"batch-{batch:09d}.npz"
@@ -82,7 +82,7 @@ def restore(model, arrays):
     Raises:
         ValueError: if the state is of another model.
     """
-    arrays = _restore_random_states(arrays)
+    arrays = arrays[len(random_states()) :]
     variables = [*model.variables, *model.optimizer.variables]
     count = len(variables)
     if [array.shape for array in arrays[:count]] != [tuple(v.shape) for v in variables]:
@@ -121,7 +121,7 @@ def _to_numpy(variable):
     return ops.convert_to_numpy(value)
 
 
-def _random_states():
+def random_states():
     """Where torch's generators are, from which Keras drops there; others draw from variables."""
     if keras.backend.backend() != "torch":
         return []
@@ -132,14 +132,22 @@ def _random_states():
     ]
 
 
-def _restore_random_states(arrays):
-    """Puts torch's generators there, and returns the other arrays."""
-    if keras.backend.backend() != "torch":
-        return arrays
-    import torch
+class RestoreRandomStates(keras.callbacks.Callback):
+    """Puts torch's generators where they were, behind what Keras draws to build a model.
 
-    count = 1 + torch.cuda.device_count()
-    states = [torch.from_numpy(array) for array in arrays[:count]]
-    torch.set_rng_state(states[0])
-    torch.cuda.set_rng_state_all(states[1:])
-    return arrays[count:]
+    Args:
+        arrays: of the state.
+    """
+
+    def __init__(self, arrays):
+        super().__init__()
+        self.states = arrays[: len(random_states())]
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self.states:
+            import torch
+
+            states = [torch.from_numpy(array) for array in self.states]
+            torch.set_rng_state(states[0])
+            torch.cuda.set_rng_state_all(states[1:])
+            self.states = []
