@@ -41,5 +41,6 @@ if __name__ == "__main__":
         import tensorflow as tf
 
         tf.config.experimental.enable_op_determinism()
-    model, _ = train(sys.argv[1])
-    np.savez(sys.argv[2], *[keras.ops.convert_to_numpy(v) for v in model.variables])
+    workdir, weights, steps = sys.argv[1:]
+    model, _ = train(workdir, dataclasses.replace(RECIPE, steps=int(steps)))
+    np.savez(weights, *[keras.ops.convert_to_numpy(v) for v in model.variables])

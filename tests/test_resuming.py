@@ -69,31 +69,33 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
 
 @pytest.mark.large
 def test_a_run_is_killed_20_times(tmp_path):
+    """At any moment from the imports on, most often where something has just been saved."""
     draw = random.Random(0)
 
     def start(name):
         command = [sys.executable, "-m", "tests.run_to_be_killed", tmp_path / name]
-        return subprocess.Popen([*command, tmp_path / f"{name}.npz"], stdout=subprocess.DEVNULL)
+        arguments = [tmp_path / f"{name}.npz", "600"]
+        return subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL)
 
-    begun = time.monotonic()
+    def files():
+        return sorted(path.name for path in (tmp_path / "killed").rglob("*.npz"))
+
     assert start("whole").wait() == 0
-    seconds = time.monotonic() - begun
-    kills = 0
-    while (process := start("killed")).poll() is None:
-        if kills < 20:
-            # Anywhere from the imports to the end.
-            time.sleep(draw.uniform(0.1, 0.95) * seconds)
-            process.kill()
-        if process.wait() == 0:
-            break
-        assert process.returncode == -signal.SIGKILL
-        kills += 1
-    assert kills >= 5
+    for kill in range(20):
+        process, before = start("killed"), files()
+        end = time.monotonic() + (draw.uniform(0, 10) if kill % 5 == 0 else 60)
+        while files() == before and time.monotonic() < end:
+            assert process.poll() is None, "the run was over before it was killed 20 times"
+            time.sleep(0.001)
+        time.sleep(draw.uniform(0, 0.5))
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert start("killed").wait() == 0
     whole, killed = (np.load(tmp_path / f"{name}.npz") for name in ("whole", "killed"))
     for name in whole.files:
         np.testing.assert_array_equal(killed[name], whole[name])
-    files = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "killed")]
-    assert files[0] == files[1]
+    metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "killed")]
+    assert metrics[0] == metrics[1]
 
 
 @pytest.fixture
