@@ -27,8 +27,9 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL)
 
-# Layers and models on the two other backends.
+# TensorFlow with several devices; layers, models and several devices on the two other backends.
 test-backends: $(VENV)/.backends
+	$(PYTEST) -n 2 -m processes tests/test_distribution.py
 	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) tests/test_imports.py tests/test_distribution.py
 	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/test_serving.py -k "not mixed_float16"
 	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE)

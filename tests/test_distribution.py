@@ -47,7 +47,8 @@ def assert_same(metrics, expected):
 
 
 @on_tensorflow
-@pytest.mark.parametrize("steps", [pytest.param("1", marks=pytest.mark.large), "4"])
+@pytest.mark.processes
+@pytest.mark.parametrize("steps", ["1", "4"])
 def test_two_replicas(steps, tmp_path, expected):
     arguments = ["--strategy", "mirrored", "--devices", "2", "--accumulation-steps", steps]
     (metrics,) = finish(start(tmp_path, *arguments))
