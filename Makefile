@@ -12,6 +12,8 @@ CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test
 # JAX compiles each operation of each shape, and files are found, read and written in the same way on
 # every backend.
 JAX := $(filter-out $(foreach part,saving builders layouts,tests/checkpoints/test_$(part).py),$(CORE))
+# Compiled for seconds each there, and run on torch.
+SLOW_ON_JAX := $(foreach part,remat masked_patches,--ignore tests/models/test_$(part).py)
 # Test files are shared out to two processes.
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadfile
@@ -30,8 +32,8 @@ test: $(VENV)/.test
 # TensorFlow with several devices; layers, models and several devices on the two other backends.
 test-backends: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes tests/test_distribution.py
-	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) tests/test_imports.py tests/test_distribution.py
-	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/test_serving.py -k "not mixed_float16"
+	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) $(SLOW_ON_JAX) tests/test_imports.py tests/test_distribution.py
+	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/test_serving.py -k "not mixed"
 	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE)
 
 # Checkpoint files of and for the real transformers, timm and keras-hub. timm asks for torchvision,

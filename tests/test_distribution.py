@@ -59,7 +59,9 @@ def test_two_replicas(steps, tmp_path, expected):
 @pytest.mark.parametrize(
     "arguments",
     [
-        "--strategy data_parallel --devices 2 --accumulation-steps 2",
+        pytest.param(
+            "--strategy data_parallel --devices 2 --accumulation-steps 2", marks=pytest.mark.large
+        ),
         "--strategy model_parallel --devices 4",
         pytest.param(
             "--strategy model_parallel --devices 4 --model-shards 2", marks=pytest.mark.large
