@@ -77,7 +77,7 @@ DIGITS_FINETUNE = dataclasses.replace(
     image_size=24,
     batch_size=32,
     warmup_steps=10,
-    steps=100,
+    steps=70,
     min_crop_area=None,
     flip="never",
 )
