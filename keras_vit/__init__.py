@@ -71,9 +71,7 @@ if not _IS_COMMAND_LINE:
         vision_transformer,
     )
     from keras_vit.serving.export import export
-
-    # The files of trained models name what is registered there.
-    from keras_vit.training import losses, optimizers  # noqa: F401
+    from keras_vit.training import losses, optimizers
 
     __all__ = [
         "R26_S32",
@@ -120,7 +118,9 @@ if not _IS_COMMAND_LINE:
         "list_checkpoints",
         "list_variants",
         "load_checkpoint",
+        "losses",
         "models",
+        "optimizers",
         "preprocess",
         "replace_head",
         "resize",

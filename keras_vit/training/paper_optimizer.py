@@ -1,0 +1,200 @@
+"""What the paper's optimizers share."""
+
+import re
+
+import keras
+from keras import ops
+
+from keras_vit.training.distribution import sum_over_replicas
+
+# What has the whole learning rate under layer-wise decay.
+BEHIND_BLOCKS = ("encoder_norm/", "pooling/", "fc_norm/", "pre_logits/", "head/", "patch_head/")
+
+
+class PaperOptimizer(keras.optimizers.Optimizer):
+    """What the paper's optimizers share: the gradients' norm, decay of kernels, accumulation.
+
+    Keras has most of this too, but clips what each replica has before it sums up, cannot accumulate
+    under `MirroredStrategy`, and counts the steps of a schedule in batches then.
+
+    Args:
+        learning_rate: float or `keras.optimizers.schedules.LearningRateSchedule` of the updates.
+        weight_decay: decoupled, of kernels alone; times the learning rate.
+        clip_norm: global norm at which gradients are clipped; `None` for not.
+        layer_decay: each block has the learning rate of the block behind it times this.
+        accumulation_steps: batches whose mean gradient is one update.
+        average_momentum: of an average of the weights over the updates (Polyak); `None` for none.
+        name: of the optimizer.
+
+    Raises:
+        ValueError: if one is out of range; and when it is built with `layer_decay`, if the
+            variables are of no Transformer blocks.
+    """
+
+    def __init__(
+        self,
+        learning_rate,
+        weight_decay=0.0,
+        clip_norm=None,
+        layer_decay=1.0,
+        accumulation_steps=1,
+        average_momentum=None,
+        name=None,
+    ):
+        momentum_is_right = 0 <= (average_momentum or 0) < 1
+        rules = {
+            "weight_decay": (weight_decay, weight_decay >= 0, "not be negative"),
+            "clip_norm": (clip_norm, clip_norm is None or clip_norm > 0, "be positive"),
+            "layer_decay": (layer_decay, layer_decay > 0, "be positive"),
+            "accumulation_steps": (accumulation_steps, accumulation_steps >= 1, "be positive"),
+            "average_momentum": (average_momentum, momentum_is_right, "be at least 0, less than 1"),
+        }
+        for argument, (value, is_right, rule) in rules.items():
+            if not is_right:
+                raise ValueError(f"`{argument}` must {rule}. Received: {argument}={value}")
+        super().__init__(learning_rate, name=name)
+        self.schedule = learning_rate
+        self.kernel_decay = weight_decay
+        self.clip_norm = clip_norm
+        self.layer_decay = layer_decay
+        self.accumulation_steps = accumulation_steps
+        self.average_momentum = average_momentum
+
+    def build(self, variables):
+        super().build(variables)
+        # Set in a replica, where all of them have the same.
+        self.gradient_norm = self.add_variable(
+            (), dtype="float32", aggregation="only_first_replica", name="gradient_norm"
+        )
+        self.factors = layer_factors(variables, self.layer_decay)
+        self.decays = [self.kernel_decay * (v.name == "kernel") for v in variables]
+        if self.accumulation_steps > 1:
+            self.sums = self.add_optimizer_variables(variables, "sum")
+        if self.average_momentum is not None:
+            self.averages = self.add_optimizer_variables(variables, "average")
+
+    @property
+    def updates(self):
+        """How often the weights have been updated."""
+        return ops.floor_divide(self.iterations, self.accumulation_steps)
+
+    @property
+    def learning_rate(self):
+        """Of the next update."""
+        is_schedule = isinstance(self.schedule, keras.optimizers.schedules.LearningRateSchedule)
+        return self.schedule(self.updates) if is_schedule else super().learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value):
+        keras.optimizers.Optimizer.learning_rate.fset(self, value)
+        self.schedule = value
+
+    def apply(self, grads, trainable_variables=None):
+        if not self.built:
+            self.build(list(trainable_variables))
+        variables = trainable_variables or self._trainable_variables
+        pairs = zip(grads, variables, strict=True)
+        # As in Keras, what has no gradient stays as it is.
+        grads, variables = zip(*[pair for pair in pairs if pair[0] is not None], strict=True)
+        grads, num_replicas = sum_over_replicas(list(grads))
+        if self.accumulation_steps > 1:
+            sums = [self.sums[self._get_variable_index(variable)] for variable in variables]
+            grads = [
+                total.value + ops.cast(grad, total.dtype) / self.accumulation_steps
+                for total, grad in zip(sums, grads, strict=True)
+            ]
+        squares = [ops.sum(ops.square(ops.cast(grad, "float32"))) for grad in grads]
+        self.gradient_norm.assign(ops.sqrt(sum(squares)))
+        # Keras sums over replicas, too.
+        super().apply([grad / num_replicas for grad in grads], variables)
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        dtype = variable.dtype
+        gradient = ops.cast(gradient, dtype)
+        if self.accumulation_steps > 1:
+            self._set(self.sums[index], ops.zeros_like(gradient), otherwise=gradient)
+            learning_rate = ops.where(self._is_update(), learning_rate, 0.0)
+        if self.clip_norm is not None:
+            scale = self.clip_norm * ops.minimum(1 / self.gradient_norm, 1 / self.clip_norm)
+            gradient = gradient * ops.cast(scale, dtype)
+        direction = self.direction(gradient, index)
+        if self.decays[index]:
+            direction = direction + self.decays[index] * variable
+        rate = ops.cast(learning_rate * self.factors[index], dtype)
+        self.assign_sub(variable, rate * direction)
+        if self.average_momentum is not None:
+            self._add_to_average(self.averages[index], variable)
+
+    def direction(self, gradient, index):
+        """Where the variable of an index goes, before decay and learning rate."""
+        raise NotImplementedError
+
+    def _is_update(self):
+        return ops.equal((self.iterations + 1) % self.accumulation_steps, 0)
+
+    def _set(self, variable, value, otherwise=None):
+        """Gives a variable a value if this batch is the last of an update.
+
+        Without a condition around it, under which replicas cannot communicate.
+        """
+        if self.accumulation_steps > 1:
+            otherwise = ops.convert_to_tensor(variable) if otherwise is None else otherwise
+            value = ops.where(self._is_update(), value, otherwise)
+        self.assign(variable, value)
+
+    def _add_to_average(self, average, variable):
+        momentum = ops.where(ops.equal(self.updates, 0), 0.0, self.average_momentum)
+        momentum = ops.cast(momentum, variable.dtype)
+        self._set(average, momentum * average + (1 - momentum) * variable)
+
+    def get_config(self):
+        return {
+            "learning_rate": super().get_config()["learning_rate"],
+            "weight_decay": self.kernel_decay,
+            "clip_norm": self.clip_norm,
+            "layer_decay": self.layer_decay,
+            "accumulation_steps": self.accumulation_steps,
+            "average_momentum": self.average_momentum,
+            "name": self.name,
+        }
+
+
+def layer_factors(variables, decay):
+    """What the learning rate of each variable is multiplied with under layer-wise decay.
+
+    The head, the pooling and the last LayerNorm have the whole learning rate, the last block that
+    times `decay`, and so on down to the embedding of the patches (and the ResNet of a hybrid).
+
+    Args:
+        variables: `keras.Variable`s of a model of this package.
+        decay: float.
+
+    Returns:
+        A list of floats.
+
+    Reference:
+        BEiT (arXiv 2106.08254), `get_num_layer_for_vit` in its `optim_factory.py`.
+
+    Example:
+    >>> model = keras_vit.vision_transformer(
+    ...     patch_size=4, embedding_dim=8, depth=2, num_heads=2, mlp_dim=8, image_size=8)
+    >>> factors = layer_factors(model.trainable_variables, decay=0.5)
+    >>> factors[0], factors[-1]
+    (0.125, 1.0)
+    """
+    blocks = [re.match(r"block_(\d+)/", variable.path) for variable in variables]
+    depth = max((int(block[1]) + 1 for block in blocks if block), default=0)
+    if decay != 1 and not depth:
+        raise ValueError(
+            "`layer_decay` is for the Transformer blocks of a model of this package. "
+            f"Received: layer_decay={decay} and a model without any"
+        )
+    factors = []
+    for variable, block in zip(variables, blocks, strict=True):
+        if block:
+            layer = int(block[1]) + 1
+        else:
+            layer = depth + 1 if variable.path.startswith(BEHIND_BLOCKS) else 0
+        factors.append(decay ** (depth + 1 - layer))
+    return factors
