@@ -1,39 +1,29 @@
 """Trains a small model under a strategy; a test compares what different strategies come to."""
 
 import argparse
-import dataclasses
 import json
 
 import keras
 
 from keras_vit.data.datasets import load
-from keras_vit.models import vision_transformer
 from keras_vit.training.distribution import process, strategy
 from keras_vit.training.fit import fit
-from keras_vit.training.recipes import DIGITS_FINETUNE
-from tests.models.test_vit import TINY
-
-CLASSES = ("7", "8", "9")
+from tests.small_runs import CLASSES, small_model, small_recipe
 
 
-def train(name, workdir, model_shards=None, accumulation_steps=1, optimizer="sgd"):
+def train(name, workdir, model_shards=None, accumulation_steps=1):
     """The metrics of a short run under a strategy."""
-    recipe = dataclasses.replace(
-        DIGITS_FINETUNE,
-        image_size=8,
+    recipe = small_recipe(
         batch_size=16,
         steps=20,
-        warmup_steps=3,
-        optimizer=optimizer,
         clip_norm=0.1,
         average_momentum=0.9,
         accumulation_steps=accumulation_steps,
     )
     with strategy(name, model_shards).scope():
         keras.utils.set_random_seed(0)
-        model = vision_transformer(
-            **{**TINY, "depth": 1, "num_heads": 4, "image_size": 8, "num_classes": len(CLASSES)}
-        )
+        # Heads for 4 shards.
+        model = small_model(recipe, num_heads=4)
         index, count = process()
         batch_size = recipe.batch_size // accumulation_steps // count
         # In the dataset's order, processes share the batches that one process has.

@@ -6,16 +6,11 @@ import sys
 import keras
 import numpy as np
 
-from keras_vit.models import vision_transformer
 from keras_vit.training.fit import fit
-from keras_vit.training.recipes import DIGITS_FINETUNE
 from keras_vit.training.training_data import load_training_data
-from tests.models.test_vit import TINY
+from tests.small_runs import CLASSES, small_model, small_recipe
 
-CLASSES = ("7", "8", "9")
-RECIPE = dataclasses.replace(
-    DIGITS_FINETUNE,
-    image_size=8,
+RECIPE = small_recipe(
     batch_size=16,
     steps=60,
     warmup_steps=5,
@@ -28,9 +23,7 @@ RECIPE = dataclasses.replace(
 def train(workdir, recipe=RECIPE, **options):
     """Trains in a directory, from its state where there is one; returns model and metrics."""
     keras.utils.set_random_seed(0)
-    model = vision_transformer(
-        **{**TINY, "depth": 1, "image_size": recipe.image_size, "num_classes": 3, "dropout": 0.1}
-    )
+    model = small_model(recipe, dropout=0.1)
     data = load_training_data(recipe, "digits", CLASSES)
     options = {"resume": True, "save_steps": 7, **options}
     return model, fit(recipe, model, data, workdir, **options)

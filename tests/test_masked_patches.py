@@ -8,6 +8,7 @@ from keras_vit.data import load, mask_patches, patches
 from keras_vit.inspection.masked_patches import draw_masked_patches
 from keras_vit.models import masked_patches, vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
+from keras_vit.training import recipe
 from keras_vit.training.masked_patches import masked_patch_loss
 from tests.contract import to_numpy
 from tests.models.test_vit import TINY
@@ -21,8 +22,8 @@ def batch_of_digits(target, batch_size):
 
 
 def test_data_and_models_have_the_same_targets():
-    assert patches.TARGETS == TARGETS
-    assert patches.CELLS**2 == masked_patches.NUM_CELLS
+    assert patches.TARGETS == recipe.TARGETS == TARGETS
+    assert patches.CELLS == masked_patches.CELLS
 
 
 def test_loss_is_the_mean_over_corrupted_patches():

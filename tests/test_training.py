@@ -29,25 +29,11 @@ from tests.contract import to_numpy
 from tests.images import write_folder
 from tests.models.test_vit import TINY, images
 from tests.reference import case_path
-
-CLASSES = ("7", "8", "9")
-
-
-def tiny_recipe(**changes):
-    return dataclasses.replace(
-        DIGITS_FINETUNE,
-        **{"image_size": 8, "batch_size": 64, "steps": 12, "warmup_steps": 3, **changes},
-    )
-
-
-def tiny_model(recipe, num_classes=3):
-    return vision_transformer(
-        **{**TINY, "depth": 1, "image_size": recipe.image_size, "num_classes": num_classes}
-    )
+from tests.small_runs import CLASSES, small_model, small_recipe
 
 
 def test_weight_decay_is_of_kernels_alone():
-    model = tiny_model(DIGITS_PRETRAIN)
+    model = small_model(DIGITS_PRETRAIN)
     model.get_layer("head").kernel.assign(images(8, 3))
     recipe = dataclasses.replace(DIGITS_PRETRAIN, weight_decay=0.5, learning_rate=0.1)
     optimizer = make_optimizer(dataclasses.replace(recipe, warmup_steps=0), model, 100)
@@ -63,7 +49,7 @@ def test_weight_decay_is_of_kernels_alone():
 
 
 def test_optimizers_of_the_paper():
-    model = tiny_model(FINETUNE)
+    model = small_model(FINETUNE)
     sgd = make_optimizer(FINETUNE, model, 20_000)
     assert isinstance(sgd, SGD)
     assert (sgd.momentum, sgd.clip_norm, sgd.kernel_decay) == (0.9, 1.0, 0.0)
@@ -74,7 +60,7 @@ def test_optimizers_of_the_paper():
 
 
 def test_float16_gets_loss_scaling(tmp_path):
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     options = {**TINY, "image_size": 8, "dtype": "mixed_float16"}
     optimizer = make_optimizer(recipe, vision_transformer(**options), 100)
     assert isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
@@ -106,7 +92,7 @@ KINDS = {kind(recipe): name for name, recipe in reversed(RECIPES.items())}
 def test_smoke_recipe_trains(name, tmp_path):
     recipe = RECIPES[name].smoke()
     data = load_training_data(recipe, "digits", CLASSES)
-    history = fit(recipe, tiny_model(recipe), data, tmp_path / "run")
+    history = fit(recipe, small_model(recipe), data, tmp_path / "run")
     assert all(np.isfinite(metrics["loss"]) for metrics in history)
 
 
@@ -159,9 +145,9 @@ def test_epochs_of_a_recipe():
 
 
 def test_run_directory(tmp_path):
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     data = load_training_data(recipe, "digits", CLASSES)
-    model = tiny_model(recipe)
+    model = small_model(recipe)
     run = tmp_path / "runs" / "digits"
     history = fit(recipe, model, data, run, {"data": "digits"})
     assert sorted(path.name for path in run.iterdir()) == [
@@ -188,8 +174,8 @@ def test_run_directory(tmp_path):
 
 
 def test_best_model_is_of_the_best_validation_accuracy(tmp_path):
-    model = tiny_model(tiny_recipe())
-    model.compile(make_optimizer(tiny_recipe(), model, 10))
+    model = small_model(small_recipe())
+    model.compile(make_optimizer(small_recipe(), model, 10))
     callback = SaveModels(tmp_path, [], model)
     callback.set_model(model)
     scores = [(0.5, 1.0), (0.9, 0.8), (0.9, 0.6), (0.9, 0.7), (0.7, 0.1), (0.9, float("nan"))]
@@ -201,7 +187,7 @@ def test_best_model_is_of_the_best_validation_accuracy(tmp_path):
 
 
 def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
-    model = tiny_model(tiny_recipe())
+    model = small_model(small_recipe())
     path = tmp_path / "model.keras"
     save_model(model, path)
     before = path.read_bytes()
@@ -218,7 +204,7 @@ def test_a_failed_save_leaves_the_old_model(tmp_path, monkeypatch):
 
 
 def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     trained = vision_transformer(**TINY, representation_size=6)
     trained.save(tmp_path / "trained.keras")
     model = make_model(recipe, tmp_path / "trained.keras", num_classes=5)
@@ -230,14 +216,14 @@ def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
 
 def test_a_run_is_found_by_a_name_of_one_part(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     data = load_training_data(recipe, "digits", CLASSES)
-    fit(recipe, tiny_model(recipe), data, "run1")
+    fit(recipe, small_model(recipe), data, "run1")
     assert make_model(recipe, "run1", num_classes=5).output_shape == (None, 5)
 
 
 def test_a_head_with_an_activation_is_not_trained_on_logits(tmp_path):
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     data = load_training_data(recipe, "digits", CLASSES)
     model = vision_transformer(**{**TINY, "image_size": 8}, classifier_activation="softmax")
     with pytest.raises(ValueError, match="`model` must return logits.*'softmax'"):
@@ -245,12 +231,12 @@ def test_a_head_with_an_activation_is_not_trained_on_logits(tmp_path):
 
 
 def test_workdir_is_never_overwritten(tmp_path):
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     data = load_training_data(recipe, "digits", CLASSES)
     (tmp_path / "notes.txt").write_text("mine")
     for taken in (tmp_path, tmp_path / "notes.txt"):
         with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
-            fit(recipe, tiny_model(recipe), data, taken)
+            fit(recipe, small_model(recipe), data, taken)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -259,10 +245,10 @@ def test_too_many_undecodable_images_stop_a_run(tmp_path):
     photos = write_folder(tmp_path / "photos", count=20)
     for path in photos.rglob("*.jpg"):
         path.write_bytes(b"")
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     data = load_training_data(recipe, f"folder:{photos}")
     with pytest.raises(ValueError, match="At most a share of 0.1 of the images may be skipped"):
-        fit(recipe, tiny_model(recipe, num_classes=2), data, tmp_path / "run")
+        fit(recipe, small_model(recipe, num_classes=2), data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -271,7 +257,7 @@ def test_crops_and_flips_are_left_out_where_they_change_the_label(monkeypatch):
     monkeypatch.setattr(
         "keras_vit.training.training_data.load", lambda *a, **options: asked.append(options)
     )
-    recipe = tiny_recipe(min_crop_area=0.05, flip="random")
+    recipe = small_recipe(min_crop_area=0.05, flip="random")
     load_training_data(recipe, "vtab/clevr_count")
     assert asked[0]["min_crop_area"] is None
     assert asked[0]["flip"] is False
@@ -280,14 +266,14 @@ def test_crops_and_flips_are_left_out_where_they_change_the_label(monkeypatch):
 
 
 def test_a_loss_that_is_not_finite(tmp_path):
-    recipe = tiny_recipe(learning_rate=1e30, clip_norm=None)
+    recipe = small_recipe(learning_rate=1e30, clip_norm=None)
     data = load_training_data(recipe, "digits", CLASSES)
     message = (
         r"Loss and gradients must stay finite.*learning_rate=1e[+]30, .* (inf|nan) in step \d+; "
         r"the state before is '.*states.batch-0"
     )
     with pytest.raises(ValueError, match=message):
-        fit(recipe, tiny_model(recipe), data, tmp_path / "run", save_steps=1)
+        fit(recipe, small_model(recipe), data, tmp_path / "run", save_steps=1)
     for array in States(tmp_path / "run" / "states", keep=2).load()[0]:
         assert np.isfinite(array).all()
 
@@ -322,10 +308,10 @@ def test_warmup_longer_than_the_run():
 
 
 def test_head_of_other_classes(tmp_path):
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     data = load_training_data(recipe, "digits", CLASSES)
     with pytest.raises(ValueError, match="`model` must have a head of .*3 classes.*5 outputs"):
-        fit(recipe, tiny_model(recipe, num_classes=5), data, tmp_path / "run")
+        fit(recipe, small_model(recipe, num_classes=5), data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -337,15 +323,15 @@ def test_no_such_model(model):
 
 @pytest.mark.parametrize("target", ["mean_colour", "pixels"])
 def test_a_model_trained_on_masked_patches_is_fine_tuned(target, tmp_path):
-    recipe = tiny_recipe(loss=target, average_momentum=0.5, learning_rate=0.3)
-    model = tiny_model(recipe, num_classes=0)
+    recipe = small_recipe(loss=target, average_momentum=0.5, learning_rate=0.3)
+    model = small_model(recipe, num_classes=0)
     data = load_training_data(recipe, "digits", CLASSES)
     history = fit(recipe, model, data, tmp_path / "run")
     assert ("val_accuracy" in history[-1]) == (target == "mean_colour")
     assert history[-1]["val_loss"] < history[0]["loss"]
     saved = {path.name for path in (tmp_path / "run").glob("*.keras")}
     assert saved == {"best.keras", "last.keras", "averaged.keras", "predictor.keras"}
-    tuned = make_model(tiny_recipe(), tmp_path / "run", num_classes=3)
+    tuned = make_model(small_recipe(), tmp_path / "run", num_classes=3)
     assert tuned.output_shape == (None, 3)
     averaged = load_model(tmp_path / "run" / "averaged.keras")
     for ours, theirs in zip(averaged.weights, model.weights, strict=True):
@@ -354,8 +340,8 @@ def test_a_model_trained_on_masked_patches_is_fine_tuned(target, tmp_path):
 
 
 def test_averages_are_evaluated_and_weights_go_on(tmp_path):
-    recipe = tiny_recipe(average_momentum=0.5)
-    model = tiny_model(recipe)
+    recipe = small_recipe(average_momentum=0.5)
+    model = small_model(recipe)
     data = load_training_data(recipe, "digits", CLASSES)
     history = fit(recipe, model, data, tmp_path / "run")
     averaged, last = (
@@ -368,9 +354,9 @@ def test_averages_are_evaluated_and_weights_go_on(tmp_path):
 
 
 def test_without_a_validation_split_the_last_model_is_the_best(tmp_path):
-    recipe = tiny_recipe()
+    recipe = small_recipe()
     data = load_training_data(recipe, "digits", CLASSES, split="train+validation", validation=None)
-    history = fit(recipe, tiny_model(recipe), data, tmp_path / "run")
+    history = fit(recipe, small_model(recipe), data, tmp_path / "run")
     assert not any(name.startswith("val_") for name in history[-1])
     best, last = (load_model(tmp_path / "run" / f"{name}.keras") for name in ("best", "last"))
     for ours, theirs in zip(best.weights, last.weights, strict=True):
@@ -385,7 +371,7 @@ def test_the_learning_rate_is_chosen_by_the_last_epoch():
         tried.append(recipe.learning_rate)
         return [{"val_accuracy": accuracy} for accuracy in accuracies[recipe.learning_rate]]
 
-    recipe, found = choose_learning_rate(tiny_recipe(learning_rates=(0.3, 0.03, 0.01)), train)
+    recipe, found = choose_learning_rate(small_recipe(learning_rates=(0.3, 0.03, 0.01)), train)
     assert recipe.learning_rate == 0.01
     assert found == {0.01: 0.7, 0.03: 0.7, 0.3: 0.5}
     assert tried == [0.01, 0.03, 0.3]
@@ -396,7 +382,7 @@ def test_the_learning_rate_is_chosen_by_the_last_epoch():
 def test_frozen_blocks_stay_as_they_are(tmp_path):
     tiny = vision_transformer(**TINY)
     tiny.save(tmp_path / "trained.keras")
-    recipe = tiny_recipe(frozen_blocks=1)
+    recipe = small_recipe(frozen_blocks=1)
     model = make_model(recipe, tmp_path / "trained.keras", num_classes=3)
     trained = {weight.path.split("/")[0] for weight in model.trainable_weights}
     assert trained == {"block_1", "encoder_norm", "head"}

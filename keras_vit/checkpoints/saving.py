@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import pathlib
-import uuid
 
 import keras
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from keras_vit.checkpoints import huggingface, timm
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import ArrayArchive, read_config
+from keras_vit.checkpoints.files import replacing
 from keras_vit.checkpoints.formats import FORMATS, POSITIONS
 from keras_vit.checkpoints.grids import num_prefix_tokens
 from keras_vit.checkpoints.positions import fold_prefix
@@ -101,8 +101,8 @@ def _write(path, arrays, files):
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             # The configuration is in its place before the weights that it is for.
-            parts = {name: stack.enter_context(_beside(path.with_name(name))) for name in files}
-            part = stack.enter_context(_beside(path))
+            parts = {name: stack.enter_context(replacing(path.with_name(name))) for name in files}
+            part = stack.enter_context(replacing(path))
             for name, contents in files.items():
                 text = json.dumps(contents, indent=2) + "\n"
                 parts[name].write_text(text, encoding="utf-8")
@@ -243,16 +243,3 @@ def _not_describable(format, options, names):
     return ValueError(
         f"`model` must be one that {format} files can describe. Received: a model with {values}"
     )
-
-
-@contextlib.contextmanager
-def _beside(path):
-    """A path to write to, which becomes `path` when all has gone well."""
-    if path.is_dir():
-        raise IsADirectoryError(f"{path.name} is a directory")
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -71,7 +71,7 @@ class Train:
         self._draw()
         workdir = shlex.quote(str(self.workdir))
         print(f"{describe_best(history)}; models and settings in {workdir}")
-        if self.recipe.loss in ("softmax", "sigmoid"):
+        if self.recipe.is_of_classes:
             print(f"Next: keras-vit evaluate {workdir}")
         else:
             print(f"Next: keras-vit train finetune --model {workdir} ...")

@@ -4,6 +4,7 @@ import numpy as np
 
 from keras_vit.data.colours import decode_colours
 from keras_vit.inspection.figures import check_matplotlib
+from keras_vit.models.masked_patches import CELLS, NUM_COLOURS
 from keras_vit.models.surgery import token_grid
 
 COLUMNS = 8
@@ -63,7 +64,7 @@ def _first(batch, count):
 def _predict(predictor, inputs, targets):
     """The predictions as targets are given: classes of colours, or pixels."""
     is_colour = np.issubdtype(targets.dtype, np.integer)
-    expected = (*targets.shape[1:], 512) if is_colour else targets.shape[1:]
+    expected = (*targets.shape[1:], NUM_COLOURS) if is_colour else targets.shape[1:]
     if predictor.output_shape[1:] != expected:
         raise ValueError(
             "`predictor` must predict the patches and the target of the batch, "
@@ -84,7 +85,7 @@ def _fill(images, is_corrupted, targets):
     height, width = images.shape[2:4]
     if np.issubdtype(targets.dtype, np.integer):
         colours = decode_colours(targets)
-        side = 1 if targets.ndim == 2 else 4
+        side = 1 if targets.ndim == 2 else CELLS
         cells = colours.reshape(*targets.shape[:2], side, side, 3)
         rows, columns = np.arange(height) * side // height, np.arange(width) * side // width
         patches = cells[:, :, rows[:, None], columns]

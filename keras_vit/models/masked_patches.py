@@ -9,8 +9,8 @@ from keras_vit.models.surgery import check_backbone, token_stride
 TARGETS = ("mean_colour", "downsized", "pixels")
 # 3 bits a channel, as in `keras_vit.data.colours`.
 NUM_COLOURS = 512
-# Of a down-sized patch, 4 x 4.
-NUM_CELLS = 16
+# Rows and columns of a down-sized patch.
+CELLS = 4
 # What comes behind the patches' tokens in the models of this package.
 _BEHIND_TOKENS = ("patch_tokens", "pooling", "fc_norm", "pre_logits", "head")
 
@@ -96,12 +96,12 @@ def _predict(tokens, target, patch_size, channels):
     num_patches = tokens.shape[1]
     units = {
         "mean_colour": NUM_COLOURS,
-        "downsized": NUM_CELLS * NUM_COLOURS,
+        "downsized": CELLS**2 * NUM_COLOURS,
         "pixels": patch_size[0] * patch_size[1] * channels,
     }[target]
     head = keras.layers.Dense(units, kernel_initializer="zeros", dtype="float32", name="patch_head")
     outputs = head(tokens)
     if target == "downsized":
-        shape = (num_patches, NUM_CELLS, NUM_COLOURS)
+        shape = (num_patches, CELLS**2, NUM_COLOURS)
         outputs = keras.layers.Reshape(shape, dtype="float32", name="cells")(outputs)
     return outputs

@@ -7,7 +7,9 @@ from keras_vit.data.augmentations import AUGMENTATIONS
 from keras_vit.training.recipe_checks import check_recipe
 
 OPTIMIZERS = ("adamw", "sgd")
-LOSSES = ("softmax", "sigmoid", "mean_colour", "downsized", "pixels")
+CLASS_LOSSES = ("softmax", "sigmoid")
+# Those of `masked_patch_predictor`, which the command line cannot wait for.
+TARGETS = ("mean_colour", "downsized", "pixels")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 POOLINGS = ("token", "gap", "map")
 POSITION_EMBEDDINGS = ("learned", "sincos2d")
@@ -73,7 +75,7 @@ class Recipe:
     epochs: int | None = None
     steps: int | None = None
     weight_decay: float = 0.0
-    loss: Literal[LOSSES] = "softmax"
+    loss: Literal[CLASS_LOSSES + TARGETS] = "softmax"
     label_smoothing: float = 0.0
     head_bias: float = 0.0
     layer_decay: float = 1.0
@@ -101,6 +103,11 @@ class Recipe:
         """Whether labels must be shares of classes."""
         mixes = AUGMENTATIONS[self.augmentation].mixes
         return mixes or self.loss == "sigmoid" or self.label_smoothing > 0
+
+    @property
+    def is_of_classes(self):
+        """Whether classes are learned, and not what masked patches show."""
+        return self.loss in CLASS_LOSSES
 
     def smoke(self):
         """The same recipe, shrunk to seconds on a laptop.

@@ -24,7 +24,7 @@ def check_recipe(recipe):
             "`label_smoothing` is for the softmax. "
             f"Received: label_smoothing={recipe.label_smoothing}, loss={recipe.loss!r}"
         )
-    if recipe.head_bias and recipe.loss not in ("softmax", "sigmoid"):
+    if recipe.head_bias and not recipe.is_of_classes:
         raise ValueError(
             "`head_bias` is for classes, not for masked patches. "
             f"Received: head_bias={recipe.head_bias}, loss={recipe.loss!r}"

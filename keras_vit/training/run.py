@@ -9,9 +9,9 @@ import shutil
 import keras
 
 from keras_vit.checkpoints import from_checkpoint
+from keras_vit.checkpoints.files import PARTIAL, replacing
 from keras_vit.models import resize
 from keras_vit.models.files import load_model
-from keras_vit.training.files import PARTIAL, replacing
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"

@@ -9,7 +9,6 @@ import keras
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.models import Variant, build, find_variant, freeze_blocks, replace_head, resize
 from keras_vit.models.files import load_model
-from keras_vit.models.masked_patches import TARGETS
 from keras_vit.models.options import is_resnet
 from keras_vit.training.run import find_model
 
@@ -32,7 +31,7 @@ def make_model(recipe, model, num_classes, dtype=None):
         ValueError: if `model` is none of them, the patches do not tile the recipe's images, or a
             `dtype` is given for a `.keras` file.
     """
-    num_classes = 0 if recipe.loss in TARGETS else num_classes
+    num_classes = num_classes if recipe.is_of_classes else 0
     made = _make_model(recipe, model, num_classes, dtype)
     for layer in made.layers:
         if hasattr(layer, "remat"):

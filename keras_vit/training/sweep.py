@@ -30,7 +30,7 @@ def choose_learning_rate(recipe, train):
             "A sweep needs `learning_rates` to choose from. Received: a recipe with "
             f"learning_rate={recipe.learning_rate} alone"
         )
-    if recipe.loss not in ("softmax", "sigmoid"):
+    if not recipe.is_of_classes:
         raise ValueError(
             f"A sweep is for classes, by their accuracy. Received: loss={recipe.loss!r}"
         )

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 
 from keras_vit.data.patches import mask_patches
-from keras_vit.models.masked_patches import TARGETS, masked_patch_predictor
+from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.surgery import check_classifier, token_stride
 from keras_vit.training.distribution import process
 from keras_vit.training.losses import make_loss
@@ -47,7 +47,7 @@ def make_task(recipe, model, data):
     Raises:
         ValueError: if the model has no head for the dataset's classes, or no patches to be masked.
     """
-    if recipe.loss in TARGETS:
+    if not recipe.is_of_classes:
         return _masked_patches(recipe, model, *data)
     train, validation = data
     num_classes = check_classifier(model)

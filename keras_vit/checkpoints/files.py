@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import uuid
 
 # In the name of a file that is being written.
 PARTIAL = ".partial"
@@ -19,7 +20,10 @@ def replacing(path):
         OSError: if it cannot be written; the old file is then still there, and nothing else.
     """
     path = pathlib.Path(path)
-    partial = path.with_name(f".{path.stem}{PARTIAL}{path.suffix}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a directory")
+    # Another process may be writing the same file, in its own way.
+    partial = path.with_name(f".{path.stem}{PARTIAL}.{uuid.uuid4().hex}{path.suffix}")
     try:
         yield partial
         with partial.open("rb") as file:
