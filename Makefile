@@ -6,7 +6,7 @@ TORCH ?= torch
 
 BIN := $(VENV)/bin
 # What runs on every backend.
-CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py tests/test_optimizers.py \
+CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py tests/test_optimizers.py tests/test_paper_optimizer.py \
 	$(foreach part,reference layouts saving builders resnets,tests/checkpoints/test_$(part).py) \
 	keras_vit/checkpoints
 # JAX compiles each operation of each shape, and files are found, read and written in the same way on

@@ -114,7 +114,8 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         gradient = ops.cast(gradient, dtype)
         if self.accumulation_steps > 1:
             self._set(self.sums[index], ops.zeros_like(gradient), otherwise=gradient)
-            learning_rate = ops.where(self._is_update(), learning_rate, 0.0)
+            rate = ops.convert_to_tensor(learning_rate)
+            learning_rate = ops.where(self._is_update(), rate, 0.0)
         if self.clip_norm is not None:
             scale = self.clip_norm * ops.minimum(1 / self.gradient_norm, 1 / self.clip_norm)
             gradient = gradient * ops.cast(scale, dtype)
