@@ -4,6 +4,8 @@ A small ViT is pre-trained on the digits 0 to 6 and fine-tuned on 7, 8 and 9, wh
 seen; beside it the same model is trained on these from scratch, with the same budget. As in the
 paper, each has the learning rate that is best on held-out images. Prints the test accuracies as a
 table in Markdown.
+
+At 32 pixels a side a patch is a pixel of the digits as they were scanned.
 """
 
 import dataclasses
@@ -31,7 +33,6 @@ PRETRAINING = {
     "masked patches": DIGITS_MASKED_PATCHES,
 }
 
-
 # From which the paper's protocol chooses one for each start.
 LEARNING_RATES = (0.03, 0.1)
 
@@ -43,11 +44,11 @@ def train(recipe, model, classes):
         return fit(recipe, model, data, f"{workdir}/run")
 
 
-def pretrained_model(recipe, seed):
-    """A small ViT that knows the pre-training classes by a recipe; `None` for no recipe."""
+def pretrained_model(recipe, changes):
+    """A small ViT that knows the pre-training classes by a changed recipe; `None` for no recipe."""
     if recipe is None:
         return None
-    recipe = dataclasses.replace(recipe, seed=seed)
+    recipe = dataclasses.replace(recipe, **changes)
     model = small_vit(recipe, PRETRAINING_CLASSES)
     train(recipe, model, PRETRAINING_CLASSES)
     return model
@@ -69,15 +70,16 @@ def accuracy(pretrained, recipe):
     return accuracy_on_test_split(models[chosen.learning_rate], recipe.image_size)
 
 
-def main(seeds: int = 3, steps: tuple[int, ...] = (50, 100)):
+def main(seeds: int = 3, steps: tuple[int, ...] = (50, 100), image_size: int = 32):
     """Fine-tunes for so many steps from each start, with so many seeds."""
     found = {}
     for name, recipe in PRETRAINING.items():
         for seed in range(seeds):
-            pretrained = pretrained_model(recipe, seed)
+            changes = {"seed": seed, "image_size": image_size}
+            pretrained = pretrained_model(recipe, changes)
             for budget in steps:
                 finetuning = dataclasses.replace(
-                    DIGITS_FINETUNE, seed=seed, steps=budget, learning_rates=LEARNING_RATES
+                    DIGITS_FINETUNE, **changes, steps=budget, learning_rates=LEARNING_RATES
                 )
                 found.setdefault((name, budget), []).append(accuracy(pretrained, finetuning))
             print(name, seed, found, flush=True)

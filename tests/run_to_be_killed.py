@@ -20,11 +20,11 @@ RECIPE = small_recipe(
 )
 
 
-def train(workdir, recipe=RECIPE, **options):
+def train(workdir, recipe=RECIPE, source="digits", **options):
     """Trains in a directory, from its state where there is one; returns model and metrics."""
     keras.utils.set_random_seed(0)
     model = small_model(recipe, dropout=0.1)
-    data = load_training_data(recipe, "digits", CLASSES)
+    data = load_training_data(recipe, source, CLASSES)
     options = {"resume": True, "save_steps": 7, **options}
     return model, fit(recipe, model, data, workdir, **options)
 

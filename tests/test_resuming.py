@@ -1,5 +1,6 @@
 """Runs that are stopped go on as if nothing had happened."""
 
+import dataclasses
 import random
 import resource
 import signal
@@ -17,8 +18,10 @@ from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.run import open_run, save_model
 from keras_vit.training.state import States
 from tests.contract import to_numpy
+from tests.images import write_folder
 from tests.models.test_vit import TINY
 from tests.run_to_be_killed import RECIPE, train
+from tests.small_runs import CLASSES
 
 
 def stopping(batch, stop):
@@ -33,24 +36,35 @@ def stopping(batch, stop):
     return on_train_batch_end
 
 
-def test_a_stopped_run_goes_on(tmp_path, monkeypatch):
-    whole, expected = train(tmp_path / "whole")
+@pytest.fixture
+def photos(tmp_path):
+    """A folder in which some images of the training split are no images."""
+    folder = write_folder(tmp_path / "photos", classes=CLASSES, count=40)
+    for path in folder.glob("*/*7.jpg"):
+        path.write_bytes(b"")
+    return f"folder:{folder}"
+
+
+def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos):
+    # Stopped in the second of three epochs, between the two batches of an update.
+    begin = partial(train, recipe=dataclasses.replace(RECIPE, steps=18), source=photos)
+    whole, expected = begin(tmp_path / "whole")
     with monkeypatch.context() as patched:
         terminate = partial(signal.raise_signal, signal.SIGTERM)
-        patched.setattr(SaveState, "on_train_batch_end", stopping(12, terminate))
+        patched.setattr(SaveState, "on_train_batch_end", stopping(17, terminate))
         with pytest.raises(SystemExit) as stopped:
-            train(tmp_path / "stopped")
+            begin(tmp_path / "stopped")
     assert stopped.value.code == 143
     states = [path.name for path in (tmp_path / "stopped" / "states").iterdir()]
-    assert "batch-000000012.npz" in states
-    resumed, metrics = train(tmp_path / "stopped")
+    assert "batch-000000017.npz" in states
+    resumed, metrics = begin(tmp_path / "stopped")
     assert metrics == expected
     for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
         np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-6)
-    files = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("whole", "stopped")]
-    assert files[0] == files[1]
+    for file in ("metrics.jsonl", "skipped.txt"):
+        assert (tmp_path / "stopped" / file).read_text() == (tmp_path / "whole" / file).read_text()
     # A run that has ended is not trained again.
-    ended, metrics = train(tmp_path / "stopped")
+    ended, metrics = begin(tmp_path / "stopped")
     assert metrics == expected
     for ours, theirs in zip(ended.variables, resumed.variables, strict=True):
         np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(theirs.value))
