@@ -14,6 +14,9 @@ class Models:
     """Side of the square images that parameters and operations are counted for."""
     num_classes: int = 1000
     """Classes of the head; 0 for none."""
+    scaling_study: bool = False
+    """Print the pre-training runs of the paper's scaling study instead, with the compute that we
+    count beside what is reported."""
     markdown: bool = False
     """Print a Markdown table."""
     debug: bool = False
@@ -23,14 +26,34 @@ class Models:
         """Prints the table."""
         from keras_vit.cli.tables import markdown_table, plain_table
 
-        rows = list(table_rows(self.image_size, self.num_classes))
-        print((markdown_table if self.markdown else plain_table)(COLUMNS, rows))
+        table = markdown_table if self.markdown else plain_table
+        if self.scaling_study:
+            print(table(STUDY_COLUMNS, list(study_rows())))
+        else:
+            print(table(COLUMNS, list(table_rows(self.image_size, self.num_classes))))
 
 
 COLUMNS = (
     *("model", "ResNet stages", "patch", "width", "depth", "heads", "MLP"),
     *("parameters", "GFLOPs"),
 )
+
+STUDY_COLUMNS = (
+    *("model", "builder", "epochs", "ImageNet, reported", "exaFLOPs, reported"),
+    *("exaFLOPs, counted", "counted / reported"),
+)
+
+
+def study_rows():
+    """One row of strings for each run of the scaling study."""
+    from keras_vit.evaluation.studies import SCALING_STUDY, count_exaflops
+
+    for row in SCALING_STUDY:
+        counted = count_exaflops(row)
+        yield (
+            *(row.name, row.builder, f"{row.epochs}", f"{row.imagenet:.2f} %"),
+            *(f"{row.exaflops:,}", f"{counted:,.1f}", f"{counted / row.exaflops:.3f}"),
+        )
 
 
 def table_rows(image_size, num_classes):

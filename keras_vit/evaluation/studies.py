@@ -2,6 +2,12 @@
 
 import dataclasses
 
+from keras_vit.evaluation.compute import count_training_exaflops
+from keras_vit.models import find_variant
+
+# JFT-300M.
+NUM_IMAGES, NUM_CLASSES = 303e6, 18_000
+
 
 @dataclasses.dataclass(frozen=True)
 class ScalingStudyRow:
@@ -43,3 +49,21 @@ SCALING_STUDY = (
     ScalingStudyRow("R50x1+ViT-L/16", "R50_L16", 7, 86.60, 859),
     ScalingStudyRow("R50x1+ViT-L/16", "R50_L16", 14, 87.12, 1668),
 )
+
+
+def count_exaflops(row):
+    """Our count of the compute of a row's pre-training, beside what the paper reports.
+
+    Args:
+        row: of `SCALING_STUDY`.
+
+    Returns:
+        A float, in exaFLOPs.
+
+    Example:
+    >>> row = SCALING_STUDY[1]
+    >>> row.exaflops, round(count_exaflops(row))
+    (224, 224)
+    """
+    variant = find_variant(row.builder)
+    return count_training_exaflops(variant, NUM_IMAGES, row.epochs, NUM_CLASSES)
