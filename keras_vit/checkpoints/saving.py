@@ -158,6 +158,8 @@ def _with_positions_of(format, values, options):
     """The values with those rows of the position embedding that the format has."""
     if is_resnet(options):
         return values
+    if options["position_embedding"] not in ("learned", "sincos2d"):
+        raise _not_describable(format, options, ["position_embedding"])
     num_prefix = num_prefix_tokens(options)
     if options["position_embedding"] == "sincos2d":
         if format == "big_vision":

@@ -10,6 +10,7 @@ from keras_vit.layers.pooling import ClassTokenPooling, MultiHeadAttentionPoolin
 from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.layers.tokens import (
     AddPositionEmbedding,
+    AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
     ClassToken,
     RegisterTokens,
@@ -18,6 +19,7 @@ from keras_vit.layers.transformer import TransformerBlock
 
 __all__ = [
     "AddPositionEmbedding",
+    "AddPositionEmbedding2D",
     "AddSincosPositionEmbedding",
     "BottleneckUnit",
     "ClassToken",

@@ -113,6 +113,67 @@ class AddPositionEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
+class AddPositionEmbedding2D(keras.layers.Layer):
+    """Adds learnable embeddings of its row and of its column to each patch token.
+
+    Input and output: `(batch, rows * columns, width)`, patches row by row. The first half of the
+    width is that of the row, the second that of the column.
+
+    Args:
+        grid_size: `(rows, columns)` of the patches.
+
+    Raises:
+        ValueError: if `grid_size` is not a pair of positive integers, they are not the patches', or
+            the width is odd.
+
+    Reference:
+        The ablation of position embeddings in appendix D.4 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> tuple(AddPositionEmbedding2D((4, 6))(np.ones((2, 24, 8))).shape)
+    (2, 24, 8)
+    """
+
+    def __init__(self, grid_size, **kwargs):
+        super().__init__(**kwargs)
+        self.grid_size = as_pair(grid_size, "grid_size")
+
+    def build(self, input_shape):
+        (rows, columns), (_, num_patches, width) = self.grid_size, input_shape
+        if rows * columns != num_patches or width % 2:
+            raise ValueError(
+                "`grid_size` must be the rows and columns of the patches, and their width even. "
+                f"Received: grid_size={self.grid_size}, {num_patches} patches of width {width}"
+            )
+        # As the rows of `AddPositionEmbedding`.
+        normal = keras.initializers.RandomNormal
+        self.rows = self.add_weight(
+            name="rows", shape=(rows, 1, width // 2), initializer=normal(stddev=0.02)
+        )
+        self.columns = self.add_weight(
+            name="columns", shape=(1, columns, width // 2), initializer=normal(stddev=0.02)
+        )
+
+    def table(self):
+        """The embeddings of all positions, `(1, rows * columns, width)`."""
+        rows, columns = self.grid_size
+        half = self.rows.shape[-1]
+        parts = [
+            ops.broadcast_to(part, (rows, columns, half)) for part in (self.rows, self.columns)
+        ]
+        return ops.reshape(ops.concatenate(parts, axis=-1), (1, rows * columns, 2 * half))
+
+    def call(self, tokens):
+        return tokens + ops.cast(self.table(), tokens.dtype)
+
+    def compute_output_shape(self, input_shape):
+        return input_shape
+
+    def get_config(self):
+        return {**super().get_config(), "grid_size": self.grid_size}
+
+
+@keras.saving.register_keras_serializable("keras_vit")
 class AddSincosPositionEmbedding(keras.layers.Layer):
     """Adds sines and cosines of its place in the image to each patch token; nothing is learned.
 

@@ -138,6 +138,18 @@ class TransformerBlock(keras.layers.Layer):
 
         return keras.remat(transform)(tokens)
 
+    def attention_scores(self, tokens):
+        """How much each token attends to each, without what the block makes of it.
+
+        Args:
+            tokens: the block's input, `(batch, tokens, width)`.
+
+        Returns:
+            A float32 tensor `(batch, heads, tokens, tokens)`; the last axis sums up to 1.
+        """
+        normed = self.layer_norm_1(tokens)
+        return self.attention(normed, normed, return_attention_scores=True)[1]
+
     def _draw_seeds(self):
         return Seeds(
             scores=self.attention.score_dropout.draw(),

@@ -5,6 +5,8 @@ import re
 import keras
 
 from keras_vit.layers import (
+    AddPositionEmbedding,
+    AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
     ClassToken,
     ClassTokenPooling,
@@ -75,7 +77,6 @@ def _vit_options(model, layers):
     block = blocks[0]
     patches, pooling = layers["patch_embedding"], layers.get("pooling")
     registers, pre_logits = layers.get("register_tokens"), layers.get("pre_logits")
-    sincos = isinstance(layers.get("position_embedding"), AddSincosPositionEmbedding)
     options = {
         "patch_size": patches.patch_size,
         "embedding_dim": patches.embedding_dim,
@@ -90,7 +91,7 @@ def _vit_options(model, layers):
         "stochastic_depth": blocks[-1].stochastic_depth,
         "class_token": isinstance(layers.get("class_token"), ClassToken),
         "num_registers": registers.num_registers if isinstance(registers, RegisterTokens) else 0,
-        "position_embedding": "sincos2d" if sincos else "learned",
+        "position_embedding": _position_embedding_name(layers.get("position_embedding")),
         "qkv_bias": block.qkv_bias,
         "qk_norm": block.qk_norm,
         "layer_scale": block.layer_scale,
@@ -102,6 +103,16 @@ def _vit_options(model, layers):
         options["resnet_stages"] = _stages(layers)
         options["resnet_width"] = layers["root_conv"].filters
     return options
+
+
+def _position_embedding_name(layer):
+    """`"none"` for a layer of another kind, which is then found to be none of the model's."""
+    kinds = {
+        AddPositionEmbedding: "learned",
+        AddPositionEmbedding2D: "learned2d",
+        AddSincosPositionEmbedding: "sincos2d",
+    }
+    return next((name for kind, name in kinds.items() if isinstance(layer, kind)), "none")
 
 
 def _resnet_options(layers):

@@ -2,7 +2,12 @@
 
 import keras
 
-from keras_vit.layers import AddPositionEmbedding, AddSincosPositionEmbedding, PatchEmbedding
+from keras_vit.layers import (
+    AddPositionEmbedding,
+    AddPositionEmbedding2D,
+    AddSincosPositionEmbedding,
+    PatchEmbedding,
+)
 from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.layers.patches import grid_size
 from keras_vit.layers.resnet import Bottleneck
@@ -160,7 +165,7 @@ def _clone(model, input_shape):
 
     def clone_layer(layer):
         config = layer.get_config()
-        if isinstance(layer, AddSincosPositionEmbedding):
+        if isinstance(layer, (AddPositionEmbedding2D, AddSincosPositionEmbedding)):
             config["grid_size"] = grid
         return layer.__class__.from_config(config)
 
@@ -175,9 +180,19 @@ def _copy_weights(source, target):
         for old, new in zip(layer.weights, target.get_layer(layer.name).weights, strict=True):
             if isinstance(layer, AddPositionEmbedding):
                 new.assign(_resized(old, *grids))
+            elif isinstance(layer, AddPositionEmbedding2D):
+                new.assign(_zoomed(old, new.shape))
             else:
                 # A buffer of its own: JAX gives up a variable's buffer when its model is trained.
                 new.assign(keras.ops.copy(old.value))
+
+
+def _zoomed(embeddings, shape):
+    """Embeddings of rows or of columns, interpolated as those of all positions are."""
+    embeddings = keras.ops.convert_to_numpy(embeddings.value)
+    grid = embeddings.shape[:2]
+    table = embeddings.reshape(1, -1, embeddings.shape[-1])
+    return resize_position_embedding(table, tuple(shape[:2]), grid, 0).reshape(shape)
 
 
 def _resized(table, source_grid, target_grid):

@@ -4,6 +4,7 @@ import keras
 
 from keras_vit.layers import (
     AddPositionEmbedding,
+    AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
     ClassToken,
     ClassTokenPooling,
@@ -27,7 +28,7 @@ from keras_vit.models.head import classification_head
 from keras_vit.models.resnet import check_stages, downsampling, hybrid_maps
 
 POOLINGS = ("token", "gap", "map", None)
-POSITION_EMBEDDINGS = ("learned", "sincos2d")
+POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none")
 
 
 def vision_transformer(
@@ -94,8 +95,9 @@ def vision_transformer(
         class_token: whether there is a class token; `None` for one with the poolings `"token"` and
             `None` only.
         num_registers: number of register tokens between the class token and the patches.
-        position_embedding: `"learned"`, or `"sincos2d"`, fixed sines and cosines of the patches'
-            rows and columns.
+        position_embedding: `"learned"`, a row for each token; of the patches' rows and columns
+            `"learned2d"`, an embedding for each of them, or `"sincos2d"`, fixed sines and cosines;
+            or `"none"`.
         qkv_bias: whether query, key and value projections have biases.
         qk_norm: whether queries and keys are normalised over each head's width.
         layer_scale: initial value of LayerScale's factors; `None` for no LayerScale.
@@ -234,10 +236,10 @@ def _embed(
         width, patch_size, use_bias=not pre_norm, dtype=dtype, name="patch_embedding"
     )
     tokens = patches(maps)
-    if position_embedding == "sincos2d":
-        tokens = AddSincosPositionEmbedding(
-            patches.grid_size, dtype=dtype, name="position_embedding"
-        )(tokens)
+    by_place = {"sincos2d": AddSincosPositionEmbedding, "learned2d": AddPositionEmbedding2D}
+    if position_embedding in by_place:
+        layer = by_place[position_embedding]
+        tokens = layer(patches.grid_size, dtype=dtype, name="position_embedding")(tokens)
     if num_registers:
         tokens = RegisterTokens(num_registers, dtype=dtype, name="register_tokens")(tokens)
     if class_token:

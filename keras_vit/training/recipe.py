@@ -12,7 +12,7 @@ CLASS_LOSSES = ("softmax", "sigmoid")
 TARGETS = ("mean_colour", "downsized", "pixels")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 POOLINGS = ("token", "gap", "map")
-POSITION_EMBEDDINGS = ("learned", "sincos2d")
+POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none")
 FLIPS = ("never", "random", "always")
 
 

@@ -106,6 +106,8 @@ OPTIONS = [
     ({"pooling": "gap", "fc_norm": True, **GELU}, ("timm",)),
     ({"pooling": "gap", "class_token": True, **GELU}, ("timm",)),
     ({"pooling": None, "num_classes": 0}, ()),
+    ({"position_embedding": "learned2d"}, ()),
+    ({"position_embedding": "none"}, ()),
     ({"classifier_activation": "softmax"}, ()),
 ]
 

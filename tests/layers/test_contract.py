@@ -36,6 +36,7 @@ CASES = [
     (layers.ClassToken, {}, [(5, 8)], (6, 8), 1),
     (layers.RegisterTokens, {"num_registers": 3}, [(5, 8)], (8, 8), 1),
     (layers.AddPositionEmbedding, {}, [(5, 8)], (5, 8), 1),
+    (layers.AddPositionEmbedding2D, {"grid_size": (2, 3)}, [(6, 8)], (6, 8), 2),
     (layers.AddSincosPositionEmbedding, {"grid_size": (2, 3)}, [(6, 8)], (6, 8), 0),
     (layers.CorruptPatches, {}, [(5, 8), (5,)], (5, 8), 1),
     (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),

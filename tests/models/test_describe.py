@@ -7,6 +7,7 @@ import pytest
 
 from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.models.describe import describe
+from keras_vit.models.vit import POSITION_EMBEDDINGS
 from tests.models.test_vit import TINY
 
 # Every option, at a value that is not its default.
@@ -39,6 +40,12 @@ def test_every_option():
     assert set(OPTIONS) == set(parameters) - {"name", "dtype", "remat"}
     changed = {**OPTIONS, "patch_size": (4, 4), "image_size": (16, 16)}
     assert describe(vision_transformer(**OPTIONS)) == changed
+
+
+@pytest.mark.parametrize("name", POSITION_EMBEDDINGS)
+def test_position_embeddings(name):
+    model = vision_transformer(**TINY, position_embedding=name)
+    assert describe(model)["position_embedding"] == name
 
 
 @pytest.mark.parametrize("pooling", ["token", "map", None])

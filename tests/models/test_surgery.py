@@ -112,6 +112,31 @@ def test_fixed_positions_are_those_of_the_new_grid():
     assert replace_head(new, 2).input_shape == (None, 24, 8, 3)
 
 
+def test_positions_of_rows_and_columns():
+    """Interpolating them is interpolating the table that they add up to."""
+    model = vision_transformer(**TINY, position_embedding="learned2d")
+    rows, columns = (values(model)[f"position_embedding/{name}"] for name in ("rows", "columns"))
+    table = to_numpy(model.get_layer("position_embedding").table())
+    # Patch 6 is the third of the second row.
+    np.testing.assert_array_equal(table[0, 6], [*rows[1, 0], *columns[0, 2]])
+    new = resize(model, (24, 8))
+    np.testing.assert_allclose(
+        to_numpy(new.get_layer("position_embedding").table()),
+        keras_vit.resize_position_embedding(table, (6, 2), (4, 4), 0),
+        atol=1e-6,
+    )
+
+
+def test_without_positions_patches_have_no_order():
+    model = vision_transformer(**TINY, position_embedding="none")
+    batch = images(1, 16, 16, 3)
+    # Rows of patches, the other way round.
+    turned = batch.reshape(1, 4, 4, 16, 3)[:, ::-1].reshape(batch.shape)
+    ours, theirs = (keras_vit.features(model, x) for x in (batch, turned))
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert resize(model, (24, 8)).count_params() == model.count_params()
+
+
 def test_resize_from_a_grid_that_is_not_square():
     # 5 x 2 patches and a class token, which a square root takes for 1 + 9 (NUMERICS 12).
     model = vision_transformer(**{**TINY, "image_size": (20, 8)}, pooling="gap")

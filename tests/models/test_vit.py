@@ -239,6 +239,10 @@ def test_summary_has_a_line_for_each_block(capsys):
         ({"class_token": False}, "needs a class token. Received: class_token=False"),
         ({"fc_norm": True}, "`fc_norm` needs `pooling='gap'`. Received: pooling='token'"),
         ({"embedding_dim": 6, "position_embedding": "sincos2d"}, "must be a multiple of 4"),
+        (
+            {"embedding_dim": 5, "num_heads": 1, "position_embedding": "learned2d"},
+            "their width even. Received: .*16 patches of width 5",
+        ),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
