@@ -26,6 +26,8 @@ if not _IS_COMMAND_LINE:
         to_keras_hub,
     )
     from keras_vit.data import decode_predictions, preprocess
+    from keras_vit.inspection.attention import attention_maps
+    from keras_vit.inspection.rollout import attention_rollout
     from keras_vit.layers import (
         AddPositionEmbedding,
         ClassToken,
@@ -106,6 +108,8 @@ if not _IS_COMMAND_LINE:
         "ViT_So400m14",
         "ViT_Ti16",
         "ViT_g14",
+        "attention_maps",
+        "attention_rollout",
         "checkpoints",
         "data",
         "decode_predictions",

@@ -40,7 +40,7 @@ def draw_predictions(model, images, labels, class_names, path):
     probabilities = ops.convert_to_numpy(ops.softmax(logits))
     rows = -(-len(images) // COLUMNS)
     figure = Figure(figsize=(1.6 * COLUMNS, 1.9 * rows), layout="constrained")
-    axes = _axes(figure, rows, COLUMNS)
+    axes = empty_axes(figure, rows, COLUMNS)
     for axis, image, label, scores in zip(axes, images, labels, probabilities, strict=False):
         predicted = int(scores.argmax())
         axis.imshow(np.clip((image + 1) / 2, 0, 1))
@@ -75,14 +75,14 @@ def draw_contact_sheet(groups, class_names, path):
     for part, count, (title, (images, labels)) in zip(parts, rows, groups.items(), strict=True):
         part.suptitle(title, fontweight="bold")
         for axis, image, label in zip(
-            _axes(part, count, SHEET_COLUMNS), images, labels, strict=False
+            empty_axes(part, count, SHEET_COLUMNS), images, labels, strict=False
         ):
             axis.imshow(np.clip((image + 1) / 2, 0, 1))
             axis.set_title(_name_label(label, class_names), fontsize=7)
     figure.savefig(path, dpi=120)
 
 
-def _axes(figure, rows, columns):
+def empty_axes(figure, rows, columns):
     """Empty axes, row by row."""
     axes = np.ravel(figure.subplots(rows, columns))
     for axis in axes:

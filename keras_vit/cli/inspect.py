@@ -1,0 +1,91 @@
+"""`keras-vit inspect`."""
+
+import dataclasses
+import pathlib
+from typing import Annotated
+
+import tyro
+
+
+@dataclasses.dataclass
+class Inspect:
+    """Draw what a model has learned and what it sees, as PNG files and one page.
+
+    Filters, position embeddings, attention distance, attention rollout, and the attention of each
+    head. Example: keras-vit inspect runs/photos --out seen
+    """
+
+    model: Annotated[str, tyro.conf.Positional]
+    """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
+    out: pathlib.Path
+    """Directory for the figures and `index.html`; figures that are there are replaced."""
+    images: tuple[pathlib.Path, ...] = ()
+    """Image files to look at, instead of `--data`."""
+    data: str | None = None
+    """As in `keras-vit train`; by default the data of the run."""
+    split: str = "test"
+    """train, validation or test."""
+    count: int = 128
+    """Images of the data that the attention distance is averaged over; the first are drawn."""
+    image_size: tuple[int, ...] | None = None
+    """Resize the model for this image size, or tell it for a file that does not: one number, or
+    height and width."""
+    data_dir: pathlib.Path | None = None
+    """Where TensorFlow Datasets keeps its data."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+    def run(self):
+        """Draws, and says where the page is."""
+        from keras_vit.cli.convert import as_image_size
+        from keras_vit.inspection.figures import check_matplotlib
+        from keras_vit.inspection.report import write_report
+        from keras_vit.training.run import load_trained
+
+        check_matplotlib()
+        if self.count < 1 or (self.images and self.data):
+            raise ValueError(
+                "`--images` and `--data` exclude each other, and `--count` must be positive. "
+                f"Received: {len(self.images)} images, data={self.data}, count={self.count}"
+            )
+        model = load_trained(self.model, as_image_size(self.image_size))
+        images = self._read(model.input_shape[1:3])
+        print(f"Looking at {len(images)} images with {model.name}")
+        page = write_report(model, images, self.out, verbose="auto")
+        for figure in sorted(page.parent.glob("*.png")):
+            print(f"  {figure}")
+        print(f"All of them on one page: {page}")
+
+    def _read(self, size):
+        import numpy as np
+
+        from keras_vit.data.decoding import decode
+        from keras_vit.data.images import evaluation_image
+        from keras_vit.serving.predict import read_image
+
+        if self.images:
+            decoded = (decode(read_image(path)) for path in self.images)
+            return np.stack([evaluation_image(image, size) for image in decoded])
+        batches, found = [], 0
+        for images, _ in self._dataset(size).as_numpy_iterator():
+            batches.append(images)
+            found += len(images)
+            if found >= self.count:
+                break
+        return np.concatenate(batches)[: self.count]
+
+    def _dataset(self, size):
+        """The split, shuffled as for training: a folder's first images are all of one class."""
+        from keras_vit.data.datasets import load
+        from keras_vit.training.run import find_model, read_run
+
+        run = read_run(find_model(self.model))
+        name = self.data or run.get("data")
+        if name is None:
+            raise ValueError(
+                "`--images` or `--data` must be given for a model outside of a run's directory. "
+                "Received: neither"
+            )
+        classes = run.get("classes") if self.data is None else None
+        options = {"classes": classes, "data_dir": self.data_dir, "training": True}
+        return load(name, self.split, size, min(self.count, 32), **options)

@@ -1,0 +1,107 @@
+"""Which tokens a model's blocks attend to."""
+
+import keras
+
+from keras_vit.models.parts import find_blocks
+
+
+def attention_maps(model, images, blocks=None, batch_size=32):
+    """How much each token attends to each, in each head of each block.
+
+    Computed with an explicit softmax on any model with the blocks of this package: built, tuned,
+    reloaded, or composed by hand. The model stays as it is. All scores of ViT-B/16 are 22 MB an
+    image: `attention_rollout` and `attention_distance` sum them up without keeping them.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            batches of them.
+        blocks: names of the blocks, such as `["block_11"]`; all by default.
+        batch_size: images in one step.
+
+    Returns:
+        A dictionary from the blocks' names to float32 arrays `(batch, heads, tokens, tokens)`: row
+        by row, how much a token takes from each, which sums up to 1. The class token and registers
+        come first, then the patches, row by row.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks, or none of such a name.
+
+    Reference:
+        Appendix A of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> maps = keras_vit.attention_maps(model, np.zeros((2, 32, 32, 3)))
+    >>> maps["block_11"].shape
+    (2, 3, 5, 5)
+    """
+    found = find_blocks(model)
+    if blocks is not None:
+        found = [_block_of(found, name) for name in _checked(blocks)]
+    names = [block.name for block in found]
+
+    def name_them(scores, _):
+        return dict(zip(names, scores, strict=True))
+
+    maps = summarise_attention(model, images, name_them, found, batch_size=batch_size)
+    # Some backends sort dictionaries.
+    return {name: maps[name] for name in names}
+
+
+def summarise_attention(model, images, summarise, blocks=None, others=(), batch_size=32, verbose=0):
+    """What a function makes of the scores of a model's blocks, batch by batch.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: as in `attention_maps`.
+        summarise: function of an iterator over the blocks' scores, tensors
+            `(batch, heads, tokens, tokens)`, and of the list of the inputs of `others`; returns a
+            tensor, or a dictionary of tensors, with an entry an image.
+        blocks: the blocks; all by default.
+        others: more layers of the model, whose inputs `summarise` wants.
+        batch_size: images in one step.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        What `summarise` returns, as arrays for all images.
+    """
+    blocks = find_blocks(model) if blocks is None else blocks
+    summary = _AttentionSummary(model, blocks, others, summarise)
+    return summary.predict(images, batch_size=batch_size, verbose=verbose)
+
+
+class _AttentionSummary(keras.Model):
+    """A model's layers up to the blocks, then what is made of the blocks' scores.
+
+    Layers are called on arrays, never on symbolic tensors, which would leave a mark on them.
+    """
+
+    def __init__(self, model, blocks, others, summarise):
+        super().__init__(name="attention_summary")
+        inputs = {layer.name: layer.input for layer in (*blocks, *others)}
+        self.tokens = keras.Model(model.input, inputs)
+        self.blocks = blocks
+        self.others = others
+        self.summarise = summarise
+
+    def call(self, images):
+        tokens = self.tokens(images)
+        scores = (block.attention_scores(tokens[block.name]) for block in self.blocks)
+        return self.summarise(scores, [tokens[layer.name] for layer in self.others])
+
+
+def _checked(blocks):
+    if isinstance(blocks, str) or not blocks:
+        raise ValueError(f"`blocks` must be a list of names, or None. Received: blocks={blocks!r}")
+    return blocks
+
+
+def _block_of(blocks, name):
+    for block in blocks:
+        if block.name == name:
+            return block
+    raise ValueError(
+        f"`blocks` must name blocks of the model: {', '.join(block.name for block in blocks)}. "
+        f"Received: blocks=[{name!r}]"
+    )

@@ -1,0 +1,74 @@
+"""How far the heads of a model look."""
+
+import numpy as np
+from keras import ops
+
+from keras_vit.inspection.attention import summarise_attention
+from keras_vit.models.parts import find_blocks
+from keras_vit.models.surgery import token_grid, token_stride
+
+
+def attention_distance(model, images, batch_size=32, verbose=0):
+    """How far, in pixels, each head of each block looks: its size of a receptive field.
+
+    The distance from a patch to each patch, its own at 0 included, is weighted by the attention
+    between them, and averaged over patches and images. The class token and registers have no place
+    in an image: they are left out, and the attention among the patches is divided by its sum. Many
+    images are gone through in one pass, and no scores are kept.
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            batches of them.
+        batch_size: images in one step.
+        verbose: as in `keras.Model.predict`.
+
+    Returns:
+        A float32 array `(blocks, heads)`, in pixels of the model's images.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks.
+
+    Reference:
+        Section 4.5, figure 7 and appendix D.8 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> attention_distance(model, np.zeros((2, 32, 32, 3))).shape
+    (12, 3)
+    """
+    find_blocks(model)
+    distances = patch_distances(token_grid(model), token_stride(model))
+    num_patches = len(distances)
+
+    def measure(scores, _):
+        pixels = ops.convert_to_tensor(distances)
+        blocks = []
+        for block_scores in scores:
+            among_patches = block_scores[:, :, -num_patches:, -num_patches:]
+            total = ops.sum(among_patches, axis=-1)
+            weighted = ops.sum(among_patches * pixels, axis=-1)
+            blocks.append(ops.mean(weighted / total, axis=-1))
+        return ops.stack(blocks, axis=1)
+
+    found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
+    return found.mean(axis=0)
+
+
+def patch_distances(grid, stride):
+    """The distances between the centres of patches.
+
+    Args:
+        grid: `(rows, columns)` of the patches.
+        stride: `(height, width)` of a patch, in pixels.
+
+    Returns:
+        A float32 array `(patches, patches)`, in pixels.
+
+    Example:
+    >>> patch_distances((1, 3), (16, 16))[0]
+    array([ 0., 16., 32.], dtype=float32)
+    """
+    rows, columns = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
+    centres = np.stack([rows * stride[0], columns * stride[1]], axis=-1)
+    return np.linalg.norm(centres[:, None] - centres[None], axis=-1).astype("float32")

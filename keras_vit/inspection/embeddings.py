@@ -1,0 +1,80 @@
+"""What the embeddings of patches and positions have learned."""
+
+import numpy as np
+
+from keras_vit.models.parts import first_kernel, position_table
+from keras_vit.models.surgery import token_grid
+
+
+def filter_components(model, count=28):
+    """The principal components of the filters that a model sees an image through.
+
+    These are the filters of the patch embedding; in a hybrid and in a ResNet those of the first
+    convolution, standardised as they are applied. Each of a trained model's leading components is
+    a plausible basis function of a patch's fine structure.
+
+    Args:
+        model: a model of this package.
+        count: how many components; fewer where the filters have no more.
+
+    Returns:
+        `(components, shares)`: a float32 array `(count, height, width, channels)` of length 1 each,
+        whose sign has no meaning; and the share of the filters' variance that each stands for.
+
+    Raises:
+        ValueError: if `count` is not positive, or the filters do not differ.
+
+    Reference:
+        Section 4.5, figure 7 (left) of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> components, shares = filter_components(model)
+    >>> components.shape, shares.shape
+    ((28, 16, 16, 3), (28,))
+    """
+    if count < 1:
+        raise ValueError(f"`count` must be positive. Received: count={count}")
+    kernel = first_kernel(model)
+    filters = kernel.reshape(-1, kernel.shape[-1]).T
+    # Their mean is taken away, which leaves one dimension less.
+    count = min(count, filters.shape[0] - 1, filters.shape[1])
+    _, sizes, components = np.linalg.svd(filters - filters.mean(axis=0), full_matrices=False)
+    if not sizes[0] > 0:
+        raise ValueError(
+            "`model` must have filters that differ. Received: a model whose are all the same"
+        )
+    shares = sizes**2 / (sizes**2).sum()
+    shape = (count, *kernel.shape[:-1])
+    return components[:count].reshape(shape).astype("float32"), shares[:count].astype("float32")
+
+
+def position_similarity(model):
+    """How similar the position embedding of each patch is to that of each.
+
+    Args:
+        model: a model of this package with position embeddings, learned or not.
+
+    Returns:
+        A float32 array `(rows, columns, rows, columns)` of cosines, from -1 to 1: the tile of the
+        patch in a row and a column is `[row, column]`.
+
+    Raises:
+        ValueError: if the model has no position embeddings.
+
+    Reference:
+        Section 4.5, figure 7 (centre) of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> position_similarity(model).shape
+    (2, 2, 2, 2)
+    """
+    table = position_table(model)
+    grid = token_grid(model)
+    # The rows of the class token and of registers come first.
+    table = table[-grid[0] * grid[1] :]
+    lengths = np.linalg.norm(table, axis=1, keepdims=True)
+    # Positions that are all zero are like no other.
+    table = table / np.where(lengths > 0, lengths, 1)
+    return (table @ table.T).reshape(*grid, *grid).astype("float32")

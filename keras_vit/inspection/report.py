@@ -1,0 +1,180 @@
+"""All figures of a model in a directory, with a page that shows them."""
+
+import base64
+import dataclasses
+import html
+import pathlib
+
+from keras_vit.checkpoints.files import replacing
+from keras_vit.inspection.attention import attention_maps
+from keras_vit.inspection.attention_figures import (
+    draw_attention_distance,
+    draw_heads,
+    draw_rollout,
+)
+from keras_vit.inspection.distance import attention_distance
+from keras_vit.inspection.embedding_figures import draw_filters, draw_position_similarity
+from keras_vit.inspection.embeddings import filter_components, position_similarity
+from keras_vit.inspection.figures import check_matplotlib
+from keras_vit.inspection.rollout import attention_rollout
+from keras_vit.models.parts import find_blocks, has_class_output
+from keras_vit.models.surgery import token_grid
+
+PAGE = "index.html"
+# Images that are drawn; the distance is a mean over all.
+NUM_DRAWN = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A figure of the report.
+
+    Args:
+        file: name of the PNG file.
+        title: its heading.
+        caption: what it shows and how to read it.
+    """
+
+    file: str
+    title: str
+    caption: str
+
+
+FILTERS = Figure(
+    "filters.png",
+    "Filters",
+    "The principal components of the filters that the model sees an image through. Of a trained "
+    "model the first are plain: averages, edges, colours; of an untrained one they are noise.",
+)
+POSITIONS = Figure(
+    "position_similarity.png",
+    "Position embeddings",
+    "A tile for each patch: how similar its position embedding is to that of every patch. A "
+    "trained model has learned which positions are near, and rows and columns.",
+)
+DISTANCE = Figure(
+    "attention_distance.png",
+    "Attention distance",
+    "How far each head looks, as the size of a receptive field: a point for each head. In the "
+    "first blocks of a well trained model some look far already.",
+)
+ROLLOUT = Figure(
+    "rollout.png",
+    "Attention rollout",
+    "From which patches the output comes, by the attention of all blocks together: yellow where "
+    "most of it does. Of an untrained model it is all patches alike.",
+)
+HEADS = Figure(
+    "heads.png",
+    "Attention by head",
+    "What the class token (or, where a model has none at its output, the patch in the middle, "
+    "with a cross) takes from the patches of the first image, head by head.",
+)
+
+
+def write_report(model, images, directory, verbose=0):
+    """Draws what a model has learned and what it sees in images, on a page of its own.
+
+    The directory gets a PNG file for each figure and `index.html`, which holds them all. Of a
+    ResNet there are only the filters.
+
+    Args:
+        model: a model of this package, built, tuned or reloaded.
+        images: array `(count, height, width, channels)` in [-1, 1], of the model's size.
+        directory: path; made where it is not there. Files of these names are replaced.
+        verbose: as in `keras.Model.predict`, where all images are gone through.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ValueError: if matplotlib is not installed, or there are no images of the model's size.
+        OSError: if the directory cannot be written to.
+
+    Reference:
+        Section 4.5 of the ViT paper (arXiv 2010.11929).
+    """
+    check_matplotlib()
+    _check_images(model, images)
+    directory = pathlib.Path(directory).expanduser()
+    directory.mkdir(parents=True, exist_ok=True)
+    figures = [*_draw_embeddings(model, directory)]
+    if token_grid(model) is not None:
+        figures += _draw_attention(model, images, directory, verbose)
+    page = directory / PAGE
+    with replacing(page) as partial:
+        partial.write_text(_page(model, len(images), figures, directory), encoding="utf-8")
+    return page
+
+
+def _check_images(model, images):
+    expected = tuple(model.inputs[0].shape[1:])
+    if len(images) == 0 or tuple(images.shape[1:]) != expected:
+        raise ValueError(
+            f"`images` must be of the model's size {expected}, at least one. "
+            f"Received: images of shape {tuple(images.shape)}"
+        )
+
+
+def _draw_embeddings(model, directory):
+    components = filter_components(model)
+    if components[0].shape[-1] in (1, 3):
+        draw_filters(*components, directory / FILTERS.file)
+        yield FILTERS
+    if any(layer.name == "position_embedding" for layer in model.layers):
+        draw_position_similarity(position_similarity(model), directory / POSITIONS.file)
+        yield POSITIONS
+
+
+def _draw_attention(model, images, directory, verbose):
+    distances = attention_distance(model, images, verbose=verbose)
+    draw_attention_distance(distances, directory / DISTANCE.file)
+    drawn = images[:NUM_DRAWN]
+    draw_rollout(drawn, attention_rollout(model, drawn), directory / ROLLOUT.file)
+    maps = {name: scores[0] for name, scores in attention_maps(model, images[:1]).items()}
+    rows, columns = token_grid(model)
+    num_prefix = next(iter(maps.values())).shape[-1] - rows * columns
+    middle = num_prefix + rows // 2 * columns + columns // 2
+    query = 0 if has_class_output(model) else middle
+    draw_heads(drawn[0], maps, (rows, columns), directory / HEADS.file, query)
+    return DISTANCE, ROLLOUT, HEADS
+
+
+def _page(model, num_images, figures, directory):
+    """The page, with the figures in it: one file that can be sent."""
+    height, width = model.inputs[0].shape[1:3]
+    facts = f"{model.count_params():,} parameters, images of {height} x {width} pixels"
+    if token_grid(model) is not None:
+        facts += f", {len(find_blocks(model))} blocks; attention distance over {num_images} images"
+    sections = "\n".join(_section(figure, directory) for figure in figures)
+    name = html.escape(model.name)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{name}: what it sees</title>
+<link rel="icon" href="data:,">
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem }}
+img {{ max-width: 100%; height: auto }}
+figure {{ margin: 0 0 2.5rem }}
+figcaption {{ color: #444; max-width: 45rem }}
+</style>
+</head>
+<body>
+<h1>{name}</h1>
+<p>{facts}</p>
+{sections}
+</body>
+</html>
+"""
+
+
+def _section(figure, directory):
+    data = base64.b64encode((directory / figure.file).read_bytes()).decode("ascii")
+    return f"""<h2>{figure.title}</h2>
+<figure>
+<img src="data:image/png;base64,{data}" alt="{figure.title}">
+<figcaption>{figure.caption}</figcaption>
+</figure>"""

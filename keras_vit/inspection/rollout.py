@@ -1,0 +1,72 @@
+"""From what patches the output comes, by attention rollout."""
+
+from keras import ops
+
+from keras_vit.inspection.attention import summarise_attention
+from keras_vit.models.parts import find_attention_pooling, has_class_output
+from keras_vit.models.surgery import token_grid
+
+
+def attention_rollout(model, images, batch_size=32):
+    """From what patches a model's output comes, by the attention of all blocks together.
+
+    The scores of a block are averaged over its heads; the identity is added for the residual
+    connection; rows are divided by their sums; and the blocks' matrices are multiplied. Then the
+    row of the output token is taken: of the class token, or where the model pools its patches the
+    mean of theirs (`pooling="gap"`) or what the probe attends to (`"map"`).
+
+    Args:
+        model: a model of this package with Transformer blocks.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            batches of them.
+        batch_size: images in one step.
+
+    Returns:
+        A float32 array `(batch, rows, columns)`, a share for each patch. What is missing to a sum
+        of 1 comes from the class token and registers.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks.
+
+    Reference:
+        Section 4.5 and appendix D.7 of the ViT paper (arXiv 2010.11929); Quantifying Attention Flow
+        in Transformers (arXiv 2005.00928).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> keras_vit.attention_rollout(model, np.zeros((2, 32, 32, 3))).shape
+    (2, 2, 2)
+    """
+    grid = token_grid(model)
+    probes = find_attention_pooling(model)
+
+    def roll_out(scores, inputs):
+        joint = None
+        for block_scores in scores:
+            step = _with_residual(block_scores)
+            joint = step if joint is None else ops.matmul(step, joint)
+        return _output_row(model, joint, probes, inputs, grid)
+
+    return summarise_attention(model, images, roll_out, others=probes, batch_size=batch_size)
+
+
+def _with_residual(scores):
+    """The mean over heads and the identity, in rows that sum up to 1."""
+    matrix = ops.mean(scores, axis=1)
+    matrix = matrix + ops.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return matrix / ops.sum(matrix, axis=-1, keepdims=True)
+
+
+def _output_row(model, joint, probes, inputs, grid):
+    """What the output token takes from each patch, `(batch, rows, columns)`."""
+    num_patches = grid[0] * grid[1]
+    from_patches = joint[:, :, -num_patches:]
+    if probes:
+        scores = probes[0](inputs[0], return_attention_scores=True)[1]
+        # The probe sees the patches alone.
+        row = ops.matmul(ops.mean(scores, axis=1), from_patches[:, -num_patches:])[:, 0]
+    elif has_class_output(model):
+        row = from_patches[:, 0]
+    else:
+        row = ops.mean(from_patches[:, -num_patches:], axis=1)
+    return ops.reshape(row, (-1, *grid))

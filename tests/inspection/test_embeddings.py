@@ -1,0 +1,85 @@
+"""Filters and position embeddings, beside scikit-learn."""
+
+import keras
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.metrics.pairwise import cosine_similarity
+
+import keras_vit
+from keras_vit.inspection.embeddings import filter_components, position_similarity
+from keras_vit.models import vision_transformer
+from tests.contract import randomise, to_numpy
+from tests.models.test_vit import TINY
+
+
+def trained(**options):
+    """As good as trained: no variable has the value that it starts with."""
+    model = vision_transformer(**{**TINY, **options})
+    randomise(model)
+    return model
+
+
+@pytest.mark.parametrize("options", [{}, {"patch_size": (4, 8), "image_channels": 1}], ids=str)
+def test_filter_components_are_scikit_learns(options):
+    model = trained(embedding_dim=40, **options)
+    kernel = to_numpy(model.get_layer("patch_embedding").projection.kernel).astype("float64")
+    expected = PCA(n_components=10).fit(kernel.reshape(-1, 40).T)
+    components, shares = filter_components(model, count=10)
+    assert components.shape == (10, *kernel.shape[:3])
+    # A component's sign has no meaning.
+    products = (components.reshape(10, -1) * expected.components_).sum(axis=1)
+    np.testing.assert_allclose(np.abs(products), 1, rtol=1e-5)
+    np.testing.assert_allclose(shares, expected.explained_variance_ratio_, rtol=1e-5)
+
+
+def test_filters_of_a_resnet_are_those_it_applies():
+    model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
+    kernel = model.get_layer("root_conv").kernel
+    before = filter_components(model, count=3)
+    # Standardisation takes away both.
+    scale = np.linspace(1, 5, 32).reshape(1, 1, 1, 32)
+    kernel.assign(to_numpy(kernel) * scale + scale)
+    for ours, theirs in zip(filter_components(model, count=3), before, strict=True):
+        np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"image_size": (8, 16)},
+        {"num_registers": 2},
+        {"pooling": "gap"},
+        {"position_embedding": "sincos2d", "image_size": (16, 8)},
+        {"position_embedding": "learned2d"},
+    ],
+    ids=str,
+)
+def test_position_similarity_is_scikit_learns(options):
+    model = trained(**options)
+    rows, columns = (pixels // 4 for pixels in model.input_shape[1:3])
+    layer = model.get_layer("position_embedding")
+    # What is added to tokens of zeros.
+    table = to_numpy(layer(np.zeros((1, *layer.input.shape[1:]), "float32")))
+    expected = cosine_similarity(table[0, -rows * columns :].astype("float64"))
+    similarity = position_similarity(model)
+    assert similarity.shape == (rows, columns, rows, columns)
+    np.testing.assert_allclose(similarity.reshape(expected.shape), expected, atol=1e-6)
+    np.testing.assert_allclose(similarity[1, 0, 1, 0], 1, atol=1e-6)
+
+
+def test_errors():
+    model = vision_transformer(**TINY)
+    # A mean is taken away of 8 filters.
+    assert len(filter_components(model)[0]) == 7
+    with pytest.raises(ValueError, match="`count` must be .* Received: count=0"):
+        filter_components(model, count=0)
+    kernel = model.get_layer("patch_embedding").projection.kernel
+    kernel.assign(np.ones(kernel.shape))
+    with pytest.raises(ValueError, match="`model` must have filters that differ"):
+        filter_components(model, count=1)
+    resnet = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
+    with pytest.raises(ValueError, match="`model` must have position embeddings"):
+        position_similarity(resnet)
+    with pytest.raises(ValueError, match="`model` must be a Vision Transformer"):
+        filter_components(keras.Sequential([keras.Input((16, 16, 3))]))

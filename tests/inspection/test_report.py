@@ -1,0 +1,96 @@
+"""The figures, and the page that shows them."""
+
+import base64
+import re
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.cli import main
+from keras_vit.inspection.attention_figures import upsample
+from keras_vit.inspection.report import write_report
+from keras_vit.models import vision_transformer
+from tests.images import encode, random_image
+from tests.models.test_vit import TINY, images
+
+EMBEDDINGS = ["filters.png", "position_similarity.png"]
+ATTENTION = ["attention_distance.png", "rollout.png", "heads.png"]
+# Which figures a model has.
+MODELS = {
+    "rectangle": ({"image_size": (8, 16), "pooling": "gap"}, [*EMBEDDINGS, *ATTENTION]),
+    "grey": ({"image_channels": 1, "num_registers": 1}, [*EMBEDDINGS, *ATTENTION]),
+    "many patches": (
+        {"image_size": (2, 20), "patch_size": 1, "depth": 1},
+        [*EMBEDDINGS, *ATTENTION],
+    ),
+}
+
+
+def figures_on(page):
+    """The pictures that a page holds, as they would be in files."""
+    return [base64.b64decode(data) for data in re.findall(r"base64,([^\"]+)", page.read_text())]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_report(name, tmp_path):
+    options, expected = MODELS[name]
+    model = vision_transformer(**{**TINY, **options})
+    page = write_report(model, images(3, *model.input_shape[1:]), tmp_path / "new" / "seen")
+    assert page == tmp_path / "new" / "seen" / "index.html"
+    written = sorted(path.name for path in page.parent.iterdir())
+    assert written == sorted([*expected, "index.html"])
+    for data, file in zip(figures_on(page), expected, strict=True):
+        assert (page.parent / file).read_bytes() == data
+
+
+def test_a_resnet_has_its_filters(tmp_path):
+    model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
+    page = write_report(model, images(1, 32, 32, 3), tmp_path)
+    assert [path.name for path in tmp_path.glob("*.png")] == ["filters.png"]
+    assert len(figures_on(page)) == 1
+
+
+def test_command(tmp_path, capsys):
+    vision_transformer(**{**TINY, "image_size": 8, "depth": 1}).save(tmp_path / "m.keras")
+    (tmp_path / "photo.png").write_bytes(encode(random_image()))
+    out = tmp_path / "seen"
+    command = ["inspect", str(tmp_path / "m.keras"), "--out", str(out)]
+    main([*command, "--images", str(tmp_path / "photo.png")])
+    assert f"All of them on one page: {out / 'index.html'}" in capsys.readouterr().out
+    main([*command, "--data", "digits", "--count", "5"])
+    assert "Looking at 5 images" in capsys.readouterr().out
+    assert "attention distance over 5 images" in (out / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "`--images` or `--data` must be given"),
+        (["--images", "no.png"], "`images` must be files that can be read"),
+        (["--images", "a.png", "--data", "digits"], "exclude each other"),
+        (["--data", "digits", "--count", "0"], "`--count` must be positive"),
+        (["--data", "digits", "--split", "tset"], "`split` must be one of"),
+    ],
+)
+def test_wrong_commands(arguments, message, tmp_path, capsys):
+    vision_transformer(**{**TINY, "image_size": 8}).save(tmp_path / "m.keras")
+    with pytest.raises(SystemExit):
+        main(["inspect", str(tmp_path / "m.keras"), "--out", str(tmp_path / "seen"), *arguments])
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert message in error
+    assert not (tmp_path / "seen").exists()
+
+
+@pytest.mark.parametrize("shape", [(0, 16, 16, 3), (2, 8, 16, 3)])
+def test_wrong_images(shape, tmp_path):
+    with pytest.raises(ValueError, match=r"`images` must be of the model's size \(16, 16, 3\)"):
+        write_report(vision_transformer(**TINY), np.zeros(shape), tmp_path / "seen")
+    assert not (tmp_path / "seen").exists()
+
+
+def test_maps_of_patches_lie_over_their_patches():
+    """Between the centres of two patches of 4 pixels, 2 and 6, values rise linearly."""
+    large = upsample(np.array([[0.0, 1.0]]), (4, 8))
+    np.testing.assert_allclose(large[0], [0, 0, 0.125, 0.375, 0.625, 0.875, 1, 1])
+    np.testing.assert_allclose(large, np.repeat(large[:1], 4, axis=0))
