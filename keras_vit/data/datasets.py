@@ -90,9 +90,9 @@ def load(
 
     Returns:
         A `tf.data.Dataset` with the attributes `class_names`, `num_examples` (of the shard),
-        `skipped`: its length is the number of images skipped so far, `skipped.ids` are their names;
-        and `from_step`: a function of `start_step` and `skip` that gives the same dataset from
-        another step on.
+        `shard`, `skipped`: its length is the number of images skipped so far, `skipped.ids` are
+        their names; and `from_step`: a function of `start_step` and `skip` that gives the same
+        dataset from another step on.
 
     Raises:
         ValueError: if the dataset is unknown or has no images, or an argument is out of range.
@@ -157,6 +157,7 @@ def _as_dataset(pipeline, max_skipped):
     dataset = pipeline.batches()
     dataset.class_names = source.class_names
     dataset.num_examples = source.num_examples
+    dataset.shard = tuple(pipeline.shard)
     dataset.skipped = pipeline.skipped
     dataset.from_step = from_step
     return dataset

@@ -1,0 +1,241 @@
+"""How much a few labelled images, or all of them, make of a frozen model's features."""
+
+import logging
+import math
+import numbers
+
+import numpy as np
+
+from keras_vit.data.splits import split_names
+from keras_vit.evaluation.classifiers import METHODS, check_sklearn
+from keras_vit.evaluation.extraction import split_features
+
+# Of big_vision: `configs/common_fewshot.py`.
+SHOTS = (1, 5, 10, 25)
+SEEDS = (0, 1, 2)
+ALL = "all"
+
+
+def evaluate_fewshot(
+    model,
+    name,
+    train_split="train",
+    test_split="test",
+    shots=None,
+    seeds=SEEDS,
+    method="least-squares",
+    l2=None,
+    **data,
+):
+    """Accuracy that a model's frozen features reach with a few labelled images of each class.
+
+    Args:
+        model: a model of this package, with any head or none.
+        name: of a dataset, as in `keras_vit.data.load`.
+        train_split: the split that the labelled images are chosen from.
+        test_split: the split that is classified.
+        shots: as in `fewshot_accuracies`, and so are `seeds`, `method` and `l2`.
+        seeds: of the choice.
+        method: how to classify.
+        l2: weight of the squared parameters.
+        **data: `batch_size`, `cache`, `classes`, `data_dir`, `central_crop_from`, `max_skipped` of
+            `keras_vit.evaluation.extraction.split_features`.
+
+    Returns:
+        A dictionary from `(shots, seed)` to the accuracy on the whole test split.
+
+    Raises:
+        ValueError: if an argument is out of range, the splits overlap, or the dataset cannot be
+            loaded.
+
+    Example:
+    >>> model = keras_vit.models.vision_transformer(
+    ...     patch_size=4, embedding_dim=8, depth=1, num_heads=2, mlp_dim=16, image_size=8
+    ... )
+    >>> accuracies = evaluate_fewshot(model, "digits", shots=(1, 5), seeds=(0,))
+    >>> list(accuracies)
+    [(1, 0), (5, 0)]
+    """
+    # Before an hour of computing features.
+    check_settings(shots, seeds, method, l2)
+    if set(split_names(train_split)) & set(split_names(test_split)):
+        raise ValueError(
+            "`train_split` and `test_split` must not overlap. "
+            f"Received: train_split={train_split!r}, test_split={test_split!r}"
+        )
+    # The smaller one first: what is wrong with it is seen sooner.
+    *test, test_names = split_features(model, name, test_split, **data)
+    *train, class_names = split_features(model, name, train_split, **data)
+    if test_names != class_names:
+        raise ValueError(
+            "The splits must have the same classes. "
+            f"Received: {len(class_names)} and {len(test_names)} classes, or others"
+        )
+    return fewshot_accuracies(*train, *test, len(class_names), shots, seeds, method, l2)
+
+
+def fewshot_accuracies(
+    train_features,
+    train_labels,
+    test_features,
+    test_labels,
+    num_classes,
+    shots=None,
+    seeds=SEEDS,
+    method="least-squares",
+    l2=None,
+):
+    """Accuracy of classifiers that were fitted to a few examples of each class.
+
+    `"least-squares"` is big_vision's: ridge regression in closed form from whitened features to -1
+    and 1. `"knn"` are the votes of the 20 examples of the greatest cosine similarity, weighted with
+    its exponential, as DINO has it. `"linear-probe"` is logistic regression on standardised
+    features, fitted with L-BFGS as CLIP's. The last two need scikit-learn.
+
+    Args:
+        train_features: array `(examples, width)`.
+        train_labels: int array `(examples,)`.
+        test_features: array `(tests, width)`.
+        test_labels: int array `(tests,)`.
+        num_classes: labels are less than this.
+        shots: how many examples of each class are chosen, one number after the other: positive, or
+            `"all"`. More shots include the examples of less; a class that has fewer contributes
+            what it has. By default `(1, 5, 10, 25)` for least squares, else `("all",)`.
+        seeds: of the choice, one after the other. With `"all"` there is none, and the first alone
+            is used.
+        method: `"least-squares"`, `"knn"` or `"linear-probe"`.
+        l2: weight of the squared parameters beside the sum of the losses; by default 1024 for least
+            squares, as big_vision has it, and 1 for the linear probe. Not of `"knn"`.
+
+    Returns:
+        A dictionary from `(shots, seed)` to the accuracy on all tests.
+
+    Raises:
+        ValueError: if an argument is out of range, or scikit-learn is needed and not installed.
+
+    Reference:
+        big_vision's `evaluators/fewshot_lsr.py`; DINO (arXiv 2104.14294) and its `eval_knn.py`;
+        CLIP (arXiv 2103.00020), appendix A.3.
+
+    Example:
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.arange(60) % 3
+    >>> features = np.eye(3)[labels] + rng.normal(scale=0.1, size=(60, 3))
+    >>> fewshot_accuracies(features[:30], labels[:30], features[30:], labels[30:], 3, shots=(1, 5))
+    {(1, 0): 1.0, (5, 0): 1.0, (1, 1): 1.0, (5, 1): 1.0, (1, 2): 1.0, (5, 2): 1.0}
+    """
+    check_settings(shots, seeds, method, l2)
+    train = _check_examples("train", train_features, train_labels, num_classes)
+    test = _check_examples("test", test_features, test_labels, num_classes)
+    if train[0].shape[1] != test[0].shape[1]:
+        raise ValueError(
+            "Features for training and test must have the same width. "
+            f"Received: {train[0].shape[1]} and {test[0].shape[1]}"
+        )
+    shots = (SHOTS if method == "least-squares" else (ALL,)) if shots is None else shots
+    _tell_of_small_classes(train[1], num_classes, shots)
+    predict, default_l2 = METHODS[method]
+    l2 = default_l2 if l2 is None else l2
+    accuracies = {}
+    for seed in seeds:
+        for count in shots:
+            if count == ALL and seed != seeds[0]:
+                continue
+            chosen = choose_examples(train[1], num_classes, count, seed)
+            examples = (array[chosen] for array in train)
+            predicted = predict(*examples, test[0], num_classes, l2)
+            accuracies[count, seed] = float(np.mean(predicted == test[1]))
+    return accuracies
+
+
+def choose_examples(labels, num_classes, shots, seed):
+    """Indices of so many examples of each class, chosen at random.
+
+    Args:
+        labels: int array.
+        num_classes: labels are less than this.
+        shots: examples of each class, or `"all"`.
+        seed: of the choice; with the same one, more shots include the examples of less.
+
+    Returns:
+        An int array, one class after the other.
+
+    Reference:
+        big_vision's `evaluators/fewshot_lsr.py`.
+
+    Example:
+    >>> choose_examples(np.array([0, 1, 0, 1, 0]), num_classes=2, shots=1, seed=0)
+    array([4, 3])
+    """
+    rng = np.random.default_rng(seed)
+    classes = [rng.permutation(np.flatnonzero(labels == label)) for label in range(num_classes)]
+    return np.concatenate([members[: None if shots == ALL else shots] for members in classes])
+
+
+def check_settings(shots, seeds, method, l2):
+    """Raises `ValueError` unless the arguments of `fewshot_accuracies` can be used."""
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {tuple(METHODS)}. Received: method={method!r}")
+    if shots is not None and not _are_all(shots, lambda count: count == ALL or _is_whole(count, 1)):
+        raise ValueError(
+            f"`shots` must be positive integers or {ALL!r}, one or more. Received: shots={shots!r}"
+        )
+    if not _are_all(seeds, lambda seed: _is_whole(seed, 0)):
+        raise ValueError(
+            f"`seeds` must be integers from 0 on, one or more. Received: seeds={seeds!r}"
+        )
+    is_number = isinstance(l2, numbers.Real) and 0 < l2 < math.inf
+    if l2 is not None and (method == "knn" or not is_number):
+        raise ValueError(
+            "`l2` must be a positive number, of a method that has it. "
+            f"Received: l2={l2!r}, method={method!r}"
+        )
+    if method != "least-squares":
+        check_sklearn(method)
+
+
+def _are_all(values, condition):
+    is_sequence = isinstance(values, (tuple, list, range)) and len(values) > 0
+    return is_sequence and all(condition(value) for value in values)
+
+
+def _is_whole(value, least):
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return is_whole and value >= least
+
+
+def _check_examples(kind, features, labels, num_classes):
+    features, labels = np.asarray(features), np.asarray(labels)
+    is_integer = np.issubdtype(labels.dtype, np.integer)
+    if features.ndim != 2 or labels.shape != features.shape[:1] or not labels.size:
+        raise ValueError(
+            f"`{kind}_features` must be `(examples, width)`, and `{kind}_labels` as many. "
+            f"Received: shapes {features.shape} and {labels.shape}"
+        )
+    if not is_integer or labels.min() < 0 or labels.max() >= num_classes:
+        raise ValueError(
+            f"`{kind}_labels` must be integers from 0 to {num_classes - 1}. "
+            f"Received: {labels.dtype} from {labels.min()} to {labels.max()}"
+        )
+    if not np.isfinite(features).all():
+        # They would all be of class 0, without a word.
+        count = np.sum(~np.isfinite(features).all(axis=1))
+        raise ValueError(
+            f"`{kind}_features` must be finite. Received: {count} examples that are not"
+        )
+    if kind == "train" and labels.min() == labels.max():
+        raise ValueError(
+            f"`train_labels` must be of two classes or more. Received: class {labels[0]} alone"
+        )
+    return features, labels
+
+
+def _tell_of_small_classes(labels, num_classes, shots):
+    counts = np.bincount(labels, minlength=num_classes)
+    wanted = max((count for count in shots if count != ALL), default=1)
+    small = np.sum(counts < wanted)
+    if small:
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d classes have fewer than %d images for training, the smallest %d",
+            *(small, num_classes, wanted, counts.min()),
+        )
