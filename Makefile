@@ -7,6 +7,7 @@ TORCH ?= torch
 BIN := $(VENV)/bin
 # What runs on every backend.
 CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py tests/test_optimizers.py tests/test_paper_optimizer.py \
+	$(foreach part,attention embeddings,tests/inspection/test_$(part).py) keras_vit/inspection tests/test_compute.py \
 	$(foreach part,reference layouts saving builders resnets,tests/checkpoints/test_$(part).py) \
 	keras_vit/checkpoints
 # JAX compiles each operation of each shape, and files are found, read and written in the same way on
@@ -19,7 +20,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test test-backends test-interop test-no-tensorflow test-examples test-large lint bench clean
+.PHONY: demo test test-backends test-interop test-browser test-no-tensorflow test-examples test-large lint bench clean
 
 # The main job, end to end, on data that needs no download.
 demo: $(VENV)/.demo
@@ -31,7 +32,7 @@ test: $(VENV)/.test
 
 # TensorFlow with several devices; layers, models and several devices on the two other backends.
 test-backends: $(VENV)/.backends
-	$(PYTEST) -n 2 -m processes tests/test_distribution.py
+	$(PYTEST) -n 2 -m processes tests/test_distribution.py tests/test_distributed_evaluation.py
 	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) $(SLOW_ON_JAX) tests/test_imports.py tests/test_distribution.py
 	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/test_serving.py -k "not mixed"
 	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE)
@@ -40,6 +41,10 @@ test-backends: $(VENV)/.backends
 # which has no build for CPUs alone; its models do without.
 test-interop: $(VENV)/.interop
 	$(PYTEST) -m interop tests/interop
+
+# Pages in a real browser: chromium and chromedriver, which come with the operating system.
+test-browser: $(VENV)/.browser
+	$(PYTEST) -m browser tests/inspection
 
 # The core in an environment that has no TensorFlow at all.
 test-no-tensorflow:
@@ -94,6 +99,10 @@ $(VENV)/.backends: $(VENV)/.test
 $(VENV)/.interop: $(VENV)/.backends
 	$(BIN)/pip install --quiet transformers keras-hub pyyaml
 	$(BIN)/pip install --quiet --no-deps timm
+	touch $@
+
+$(VENV)/.browser: $(VENV)/.test
+	$(BIN)/pip install --quiet selenium
 	touch $@
 
 $(VENV)/.lint: $(BIN)/python

@@ -38,6 +38,7 @@ COMMANDS = (
     "deduplicate",
     "train",
     "evaluate",
+    "fewshot",
     "predict",
     "export",
 )

@@ -17,6 +17,8 @@ from keras_vit.cli.data import Data
 from keras_vit.cli.deduplicate import Deduplicate
 from keras_vit.cli.evaluate import Evaluate
 from keras_vit.cli.export import Export
+from keras_vit.cli.fewshot import Fewshot
+from keras_vit.cli.inspect import Inspect
 from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
 from keras_vit.cli.models import Models
 from keras_vit.cli.predict import Predict
@@ -33,7 +35,9 @@ Command = (
     | Annotated[Deduplicate, tyro.conf.subcommand("deduplicate")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Fewshot, tyro.conf.subcommand("fewshot")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Export, tyro.conf.subcommand("export")]
 )
 

@@ -1,6 +1,7 @@
 """`keras-vit evaluate`."""
 
 import dataclasses
+import json
 import pathlib
 from typing import Annotated
 
@@ -29,6 +30,15 @@ class Evaluate:
     image_size: tuple[int, ...] | None = None
     """Resize the model for this image size, or tell it for a file that does not: one number, or
     height and width."""
+    per_class: bool = False
+    """Print a table of the classes: images, accuracy, most frequent mistake."""
+    confusion: pathlib.Path | None = None
+    """File to write the confusion matrix to, as CSV: a row a class, a column a prediction."""
+    confusion_figure: pathlib.Path | None = None
+    """PNG file to draw the confusion matrix in."""
+    compare: str | None = None
+    """Name of a reported accuracy to compare with, such as ViT_L16/jft300m/cifar10 (Table 2 of the
+    paper) or a name of `keras-vit checkpoints`. Where model and dataset tell, it is found."""
     central_crop_from: int | None = None
     """Resize the smaller side to so many pixels and cut out the middle, as big_vision does. The
     original resizes the whole image."""
@@ -40,28 +50,44 @@ class Evaluate:
     def run(self):
         """Prints the metrics."""
         from keras_vit.cli.convert import as_image_size
-        from keras_vit.data.datasets import load
-        from keras_vit.evaluation.classification import evaluate
+        from keras_vit.evaluation.classification import predictions
+        from keras_vit.training.distribution import is_first_process
         from keras_vit.training.run import find_model, load_trained, read_run
 
+        join_processes()
+        check_files(self.confusion, self.confusion_figure)
         model = load_trained(self.model, as_image_size(self.image_size))
         run = read_run(find_model(self.model))
+        dataset = self._load(run, model.input_shape[1:3])
+        reported = self._find_reported(model, run, dataset)
+        predicted = predictions(model, dataset)
+        if len(dataset.skipped):
+            # Each process tells its own.
+            print(dataset.skipped)
+        if is_first_process():
+            self._print(predicted, reported)
+
+    def _load(self, run, image_size):
+        """The dataset, which has the classes of the run."""
+        from keras_vit.data.datasets import load
+        from keras_vit.training.distribution import process
+
         name = self.data or run.get("data")
         if name is None:
             raise ValueError(
                 "`--data` must be given for a model outside of a run's directory. "
                 "Received: no --data"
             )
-        classes = self.classes or (run.get("classes") if self.data is None else None)
         dataset = load(
             name,
             self.split,
-            image_size=model.input_shape[1:3],
+            image_size=image_size,
             batch_size=self.batch_size,
-            classes=classes,
+            classes=self.classes or (run.get("classes") if self.data is None else None),
             data_dir=self.data_dir,
             central_crop_from=self.central_crop_from,
             max_skipped=self.max_skipped,
+            shard=process(),
         )
         names = run.get("class_names")
         if names is not None and names != list(dataset.class_names):
@@ -69,7 +95,123 @@ class Evaluate:
                 f"The dataset must have the run's classes {names}. "
                 f"Received: {list(dataset.class_names)}"
             )
-        for metric, value in evaluate(model, dataset).items():
-            print(f"{metric}: {value:.4f}" if isinstance(value, float) else f"{metric}: {value}")
-        if len(dataset.skipped):
-            print(dataset.skipped)
+        has_several_labels = dataset.element_spec[1].shape.rank == 2
+        if has_several_labels and (self.per_class or self.confusion or self.confusion_figure):
+            raise ValueError(
+                "`--per-class` and `--confusion` need images of one class each. "
+                f"Received: {name!r}, whose images have several labels"
+            )
+        return dataset
+
+    def _find_reported(self, model, run, dataset):
+        """The reported accuracy that is meant by name, or told by model and dataset; or `None`."""
+        from keras_vit.evaluation.reported import (
+            check_meant,
+            find_reported,
+            reported_of_checkpoint,
+            reported_of_run,
+        )
+        from keras_vit.training.recipes import RECIPES
+        from keras_vit.training.run import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL, find_model
+
+        data = self.data or run.get("data")
+        if self.compare is not None:
+            if self.split != "test":
+                raise ValueError(
+                    "`--compare` is for the test split, of which accuracies are reported. "
+                    f"Received: --split {self.split}"
+                )
+            row = find_reported(self.compare)
+            check_meant(row, model, data, len(dataset.class_names))
+            return row
+        if self.split != "test":
+            return None
+        path = find_model(self.model)
+        if path.suffix != ".keras":
+            return reported_of_checkpoint(self.model, model, data)
+        # The original resizes the whole image.
+        if path.name in (BEST_MODEL, LAST_MODEL, AVERAGED_MODEL) and not self.central_crop_from:
+            recipes = {name: dataclasses.asdict(recipe) for name, recipe in RECIPES.items()}
+            # As a `run.json` has them, without tuples.
+            return reported_of_run(run, json.loads(json.dumps(recipes)), model, data)
+        return None
+
+    def _print(self, predicted, reported):
+        from keras_vit.cli.tables import plain_table
+        from keras_vit.evaluation.metrics import confusion_matrix
+
+        metrics = predicted.summary()
+        for name, value in metrics.items():
+            print(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
+        if reported is not None:
+            print(reported.compare(metrics["accuracy"]))
+        if not (self.per_class or self.confusion or self.confusion_figure):
+            return
+        names = predicted.class_names
+        matrix = confusion_matrix(predicted.labels, predicted.predicted, len(names))
+        if self.per_class:
+            print(plain_table(CLASS_COLUMNS, list(class_rows(matrix, names))))
+        if self.confusion:
+            write_confusion(matrix, names, self.confusion)
+            print(f"confusion matrix: {self.confusion}")
+        if self.confusion_figure:
+            from keras_vit.inspection.confusion import draw_confusion
+
+            draw_confusion(matrix, names, self.confusion_figure)
+            print(f"confusion matrix: {self.confusion_figure}")
+
+
+CLASS_COLUMNS = ("class", "images", "accuracy", "most frequent mistake")
+
+
+def join_processes():
+    """Joins the processes that a launcher has started, with the backend that has them."""
+    import keras
+
+    from keras_vit.training import distribution
+
+    if keras.backend.backend() == "jax":
+        distribution.join_processes()
+
+
+def check_files(confusion, figure):
+    """Raises `ValueError` for what could not be written at the end of a long evaluation."""
+    from keras_vit.inspection.figures import check_matplotlib
+
+    if figure is not None:
+        check_matplotlib()
+    for flag, path, suffix in (
+        ("--confusion", confusion, ".csv"),
+        ("--confusion-figure", figure, ".png"),
+    ):
+        if path is None:
+            continue
+        if path.suffix != suffix or path.is_dir() or not path.parent.is_dir():
+            raise ValueError(
+                f"`{flag}` must be a {suffix} file in a folder that exists. Received: {str(path)!r}"
+            )
+
+
+def class_rows(matrix, names):
+    """One row of strings for each class."""
+    from keras_vit.evaluation.metrics import most_frequent_mistakes
+
+    mistakes = zip(*most_frequent_mistakes(matrix), strict=True)
+    for index, (mistake, count) in enumerate(mistakes):
+        images = matrix[index].sum()
+        yield (
+            names[index],
+            f"{images}",
+            f"{matrix[index, index] / images:.2%}" if images else "-",
+            f"{names[mistake]} ({count})" if count else "-",
+        )
+
+
+def write_confusion(matrix, names, path):
+    """Writes the matrix as CSV: a row a class, a column a prediction, the first of each names."""
+    import csv
+
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["class", *names])
+        writer.writerows([name, *row] for name, row in zip(names, matrix.tolist(), strict=True))

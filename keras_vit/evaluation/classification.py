@@ -1,27 +1,101 @@
 """Accuracy on a labelled dataset."""
 
+import dataclasses
+
 import keras
-from keras import ops
+import numpy as np
 
 from keras_vit.data.skipped import explaining_errors
+from keras_vit.evaluation.metrics import expected_calibration_error
+from keras_vit.evaluation.processes import gather, logits_function, process
 from keras_vit.models.surgery import check_classifier
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """What a model predicts of each image of a dataset; arrays `(images,)` in the same order.
+
+    Args:
+        class_names: name of each class.
+        predicted: int32, the class with the greatest logit.
+        probabilities: float32, the softmax of that logit.
+        is_right: whether it is the image's class, or one of several.
+        labels: int32, the image's class; `None` where an image may have several.
+        losses: float32, the cross-entropy; `None` where an image may have several labels.
+        is_in_top_5: whether the image's class is among the five with the greatest logits; `None`
+            where an image may have several labels.
+
+    Example:
+    >>> several_labels = Predictions(
+    ...     class_names=("cat", "dog", "bird"),
+    ...     predicted=np.array([0, 2]),
+    ...     probabilities=np.array([0.9, 0.6]),
+    ...     is_right=np.array([True, False]),
+    ... )
+    >>> several_labels.summary()
+    {'images': 2, 'accuracy': 0.5}
+    """
+
+    class_names: tuple[str, ...]
+    predicted: np.ndarray
+    probabilities: np.ndarray
+    is_right: np.ndarray
+    labels: np.ndarray | None = None
+    losses: np.ndarray | None = None
+    is_in_top_5: np.ndarray | None = None
+
+    def summary(self):
+        """The metrics of all images, as `evaluate` returns them."""
+        metrics = {"images": len(self.predicted)}
+        if self.labels is not None:
+            metrics["loss"] = _mean(self.losses)
+        metrics["accuracy"] = _mean(self.is_right)
+        if self.labels is not None:
+            if len(self.class_names) > 5:
+                metrics["top_5_accuracy"] = _mean(self.is_in_top_5)
+            error = expected_calibration_error(self.probabilities, self.is_right)
+            metrics["calibration_error"] = error
+        return metrics
 
 
 def evaluate(model, dataset):
     """Accuracy of a classifier on every image of a dataset.
 
     Args:
+        model: as of `predictions`.
+        dataset: as of `predictions`.
+
+    Returns:
+        A dictionary: `images` (without those that were skipped), `loss`, `accuracy` (top-1), with
+        more than five classes `top_5_accuracy`, and `calibration_error` (see
+        `keras_vit.evaluation.metrics.expected_calibration_error`). Where an image has several
+        labels, as in ImageNet-ReaL: `images`, without those that have no label, and `accuracy`, the
+        share whose prediction is among the labels.
+
+    Raises:
+        ValueError: as `predictions`.
+    """
+    return predictions(model, dataset).summary()
+
+
+def predictions(model, dataset):
+    """What a classifier predicts of every image of a dataset, in one pass over it.
+
+    A process among several that reads its share of the dataset, `load(..., shard=(index, count))`
+    with its own index among all of them, gets the predictions of all shares; each process must do
+    the same.
+
+    Args:
         model: a model that returns logits.
         dataset: batches of `(images, labels)`, a dataset of `keras_vit.data.load`.
 
     Returns:
-        A dictionary: `images` (without those that were skipped), `loss`, `accuracy` (top-1) and,
-        with more than five classes, `top_5_accuracy`. Where an image has several labels, as in
-        ImageNet-ReaL: `images` and `accuracy`, the share whose prediction is among the labels.
+        `Predictions`, an entry for each image, in the order of the dataset (of processes, of their
+        indices). Of images that may have several labels, those without any are left out.
 
     Raises:
-        ValueError: if the model and the dataset have different classes, or the model does not
-            return logits.
+        ValueError: if the model and the dataset have different classes, the model does not return
+            logits, or no image has a label.
     """
     num_classes = check_classifier(model)
     if num_classes != len(dataset.class_names):
@@ -29,27 +103,59 @@ def evaluate(model, dataset):
             f"The dataset must have the model's {num_classes} classes. "
             f"Received: a dataset of {len(dataset.class_names)} classes"
         )
-    _, labels = dataset.element_spec
-    has_several_labels = labels.shape.rank == 2
-    # A model of its own, so that the given one keeps its compilation.
-    evaluated = keras.Model(model.input, model.output)
-    if has_several_labels:
-        metric = keras.metrics.MeanMetricWrapper(_is_among_labels, name="accuracy")
-        evaluated.compile(metrics=[metric])
-    else:
-        metrics = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-        if num_classes > 5:
-            metrics.append(keras.metrics.SparseTopKCategoricalAccuracy(5, name="top_5_accuracy"))
-        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        evaluated.compile(loss=loss, metrics=metrics)
+    batches = [_judge(logits, labels) for logits, labels in _logits_and_labels(model, dataset)]
+    columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    if tuple(dataset.shard) == process():
+        columns = gather(columns)
+    if not len(columns["predicted"]):
+        raise ValueError("The dataset must have an image with a label. Received: images without")
+    return Predictions(tuple(dataset.class_names), **columns)
+
+
+def _logits_and_labels(model, dataset):
+    """The arrays of each batch, while a progress bar is shown by the first process."""
+    predict, size = logits_function(model), 0
+    bar = keras.utils.Progbar(int(dataset.cardinality()), verbose=process()[0] == 0)
+    step = 0
     with explaining_errors(dataset):
-        results = evaluated.evaluate(dataset, return_dict=True)
-    if has_several_labels:
-        del results["loss"]
-    return {"images": dataset.num_examples - len(dataset.skipped), **results}
+        for step, (images, labels) in enumerate(dataset.as_numpy_iterator(), start=1):
+            # A smaller batch is filled up: JAX would compile anew for it, and several devices could
+            # not share it.
+            size = max(size, len(images))
+            filling = np.zeros((size - len(images), *images.shape[1:]), images.dtype)
+            logits = predict(np.concatenate([images, filling]))
+            yield np.asarray(logits, "float64")[: len(images)], labels
+            bar.update(step, finalize=False)
+    bar.update(step, finalize=True)
 
 
-def _is_among_labels(labels, logits):
-    """1 where the predicted class is one of the image's labels, else 0."""
-    predicted = ops.argmax(logits, axis=-1, keepdims=True)
-    return ops.take_along_axis(ops.cast(labels > 0, "float32"), predicted, axis=-1)[..., 0]
+def _judge(logits, labels):
+    """The columns of `Predictions` for a batch, in the types that `gather` keeps."""
+    if labels.ndim == 2:
+        has_label = (labels > 0).any(axis=-1)
+        logits, labels = logits[has_label], labels[has_label]
+    images = np.arange(len(logits))
+    predicted = logits.argmax(axis=-1)
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    columns = {
+        "predicted": predicted.astype("int32"),
+        "probabilities": np.exp(log_probabilities[images, predicted]).astype("float32"),
+    }
+    if labels.ndim == 2:
+        return {**columns, "is_right": labels[images, predicted] > 0}
+    own = logits[images, labels][:, None]
+    # Of equal logits the first is the greater, as for `argmax`; NaN is never among the top.
+    is_before = np.arange(logits.shape[-1]) < labels[:, None]
+    num_greater = (~(logits <= own) | ((logits == own) & is_before)).sum(axis=-1)
+    return {
+        **columns,
+        "is_right": predicted == labels,
+        "labels": labels.astype("int32"),
+        "losses": -log_probabilities[images, labels].astype("float32"),
+        "is_in_top_5": num_greater < 5,
+    }
+
+
+def _mean(column):
+    return float(np.mean(column, dtype="float64"))
