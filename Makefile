@@ -55,7 +55,7 @@ test-no-tensorflow:
 
 # The examples and the Python of the pages, as a reader would run them.
 test-examples: $(VENV)/.test
-	$(PYTEST) -n 2 -m examples tests/test_examples.py
+	$(PYTEST) -n 2 -m examples tests
 
 # Models of several gigabytes.
 test-large: $(VENV)/.test

@@ -5,7 +5,7 @@ import pytest
 
 import keras_vit
 from keras_vit.evaluation.compute import count_flops, products_of
-from keras_vit.evaluation.studies import SCALING_STUDY, count_exaflops
+from keras_vit.evaluation.scaling import SCALING_STUDY, count_exaflops
 from keras_vit.models import find_variant
 
 # Which the profiler names; all else is no product.

@@ -10,7 +10,7 @@ import pytest
 import keras_vit
 from keras_vit.checkpoints import find_checkpoint
 from keras_vit.cli import parse
-from keras_vit.cli.models import COLUMNS, table_rows
+from keras_vit.cli.models import COLUMNS, study_rows, table_rows
 from keras_vit.cli.tables import markdown_table
 from tests.images import write_folder
 
@@ -69,6 +69,11 @@ def test_python_of_the_pages(page, photos):
     names = {}
     for code in blocks(page, "python"):
         exec(compile(code, page, "exec"), names)
+
+
+def test_the_page_has_the_table_of_the_scaling_study():
+    for name, _, epochs, _, reported, counted, ratio in study_rows():
+        assert f"| {name} | {epochs} | {reported} | {counted} | {ratio} |" in PAGES["studies.md"]
 
 
 def test_commands_of_the_pages_are_valid():

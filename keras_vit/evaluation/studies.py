@@ -1,69 +1,162 @@
-"""The studies of the ViT paper: which models they compare."""
+"""Studies: the same training with one thing changed, over several seeds."""
 
+import csv
 import dataclasses
+import io
+import json
+import pathlib
 
-from keras_vit.evaluation.compute import count_training_exaflops
-from keras_vit.models import find_variant
+from keras_vit.checkpoints.files import replacing
 
-# JFT-300M.
-NUM_IMAGES, NUM_CLASSES = 303e6, 18_000
+TABLE, FACTS = "study.csv", "study.json"
+COLUMNS = ("setting", "seed", "exaflops", "accuracy")
 
 
 @dataclasses.dataclass(frozen=True)
-class ScalingStudyRow:
-    """One model of the scaling study, pre-trained on JFT-300M.
+class Setting:
+    """What one line of a study trains.
 
     Args:
-        name: in the paper.
-        builder: name of its builder here.
-        epochs: of pre-training.
-        imagenet: top-1 after fine-tuning on ImageNet, in percent, as reported.
-        exaflops: compute of the pre-training, as reported.
+        name: in the table and the figure.
+        model: as in `keras-vit train`.
+        changes: fields of the recipe that are another for it.
     """
 
     name: str
-    builder: str
-    epochs: int
-    imagenet: float
-    exaflops: int
+    model: str
+    changes: dict = dataclasses.field(default_factory=dict)
 
 
-# Table 6 of the ViT paper (arXiv 2010.11929); figure 5, section 4.4.
-SCALING_STUDY = (
-    ScalingStudyRow("ViT-B/32", "ViT_B32", 7, 80.73, 55),
-    ScalingStudyRow("ViT-B/16", "ViT_B16", 7, 84.15, 224),
-    ScalingStudyRow("ViT-L/32", "ViT_L32", 7, 84.37, 196),
-    ScalingStudyRow("ViT-L/16", "ViT_L16", 7, 86.30, 783),
-    ScalingStudyRow("ViT-L/16", "ViT_L16", 14, 87.12, 1567),
-    ScalingStudyRow("ViT-H/14", "ViT_H14", 14, 88.08, 4262),
-    ScalingStudyRow("R50x1", "BiT_R50x1", 7, 77.54, 50),
-    ScalingStudyRow("R50x2", "BiT_R50x2", 7, 82.12, 199),
-    ScalingStudyRow("R101x1", "BiT_R101x1", 7, 80.67, 96),
-    ScalingStudyRow("R152x1", "BiT_R152x1", 7, 81.88, 141),
-    ScalingStudyRow("R152x2", "BiT_R152x2", 7, 84.97, 563),
-    ScalingStudyRow("R152x2", "BiT_R152x2", 14, 85.56, 1126),
-    ScalingStudyRow("R200x3", "BiT_R200x3", 14, 87.22, 3306),
-    ScalingStudyRow("R50x1+ViT-B/32", "R50_B32", 7, 84.90, 106),
-    ScalingStudyRow("R50x1+ViT-B/16", "R50_B16", 7, 85.58, 274),
-    ScalingStudyRow("R50x1+ViT-L/32", "R50_L32", 7, 85.68, 246),
-    ScalingStudyRow("R50x1+ViT-L/16", "R50_L16", 7, 86.60, 859),
-    ScalingStudyRow("R50x1+ViT-L/16", "R50_L16", 14, 87.12, 1668),
-)
+def scaling(models):
+    """Accuracy against compute: several models, one recipe (section 4.4 of the ViT paper)."""
+    return [Setting(model, model) for model in models]
 
 
-def count_exaflops(row):
-    """Our count of the compute of a row's pre-training, beside what the paper reports.
+def positions(models):
+    """Kinds of position embeddings (appendix D.4 of the ViT paper)."""
+    kinds = {
+        "none": "none",
+        "1-D, learned": "learned",
+        "2-D, learned": "learned2d",
+        "2-D, sines and cosines": "sincos2d",
+    }
+    return _with_changes(models, "position_embedding", kinds)
+
+
+def poolings(models):
+    """The class token against means and attention over the patches (appendix D.3)."""
+    kinds = {"class token": "token", "mean of patches": "gap", "attention": "map"}
+    return _with_changes(models, "pooling", kinds)
+
+
+STUDIES = {"scaling": scaling, "positions": positions, "poolings": poolings}
+
+
+def _with_changes(models, field, kinds):
+    several = len(models) > 1
+    return [
+        Setting(f"{model}, {name}" if several else name, model, {field: kind})
+        for model in models
+        for name, kind in kinds.items()
+    ]
+
+
+def run_study(settings, seeds, measure, workdir, facts):
+    """Trains each setting with each seed, and notes what it came to in `study.csv`.
+
+    What the file has already is not trained again, so that a study that was stopped goes on.
 
     Args:
-        row: of `SCALING_STUDY`.
+        settings: list of `Setting`.
+        seeds: integers.
+        measure: function of a setting and a seed that trains, and returns the run's compute in
+            exaFLOPs and its accuracy.
+        workdir: path of a new directory, or of one that the same study was begun in.
+        facts: dictionary of what else the figures depend on, as JSON has it.
 
     Returns:
-        A float, in exaFLOPs.
+        A list of dictionaries, a row of the file each: `setting`, `seed`, `exaflops`, `accuracy`.
+
+    Raises:
+        ValueError: if the directory has a study with other facts, or a file that is none.
+    """
+    workdir = pathlib.Path(workdir)
+    path = workdir / TABLE
+    _check_same(workdir / FACTS, json.loads(json.dumps(facts)))
+    rows = _read(path)
+    for seed in seeds:
+        for setting in settings:
+            if any((row["setting"], row["seed"]) == (setting.name, seed) for row in rows):
+                continue
+            exaflops, accuracy = measure(setting, seed)
+            found = {"setting": setting.name, "seed": seed}
+            rows.append({**found, "exaflops": exaflops, "accuracy": accuracy})
+            _write(path, rows)
+    names = [setting.name for setting in settings]
+    asked = [row for row in rows if row["setting"] in names and row["seed"] in seeds]
+    return sorted(asked, key=lambda row: (names.index(row["setting"]), row["seed"]))
+
+
+def by_setting(rows, column):
+    """The values of a column for each setting, one for each seed.
+
+    Args:
+        rows: of `run_study`.
+        column: its name.
+
+    Returns:
+        A dictionary from the settings' names to lists.
 
     Example:
-    >>> row = SCALING_STUDY[1]
-    >>> row.exaflops, round(count_exaflops(row))
-    (224, 224)
+    >>> rows = [{"setting": "none", "seed": s, "exaflops": 1.0, "accuracy": s / 4} for s in (1, 3)]
+    >>> by_setting(rows, "accuracy")
+    {'none': [0.25, 0.75]}
     """
-    variant = find_variant(row.builder)
-    return count_training_exaflops(variant, NUM_IMAGES, row.epochs, NUM_CLASSES)
+    found = {}
+    for row in rows:
+        found.setdefault(row["setting"], []).append(row[column])
+    return found
+
+
+def _check_same(path, facts):
+    """Writes down what a study depends on, or raises if it was something else before."""
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        for name in sorted({*before, *facts}):
+            if before.get(name) != facts.get(name):
+                raise ValueError(
+                    "A study must go on with what it was begun with. Received: "
+                    f"{name}={facts.get(name)!r} instead of {before.get(name)!r}"
+                )
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as partial:
+        partial.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+
+def _read(path):
+    if not path.exists():
+        return []
+    try:
+        lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
+        return [
+            {
+                "setting": line["setting"],
+                "seed": int(line["seed"]),
+                "exaflops": float(line["exaflops"]),
+                "accuracy": float(line["accuracy"]),
+            }
+            for line in lines
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"A study's table must have the columns {', '.join(COLUMNS)}, with numbers in all but "
+            f"the first. Received: {str(path)!r}"
+        ) from error
+
+
+def _write(path, rows):
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,87 @@
+"""Studies from their settings to the figure."""
+
+import csv
+
+import pytest
+
+from keras_vit.cli import main
+from keras_vit.evaluation.studies import STUDIES, by_setting, run_study
+from keras_vit.models.vit import POOLINGS, POSITION_EMBEDDINGS
+
+FACTS = {"study": "poolings", "steps": 10}
+
+
+def measured(calls):
+    """A function that measures, and notes for what it was called."""
+
+    def measure(setting, seed):
+        calls.append((setting.name, seed))
+        return 1e-5, len(setting.name) / 100 + seed / 1000
+
+    return measure
+
+
+def test_settings_are_all_that_models_have():
+    kinds = [setting.changes["position_embedding"] for setting in STUDIES["positions"](["a"])]
+    assert sorted(kinds) == sorted(POSITION_EMBEDDINGS)
+    kinds = [setting.changes["pooling"] for setting in STUDIES["poolings"](["a"])]
+    assert sorted(kinds) == sorted(filter(None, POOLINGS))
+    assert [setting.model for setting in STUDIES["scaling"](["a", "b"])] == ["a", "b"]
+    names = [setting.name for setting in STUDIES["poolings"](["a", "b"])]
+    assert len(set(names)) == len(names) == 6
+
+
+def test_a_study_goes_on(tmp_path):
+    settings, calls = STUDIES["poolings"](["a"]), []
+    rows = run_study(settings, [0], measured(calls), tmp_path / "new", FACTS)
+    assert calls == [(setting.name, 0) for setting in settings]
+    calls.clear()
+    rows = run_study(settings, [0, 1], measured(calls), tmp_path / "new", FACTS)
+    assert calls == [(setting.name, 1) for setting in settings]
+    assert by_setting(rows, "accuracy")["class token"] == [0.11, 0.111]
+    with (tmp_path / "new" / "study.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [row["seed"] for row in table] == ["0"] * 3 + ["1"] * 3
+    # What is asked for, in its order.
+    rows = run_study(settings[1:2], [1], measured(calls), tmp_path / "new", FACTS)
+    assert [(row["setting"], row["seed"]) for row in rows] == [("mean of patches", 1)]
+
+
+def test_a_study_is_of_one_thing(tmp_path):
+    settings = STUDIES["poolings"](["a"])
+    run_study(settings, [0], measured([]), tmp_path, FACTS)
+    with pytest.raises(ValueError, match="begun with. Received: steps=20 instead of 10"):
+        run_study(settings, [0], measured([]), tmp_path, {**FACTS, "steps": 20})
+    (tmp_path / "study.csv").write_text("setting,seed,exaflops,accuracy\nclass token,0,1,high\n")
+    with pytest.raises(ValueError, match="table must have the columns setting, seed"):
+        run_study(settings, [0], measured([]), tmp_path, FACTS)
+
+
+@pytest.mark.examples
+def test_command(tmp_path, capsys):
+    arguments = ["digits_pretrain", "--data", "digits", "--workdir", str(tmp_path / "study")]
+    settings = ["--image-size", "32", "--batch-size", "256", "--epochs", "1", "--warmup-steps", "1"]
+    command = ["study", "scaling", *arguments, *settings, "--seeds", "1", "--models", "ViT_Ti16"]
+    main(command)
+    out = capsys.readouterr().out
+    assert "test accuracy" in out and (tmp_path / "study" / "study.png").stat().st_size > 10_000
+    main(command)
+    assert "Epoch" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["digits_pretrain", "--seeds", "0"], "`--seeds` must be positive"),
+        (["digits_pretrain", "--models", "ViT_X16"], "`variant` must be the name of"),
+        (["digits_masked_patches"], "the recipe one that trains on classes"),
+    ],
+)
+def test_wrong_commands(arguments, message, tmp_path, capsys):
+    recipe, *rest = arguments
+    common = ["--data", "digits", "--workdir", str(tmp_path / "study")]
+    with pytest.raises(SystemExit):
+        main(["study", "positions", recipe, *common, *rest])
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert message in error
+    assert not (tmp_path / "study").exists()
