@@ -77,6 +77,8 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/throughput.py --model R50_B16 --backend torch --batch-size 4 --runs 6
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/pretraining.py
+	$(BIN)/python benchmarks/fewshot.py
+	$(BIN)/python benchmarks/evaluation.py
 
 clean:
 	rm -rf $(VENV) $(VENV)-jax build dist *.egg-info

@@ -1,0 +1,64 @@
+"""What features and attention distances cost beside `model.predict` on the same batches.
+
+ViT-B/16 on random images that are made as they are needed. Features and predictions are timed in
+turns; the attention distance is measured over some images and over ten times as many, and memory
+that is not flat shows.
+"""
+
+import resource
+import statistics
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tyro
+
+import keras_vit
+from keras_vit.inspection.distance import attention_distance
+
+
+def random_images(count, batch_size, image_size):
+    """A dataset of so many images, none of which is kept."""
+    shape = (batch_size, image_size, image_size, 3)
+    batches = tf.data.Dataset.range(count // batch_size)
+    return batches.map(lambda i: tf.random.stateless_uniform(shape, tf.stack([i, i]), -1, 1))
+
+
+def seconds_of(function, dataset):
+    """Seconds of one pass."""
+    start = time.perf_counter()
+    function(dataset)
+    return time.perf_counter() - start
+
+
+def peak_memory():
+    """Of this process until now, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def main(count: int = 96, batch_size: int = 16, image_size: int = 224, runs: int = 5):
+    """Prints the ratio of times, and times and memory of the distances."""
+    keras.utils.set_random_seed(0)
+    model = keras_vit.ViT_B16(image_size=image_size)
+    images = random_images(count, batch_size, image_size)
+    ratios = []
+    for _ in range(runs):
+        predicting = seconds_of(lambda x: model.predict(x, verbose=0), images)
+        # Each call builds its extractor, as a user's does.
+        extracting = seconds_of(lambda x: keras_vit.features(model, x), images)
+        ratios.append(extracting / predicting)
+    ratios = np.array(ratios[1:])
+    print(f"features / predict on {count} images, tracing included: ", end="")
+    print(f"median {statistics.median(ratios):.3f} ({ratios.min():.3f} to {ratios.max():.3f})")
+    for number in (100, 1000):
+        number -= number % batch_size
+        seconds = seconds_of(
+            lambda x: attention_distance(model, x), random_images(number, batch_size, image_size)
+        )
+        print(f"attention distance of {number} images: {seconds:.0f} s, ", end="")
+        print(f"peak memory {peak_memory():.2f} GiB")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
