@@ -39,7 +39,10 @@ COMMANDS = (
     "train",
     "evaluate",
     "fewshot",
+    "vtab",
     "predict",
+    "inspect",
+    "study",
     "export",
 )
 

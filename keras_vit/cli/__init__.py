@@ -23,7 +23,9 @@ from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
 from keras_vit.cli.models import Models
 from keras_vit.cli.predict import Predict
 from keras_vit.cli.quickstart import Quickstart
+from keras_vit.cli.study import Study
 from keras_vit.cli.train import Train
+from keras_vit.cli.vtab import Vtab
 
 Command = (
     Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
@@ -36,6 +38,8 @@ Command = (
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[Fewshot, tyro.conf.subcommand("fewshot")]
+    | Annotated[Study, tyro.conf.subcommand("study")]
+    | Annotated[Vtab, tyro.conf.subcommand("vtab")]
     | Annotated[Predict, tyro.conf.subcommand("predict")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Export, tyro.conf.subcommand("export")]

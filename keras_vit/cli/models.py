@@ -46,7 +46,7 @@ STUDY_COLUMNS = (
 
 def study_rows():
     """One row of strings for each run of the scaling study."""
-    from keras_vit.evaluation.studies import SCALING_STUDY, count_exaflops
+    from keras_vit.evaluation.scaling import SCALING_STUDY, count_exaflops
 
     for row in SCALING_STUDY:
         counted = count_exaflops(row)

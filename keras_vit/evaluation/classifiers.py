@@ -1,5 +1,6 @@
 """Classifiers of features: least squares in closed form, nearest neighbours, a linear probe."""
 
+import importlib.util
 import logging
 import warnings
 
@@ -48,13 +49,11 @@ def solve_least_squares(inputs, targets, l2):
 
 def check_sklearn(method):
     """Raises `ValueError` if scikit-learn, which a method needs, is not installed."""
-    try:
-        import sklearn  # noqa: F401
-    except ImportError as error:
+    if importlib.util.find_spec("sklearn") is None:
         raise ValueError(
             f"The method `{method}` comes with scikit-learn: pip install 'keras-vit[demo]'. "
             f"Received: method={method!r}"
-        ) from error
+        )
 
 
 def _least_squares(train, labels, test, num_classes, l2):
