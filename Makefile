@@ -53,7 +53,7 @@ test-no-tensorflow:
 	$(VENV)-jax/bin/pip install --quiet --no-deps .
 	KERAS_BACKEND=jax $(VENV)-jax/bin/python .ci/without_tensorflow.py
 
-# The examples and the Python of the pages, as a reader would run them.
+# The examples, the Python of the pages, and commands from end to end, as a reader would run them.
 test-examples: $(VENV)/.test
 	$(PYTEST) -n 2 -m examples tests
 

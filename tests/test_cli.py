@@ -110,6 +110,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ]
 
 
+@pytest.mark.examples
 def test_a_hybrid_learns_the_digits(tmp_path, capsys):
     """Train, evaluate, export and predict, as with any model."""
     keras.utils.set_random_seed(0)
@@ -128,6 +129,7 @@ def test_a_hybrid_learns_the_digits(tmp_path, capsys):
     assert run(capsys, "predict", tmp_path / "serving", image, "--top", 1) == from_run
 
 
+@pytest.mark.examples
 def test_train_on_some_digits(start, tmp_path, capsys):
     out = run(
         capsys,
@@ -320,6 +322,7 @@ def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeyp
     assert not (tmp_path / "quickstart").exists()
 
 
+@pytest.mark.examples
 def test_quickstart(tmp_path, capsys, monkeypatch):
     """The whole job, its training shortened; `make demo` runs it in full."""
     from keras_vit.cli import quickstart

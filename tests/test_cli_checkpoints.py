@@ -200,6 +200,7 @@ def test_inspect_against_another_checkpoint(tmp_path, capsys):
     assert "  class_token/token: only in the first" in lines
 
 
+@pytest.mark.examples
 def test_other_commands_take_checkpoints(tmp_path, capsys):
     photos = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
     workdir = tmp_path / "run"

@@ -214,7 +214,9 @@ def test_public_name():
     assert keras_vit.export is export
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.examples)]
+)
 @pytest.mark.parametrize("family", ["hybrid", "bit"])
 def test_resnets_are_exported(family, policy, tmp_path):
     shared = {"num_classes": 3, "image_size": (16, 24), "dtype": policy}
