@@ -6,9 +6,10 @@ import json
 import keras
 
 from keras_vit.data.datasets import load
+from keras_vit.data.processes import process
 from keras_vit.evaluation.classification import evaluate, predictions
 from keras_vit.evaluation.metrics import confusion_matrix
-from keras_vit.training.distribution import process, strategy
+from keras_vit.training.distribution import strategy
 from tests.test_evaluation import classifier
 
 # Two batches of it divide neither the digits nor the images of the folder.

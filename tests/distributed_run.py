@@ -6,7 +6,8 @@ import json
 import keras
 
 from keras_vit.data.datasets import load
-from keras_vit.training.distribution import process, strategy
+from keras_vit.data.processes import process
+from keras_vit.training.distribution import strategy
 from keras_vit.training.fit import fit
 from tests.small_runs import CLASSES, small_model, small_recipe
 

@@ -41,6 +41,14 @@ def test_operations_are_the_profilers(name):
     assert profiled_operations(model) == count_flops(find_variant(name))
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="TensorFlow's profiler")
+@pytest.mark.parametrize("pooling", ["gap", "map"])
+def test_operations_of_poolings_are_the_profilers(pooling):
+    model = keras_vit.ViT_Ti16(image_size=32, num_classes=5, pooling=pooling)
+    counted = count_flops(find_variant("ViT_Ti16"), 5, 32, pooling)
+    assert profiled_operations(model) == counted
+
+
 @pytest.mark.parametrize(
     ("name", "gigaflops"),
     # Multiply-adds as published for DeiT (arXiv 2012.12877: Ti 1.3, S 4.6, B 17.6) and
@@ -54,10 +62,10 @@ def test_operations_are_the_published_ones(name, gigaflops):
 @pytest.mark.parametrize("row", SCALING_STUDY, ids=lambda row: f"{row.name}, {row.epochs}")
 def test_operations_of_the_scaling_study(row):
     """The paper's compute: 303M images of 18k classes an epoch, at 3 forward passes a step."""
-    # Two of its figures are rounded; one is 3 % more than half of what it is for 14 epochs.
+    # Of the first two, rounding is a part; the last is 3 % more than half of that for 14 epochs.
     known = {("ViT-B/32", 7): 1.023, ("R50x1", 7): 1.014, ("R50x1+ViT-L/16", 7): 0.969}
     ratio = known.get((row.name, row.epochs), 1)
-    assert count_exaflops(row) == pytest.approx(ratio * row.exaflops, rel=0.0075)
+    assert count_exaflops(row) == pytest.approx(ratio * row.exaflops, rel=0.007)
 
 
 def test_the_scaling_study_names_its_models():

@@ -38,13 +38,17 @@ def test_a_study_goes_on(tmp_path):
     calls.clear()
     rows = run_study(settings, [0, 1], measured(calls), tmp_path / "new", FACTS)
     assert calls == [(setting.name, 1) for setting in settings]
-    assert by_setting(rows, "accuracy")["class token"] == [0.11, 0.111]
+    assert by_setting(rows, "accuracy")["a, class token"] == pytest.approx([0.14, 0.141])
+    # Of another model nothing is known.
+    calls.clear()
+    run_study(STUDIES["poolings"](["b", "a"]), [0], measured(calls), tmp_path / "new", FACTS)
+    assert [name for name, _ in calls] == ["b, class token", "b, mean of patches", "b, attention"]
     with (tmp_path / "new" / "study.csv").open() as file:
         table = list(csv.DictReader(file))
-    assert [row["seed"] for row in table] == ["0"] * 3 + ["1"] * 3
+    assert [row["seed"] for row in table] == ["0"] * 3 + ["1"] * 3 + ["0"] * 3
     # What is asked for, in its order.
     rows = run_study(settings[1:2], [1], measured(calls), tmp_path / "new", FACTS)
-    assert [(row["setting"], row["seed"]) for row in rows] == [("mean of patches", 1)]
+    assert [(row["setting"], row["seed"]) for row in rows] == [("a, mean of patches", 1)]
 
 
 def test_a_study_is_of_one_thing(tmp_path):
@@ -52,7 +56,7 @@ def test_a_study_is_of_one_thing(tmp_path):
     run_study(settings, [0], measured([]), tmp_path, FACTS)
     with pytest.raises(ValueError, match="begun with. Received: steps=20 instead of 10"):
         run_study(settings, [0], measured([]), tmp_path, {**FACTS, "steps": 20})
-    (tmp_path / "study.csv").write_text("setting,seed,exaflops,accuracy\nclass token,0,1,high\n")
+    (tmp_path / "study.csv").write_text("setting,seed,exaflops,accuracy\na,0,1,high\n")
     with pytest.raises(ValueError, match="table must have the columns setting, seed"):
         run_study(settings, [0], measured([]), tmp_path, FACTS)
 
@@ -74,6 +78,7 @@ def test_command(tmp_path, capsys):
     [
         (["digits_pretrain", "--seeds", "0"], "`--seeds` must be positive"),
         (["digits_pretrain", "--models", "ViT_X16"], "`variant` must be the name of"),
+        (["digits_pretrain", "--models", "BiT_R50x1"], "must have patches for the study"),
         (["digits_masked_patches"], "the recipe one that trains on classes"),
     ],
 )

@@ -70,7 +70,7 @@ class Evaluate:
     def _load(self, run, image_size):
         """The dataset, which has the classes of the run."""
         from keras_vit.data.datasets import load
-        from keras_vit.training.distribution import process
+        from keras_vit.data.processes import process
 
         name = self.data or run.get("data")
         if name is None:

@@ -26,7 +26,8 @@ class Fewshot:
     seeds: int = 3
     """How many times the images are chosen, with the seeds 0, 1, 2, ..."""
     l2: float | None = None
-    """Weight of the squared parameters; by default 1024 for least-squares, 1 for linear-probe."""
+    """Regularisation: 1024 by default for least-squares; for linear-probe the inverse of
+    scikit-learn's C, 1 by default."""
     train_split: str = "train"
     """The split to learn from: train, validation, test, or several joined with +."""
     test_split: str = "test"

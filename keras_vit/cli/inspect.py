@@ -52,9 +52,7 @@ class Inspect:
         images = self._read(model.input_shape[1:3])
         print(f"Looking at {len(images)} images with {model.name}")
         page = write_report(model, images, self.out, verbose="auto")
-        for figure in sorted(page.parent.glob("*.png")):
-            print(f"  {figure}")
-        print(f"All of them on one page: {page}")
+        print(f"The figures are in {page.parent}, and all of them on one page: {page}")
 
     def _read(self, size):
         import numpy as np

@@ -72,7 +72,7 @@ class Study:
 
     def _check(self, settings):
         """What would otherwise be found after the first runs."""
-        from keras_vit.models import find_variant
+        from keras_vit.models import Variant, find_variant
 
         if self.seeds < 1 or not self.recipe.is_of_classes:
             raise ValueError(
@@ -80,7 +80,12 @@ class Study:
                 f"Received: seeds={self.seeds}, loss={self.recipe.loss!r}"
             )
         for setting in settings:
-            find_variant(setting.model)
+            is_resnet = not isinstance(find_variant(setting.model), Variant)
+            if is_resnet and setting.changes:
+                raise ValueError(
+                    f"`--models` must have patches for the study {self.study!r}. "
+                    f"Received: {setting.model}, a ResNet"
+                )
             self._recipe_of(setting, self.recipe.seed)
 
     def _recipe_of(self, setting, seed):
@@ -108,8 +113,9 @@ class Study:
         epochs, steps = recipe.epoch_lengths(data[0].num_examples)
         num_images = epochs * steps * recipe.batch_size
         size = recipe.image_size
+        variant = find_variant(setting.model)
         exaflops = count_training_exaflops(
-            find_variant(setting.model), num_images, 1, num_classes, size
+            variant, num_images, 1, num_classes, size, pooling=recipe.pooling
         )
         test = load(self.data, "test", size, recipe.batch_size, **options)
         return exaflops, evaluate(model, test)["accuracy"]

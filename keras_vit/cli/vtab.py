@@ -73,9 +73,10 @@ class Vtab:
     def _check(self):
         """Tasks, settings and the row of the paper, after what could fail late was tried."""
         from keras_vit.data.catalog import DATASETS
+        from keras_vit.data.processes import process
         from keras_vit.evaluation.vtab import check_data, find_tasks, read_results
         from keras_vit.evaluation.vtab_tables import find_row
-        from keras_vit.training.distribution import check_batch, process
+        from keras_vit.training.distribution import check_batch
         from keras_vit.training.starting_model import make_model
 
         if process()[1] > 1:
@@ -89,6 +90,7 @@ class Vtab:
                 f"`loss` must be of classes, which VTAB has. Received: loss={self.recipe.loss!r}"
             )
         check_batch(self.recipe)
+        # Raises if the fewest images of a run are too few for the warm-up.
         self.recipe.epoch_lengths(800)
         settings = {
             "model": findable_model(self.model),

@@ -5,9 +5,10 @@ import dataclasses
 import keras
 import numpy as np
 
+from keras_vit.data.processes import process
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.evaluation.metrics import expected_calibration_error
-from keras_vit.evaluation.processes import gather, logits_function, process
+from keras_vit.evaluation.processes import gather, logits_function
 from keras_vit.models.surgery import check_classifier
 
 

@@ -1,6 +1,7 @@
 """Representations of whole splits, computed once."""
 
 import hashlib
+import importlib.metadata
 import logging
 import pathlib
 import re
@@ -168,7 +169,10 @@ def _usable_directory(path):
 
 
 def _key(*facts):
-    versions = (keras_vit.__version__, keras.__version__, keras.backend.backend())
+    # TensorFlow decodes and resizes the images.
+    tensorflow = importlib.metadata.version("tensorflow")
+    backend = keras.backend.backend()
+    versions = (keras_vit.__version__, keras.__version__, tensorflow, backend)
     return hashlib.sha256(repr((versions, facts)).encode()).hexdigest()
 
 

@@ -104,8 +104,9 @@ def fewshot_accuracies(
         seeds: of the choice, one after the other. With `"all"` there is none, and the first alone
             is used.
         method: `"least-squares"`, `"knn"` or `"linear-probe"`.
-        l2: weight of the squared parameters beside the sum of the losses; by default 1024 for least
-            squares, as big_vision has it, and 1 for the linear probe. Not of `"knn"`.
+        l2: of least squares the weight of the squared parameters beside the sum of the squared
+            errors, by default big_vision's 1024; of the linear probe the inverse of scikit-learn's
+            `C`, by default 1. Not of `"knn"`.
 
     Returns:
         A dictionary from `(shots, seed)` to the accuracy on all tests.

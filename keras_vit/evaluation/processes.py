@@ -4,17 +4,9 @@ Processes exist with the JAX backend alone. Each evaluates its share on a device
 which batches of one size are not needed, and what it found is put together at the end.
 """
 
-import keras
 import numpy as np
 
-
-def process():
-    """`(index, count)` of this process among those that JAX has joined."""
-    if keras.backend.backend() != "jax":
-        return 0, 1
-    import jax
-
-    return jax.process_index(), jax.process_count()
+from keras_vit.data.processes import process
 
 
 def logits_function(model):

@@ -18,7 +18,7 @@ class Setting:
 
     Args:
         name: in the table and the figure.
-        model: as in `keras-vit train`.
+        model: name of a variant.
         changes: fields of the recipe that are another for it.
     """
 
@@ -53,9 +53,8 @@ STUDIES = {"scaling": scaling, "positions": positions, "poolings": poolings}
 
 
 def _with_changes(models, field, kinds):
-    several = len(models) > 1
     return [
-        Setting(f"{model}, {name}" if several else name, model, {field: kind})
+        Setting(f"{model}, {name}", model, {field: kind})
         for model in models
         for name, kind in kinds.items()
     ]

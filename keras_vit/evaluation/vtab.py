@@ -1,6 +1,8 @@
 """VTAB-1k: 19 tasks, one after the other, whose results are kept."""
 
+import contextlib
 import json
+import os
 import pathlib
 import textwrap
 
@@ -123,12 +125,31 @@ def run_tasks(tasks, train, workdir, settings, tell=print, on_done=None):
 def _add_result(workdir, settings, result):
     """Adds to what is in the file now: other tasks may be run in the same directory."""
     workdir = pathlib.Path(workdir)
-    accuracies = {**read_results(workdir, settings), **result}
+    read_results(workdir, settings)
     workdir.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"settings": settings, "accuracies": accuracies}, indent=2)
-    with replacing(workdir / RESULTS_FILE) as partial:
-        partial.write_text(f"{text}\n", encoding="utf-8")
+    with _alone(workdir):
+        accuracies = {**read_results(workdir, settings), **result}
+        text = json.dumps({"settings": settings, "accuracies": accuracies}, indent=2)
+        with replacing(workdir / RESULTS_FILE) as partial:
+            partial.write_text(f"{text}\n", encoding="utf-8")
     return accuracies
+
+
+@contextlib.contextmanager
+def _alone(directory):
+    """Keeps other processes waiting, so that none writes what it has read before."""
+    if os.name != "posix":
+        # Windows has no such lock.
+        yield
+        return
+    import fcntl
+
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def read_results(workdir, settings):

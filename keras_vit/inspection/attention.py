@@ -65,6 +65,9 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
 
     Returns:
         What `summarise` returns, as arrays for all images.
+
+    Raises:
+        ValueError: if the model has no Transformer blocks.
     """
     blocks = find_blocks(model) if blocks is None else blocks
     summary = _AttentionSummary(model, blocks, others, summarise)

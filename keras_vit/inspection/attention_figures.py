@@ -36,7 +36,7 @@ def draw_attention_distance(distances, path):
     axis.plot(distances.mean(axis=1), color="0.6", zorder=0, label="Mean of the heads")
     axis.set_xlabel("Network depth (block)")
     axis.set_ylabel("Mean attention distance (pixels)")
-    axis.set_ylim(0, 1.08 * distances.max())
+    axis.set_ylim(0, max(1.08 * distances.max(), 1))
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid(alpha=0.3)
     if heads <= MOST_NAMED_HEADS:

@@ -30,7 +30,7 @@ def attention_distance(model, images, batch_size=32, verbose=0):
         ValueError: if the model has no Transformer blocks.
 
     Reference:
-        Section 4.5, figure 7 and appendix D.8 of the ViT paper (arXiv 2010.11929).
+        Section 4.5, figure 7 and appendix D.7 of the ViT paper (arXiv 2010.11929).
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)

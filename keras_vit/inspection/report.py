@@ -17,7 +17,7 @@ from keras_vit.inspection.embedding_figures import draw_filters, draw_position_s
 from keras_vit.inspection.embeddings import filter_components, position_similarity
 from keras_vit.inspection.figures import check_matplotlib
 from keras_vit.inspection.rollout import attention_rollout
-from keras_vit.models.parts import find_blocks, has_class_output
+from keras_vit.models.parts import find_blocks, has_class_output, has_positions
 from keras_vit.models.surgery import token_grid
 
 PAGE = "index.html"
@@ -88,7 +88,8 @@ def write_report(model, images, directory, verbose=0):
         The path of the page.
 
     Raises:
-        ValueError: if matplotlib is not installed, or there are no images of the model's size.
+        ValueError: if matplotlib is not installed, there are no images of the model's size, or
+            they have other than 1 or 3 channels.
         OSError: if the directory cannot be written to.
 
     Reference:
@@ -109,6 +110,11 @@ def write_report(model, images, directory, verbose=0):
 
 def _check_images(model, images):
     expected = tuple(model.inputs[0].shape[1:])
+    if expected[-1] not in (1, 3):
+        raise ValueError(
+            "`model` must take images of 1 or 3 channels, which can be drawn. "
+            f"Received: a model of images {expected}"
+        )
     if len(images) == 0 or tuple(images.shape[1:]) != expected:
         raise ValueError(
             f"`images` must be of the model's size {expected}, at least one. "
@@ -117,11 +123,9 @@ def _check_images(model, images):
 
 
 def _draw_embeddings(model, directory):
-    components = filter_components(model)
-    if components[0].shape[-1] in (1, 3):
-        draw_filters(*components, directory / FILTERS.file)
-        yield FILTERS
-    if any(layer.name == "position_embedding" for layer in model.layers):
+    draw_filters(*filter_components(model), directory / FILTERS.file)
+    yield FILTERS
+    if has_positions(model):
         draw_position_similarity(position_similarity(model), directory / POSITIONS.file)
         yield POSITIONS
 

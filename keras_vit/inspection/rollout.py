@@ -29,7 +29,7 @@ def attention_rollout(model, images, batch_size=32):
         ValueError: if the model has no Transformer blocks.
 
     Reference:
-        Section 4.5 and appendix D.7 of the ViT paper (arXiv 2010.11929); Quantifying Attention Flow
+        Section 4.5 and appendix D.8 of the ViT paper (arXiv 2010.11929); Quantifying Attention Flow
         in Transformers (arXiv 2005.00928).
 
     Example:

@@ -98,17 +98,19 @@ class StandardizedConv2D(keras.layers.Conv2D):
         # Mixed precision would round the kernel before its statistics are taken.
         return super().add_weight(*args, **{**kwargs, "autocast": False})
 
-    def convolution_op(self, inputs, kernel):
+    def standardize(self, kernel):
+        """A kernel with mean 0 and variance 1 for each output channel, in float32 at least."""
         kernel = ops.convert_to_tensor(kernel)
         # Under the policy "float16" it is stored so.
         kernel = ops.cast(kernel, keras.backend.result_type(kernel.dtype, "float32"))
         kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         variance = ops.mean(ops.square(kernel), axis=(0, 1, 2), keepdims=True)
         if self.epsilon_in == "variance":
-            kernel = kernel / ops.sqrt(variance + self.epsilon)
-        else:
-            kernel = kernel / (ops.sqrt(variance) + self.epsilon)
-        kernel = ops.cast(kernel, inputs.dtype)
+            return kernel / ops.sqrt(variance + self.epsilon)
+        return kernel / (ops.sqrt(variance) + self.epsilon)
+
+    def convolution_op(self, inputs, kernel):
+        kernel = ops.cast(self.standardize(kernel), inputs.dtype)
         # Without a stride, "same" is symmetric.
         if not self.symmetric_padding or max(self.strides) == 1:
             return super().convolution_op(inputs, kernel)

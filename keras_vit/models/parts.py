@@ -16,6 +16,8 @@ from keras_vit.layers import (
 )
 from keras_vit.models.surgery import check_backbone
 
+POSITION_LAYERS = (AddPositionEmbedding, AddPositionEmbedding2D, AddSincosPositionEmbedding)
+
 
 def find_blocks(model):
     """The Transformer blocks of a model, from the first to the last.
@@ -52,12 +54,14 @@ def first_kernel(model):
     Returns:
         A float64 array `(height, width, channels, filters)`: of the patch embedding, or in a hybrid
         and in a ResNet of the first convolution.
+
+    Raises:
+        ValueError: if the model has neither.
     """
     check_backbone(model)
     for layer in model.layers:
         if isinstance(layer, StandardizedConv2D):
-            kernel = ops.convert_to_numpy(layer.kernel).astype("float64")
-            return (kernel - kernel.mean(axis=(0, 1, 2))) / (kernel.std(axis=(0, 1, 2)) + 1e-5)
+            return _to_numpy(layer.standardize(layer.kernel))
         if isinstance(layer, PatchEmbedding):
             return _to_numpy(layer.projection.kernel)
     raise ValueError(
@@ -66,22 +70,28 @@ def first_kernel(model):
     )
 
 
-def position_table(model):
-    """The embeddings of the positions, a float64 array `(tokens, width)`.
+def has_positions(model):
+    """Whether a model has position embeddings."""
+    return bool(_layers_of(model, POSITION_LAYERS))
 
-    The rows of the class token and of registers, where they have one, come first.
+
+def position_table(model):
+    """The embeddings of the positions.
+
+    Returns:
+        A float64 array `(tokens, width)`. The rows of the class token and of registers, where they
+        have one, come first.
 
     Raises:
         ValueError: if the model has none.
     """
     check_backbone(model)
-    for layer in model.layers:
+    for layer in _layers_of(model, POSITION_LAYERS):
         if isinstance(layer, AddPositionEmbedding):
             return _to_numpy(layer.embedding)[0]
         if isinstance(layer, AddPositionEmbedding2D):
             return _to_numpy(layer.table())[0]
-        if isinstance(layer, AddSincosPositionEmbedding):
-            return layer.table[0].astype("float64")
+        return layer.table[0].astype("float64")
     raise ValueError(
         f"`model` must have position embeddings. Received: the model {model.name!r} without them"
     )

@@ -5,6 +5,8 @@ import os
 
 import keras
 
+from keras_vit.data.processes import process
+
 STRATEGIES = {
     "tensorflow": ("auto", "none", "mirrored", "tpu"),
     "jax": ("auto", "none", "data_parallel", "model_parallel"),
@@ -149,15 +151,6 @@ def join_processes():
     counts = [int(os.environ.get(variable, 1)) for variable in PROCESS_COUNTS]
     if max(counts) > 1 and not jax.distributed.is_initialized():
         keras.distribution.initialize()
-
-
-def process():
-    """`(index, count)` of this process among those that train together."""
-    if keras.backend.backend() != "jax":
-        return 0, 1
-    import jax
-
-    return jax.process_index(), jax.process_count()
 
 
 def is_first_process():

@@ -128,7 +128,15 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             self._add_to_average(self.averages[index], variable)
 
     def direction(self, gradient, index):
-        """Where the variable of an index goes, before decay and learning rate."""
+        """Where a variable goes, before decay and learning rate.
+
+        Args:
+            gradient: of the variable; clipped, a mean over accumulated batches.
+            index: its place among the variables that the optimizer was built with.
+
+        Returns:
+            A tensor of the gradient's shape and dtype.
+        """
         raise NotImplementedError
 
     def _is_update(self):
@@ -173,6 +181,9 @@ def layer_factors(variables, decay):
 
     Returns:
         A list of floats.
+
+    Raises:
+        ValueError: if the variables are of no Transformer blocks, and `decay` is not 1.
 
     Reference:
         BEiT (arXiv 2106.08254), `get_num_layer_for_vit` in its `optim_factory.py`.

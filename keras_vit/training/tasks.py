@@ -5,9 +5,9 @@ import dataclasses
 import keras
 
 from keras_vit.data.patches import mask_patches
+from keras_vit.data.processes import process
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.surgery import check_classifier, token_stride
-from keras_vit.training.distribution import process
 from keras_vit.training.losses import make_loss
 from keras_vit.training.masked_patches import masked_patch_loss
 

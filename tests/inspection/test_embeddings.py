@@ -9,6 +9,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 import keras_vit
 from keras_vit.inspection.embeddings import filter_components, position_similarity
 from keras_vit.models import vision_transformer
+from keras_vit.models.parts import first_kernel
 from tests.contract import randomise, to_numpy
 from tests.models.test_vit import TINY
 
@@ -33,15 +34,24 @@ def test_filter_components_are_scikit_learns(options):
     np.testing.assert_allclose(shares, expected.explained_variance_ratio_, rtol=1e-5)
 
 
-def test_filters_of_a_resnet_are_those_it_applies():
-    model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
-    kernel = model.get_layer("root_conv").kernel
-    before = filter_components(model, count=3)
-    # Standardisation takes away both.
-    scale = np.linspace(1, 5, 32).reshape(1, 1, 1, 32)
-    kernel.assign(to_numpy(kernel) * scale + scale)
-    for ours, theirs in zip(filter_components(model, count=3), before, strict=True):
-        np.testing.assert_allclose(np.abs(ours), np.abs(theirs), atol=2e-3)
+@pytest.mark.parametrize("preactivation", [False, True])
+def test_filters_of_a_resnet_are_those_it_applies(preactivation):
+    options = {"width": 32, "num_classes": 2, "image_size": 32, "preactivation": preactivation}
+    resnet = keras_vit.resnet((1,), **options)
+    layer = resnet.get_layer("root_conv")
+    # Small, so that epsilon counts.
+    layer.kernel.assign(to_numpy(layer.kernel) / 1000)
+    # A point of light in a channel shows the kernel, turned round.
+    point = np.zeros((1, 32, 32, 3), "float32")
+    point[0, 15, 15] = 1
+    response = to_numpy(layer(point))[0].reshape(-1, 32)
+    kernel = first_kernel(resnet)
+    summed = kernel.sum(axis=2).reshape(-1, 32)
+    # Of stride 2 every other row and column is there.
+    seen = [value for value in response if np.abs(value).max() > 0]
+    for value in seen:
+        assert np.abs(summed - value).max(axis=1).min() < 1e-4 * np.abs(summed).max()
+    assert len(seen) >= 9
 
 
 @pytest.mark.parametrize(

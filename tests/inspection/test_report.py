@@ -24,6 +24,10 @@ MODELS = {
         {"image_size": (2, 20), "patch_size": 1, "depth": 1},
         [*EMBEDDINGS, *ATTENTION],
     ),
+    "one patch, no positions": (
+        {"patch_size": 16, "depth": 1, "position_embedding": "none"},
+        ["filters.png", *ATTENTION],
+    ),
 }
 
 
@@ -57,7 +61,7 @@ def test_command(tmp_path, capsys):
     out = tmp_path / "seen"
     command = ["inspect", str(tmp_path / "m.keras"), "--out", str(out)]
     main([*command, "--images", str(tmp_path / "photo.png")])
-    assert f"All of them on one page: {out / 'index.html'}" in capsys.readouterr().out
+    assert f"all of them on one page: {out / 'index.html'}" in capsys.readouterr().out
     main([*command, "--data", "digits", "--count", "5"])
     assert "Looking at 5 images" in capsys.readouterr().out
     assert "attention distance over 5 images" in (out / "index.html").read_text()
@@ -87,6 +91,12 @@ def test_wrong_images(shape, tmp_path):
     with pytest.raises(ValueError, match=r"`images` must be of the model's size \(16, 16, 3\)"):
         write_report(vision_transformer(**TINY), np.zeros(shape), tmp_path / "seen")
     assert not (tmp_path / "seen").exists()
+
+
+def test_images_that_cannot_be_drawn(tmp_path):
+    model = vision_transformer(**{**TINY, "image_channels": 4})
+    with pytest.raises(ValueError, match="`model` must take images of 1 or 3 channels"):
+        write_report(model, images(1, 16, 16, 4), tmp_path / "seen")
 
 
 def test_maps_of_patches_lie_over_their_patches():
