@@ -51,11 +51,25 @@ def test_a_study_goes_on(tmp_path):
     assert [(row["setting"], row["seed"]) for row in rows] == [("a, mean of patches", 1)]
 
 
+def test_what_fails_at_once_is_no_study(tmp_path):
+    def fail(setting, seed):
+        raise ValueError("the warm-up is too long")
+
+    settings = STUDIES["poolings"](["a"])
+    with pytest.raises(ValueError, match="too long"):
+        run_study(settings, [0], fail, tmp_path / "new", FACTS)
+    run_study(settings, [0], measured([]), tmp_path / "new", {**FACTS, "steps": 20})
+
+
 def test_a_study_is_of_one_thing(tmp_path):
     settings = STUDIES["poolings"](["a"])
     run_study(settings, [0], measured([]), tmp_path, FACTS)
     with pytest.raises(ValueError, match="begun with. Received: steps=20 instead of 10"):
         run_study(settings, [0], measured([]), tmp_path, {**FACTS, "steps": 20})
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    with pytest.raises(ValueError, match="`workdir` must be a new directory"):
+        run_study(settings, [0], measured([]), tmp_path / "run", FACTS)
     (tmp_path / "study.csv").write_text("setting,seed,exaflops,accuracy\na,0,1,high\n")
     with pytest.raises(ValueError, match="table must have the columns setting, seed"):
         run_study(settings, [0], measured([]), tmp_path, FACTS)

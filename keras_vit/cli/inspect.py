@@ -48,6 +48,8 @@ class Inspect:
                 "`--images` and `--data` exclude each other, and `--count` must be positive. "
                 f"Received: {len(self.images)} images, data={self.data}, count={self.count}"
             )
+        if self.out.exists() and not self.out.is_dir():
+            raise ValueError(f"`--out` must be a directory. Received: {str(self.out)!r}, a file")
         model = load_trained(self.model, as_image_size(self.image_size))
         images = self._read(model.input_shape[1:3])
         print(f"Looking at {len(images)} images with {model.name}")

@@ -81,7 +81,8 @@ def run_study(settings, seeds, measure, workdir, facts):
     """
     workdir = pathlib.Path(workdir)
     path = workdir / TABLE
-    _check_same(workdir / FACTS, json.loads(json.dumps(facts)))
+    facts = json.loads(json.dumps(facts))
+    _check_same(workdir, facts)
     rows = _read(path)
     for seed in seeds:
         for setting in settings:
@@ -90,6 +91,8 @@ def run_study(settings, seeds, measure, workdir, facts):
             exaflops, accuracy = measure(setting, seed)
             found = {"setting": setting.name, "seed": seed}
             rows.append({**found, "exaflops": exaflops, "accuracy": accuracy})
+            # Only now: a run that fails at once is no reason to refuse others.
+            _write_text(workdir / FACTS, json.dumps(facts, indent=2) + "\n")
             _write(path, rows)
     names = [setting.name for setting in settings]
     asked = [row for row in rows if row["setting"] in names and row["seed"] in seeds]
@@ -117,20 +120,31 @@ def by_setting(rows, column):
     return found
 
 
-def _check_same(path, facts):
-    """Writes down what a study depends on, or raises if it was something else before."""
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        for name in sorted({*before, *facts}):
-            if before.get(name) != facts.get(name):
-                raise ValueError(
-                    "A study must go on with what it was begun with. Received: "
-                    f"{name}={facts.get(name)!r} instead of {before.get(name)!r}"
-                )
+def _check_same(workdir, facts):
+    """Raises if a directory has a study of something else, or another thing's files."""
+    path = workdir / FACTS
+    if not path.exists():
+        if workdir.exists() and (
+            not workdir.is_dir() or any(entry.is_file() for entry in workdir.iterdir())
+        ):
+            raise ValueError(
+                "`workdir` must be a new directory, or one that the study was begun in. "
+                f"Received: workdir={str(workdir)!r}, which holds something else"
+            )
         return
+    before = json.loads(path.read_text(encoding="utf-8"))
+    for name in sorted({*before, *facts}):
+        if before.get(name) != facts.get(name):
+            raise ValueError(
+                "A study must go on with what it was begun with. Received: "
+                f"{name}={facts.get(name)!r} instead of {before.get(name)!r}"
+            )
+
+
+def _write_text(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as partial:
-        partial.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
 
 
 def _read(path):
@@ -155,7 +169,8 @@ def _read(path):
 
 
 def _write(path, rows):
-    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
+    lines = io.StringIO(newline="")
+    writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    _write_text(path, lines.getvalue())

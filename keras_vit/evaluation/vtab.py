@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import pathlib
 import textwrap
@@ -61,6 +62,8 @@ def check_data(tasks, data_dir=None):
     """
     reasons = []
     for task in tasks:
+        # Offline, TensorFlow Datasets tries for minutes to download each that is not there.
+        logging.getLogger("keras_vit").info("looking at the data of %s", task)
         try:
             for split in DATASETS[task].splits:
                 count = find_source(task, split, data_dir=data_dir).num_examples

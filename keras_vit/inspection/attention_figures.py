@@ -69,7 +69,7 @@ def draw_rollout(images, rollout, path):
     rows = -(-len(images) // columns)
     height, width = images.shape[1:3]
     # Wide enough for the title.
-    size = max(2 * 1.6 * columns, 5), rows * 1.6 * height / width + 0.8
+    size = max(2 * 1.6 * columns, 7), rows * 1.6 * height / width + 0.8
     figure = Figure(figsize=size, layout="constrained")
     axes = empty_axes(figure, rows, 2 * columns)
     for index, (image, weights) in enumerate(zip(images, rollout, strict=True)):

@@ -200,7 +200,7 @@ class SaveState(keras.callbacks.Callback):
         if self._asked_by is None:
             return
         logging.getLogger("keras_vit").info(
-            "stopped behind batch %d; with `resume` the run goes on there", self.batch
+            "stopped behind batch %d; the run can be resumed there", self.batch
         )
         if self._asked_by == signal.SIGINT:
             raise KeyboardInterrupt

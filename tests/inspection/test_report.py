@@ -75,6 +75,7 @@ def test_command(tmp_path, capsys):
         (["--images", "a.png", "--data", "digits"], "exclude each other"),
         (["--data", "digits", "--count", "0"], "`--count` must be positive"),
         (["--data", "digits", "--split", "tset"], "`split` must be one of"),
+        (["--data", "digits", "--out", "setup.cfg"], "`--out` must be a directory"),
     ],
 )
 def test_wrong_commands(arguments, message, tmp_path, capsys):
