@@ -153,6 +153,7 @@ def test_train_on_some_digits(start, tmp_path, capsys):
     assert "images: 73\n" in run(capsys, "evaluate", tmp_path / "run")
 
 
+@pytest.mark.examples
 def test_masked_patches_are_drawn_and_a_run_is_resumed(start, tmp_path, capsys):
     options = "--data digits --epochs 1 --warmup-steps 2 --image-size 16 --classes 3 5"
     command = ["train", "digits_masked_patches", "--model", start, "--workdir", tmp_path / "run"]

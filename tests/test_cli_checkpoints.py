@@ -65,6 +65,7 @@ def test_convert_a_resnet(target, tmp_path, capsys):
     assert_logits(model.predict(reference["images"], verbose=0), reference["logits"])
 
 
+@pytest.mark.examples
 def test_the_size_that_no_file_of_a_resnet_tells(tmp_path, capsys, caplog):
     """A run at 32 pixels, as `.npz`: its size is warned about and can be given to each command."""
     model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
@@ -101,6 +102,7 @@ def test_convert_a_version_1(tmp_path, capsys):
     assert "(big_vision)" in run(capsys, "convert", tmp_path / "v1.keras", tmp_path / "v1.npz")
 
 
+@pytest.mark.examples
 def test_inspect_resnets(tmp_path, capsys):
     lines = run(capsys, "inspect-checkpoint", case_path("k1_bit_resnetv2")).splitlines()
     facts = facts_of("\n".join(lines))

@@ -88,6 +88,7 @@ def test_train_evaluate_predict(kind, skipped, model, data, tmp_path, capsys):
         assert "10 of 412 images were skipped: flower/broken_animated.webp" in out
 
 
+@pytest.mark.examples
 def test_data_draws_what_is_trained_on(data, tmp_path, capsys):
     picture = tmp_path / "sheet.png"
     name = names_of(data)["folder"][0]

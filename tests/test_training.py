@@ -320,7 +320,9 @@ def test_no_such_model(model):
         make_model(DIGITS_FINETUNE, model, num_classes=3)
 
 
-@pytest.mark.parametrize("target", ["mean_colour", "pixels"])
+@pytest.mark.parametrize(
+    "target", ["mean_colour", pytest.param("pixels", marks=pytest.mark.examples)]
+)
 def test_a_model_trained_on_masked_patches_is_fine_tuned(target, tmp_path):
     recipe = small_recipe(loss=target, average_momentum=0.5, learning_rate=0.3)
     model = small_model(recipe, num_classes=0)
