@@ -1,6 +1,7 @@
 """Accuracy on a labelled dataset."""
 
 import dataclasses
+import sys
 
 import keras
 import numpy as np
@@ -116,7 +117,9 @@ def predictions(model, dataset):
 def _logits_and_labels(model, dataset):
     """The arrays of each batch, while a progress bar is shown by the first process."""
     predict, size = logits_function(model), 0
-    bar = keras.utils.Progbar(int(dataset.cardinality()), verbose=process()[0] == 0)
+    # In a file a bar that moves would be hundreds of lines; 2 is one at the end.
+    shown = 1 if sys.stdout.isatty() else 2
+    bar = keras.utils.Progbar(int(dataset.cardinality()), verbose=shown if process()[0] == 0 else 0)
     step = 0
     with explaining_errors(dataset):
         for step, (images, labels) in enumerate(dataset.as_numpy_iterator(), start=1):
