@@ -61,7 +61,7 @@ def test_classes_and_mistakes(model, tmp_path, capsys):
 def test_comparison_by_name(model, capsys, monkeypatch):
     row = reported.Reported("tiny", "ViT_Ti16", "cifar10", 97.0, 0.1, "nobody")
     monkeypatch.setattr(reported, "OF_CHECKPOINTS", (row,))
-    monkeypatch.setattr(reported, "_builder_of", lambda model: "ViT_Ti16")
+    monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_Ti16")
     arguments = ["evaluate", model, "--data", "digits"]
     out = run(capsys, *arguments, "--compare", "tiny")
     accuracy = float(re.search(r"accuracy: (\S+)", out)[1])
@@ -79,7 +79,7 @@ def test_comparison_by_name(model, capsys, monkeypatch):
 
 
 def test_comparison_that_model_and_dataset_tell(monkeypatch):
-    monkeypatch.setattr(reported, "_builder_of", lambda model: "ViT_L16")
+    monkeypatch.setattr(reported, "builder_of", lambda model: "ViT_L16")
     recipe = json.loads(json.dumps(dataclasses.asdict(RECIPES["finetune_cifar"])))
     facts = {"model": "ViT_L16/imagenet21k", "data": "cifar100", "split": "train"}
     model = types.SimpleNamespace(input_shape=(None, 384, 384, 3))

@@ -39,7 +39,7 @@ def tiny():
 @pytest.fixture
 def large(monkeypatch):
     """What is asked of a ViT-L/16, without its 300 million parameters."""
-    monkeypatch.setattr(reported, "_builder_of", lambda model: model.builder)
+    monkeypatch.setattr(reported, "builder_of", lambda model: model.builder)
     return types.SimpleNamespace(builder="ViT_L16", input_shape=(None, 384, 384, 3))
 
 

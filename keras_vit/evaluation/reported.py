@@ -145,7 +145,7 @@ def check_meant(row, model, data, num_classes):
             datasets, such as a folder, whoever names the row knows what it holds.
         num_classes: how many classes the dataset has.
     """
-    builder = _builder_of(model)
+    builder = builder_of(model)
     if builder != row.builder:
         raise ValueError(
             f"`--compare` must name a row of the model's architecture, {builder}. "
@@ -214,7 +214,7 @@ def reported_of_run(run, recipes, model, data):
             and is_same
             and run.get("data") == TRAINED_ON.get(data, data)
             and had.get("learning_rate") in wanted["learning_rates"]
-            and _builder_of(model) == row.builder
+            and builder_of(model) == row.builder
             and tuple(model.input_shape[1:3]) == (wanted["image_size"],) * 2
         ):
             return row
@@ -243,7 +243,7 @@ def _difference(accuracy, row):
     return f"{100 * accuracy - row.accuracy:+.2f}"
 
 
-def _builder_of(model):
+def builder_of(model):
     """The name of the builder that makes such a model, or `None`."""
     try:
         row = match_variant(describe(model))
@@ -259,7 +259,7 @@ def _augreg_name(row):
 def _is_as_published(row, model):
     size = (row.image_size, row.image_size)
     return (
-        _builder_of(model) == row.variant
+        builder_of(model) == row.variant
         and model.output_shape[-1] == row.num_classes
         and tuple(model.input_shape[1:3]) == size
     )

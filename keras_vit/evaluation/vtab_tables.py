@@ -3,10 +3,8 @@
 import numpy as np
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
-from keras_vit.evaluation.reported import TABLE_2, VTAB, find_reported
+from keras_vit.evaluation.reported import TABLE_2, VTAB, builder_of, find_reported
 from keras_vit.evaluation.vtab import GROUPS, TASKS
-from keras_vit.models.describe import describe
-from keras_vit.models.options import match_variant
 
 # What the mean over all tasks is called.
 ALL = "VTAB-1k"
@@ -83,11 +81,11 @@ def find_row(source, model=None, compare=None):
         names = [f"{row.name}/{VTAB}" for row in CHECKPOINTS if source in (row.name, row.url)]
         return next((row for row in TABLE_2 if row.name in names), None)
     row = find_reported(compare)
-    variant = match_variant(describe(model))
-    if row.dataset != VTAB or variant is None or variant.name != row.builder:
+    builder = builder_of(model)
+    if row.dataset != VTAB or builder != row.builder:
         raise ValueError(
             "`--compare` must name a row of VTAB and of the model's architecture, "
-            f"{variant.name if variant else 'which is none of the paper'}. Received: {compare!r}"
+            f"{builder or 'which is none of the paper'}. Received: {compare!r}"
         )
     return row
 
