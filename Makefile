@@ -21,6 +21,12 @@ SLOW_ON_JAX := $(foreach part,remat masked_patches,--ignore tests/models/test_$(
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n 2 --dist loadfile
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# JAX spends its time here on compiling small things: they are kept for the next process, and LLVM
+# does not make them faster.
+export JAX_COMPILATION_CACHE_DIR ?= $(abspath $(VENV))/jax-cache
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
+test-backends: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
 .PHONY: demo test test-backends test-interop test-browser test-no-tensorflow test-examples test-large lint bench clean
 

@@ -71,6 +71,12 @@ def test_models(capsys):
         COLUMNS, table_rows(224, 1000)
     )
     assert run(capsys, "models", "--image-size", 384).splitlines()[10].split()[-1] == "-"
+    lines = run(capsys, "models", "--flops").splitlines()
+    assert len(lines) == 1 + len(VARIANTS)
+    # Three forward passes; a float32 has 4 bytes.
+    assert lines[5].split() == ["ViT_B16", "86.6", "M", "35.1", "105.4", "119", "18"]
+    lines = run(capsys, "models", "--flops", "--image-size", 300).splitlines()
+    assert lines[1].split() == ["ViT_Ti16", *"-----"]
 
 
 def test_train_on_a_folder(finished_run):

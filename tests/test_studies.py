@@ -1,11 +1,12 @@
 """Studies from their settings to the figure."""
 
 import csv
+import json
 
 import pytest
 
 from keras_vit.cli import main
-from keras_vit.evaluation.studies import STUDIES, by_setting, run_study
+from keras_vit.evaluation.studies import STUDIES, by_setting, data_sizes, run_study
 from keras_vit.models.vit import POOLINGS, POSITION_EMBEDDINGS
 
 FACTS = {"study": "poolings", "steps": 10}
@@ -16,7 +17,8 @@ def measured(calls):
 
     def measure(setting, seed):
         calls.append((setting.name, seed))
-        return 1e-5, len(setting.name) / 100 + seed / 1000
+        accuracy = len(setting.name) / 100 + seed / 1000
+        return {"images": 100 * setting.fraction, "exaflops": 1e-5, "accuracy": accuracy}
 
     return measure
 
@@ -29,6 +31,9 @@ def test_settings_are_all_that_models_have():
     assert [setting.model for setting in STUDIES["scaling"](["a", "b"])] == ["a", "b"]
     names = [setting.name for setting in STUDIES["poolings"](["a", "b"])]
     assert len(set(names)) == len(names) == 6
+    sizes = data_sizes(["a", "b"], (0.03, 1.0))
+    assert [setting.name for setting in sizes] == ["a, 3 %", "a, 100 %", "b, 3 %", "b, 100 %"]
+    assert [setting.fraction for setting in sizes] == [0.03, 1.0, 0.03, 1.0]
 
 
 def test_a_study_goes_on(tmp_path):
@@ -70,19 +75,44 @@ def test_a_study_is_of_one_thing(tmp_path):
     (tmp_path / "run" / "run.json").write_text("{}")
     with pytest.raises(ValueError, match="`workdir` must be a new directory"):
         run_study(settings, [0], measured([]), tmp_path / "run", FACTS)
-    (tmp_path / "study.csv").write_text("setting,seed,exaflops,accuracy\na,0,1,high\n")
-    with pytest.raises(ValueError, match="table must have the columns setting, seed"):
-        run_study(settings, [0], measured([]), tmp_path, FACTS)
+    for text in ("setting,seed,accuracy\na,0,high\n", "setting,accuracy\na,1\n", "a,b\n1,2\n"):
+        (tmp_path / "study.csv").write_text(text)
+        with pytest.raises(ValueError, match="table must have the columns setting and seed"):
+            run_study(settings, [0], measured([]), tmp_path, FACTS)
 
 
 @pytest.mark.examples
 def test_command(tmp_path, capsys):
+    """Of a tenth of the images and of all of them, for as many steps; other classes few-shot."""
+    settings = [
+        "--image-size",
+        "32",
+        "--batch-size",
+        "256",
+        "--epochs",
+        "1",
+        "--warmup-steps",
+        "1",
+        "--seeds",
+        "1",
+    ]
     arguments = ["digits_pretrain", "--data", "digits", "--workdir", str(tmp_path / "study")]
-    settings = ["--image-size", "32", "--batch-size", "256", "--epochs", "1", "--warmup-steps", "1"]
-    command = ["study", "scaling", *arguments, *settings, "--seeds", "1", "--models", "ViT_Ti16"]
+    classes = ["--classes", "0", "1", "2", "3", "4"]
+    others = ["--fewshot-data", "digits", "--fewshot-classes", "5", "6", "7"]
+    options = [*classes, *others, "--shots", "2", "--fractions", "0.1", "1"]
+    command = ["study", "data-size", *arguments, *settings, *options]
     main(command)
-    out = capsys.readouterr().out
-    assert "test accuracy" in out and (tmp_path / "study" / "study.png").stat().st_size > 10_000
+    assert "few-shot accuracy" in capsys.readouterr().out
+    with (tmp_path / "study" / "study.csv").open() as file:
+        small, large = csv.DictReader(file)
+    assert float(small["images"]) == pytest.approx(float(large["images"]) / 10, rel=0.1)
+    assert small["exaflops"] == large["exaflops"]
+    assert 0 < float(small["fewshot"]) < 1
+    assert (tmp_path / "study" / "study.png").stat().st_size > 10_000
+    runs = (tmp_path / "study").glob("*/run.json")
+    steps = {run.parent.name: json.loads(run.read_text())["recipe"]["steps"] for run in runs}
+    # The recipe is in epochs: of the 629 images of five classes, three steps of 256.
+    assert steps == {"ViT_Ti16_10_seed_0": 3, "ViT_Ti16_100_seed_0": None}
     main(command)
     assert "Epoch" not in capsys.readouterr().out
 
@@ -94,6 +124,9 @@ def test_command(tmp_path, capsys):
         (["digits_pretrain", "--models", "ViT_X16"], "`variant` must be the name of"),
         (["digits_pretrain", "--models", "BiT_R50x1"], "must have patches for the study"),
         (["digits_masked_patches"], "the recipe one that trains on classes"),
+        (["digits_pretrain", "--fractions", "2"], "`--fractions` must be shares"),
+        (["digits_pretrain", "--fewshot-classes", "2"], "`--fewshot-classes` are of"),
+        (["digits_pretrain", "--shots", "0"], "`shots` must be positive"),
     ],
 )
 def test_wrong_commands(arguments, message, tmp_path, capsys):

@@ -14,6 +14,9 @@ class Models:
     """Side of the square images that parameters and operations are counted for."""
     num_classes: int = 1000
     """Classes of the head; 0 for none."""
+    flops: bool = False
+    """Print what the models cost instead: operations forward and of a training step, and what that
+    keeps of each image for its backward pass, in float32; bfloat16 takes half of it."""
     scaling_study: bool = False
     """Print the pre-training runs of the paper's scaling study instead, with the compute that we
     count beside what is reported."""
@@ -27,15 +30,23 @@ class Models:
         from keras_vit.cli.tables import markdown_table, plain_table
 
         table = markdown_table if self.markdown else plain_table
+        sizes = self.image_size, self.num_classes
         if self.scaling_study:
             print(table(STUDY_COLUMNS, list(study_rows())))
+        elif self.flops:
+            print(table(COST_COLUMNS, list(cost_rows(*sizes))))
         else:
-            print(table(COLUMNS, list(table_rows(self.image_size, self.num_classes))))
+            print(table(COLUMNS, list(table_rows(*sizes))))
 
 
 COLUMNS = (
     *("model", "ResNet stages", "patch", "width", "depth", "heads", "MLP"),
     *("parameters", "GFLOPs"),
+)
+
+COST_COLUMNS = (
+    *("model", "parameters", "GFLOPs, forward", "GFLOPs, training step"),
+    *("activations, MiB", "with remat, MiB"),
 )
 
 STUDY_COLUMNS = (
@@ -56,34 +67,67 @@ def study_rows():
         )
 
 
+def cost_rows(image_size, num_classes):
+    """What each variant costs by the image, a row of strings."""
+    from keras_vit.evaluation.compute import count_flops, count_parameters
+    from keras_vit.evaluation.memory import count_activations
+    from keras_vit.models.variants import VARIANTS
+
+    _check(image_size, num_classes)
+    for row in VARIANTS:
+        if not _fits(row, image_size):
+            yield (row.name, *"-----")
+            continue
+        flops = count_flops(row, num_classes, image_size) / 1e9
+        kept = (count_activations(row, image_size, remat=remat) for remat in (False, True))
+        yield (
+            row.name,
+            f"{count_parameters(row, num_classes, image_size) / 1e6:,.1f} M",
+            # A backward pass has two products for each one.
+            *(f"{times * flops:,.1f}" for times in (1, 3)),
+            *(f"{4 * numbers / 2**20:,.0f}" for numbers in kept),
+        )
+
+
 def table_rows(image_size, num_classes):
-    """One row of strings for each variant that the image size fits."""
+    """One row of strings for each variant, without sizes where its patches do not fit."""
     from keras_vit.evaluation.compute import count_flops, count_parameters
     from keras_vit.models.variants import VARIANTS, ResNetVariant
     from keras_vit.models.vit import total_stride
 
+    _check(image_size, num_classes)
+    for row in VARIANTS:
+        if isinstance(row, ResNetVariant):
+            architecture = (_units(row.stages), "-", f"{row.width}", "-", "-", "-")
+        else:
+            # What a token stands for; of a hybrid its ResNet's stride included.
+            stride, _ = total_stride(row.patch_size, row.resnet_stages)
+            sizes = (stride, row.embedding_dim, row.depth, row.num_heads, row.mlp_dim)
+            architecture = (_units(row.resnet_stages), *map(str, sizes))
+        costs = ("-", "-")
+        if _fits(row, image_size):
+            parameters = count_parameters(row, num_classes, image_size)
+            flops = count_flops(row, num_classes, image_size)
+            costs = f"{parameters / 1e6:,.1f} M", f"{flops / 1e9:,.1f}"
+        yield (row.name, *architecture, *costs)
+
+
+def _check(image_size, num_classes):
     if image_size < 1 or num_classes < 0:
         raise ValueError(
             "`image_size` must be positive and `num_classes` not negative. "
             f"Received: image_size={image_size}, num_classes={num_classes}"
         )
-    for row in VARIANTS:
-        if isinstance(row, ResNetVariant):
-            fits, architecture = True, (_units(row.stages), "-", f"{row.width}", "-", "-", "-")
-        else:
-            # What a token stands for; of a hybrid its ResNet's stride included.
-            stride, _ = total_stride(row.patch_size, row.resnet_stages)
-            fits = image_size % stride == 0
-            sizes = (stride, row.embedding_dim, row.depth, row.num_heads, row.mlp_dim)
-            architecture = (_units(row.resnet_stages), *map(str, sizes))
-        parameters = count_parameters(row, num_classes, image_size)
-        flops = count_flops(row, num_classes, image_size)
-        yield (
-            row.name,
-            *architecture,
-            f"{parameters / 1e6:,.1f} M" if fits else "-",
-            f"{flops / 1e9:,.1f}" if fits else "-",
-        )
+
+
+def _fits(row, image_size):
+    """Whether patches tile the image."""
+    from keras_vit.models.variants import ResNetVariant
+    from keras_vit.models.vit import total_stride
+
+    if isinstance(row, ResNetVariant):
+        return True
+    return image_size % total_stride(row.patch_size, row.resnet_stages)[0] == 0
 
 
 def _units(stages):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import re
 from typing import Annotated, Literal
 
 import tyro
@@ -13,6 +12,7 @@ TITLES = {
     "scaling": "Accuracy against the compute of the training",
     "positions": "Position embeddings",
     "poolings": "What the head sees",
+    "data-size": "Accuracy against the number of training images",
 }
 
 
@@ -20,13 +20,14 @@ TITLES = {
 class Study:
     """Train the same with one thing changed, over several seeds, and draw what it comes to.
 
-    `scaling` compares models, `positions` kinds of position embeddings, `poolings` the class token
-    with means and attention. The directory gets `study.csv`, `study.png` and a run for each; a
-    study that was stopped goes on. Example: keras-vit study positions digits_pretrain
-    --models ViT_Ti16 --data digits --workdir runs/positions --image-size 64 --epochs 5
+    `scaling` compares models, `data-size` parts of the training images, `positions` kinds of
+    position embeddings, `poolings` the class token with means and attention. The directory gets
+    `study.csv`, `study.png` and a run for each; a study that was stopped goes on. Example:
+    keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits
+    --workdir runs/positions --image-size 64 --epochs 5
     """
 
-    study: Annotated[Literal["scaling", "positions", "poolings"], tyro.conf.Positional]
+    study: Annotated[Literal["scaling", "data-size", "positions", "poolings"], tyro.conf.Positional]
     """What is changed."""
     recipe: AnyRecipe
     data: str
@@ -42,36 +43,60 @@ class Study:
     """Classes to keep; all by default."""
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
+    fractions: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
+    """Of data-size: the shares of the training images. Each is trained on for as many steps as all
+    of them."""
+    fewshot_data: str | None = None
+    """Of data-size: the dataset of the few-shot accuracy; by default the one trained on."""
+    fewshot_classes: tuple[str, ...] | None = None
+    """Of data-size: classes to keep of `--fewshot-data`; all by default."""
+    shots: int = 5
+    """Of data-size: labelled images of each class."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
         """Trains, prints the table and draws the figure."""
-        from keras_vit.evaluation.studies import STUDIES, by_setting, run_study
+        from keras_vit.cli.study_runs import measure_best, measure_last
+        from keras_vit.evaluation.studies import run_study
         from keras_vit.inspection.figures import check_matplotlib
-        from keras_vit.inspection.study_figures import draw_scaling, draw_study
 
         check_matplotlib()
-        settings = STUDIES[self.study](self.models)
+        settings = self._settings()
         self._check(settings)
         self.workdir = self.workdir.expanduser().resolve()
-        seeds = range(self.recipe.seed, self.recipe.seed + self.seeds)
-        # Another seed is another row.
+        measure = measure_best if self.study == "data-size" else measure_last
+        rows = run_study(
+            settings,
+            range(self.recipe.seed, self.recipe.seed + self.seeds),
+            lambda setting, seed: measure(self, setting, seed),
+            self.workdir,
+            self._facts(),
+        )
+        picture = self.workdir / "study.png"
+        self._draw(settings, rows, picture)
+        print_table(rows)
+        print(f"Table and figure: {self.workdir / 'study.csv'}, {picture}")
+
+    def _settings(self):
+        from keras_vit.evaluation.studies import STUDIES, data_sizes
+
+        if self.study == "data-size":
+            return data_sizes(self.models, self.fractions)
+        return STUDIES[self.study](self.models)
+
+    def _facts(self):
+        """What all rows have in common; another seed is another row."""
         recipe = {**dataclasses.asdict(self.recipe), "seed": None}
         facts = {"study": self.study, "data": self.data, "classes": self.classes, **recipe}
-        rows = run_study(settings, seeds, self._measure, self.workdir, facts)
-        accuracies = by_setting(rows, "accuracy")
-        exaflops = {name: found[0] for name, found in by_setting(rows, "exaflops").items()}
-        picture = self.workdir / "study.png"
-        if self.study == "scaling":
-            draw_scaling(exaflops, accuracies, TITLES[self.study], picture)
-        else:
-            draw_study(accuracies, TITLES[self.study], picture)
-        print_table(accuracies, exaflops)
-        print(f"Table and figure: {self.workdir / 'study.csv'}, {picture}")
+        if self.study == "data-size":
+            names = ("fewshot_data", "fewshot_classes", "shots")
+            facts.update({name: getattr(self, name) for name in names})
+        return facts
 
     def _check(self, settings):
         """What would otherwise be found after the first runs."""
+        from keras_vit.evaluation.fewshot import check_settings
         from keras_vit.models import Variant, find_variant
 
         if self.seeds < 1 or not self.recipe.is_of_classes:
@@ -79,6 +104,17 @@ class Study:
                 "`--seeds` must be positive, and the recipe one that trains on classes. "
                 f"Received: seeds={self.seeds}, loss={self.recipe.loss!r}"
             )
+        if not self.fractions or not all(0 < fraction <= 1 for fraction in self.fractions):
+            raise ValueError(
+                "`--fractions` must be shares, above 0 and up to 1. "
+                f"Received: fractions={self.fractions}"
+            )
+        if self.fewshot_classes and not self.fewshot_data:
+            raise ValueError(
+                "`--fewshot-classes` are of `--fewshot-data`. "
+                f"Received: fewshot_classes={self.fewshot_classes}, fewshot_data=None"
+            )
+        check_settings((self.shots,), (0,), "least-squares", None)
         for setting in settings:
             is_resnet = not isinstance(find_variant(setting.model), Variant)
             if is_resnet and setting.changes:
@@ -86,50 +122,47 @@ class Study:
                     f"`--models` must have patches for the study {self.study!r}. "
                     f"Received: {setting.model}, a ResNet"
                 )
-            self._recipe_of(setting, self.recipe.seed)
+            dataclasses.replace(self.recipe, **setting.changes)
 
-    def _recipe_of(self, setting, seed):
-        return dataclasses.replace(self.recipe, **setting.changes, seed=seed)
+    def _draw(self, settings, rows, picture):
+        from keras_vit.evaluation.studies import by_setting
+        from keras_vit.inspection.study_figures import draw_data_sizes, draw_scaling, draw_study
 
-    def _measure(self, setting, seed):
-        """The compute of a run, and its accuracy on the test split."""
-        from keras_vit.data.datasets import load
-        from keras_vit.evaluation.classification import evaluate
-        from keras_vit.evaluation.compute import count_training_exaflops
-        from keras_vit.models import find_variant
-        from keras_vit.training.fit import fit
-        from keras_vit.training.starting_model import make_model
-        from keras_vit.training.training_data import load_training_data
-
-        print(f"{setting.name}, seed {seed}")
-        recipe = self._recipe_of(setting, seed)
-        options = {"classes": self.classes, "data_dir": self.data_dir}
-        data = load_training_data(recipe, self.data, **options)
-        num_classes = len(data[0].class_names)
-        model = make_model(recipe, setting.model, num_classes)
-        name = re.sub(r"\W+", "_", f"{setting.name}, seed {seed}")
-        facts = {"model": setting.model, "data": self.data, "classes": self.classes}
-        fit(recipe, model, data, self.workdir / name, facts, resume=True)
-        epochs, steps = recipe.epoch_lengths(data[0].num_examples)
-        num_images = epochs * steps * recipe.batch_size
-        size = recipe.image_size
-        variant = find_variant(setting.model)
-        exaflops = count_training_exaflops(
-            variant, num_images, 1, num_classes, size, pooling=recipe.pooling
-        )
-        test = load(self.data, "test", size, recipe.batch_size, **options)
-        return exaflops, evaluate(model, test)["accuracy"]
+        title, accuracies = TITLES[self.study], by_setting(rows, "accuracy")
+        if self.study == "scaling":
+            exaflops = {name: found[0] for name, found in by_setting(rows, "exaflops").items()}
+            draw_scaling(exaflops, accuracies, title, picture)
+        elif self.study == "data-size":
+            models = {setting.name: setting.model for setting in settings}
+            shots = f"{self.shots}-shot accuracy (%)"
+            panels = {shots: "fewshot", "Test accuracy (%)": "accuracy"}
+            draw_data_sizes(
+                [{**row, "model": models[row["setting"]]} for row in rows], panels, title, picture
+            )
+        else:
+            draw_study(accuracies, title, picture)
 
 
-def print_table(accuracies, exaflops):
-    """Mean and standard deviation (n - 1) of each setting."""
+def print_table(rows):
+    """Means over the seeds of each setting, and of the accuracy the standard deviation (n - 1)."""
     import statistics
 
     from keras_vit.cli.tables import plain_table
+    from keras_vit.evaluation.studies import by_setting
 
-    rows = []
-    for name, found in accuracies.items():
-        deviation = f"{100 * statistics.stdev(found):.2f}" if len(found) > 1 else "-"
-        mean = f"{statistics.mean(found):.2%}"
-        rows.append((name, f"{len(found)}", f"{exaflops[name]:.3g}", mean, deviation))
-    print(plain_table(("setting", "seeds", "exaFLOPs", "test accuracy", "deviation"), rows))
+    def deviation(found):
+        return f"{100 * statistics.stdev(found):.2f}" if len(found) > 1 else "-"
+
+    formats = {
+        "images": ("images", lambda found: f"{statistics.mean(found):,.0f}"),
+        "exaflops": ("exaFLOPs", lambda found: f"{found[0]:.3g}"),
+        "fewshot": ("few-shot accuracy", lambda found: f"{statistics.mean(found):.2%}"),
+        "accuracy": ("test accuracy", lambda found: f"{statistics.mean(found):.2%}"),
+    }
+    shown = {name: how for name, how in formats.items() if name in rows[0]}
+    lines = []
+    for name, accuracies in by_setting(rows, "accuracy").items():
+        cells = [how(by_setting(rows, column)[name]) for column, (_, how) in shown.items()]
+        lines.append((name, f"{len(accuracies)}", *cells, deviation(accuracies)))
+    titles = [title for title, _ in shown.values()]
+    print(plain_table(("setting", "seeds", *titles, "deviation"), lines))

@@ -34,6 +34,8 @@ class Train:
     """New directory for the run: settings, curves, models."""
     classes: tuple[str, ...] | None = None
     """Classes to keep; all by default."""
+    fraction: float = 1.0
+    """Share of the training images to train on. A smaller share is a part of a larger."""
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
     exclude: pathlib.Path | None = None
@@ -86,6 +88,7 @@ class Train:
             recipe,
             self.data,
             self.classes,
+            self.fraction,
             split=split,
             validation=validation,
             data_dir=self.data_dir,
@@ -99,6 +102,7 @@ class Train:
             "data": findable(self.data),
             "split": split,
             "classes": self.classes,
+            "fraction": self.fraction,
             "exclude": self.exclude and str(self.exclude),
             "dtype": self.dtype,
             **facts,

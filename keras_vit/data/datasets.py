@@ -33,6 +33,7 @@ def load(
     repeat=False,
     start_step=0,
     classes=None,
+    fraction=1.0,
     exclude=(),
     skip=(),
     max_skipped=0.1,
@@ -77,6 +78,8 @@ def load(
         start_step: how many batches of a repeated dataset have been seen already.
         classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
             all. Of `digits` and folders alone.
+        fraction: about what share of the examples is taken; the same ones whatever the seed, and
+            those of a smaller share are among those of a larger.
         exclude: ids of examples to leave out, or the path of a file with one a line, such as
             `keras_vit.data.find_duplicates` writes.
         skip: ids of images that a stopped run has skipped (its `skipped.ids`), so that the batches
@@ -116,7 +119,7 @@ def load(
         upright=upright,
     )
     _check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
-    source = find_source(name, split, classes, data_dir, shard)
+    source = _part(find_source(name, split, classes, data_dir, shard), fraction)
     source = _leave_out(source, exclude)
     broken = source.find_numbers(skip)
     if source.num_examples <= len(broken):
@@ -228,6 +231,20 @@ def _check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
             "`shard` must be `(index, count)`, the index from 0 to less than the count. "
             f"Received: shard={shard!r}"
         )
+
+
+def _part(source, fraction):
+    if not isinstance(fraction, numbers.Real) or not 0 < fraction <= 1:
+        raise ValueError(
+            f"`fraction` must be a share, above 0 and up to 1. Received: fraction={fraction!r}"
+        )
+    part = source.part(fraction)
+    if source.num_examples and not part.num_examples:
+        raise ValueError(
+            "`fraction` must leave an image. "
+            f"Received: fraction={fraction}, of {source.num_examples} images"
+        )
+    return part
 
 
 def _leave_out(source, ids):

@@ -9,6 +9,9 @@ import tensorflow as tf
 
 # The original's: `vit_jax/configs/common.py`. It holds encoded images.
 SHUFFLE_BUFFER = 50_000
+# The golden ratio's fraction times 2**64. Its multiples are spread evenly over all numbers of 64
+# bits, however many there are of them.
+_GOLDEN = 0x9E3779B97F4A7C15
 
 
 def _is_read(payload):
@@ -84,6 +87,29 @@ class Source:
             self,
             examples=self.examples.filter(lambda number, *_: not_among(numbers, number)),
             numbers=self.numbers[~np.isin(self.numbers, numbers)],
+        )
+
+    def part(self, fraction):
+        """A share of the examples, in the same order, spread evenly over all of them.
+
+        Args:
+            fraction: the share, up to 1. The examples of a smaller one are among those of a larger.
+
+        Returns:
+            A `Source`.
+        """
+        if fraction == 1:
+            return self
+        limit = int(fraction * 2**64)
+
+        # From 1 on: 0 would be in the smallest share.
+        def is_kept(number):
+            return tf.cast(number + 1, tf.uint64) * tf.constant(_GOLDEN, tf.uint64) < limit
+
+        return dataclasses.replace(
+            self,
+            examples=self.examples.filter(lambda number, *_: is_kept(number)),
+            numbers=self.numbers[(self.numbers + 1).astype("uint64") * np.uint64(_GOLDEN) < limit],
         )
 
 

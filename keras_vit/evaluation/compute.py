@@ -2,9 +2,14 @@
 
 import numpy as np
 
-from keras_vit.models.resnet import downsampling
+from keras_vit.evaluation.geometry import (
+    convolutions,
+    count_patches,
+    out_channels,
+    patch_channels,
+    resnet_of,
+)
 from keras_vit.models.variants import ResNetVariant
-from keras_vit.models.vit import total_stride
 
 
 def count_parameters(variant, num_classes=1000, image_size=224, pooling="token"):
@@ -27,8 +32,8 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
         return _count_resnet(variant, num_classes)
     width, hidden = variant.embedding_dim, variant.mlp_dim
     class_token = pooling == "token"
-    patches = _count_patches(variant, image_size)
-    embedding = variant.patch_size**2 * _patch_channels(variant) * width + width
+    patches = count_patches(variant, image_size)
+    embedding = variant.patch_size**2 * patch_channels(variant) * width + width
     positions = (patches + class_token) * width + class_token * width
     attention = 4 * (width * width + width)
     mlp = width * hidden + hidden + hidden * width + width
@@ -36,9 +41,9 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
     head = num_classes * (width + 1)
     resnet = 0
     if variant.resnet_stages is not None:
-        convolutions = list(_convolutions(**_resnet_of(variant)))
         # A norm follows each convolution.
-        resnet = sum(size**2 * i * o + 2 * o for size, i, o, *_ in convolutions)
+        maps = convolutions(**resnet_of(variant))
+        resnet = sum(size**2 * i * o + 2 * o for size, i, o, *_ in maps)
     return resnet + embedding + positions + variant.depth * block + 2 * width + head
 
 
@@ -64,15 +69,15 @@ def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with
     35.1
     """
     if isinstance(variant, ResNetVariant):
-        maps = _multiplications(image_size, with_padding, **_resnet_of(variant))
-        return 2 * (maps + _out_channels(**_resnet_of(variant)) * num_classes)
+        maps = _multiplications(image_size, with_padding, **resnet_of(variant))
+        return 2 * (maps + out_channels(**resnet_of(variant)) * num_classes)
     maps = 0
     if variant.resnet_stages is not None:
-        maps = _multiplications(image_size, with_padding, **_resnet_of(variant))
+        maps = _multiplications(image_size, with_padding, **resnet_of(variant))
     width, hidden = variant.embedding_dim, variant.mlp_dim
-    patches = _count_patches(variant, image_size)
+    patches = count_patches(variant, image_size)
     tokens = patches + (pooling == "token")
-    embedding = patches * variant.patch_size**2 * _patch_channels(variant) * width
+    embedding = patches * variant.patch_size**2 * patch_channels(variant) * width
     projections = 4 * tokens * width * width
     attention = 2 * tokens * tokens * width
     mlp = 2 * tokens * width * hidden
@@ -116,29 +121,9 @@ def count_training_exaflops(
     return 3 * forward * num_examples * epochs / 1e18
 
 
-def _count_patches(variant, image_size):
-    return (image_size // total_stride(variant.patch_size, variant.resnet_stages)[0]) ** 2
-
-
-def _patch_channels(variant):
-    return 3 if variant.resnet_stages is None else _out_channels(**_resnet_of(variant))
-
-
-def _resnet_of(variant):
-    """Stages and width of a row's ResNet."""
-    if isinstance(variant, ResNetVariant):
-        return {"stages": variant.stages, "width": variant.width}
-    architecture = variant.architecture
-    return {"stages": architecture["resnet_stages"], "width": architecture["resnet_width"]}
-
-
-def _out_channels(stages, width):
-    return 4 * width * 2 ** (len(stages) - 1) if stages else width
-
-
 def _count_resnet(variant, num_classes):
-    channels = _out_channels(**_resnet_of(variant))
-    kernels = sum(s**2 * i * o for s, i, o, *_ in _convolutions(**_resnet_of(variant)))
+    channels = out_channels(**resnet_of(variant))
+    kernels = sum(s**2 * i * o for s, i, o, *_ in convolutions(**resnet_of(variant)))
     # A norm precedes each convolution but the root's and the projections', and the head.
     norms = channels
     for stage, units in enumerate(variant.stages):
@@ -151,7 +136,7 @@ def _count_resnet(variant, num_classes):
 def _multiplications(image_size, with_padding, stages, width):
     """Multiplications of a ResNet's convolutions; a map's side is rounded up at each stride."""
     total = 0
-    for size, channels, filters, before, stride in _convolutions(stages, width):
+    for size, channels, filters, before, stride in convolutions(stages, width):
         sides = -(-image_size // before), -(-image_size // stride)
         by_side = size * sides[1] if with_padding else products_of(size, *sides, stride // before)
         total += by_side**2 * channels * filters
@@ -162,18 +147,3 @@ def products_of(size, side, side_out, stride):
     """Products of a kernel along one side of a map, without those with the zeros around it."""
     places = np.arange(side_out)[:, None] * stride + np.arange(size) - (size - 1) // 2
     return int(((places >= 0) & (places < side)).sum())
-
-
-def _convolutions(stages, width):
-    """Of each convolution of a ResNet: kernel size, channels in and out, strides in and out."""
-    yield 7, 3, width, 1, 2
-    channels, before = width, 4
-    for stage, units in enumerate(stages):
-        filters, stride = width * 2**stage, downsampling(stages[: stage + 1])
-        for unit in range(units):
-            yield 1, channels, filters, before, before
-            yield 3, filters, filters, before, stride
-            yield 1, filters, 4 * filters, stride, stride
-            if unit == 0:
-                yield 1, channels, 4 * filters, before, stride
-            channels, before = 4 * filters, stride

@@ -9,7 +9,8 @@ import pathlib
 from keras_vit.checkpoints.files import replacing
 
 TABLE, FACTS = "study.csv", "study.json"
-COLUMNS = ("setting", "seed", "exaflops", "accuracy")
+# Which run a row is of; the other columns are what was measured.
+KEYS = ("setting", "seed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +21,13 @@ class Setting:
         name: in the table and the figure.
         model: name of a variant.
         changes: fields of the recipe that are another for it.
+        fraction: share of the training images.
     """
 
     name: str
     model: str
     changes: dict = dataclasses.field(default_factory=dict)
+    fraction: float = 1.0
 
 
 def scaling(models):
@@ -49,6 +52,15 @@ def poolings(models):
     return _with_changes(models, "pooling", kinds)
 
 
+def data_sizes(models, fractions):
+    """Accuracy against images: the same steps on parts of a dataset (section 4.3, figure 4)."""
+    return [
+        Setting(f"{model}, {100 * fraction:g} %", model, fraction=fraction)
+        for model in models
+        for fraction in fractions
+    ]
+
+
 STUDIES = {"scaling": scaling, "positions": positions, "poolings": poolings}
 
 
@@ -68,13 +80,13 @@ def run_study(settings, seeds, measure, workdir, facts):
     Args:
         settings: list of `Setting`.
         seeds: integers.
-        measure: function of a setting and a seed that trains, and returns the run's compute in
-            exaFLOPs and its accuracy.
+        measure: function of a setting and a seed that trains, and returns what came of it: a
+            dictionary of numbers, the same columns each time.
         workdir: path of a new directory, or of one that the same study was begun in.
         facts: dictionary of what else the figures depend on, as JSON has it.
 
     Returns:
-        A list of dictionaries, a row of the file each: `setting`, `seed`, `exaflops`, `accuracy`.
+        A list of dictionaries, a row of the file each: `setting`, `seed`, and what was measured.
 
     Raises:
         ValueError: if the directory has a study with other facts, or a file that is none.
@@ -88,9 +100,7 @@ def run_study(settings, seeds, measure, workdir, facts):
         for setting in settings:
             if any((row["setting"], row["seed"]) == (setting.name, seed) for row in rows):
                 continue
-            exaflops, accuracy = measure(setting, seed)
-            found = {"setting": setting.name, "seed": seed}
-            rows.append({**found, "exaflops": exaflops, "accuracy": accuracy})
+            rows.append({"setting": setting.name, "seed": seed, **measure(setting, seed)})
             # Only now: a run that fails at once is no reason to refuse others.
             _write_text(workdir / FACTS, json.dumps(facts, indent=2) + "\n")
             _write(path, rows)
@@ -154,23 +164,22 @@ def _read(path):
         lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
         return [
             {
-                "setting": line["setting"],
-                "seed": int(line["seed"]),
-                "exaflops": float(line["exaflops"]),
-                "accuracy": float(line["accuracy"]),
+                "setting": line.pop("setting"),
+                "seed": int(line.pop("seed")),
+                **{name: float(value) for name, value in line.items()},
             }
             for line in lines
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            f"A study's table must have the columns {', '.join(COLUMNS)}, with numbers in all but "
+            f"A study's table must have the columns {' and '.join(KEYS)}, and numbers in all but "
             f"the first. Received: {str(path)!r}"
         ) from error
 
 
 def _write(path, rows):
     lines = io.StringIO(newline="")
-    writer = csv.DictWriter(lines, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(lines, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     _write_text(path, lines.getvalue())

@@ -65,6 +65,53 @@ def draw_scaling(exaflops, accuracies, title, path):
     _finish(figure, axis, title, path)
 
 
+def draw_data_sizes(rows, panels, title, path):
+    """Draws accuracies against the number of training images, a line for each model.
+
+    Args:
+        rows: dictionaries with `model`, `images` and the columns of the panels, from 0 to 1; one
+            for each seed.
+        panels: dictionary from the panels' names to their columns.
+        title: of the figure.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+
+    Reference:
+        Figure 4 of the ViT paper (arXiv 2010.11929).
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5 * len(panels), 4.5), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (name, column) in zip(axes, panels.items(), strict=True):
+        for model in dict.fromkeys(row["model"] for row in rows):
+            _draw_line(axis, [row for row in rows if row["model"] == model], column, model)
+        sizes = sorted({row["images"] for row in rows})
+        axis.set_xscale("log")
+        axis.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+        axis.minorticks_off()
+        axis.set_xlabel("Training images")
+        axis.set_ylabel(name)
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120)
+
+
+def _draw_line(axis, rows, column, label):
+    """A point for each row, and a line through the means."""
+    found = {}
+    for row in rows:
+        found.setdefault(row["images"], []).append(100 * row[column])
+    sizes = sorted(found)
+    (line,) = axis.plot(sizes, [np.mean(found[size]) for size in sizes], label=label)
+    points = [(size, value) for size in sizes for value in found[size]]
+    axis.scatter(*zip(*points, strict=True), s=16, alpha=0.5, color=line.get_color())
+
+
 def _finish(figure, axis, title, path):
     axis.set_ylabel("Test accuracy (%)")
     axis.set_title(title)

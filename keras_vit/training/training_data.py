@@ -13,7 +13,14 @@ FLIPS = {"never": False, "random": True, "always": "always"}
 
 
 def load_training_data(
-    recipe, name, classes=None, cache=None, split="train", validation="validation", **options
+    recipe,
+    name,
+    classes=None,
+    fraction=1.0,
+    cache=None,
+    split="train",
+    validation="validation",
+    **options,
 ):
     """The train and validation splits of a dataset, as a recipe wants them.
 
@@ -24,7 +31,8 @@ def load_training_data(
         recipe: a `Recipe`.
         name: of the dataset, as in `load`.
         classes: as in `load`.
-        cache: as in `load`, for the training split.
+        fraction: as in `load`, for the training split, and so is `cache`.
+        cache: where to keep encoded images.
         split: the split to train on, as in `load`.
         validation: the split to validate on; `None` for none.
         **options: as in `load`, for both splits.
@@ -54,15 +62,17 @@ def load_training_data(
         **changes_that_keep_labels(name, recipe.min_crop_area, FLIPS[recipe.flip]),
         random_crop_from=recipe.random_crop_from,
         augmentation=recipe.augmentation,
+        fraction=fraction,
         cache=cache,
         **shared,
     )
     held_out = None if validation is None else load(name, validation, **shared)
     if count > 1:
         # Shares differ by an image, and all processes must do the same steps.
-        for dataset, part in ((train, split), (held_out, validation)):
-            if dataset is not None:
-                dataset.num_examples = load(name, part, **{**shared, "shard": (0, 1)}).num_examples
+        shared["shard"] = (0, 1)
+        train.num_examples = load(name, split, fraction=fraction, **shared).num_examples
+        if held_out is not None:
+            held_out.num_examples = load(name, validation, **shared).num_examples
     return train, held_out
 
 

@@ -149,6 +149,19 @@ def test_exclude_leaves_out_exactly_those(tmp_path):
     np.testing.assert_array_equal(identify(list(by_file.as_numpy_iterator())), identify(expected))
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_fractions_are_parts_of_each_other(count):
+    found = []
+    for fraction in (0.1, 0.5, 1):
+        parts = [load(**DIGITS, fraction=fraction, shard=(i, count)) for i in range(count)]
+        images = identify([batch for part in parts for batch in part.as_numpy_iterator()])
+        assert len(images) == sum(part.num_examples for part in parts)
+        assert len(images) == pytest.approx(fraction * NUM_TRAIN, abs=NUM_TRAIN / 40)
+        # Of the digits no two have the same pixels.
+        found.append({image.tobytes() for image in images})
+    assert found[0] < found[1] < found[2]
+
+
 def test_one_hot_labels():
     (_, labels), (_, shares) = batches(1)[0], batches(1, one_hot=True)[0]
     np.testing.assert_array_equal(shares, np.eye(10)[labels])
@@ -184,6 +197,9 @@ def test_splits_can_be_joined():
         ({"shard": "0/2"}, "`shard` must be .*shard='0/2'"),
         ({"image_size": 32.0}, "`image_size` must be .*image_size=32.0"),
         ({"shard": (2, 2)}, r"`shard` must be .*shard=\(2, 2\)"),
+        ({"fraction": 0}, "`fraction` must be a share, .*fraction=0"),
+        ({"fraction": "10%"}, "`fraction` must be a share, .*fraction='10%'"),
+        ({"fraction": 1e-5}, "`fraction` must leave an image. .*of 1258 images"),
         ({"exclude": "no/such/file"}, "`exclude` must be .*no/such/file"),
         ({"exclude": [f"digits#{n}" for n in range(1797)]}, "`exclude` must leave an image"),
     ],

@@ -1,0 +1,106 @@
+"""One run of a study: what it trains, and what is measured of it."""
+
+import dataclasses
+import re
+
+
+def train_setting(study, setting, seed):
+    """Trains what a setting says, or goes on where that was stopped.
+
+    Args:
+        study: the `Study`.
+        setting: a `Setting`.
+        seed: of the run.
+
+    Returns:
+        `(recipe, model, num_images, exaflops)`: the recipe as it was run, the trained model, how
+        many images it was trained on, and the compute of that.
+    """
+    from keras_vit.evaluation.compute import count_training_exaflops
+    from keras_vit.models import find_variant
+    from keras_vit.training.fit import fit
+    from keras_vit.training.starting_model import make_model
+    from keras_vit.training.training_data import load_training_data
+
+    print(f"{setting.name}, seed {seed}")
+    recipe = dataclasses.replace(study.recipe, **setting.changes, seed=seed)
+    data = load_training_data(recipe, study.data, fraction=setting.fraction, **data_options(study))
+    if setting.fraction < 1:
+        recipe = _with_steps_of_all(recipe, study)
+    num_classes = len(data[0].class_names)
+    model = make_model(recipe, setting.model, num_classes)
+    facts = {"model": setting.model, "data": study.data, "classes": study.classes}
+    if setting.fraction < 1:
+        facts["fraction"] = setting.fraction
+    fit(recipe, model, data, run_directory(study, setting, seed), facts, resume=True)
+    epochs, steps = recipe.epoch_lengths(data[0].num_examples)
+    exaflops = count_training_exaflops(
+        find_variant(setting.model),
+        epochs * steps * recipe.batch_size,
+        1,
+        num_classes,
+        recipe.image_size,
+        pooling=recipe.pooling,
+    )
+    return recipe, model, data[0].num_examples, exaflops
+
+
+def measure_last(study, setting, seed):
+    """Compute of a run, and the accuracy of its last model on the test split."""
+    recipe, model, _, exaflops = train_setting(study, setting, seed)
+    return {"exaflops": exaflops, "accuracy": _test_accuracy(study, model, recipe)}
+
+
+def measure_best(study, setting, seed):
+    """Images and compute of a run, and what its best model is worth on test data.
+
+    The best is that of the highest validation accuracy: early stopping, as in section 4.3.
+    """
+    from keras_vit.evaluation.fewshot import evaluate_fewshot
+    from keras_vit.training.run import load_trained
+
+    recipe, _, num_images, exaflops = train_setting(study, setting, seed)
+    best = load_trained(run_directory(study, setting, seed))
+    fewshot = evaluate_fewshot(
+        best,
+        study.fewshot_data or study.data,
+        shots=(study.shots,),
+        batch_size=recipe.batch_size,
+        classes=study.fewshot_classes if study.fewshot_data else study.classes,
+        data_dir=study.data_dir,
+    )
+    return {
+        "images": num_images,
+        "exaflops": exaflops,
+        "accuracy": _test_accuracy(study, best, recipe),
+        "fewshot": sum(fewshot.values()) / len(fewshot),
+    }
+
+
+def data_options(study):
+    """What a study's dataset is loaded with."""
+    return {"classes": study.classes, "data_dir": study.data_dir}
+
+
+def run_directory(study, setting, seed):
+    """Where a run is kept."""
+    return study.workdir / re.sub(r"\W+", "_", f"{setting.name}, seed {seed}")
+
+
+def _with_steps_of_all(recipe, study):
+    """The recipe with the steps that it has on all the images: the same compute for each part."""
+    from keras_vit.data.datasets import load
+
+    size, batch_size = recipe.image_size, recipe.batch_size
+    everything = load(study.data, "train", size, batch_size, **data_options(study))
+    epochs, steps = recipe.epoch_lengths(everything.num_examples)
+    return dataclasses.replace(recipe, epochs=None, steps=epochs * steps)
+
+
+def _test_accuracy(study, model, recipe):
+    from keras_vit.data.datasets import load
+    from keras_vit.evaluation.classification import evaluate
+
+    options = data_options(study)
+    test = load(study.data, "test", recipe.image_size, recipe.batch_size, **options)
+    return evaluate(model, test)["accuracy"]
