@@ -7,12 +7,12 @@ needs, and a fifth more.
 Example: python benchmarks/fewshot.py --shots 1 5 10 25
 """
 
-import argparse
 import os
 import resource
 import time
 
 import numpy as np
+import tyro
 
 from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
 
@@ -25,34 +25,30 @@ def clusters(rng, centres, count, noise):
     return features, labels
 
 
-def main():
+def main(
+    tests: int = 50_000,
+    width: int = 1024,
+    classes: int = 1000,
+    shots: tuple[int, ...] = (10,),
+    noise: float = 4.0,
+):
     """Measures one number of shots after the other."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--tests", type=int, default=50_000)
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--shots", type=int, nargs="+", default=[10])
-    parser.add_argument("--noise", type=float, default=4.0)
-    options = parser.parse_args()
-
     rng = np.random.default_rng(0)
-    centres = rng.standard_normal((options.classes, options.width), dtype="float32")
-    num_examples = max(options.shots) * options.classes * 6 // 5
-    train = clusters(rng, centres, num_examples, options.noise)
-    test = clusters(rng, centres, options.tests, options.noise)
-    print(f"{options.tests:,} x {options.width:,} features, {options.classes:,} classes, ", end="")
+    centres = rng.standard_normal((classes, width), dtype="float32")
+    num_examples = max(shots) * classes * 6 // 5
+    train = clusters(rng, centres, num_examples, noise)
+    test = clusters(rng, centres, tests, noise)
+    print(f"{tests:,} x {width:,} features, {classes:,} classes, ", end="")
     print(f"{len(SEEDS)} seeds, {os.cpu_count()} cores")
-    for shots in options.shots:
+    for count in shots:
         start = time.perf_counter()
-        accuracies = fewshot_accuracies(*train, *test, options.classes, shots=(shots,))
+        accuracies = fewshot_accuracies(*train, *test, classes, shots=(count,))
         seconds = time.perf_counter() - start
         mean = np.mean(list(accuracies.values()))
-        print(f"{shots:3d} shots: {seconds:6.1f} seconds, accuracy {mean:.4f}")
+        print(f"{count:3d} shots: {seconds:6.1f} seconds, accuracy {mean:.4f}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory: {peak:.1f} GiB")
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)

@@ -145,6 +145,7 @@ def test_a_run_that_does_what_the_paper_did(recipe, data, on, accuracy, large):
         {"data": "cifar100"},
         {"split": "validation"},
         {"classes": ["cat"]},
+        {"fraction": 0.1},
         {"recipe": {"learning_rate": 0.1}},
         {"recipe": {"steps": 500}},
         {"recipe": {"augmentation": "light1"}},

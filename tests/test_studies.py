@@ -84,23 +84,12 @@ def test_a_study_is_of_one_thing(tmp_path):
 @pytest.mark.examples
 def test_command(tmp_path, capsys):
     """Of a tenth of the images and of all of them, for as many steps; other classes few-shot."""
-    settings = [
-        "--image-size",
-        "32",
-        "--batch-size",
-        "256",
-        "--epochs",
-        "1",
-        "--warmup-steps",
-        "1",
-        "--seeds",
-        "1",
-    ]
+    settings = ["--image-size", "32", "--batch-size", "256", "--warmup-steps", "1"]
     arguments = ["digits_pretrain", "--data", "digits", "--workdir", str(tmp_path / "study")]
     classes = ["--classes", "0", "1", "2", "3", "4"]
     others = ["--fewshot-data", "digits", "--fewshot-classes", "5", "6", "7"]
-    options = [*classes, *others, "--shots", "2", "--fractions", "0.1", "1"]
-    command = ["study", "data-size", *arguments, *settings, *options]
+    options = ["--shots", "2", "--fractions", "0.1", "1", "--epochs", "1", "--seeds", "1"]
+    command = ["study", "data-size", *arguments, *settings, *classes, *others, *options]
     main(command)
     assert "few-shot accuracy" in capsys.readouterr().out
     with (tmp_path / "study" / "study.csv").open() as file:

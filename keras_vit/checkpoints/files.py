@@ -1,6 +1,7 @@
-"""Files that are never half written."""
+"""Files that are never half written, and what they say that was there before."""
 
 import contextlib
+import json
 import os
 import pathlib
 import uuid
@@ -35,3 +36,26 @@ def replacing(path):
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def differences(before, now):
+    """What differs between the settings that something was begun with and those of now.
+
+    Args:
+        before: dictionary, read from JSON.
+        now: dictionary of what JSON can say.
+
+    Returns:
+        A list of texts, one for each difference.
+
+    Example:
+    >>> from keras_vit.checkpoints.files import differences
+    >>> differences({"steps": 5, "seeds": [1]}, {"steps": 8, "seeds": (1,)})
+    ['steps=8 instead of 5']
+    """
+    now = json.loads(json.dumps(now))
+    return [
+        f"{name}={now.get(name)!r} instead of {before.get(name)!r}"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    ]

@@ -207,7 +207,7 @@ def reported_of_run(run, recipes, model, data):
             continue
         wanted, had = recipes[row.recipe], run.get("recipe", {})
         is_whole = run.get("split") in ("train", "train+validation") and not run.get("classes")
-        is_whole = is_whole and not run.get("exclude")
+        is_whole = is_whole and not run.get("exclude") and run.get("fraction", 1) == 1
         is_same = all(had.get(key) == wanted[key] for key in wanted if key not in _FREE)
         if (
             is_whole

@@ -6,7 +6,7 @@ import io
 import json
 import pathlib
 
-from keras_vit.checkpoints.files import replacing
+from keras_vit.checkpoints.files import differences, replacing
 
 TABLE, FACTS = "study.csv", "study.json"
 # Which run a row is of; the other columns are what was measured.
@@ -93,7 +93,6 @@ def run_study(settings, seeds, measure, workdir, facts):
     """
     workdir = pathlib.Path(workdir)
     path = workdir / TABLE
-    facts = json.loads(json.dumps(facts))
     _check_same(workdir, facts)
     rows = _read(path)
     for seed in seeds:
@@ -143,12 +142,9 @@ def _check_same(workdir, facts):
             )
         return
     before = json.loads(path.read_text(encoding="utf-8"))
-    for name in sorted({*before, *facts}):
-        if before.get(name) != facts.get(name):
-            raise ValueError(
-                "A study must go on with what it was begun with. Received: "
-                f"{name}={facts.get(name)!r} instead of {before.get(name)!r}"
-            )
+    changed = differences(before, facts)
+    if changed:
+        raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")
 
 
 def _write_text(path, text):

@@ -7,7 +7,7 @@ import os
 import pathlib
 import textwrap
 
-from keras_vit.checkpoints.files import PARTIAL, replacing
+from keras_vit.checkpoints.files import PARTIAL, differences, replacing
 from keras_vit.data.catalog import DATASETS, VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
 from keras_vit.data.datasets import find_source
 
@@ -181,11 +181,10 @@ def read_results(workdir, settings):
             f"`workdir` must be a new or empty directory, or have the `{RESULTS_FILE}` of tasks "
             f"that were run in it. Received: workdir={str(workdir)!r} ({error})"
         ) from error
-    new = json.loads(json.dumps(settings))
-    for name in sorted({*before, *new}):
-        if before.get(name) != new.get(name):
-            raise ValueError(
-                "All tasks in a directory must be run with the settings they were begun with. "
-                f"Received: {name}={new.get(name)!r} instead of {before.get(name)!r}"
-            )
+    changed = differences(before, settings)
+    if changed:
+        raise ValueError(
+            "All tasks in a directory must be run with the settings they were begun with. "
+            f"Received: {changed[0]}"
+        )
     return accuracies

@@ -9,7 +9,7 @@ import shutil
 import keras
 
 from keras_vit.checkpoints import from_checkpoint
-from keras_vit.checkpoints.files import PARTIAL, replacing
+from keras_vit.checkpoints.files import PARTIAL, differences, replacing
 from keras_vit.models import resize
 from keras_vit.models.files import load_model
 
@@ -41,7 +41,6 @@ def open_run(workdir, recipe, facts, resume=False):
         ValueError: if the directory holds something else, or cannot be written.
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
-    run = json.loads(json.dumps(run))
     try:
         is_made = not workdir.exists()
         if _holds_something(workdir):
@@ -122,12 +121,11 @@ def _check_same(workdir, run):
             "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
             f"Received: workdir={str(workdir)!r}"
         )
-    old, new = ({**settings["recipe"], **settings, "recipe": None} for settings in (before, run))
-    changed = [
-        f"{name}={new.get(name)!r} instead of {old.get(name)!r}"
-        for name in {**old, **new}
-        if name != "keras" and old.get(name) != new.get(name)
-    ]
+    old, new = (
+        {**settings["recipe"], **settings, "recipe": None, "keras": None}
+        for settings in (before, run)
+    )
+    changed = differences(old, new)
     if changed:
         raise ValueError(
             f"A resumed run must have the settings it was begun with. Received: {changed[0]}"
