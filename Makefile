@@ -43,7 +43,7 @@ test-backends: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes tests/test_distribution.py tests/test_distributed_evaluation.py
 	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) $(SLOW_ON_JAX) tests/test_imports.py tests/test_distribution.py
 	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/test_serving.py -k "not mixed"
-	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE)
+	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE) tests/test_memory.py
 
 # Checkpoint files of and for the real transformers, timm and keras-hub. timm asks for torchvision,
 # which has no build for CPUs alone; its models do without.
