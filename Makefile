@@ -42,7 +42,7 @@ test: $(VENV)/.test
 test-backends: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes tests/test_distribution.py tests/test_distributed_evaluation.py
 	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) $(SLOW_ON_JAX) tests/test_imports.py tests/test_distribution.py
-	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/test_serving.py -k "not mixed"
+	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/serving/test_export.py -k "float32 or flagged or without_keras or fixed"
 	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE) tests/test_memory.py
 
 # Checkpoint files of and for the real transformers, timm and keras-hub. timm asks for torchvision,

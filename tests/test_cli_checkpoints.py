@@ -121,7 +121,7 @@ def test_convert_to_a_saved_model(tmp_path, capsys):
 
     printed = run(capsys, "convert", case_path(CASE), tmp_path / "served", "--to", "saved_model")
     assert f"Wrote {tmp_path / 'served' / '1'} (saved_model)" in printed
-    serve = tf.saved_model.load(tmp_path / "served" / "1").signatures["images"]
+    serve = tf.saved_model.load(tmp_path / "served" / "1").signatures["float"]
     reference = case_outputs(CASE)
     assert_logits(serve(images=reference["images"])["logits"].numpy(), reference["logits"])
 

@@ -32,6 +32,7 @@ COMMANDS = (
     "quickstart",
     "models",
     "checkpoints",
+    "client",
     "convert",
     "inspect-checkpoint",
     "data",

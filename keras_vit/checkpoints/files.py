@@ -38,6 +38,27 @@ def replacing(path):
             partial.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def alone(directory):
+    """Keeps other processes waiting that want to be alone in a directory.
+
+    Args:
+        directory: path of a directory that is there.
+    """
+    if os.name != "posix":
+        # Windows has no such lock.
+        yield
+        return
+    import fcntl
+
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def differences(before, now):
     """What differs between the settings that something was begun with and those of now.
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import tyro
 
 from keras_vit.cli.checkpoints import Checkpoints
+from keras_vit.cli.client import Client
 from keras_vit.cli.convert import Convert
 from keras_vit.cli.data import Data
 from keras_vit.cli.deduplicate import Deduplicate
@@ -43,6 +44,7 @@ Command = (
     | Annotated[Predict, tyro.conf.subcommand("predict")]
     | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Client, tyro.conf.subcommand("client")]
 )
 
 

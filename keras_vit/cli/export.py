@@ -2,16 +2,16 @@
 
 import dataclasses
 import pathlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
 
 @dataclasses.dataclass
 class Export:
-    """Write a trained model as a SavedModel for TF Serving, preprocessing and labels included.
+    """Write a trained model or a checkpoint for serving, preprocessing and labels included.
 
-    Example: keras-vit export runs/photos serving/photos
+    Example: keras-vit export runs/photos serving/photos --verify photos/cat
     """
 
     model: Annotated[str, tyro.conf.Positional]
@@ -19,10 +19,34 @@ class Export:
     directory: Annotated[pathlib.Path, tyro.conf.Positional]
     """The model's directory; each export is a new version in it."""
     version: int | None = None
-    """Number of the version; the next free one by default."""
+    """Number of the version; the one after the last by default."""
+    format: Literal["saved_model", "onnx", "litert", "openvino"] = "saved_model"
+    """Of TF Serving by default. The others take preprocessed images."""
+    signatures: tuple[Literal["bytes", "uint8", "float", "features"], ...] = (
+        "bytes",
+        "uint8",
+        "float",
+    )
+    """What a SavedModel answers; the first is the default."""
+    top_k: int = 5
+    """How many of the most likely classes a SavedModel names."""
+    batch_size: int | None = None
+    """Images in a request; any number by default."""
     image_size: tuple[int, ...] | None = None
     """Resize the model for this image size, or tell it for a file that does not: one number, or
     height and width."""
+    on_bad_image: Literal["error", "flag"] = "error"
+    """What an image is that cannot be decoded: an error with its index, or zeros and a flag."""
+    warmup_batch_sizes: tuple[int, ...] | None = None
+    """Sizes of the requests with which TF Serving warms up; by default 1 where
+    tensorflow-serving-api is installed."""
+    quantize: Literal["int8", "float16", "bfloat16"] | None = None
+    """Store and compute in fewer bits, where the format can."""
+    calibration: tuple[pathlib.Path, ...] = ()
+    """Image files, or folders of them, from which int8 learns its ranges: some hundred like those
+    that will be served."""
+    verify: tuple[pathlib.Path, ...] = ()
+    """Image files, or folders of them: compare the export with the model on these."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -30,10 +54,74 @@ class Export:
         """Exports, and says where to."""
         from keras_vit.cli.convert import as_image_size, class_names_of
         from keras_vit.serving.export import export
+        from keras_vit.serving.verify import find_images
         from keras_vit.training.run import load_trained
 
+        # Before a model is downloaded.
+        verified = find_images(self.verify) if self.verify else []
+        calibration = find_images(self.calibration) if self.calibration else []
         model = load_trained(self.model, as_image_size(self.image_size))
-        version = "auto" if self.version is None else self.version
-        path = export(model, self.directory, version, class_names_of(model, self.model))
+        path = export(
+            model,
+            self.directory,
+            version="auto" if self.version is None else self.version,
+            format=self.format,
+            signatures=self.signatures,
+            top_k=self.top_k,
+            class_names=class_names_of(model, self.model),
+            batch_size=self.batch_size,
+            on_bad_image=self.on_bad_image,
+            warmup_batch_sizes=self.warmup_batch_sizes,
+            quantize=self.quantize,
+            calibration=_preprocessed(calibration, model) if calibration else None,
+            facts=facts_of(model, self.model),
+        )
         print(f"Exported to {path}")
-        print(f"Next: keras-vit predict {self.directory} IMAGE")
+        if verified:
+            print(_compare(model, path, verified))
+        if self.format == "saved_model":
+            print(f"Next: keras-vit predict {self.directory} IMAGE")
+            print(f"      docker compose --project-directory {self.directory} up")
+
+
+def facts_of(model, source):
+    """Where a model is from and how good it is, as far as that is known."""
+    from keras_vit.evaluation.reported import reported_of_checkpoint
+    from keras_vit.training.run import METRICS_FILE, find_model, read_run
+
+    facts = {"source": str(source)}
+    path = find_model(source)
+    run = read_run(path) if path.suffix == ".keras" else {}
+    if run:
+        facts.update(data=run.get("data"), trained_from=run.get("model"))
+        facts["validation_accuracy"] = _best_accuracy(path.with_name(METRICS_FILE))
+    reported = reported_of_checkpoint(source, model, "imagenet2012")
+    if reported is not None:
+        facts["reported"] = f"{reported} on {reported.dataset} ({reported.source})"
+    return facts
+
+
+def _best_accuracy(path):
+    import json
+
+    if not path.is_file():
+        return None
+    epochs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return max((epoch["val_accuracy"] for epoch in epochs if "val_accuracy" in epoch), default=None)
+
+
+def _preprocessed(files, model):
+    from keras_vit.serving.loaded import preprocess_files
+    from keras_vit.serving.verify import read_encoded
+
+    return preprocess_files([read_encoded(file) for file in files], model.input_shape[1:3])
+
+
+def _compare(model, path, files):
+    from keras_vit.serving.verify import verify
+
+    found = verify(model, path, files)
+    return (
+        f"Verified on {found.num_images} images: largest difference of logits "
+        f"{found.largest_difference:.2g}, same class for {found.agreement:.2%}"
+    )

@@ -38,23 +38,27 @@ class Predict:
             )
         predict = load_predictor(self.model, as_image_size(self.image_size))
         for image in self.images:
-            classes = predict(read_image(image))[: self.top]
-            print(image, *(f"{name} {probability:.1%}" for name, probability in classes), sep="  ")
+            print_classes(image, predict(read_image(image))[: self.top])
+
+
+def print_classes(image, classes):
+    """A line with the file and its classes, `(name, probability)` each."""
+    print(image, *(f"{name} {probability:.1%}" for name, probability in classes), sep="  ")
 
 
 def load_predictor(path, image_size):
     """A predictor from an export, a `.keras` file, a run's directory or a checkpoint."""
     from keras_vit.cli.convert import class_names_of
-    from keras_vit.serving.predict import find_saved_model, keras_predictor, saved_model_predictor
+    from keras_vit.serving.predict import export_predictor, find_export, keras_predictor
     from keras_vit.training.run import load_trained
 
-    exported = find_saved_model(path)
+    exported = find_export(path)
     if exported is not None:
         if image_size is not None:
             raise ValueError(
                 "`--image-size` must not be given for an export, which has one. "
                 f"Received: {image_size}"
             )
-        return saved_model_predictor(exported)
+        return export_predictor(exported)
     model = load_trained(path, image_size)
     return keras_predictor(model, class_names_of(model, path))

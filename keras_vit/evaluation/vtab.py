@@ -1,13 +1,11 @@
 """VTAB-1k: 19 tasks, one after the other, whose results are kept."""
 
-import contextlib
 import json
 import logging
-import os
 import pathlib
 import textwrap
 
-from keras_vit.checkpoints.files import PARTIAL, differences, replacing
+from keras_vit.checkpoints.files import PARTIAL, alone, differences, replacing
 from keras_vit.data.catalog import DATASETS, VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
 from keras_vit.data.datasets import find_source
 
@@ -130,29 +128,12 @@ def _add_result(workdir, settings, result):
     workdir = pathlib.Path(workdir)
     read_results(workdir, settings)
     workdir.mkdir(parents=True, exist_ok=True)
-    with _alone(workdir):
+    with alone(workdir):
         accuracies = {**read_results(workdir, settings), **result}
         text = json.dumps({"settings": settings, "accuracies": accuracies}, indent=2)
         with replacing(workdir / RESULTS_FILE) as partial:
             partial.write_text(f"{text}\n", encoding="utf-8")
     return accuracies
-
-
-@contextlib.contextmanager
-def _alone(directory):
-    """Keeps other processes waiting, so that none writes what it has read before."""
-    if os.name != "posix":
-        # Windows has no such lock.
-        yield
-        return
-    import fcntl
-
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def read_results(workdir, settings):

@@ -1,159 +1,153 @@
-"""A model and its preprocessing as a SavedModel for TF Serving."""
+"""A model and its preprocessing, for TF Serving and other servers."""
 
 import json
-import pathlib
-import shutil
 
 import keras
 
-from keras_vit.models.surgery import check_classifier
+import keras_vit
+from keras_vit.models import resize
+from keras_vit.models.describe import describe
+from keras_vit.models.options import match_variant
+from keras_vit.serving.checks import check_model, check_settings, has_serving_api
+from keras_vit.serving.versions import new_version
 
 
-def export(model, directory, version="auto", class_names=None):
-    """Writes a SavedModel that TF Serving loads, under `directory/<version>/`.
+def export(
+    model,
+    directory,
+    version="auto",
+    format="saved_model",
+    signatures=("bytes", "uint8", "float"),
+    top_k=5,
+    class_names=None,
+    batch_size=None,
+    image_size=None,
+    on_bad_image="error",
+    warmup_batch_sizes=None,
+    quantize=None,
+    calibration=None,
+    facts=None,
+):
+    """Writes a model for serving, under `directory/<version>/`.
 
-    Signatures: `serving_default` takes `image_bytes`, strings `(batch,)`, the encoded images (JPEG,
-    PNG, GIF, BMP or WebP, of any size), and preprocesses them in the graph as in evaluation;
-    `images` takes preprocessed `images`, float32 `(batch, height, width, 3)` in [-1, 1]. Both
-    return float32 `logits` and `probabilities` `(batch, num_classes)`.
+    A SavedModel has these signatures, the first of which is `serving_default`:
 
-    The directory is written beside its place and renamed, so TF Serving never sees half a model.
+    - `"bytes"` takes `image_bytes`, strings `(batch,)`: encoded images (JPEG, PNG, GIF, BMP, still
+      WebP) of any size, which are decoded, resized and scaled in the graph as in evaluation.
+    - `"uint8"` takes `images`, uint8 `(batch, height, width, 3)` of any size.
+    - `"float"` takes preprocessed `images`, float32 `(batch, height, width, 3)` in [-1, 1].
+    - `"features"` takes `image_bytes` and returns `features`, float32 `(batch, width)`.
+
+    The first three return `logits` and `probabilities`, float32 `(batch, num_classes)`, and of the
+    most likely classes `top_k_classes`, int32, `top_k_labels`, strings, and `top_k_probabilities`,
+    float32, all `(batch, top_k)`. Other formats take preprocessed `images` and return `logits`.
+
+    Beside it stand `model.json`, which says what it is, and the names of the classes; in the
+    directory settings for TF Serving, where there are none yet. A version is written beside its
+    place and renamed: a server never sees half a model.
 
     Args:
         model: a classifier of this package that returns logits, on the TensorFlow or JAX backend.
-        directory: path of the model's directory, which holds its versions.
-        version: a positive integer; `"auto"` for the next free one.
-        class_names: names of the classes, written to `assets.extra/labels.txt`.
+        directory: path of the model's directory, which holds its versions; its name is the model's.
+        version: a positive integer; `"auto"` for the one after the last.
+        format: `"saved_model"`, `"onnx"`, `"litert"` or `"openvino"`.
+        signatures: of a SavedModel.
+        top_k: how many classes are named, at most.
+        class_names: names of the classes; `None` for their numbers.
+        batch_size: images in a request; `None` for any.
+        image_size: int or `(height, width)` to resize the model to; `None` for its own.
+        on_bad_image: what an image that cannot be decoded is: an `"error"`, whose message has its
+            index in the batch; or `"flag"`, then the others are answered, its outputs are zeros,
+            and `is_bad`, bool `(batch,)`, tells which.
+        warmup_batch_sizes: sizes of the requests that TF Serving makes when it loads the model; by
+            default 1 where `tensorflow-serving-api` is installed, else none.
+        quantize: `"int8"`, `"float16"` or `"bfloat16"`, where the format has it; `None` for not.
+        calibration: of int8, float32 `(images, height, width, 3)`, some preprocessed images like
+            those that will be served.
+        facts: dictionary of what else `model.json` shall say.
 
     Returns:
         The `pathlib.Path` of the version.
 
     Raises:
-        ValueError: if the version exists, the directory cannot be written, the model is not a
-            classifier of RGB images, or the backend cannot export.
+        ValueError: if an argument is out of range, the version exists, the directory cannot be
+            written, the model is not a classifier of RGB images, the backend cannot export, or a
+            package is missing.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
     >>> path = keras_vit.export(model, tmp_path / "pets", class_names=["cat", "dog"])
-    >>> path.name, (path / "assets.extra" / "labels.txt").read_text().split()
+    >>> path.name, (path / "assets" / "labels.txt").read_text().split()
     ('1', ['cat', 'dog'])
     """
-    _check_model(model, class_names)
-    version = _check_version(pathlib.Path(directory).expanduser(), version)
-    directory, is_new = _make_directory(directory)
-    partial = directory / f".{version}.partial"
-    target = directory / str(version)
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        _write_saved_model(model, partial)
-        if class_names is not None:
-            labels = partial / "assets.extra" / "labels.txt"
-            labels.parent.mkdir(exist_ok=True)
-            labels.write_text("".join(f"{name}\n" for name in class_names))
-        _write_facts(model, partial)
-        partial.replace(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        if is_new and not any(directory.iterdir()):
-            directory.rmdir()
-    return target
-
-
-def _check_model(model, class_names):
-    if keras.backend.backend() == "torch":
-        raise ValueError(
-            "`export` needs the TensorFlow or JAX backend: save the model as a .keras file, load "
-            "it with KERAS_BACKEND=tensorflow and export it there. Received: backend='torch'"
-        )
-    num_classes = check_classifier(model)
-    if class_names is None:
-        return
-    if isinstance(class_names, str) or len(class_names) != num_classes:
-        raise ValueError(
-            f"`class_names` must be a list that names the model's {num_classes} classes. "
-            f"Received: class_names={class_names!r}"
-        )
-    if any("\n" in name for name in class_names):
-        raise ValueError(
-            f"`class_names` must be of one line each. Received: class_names={class_names!r}"
-        )
-
-
-def _make_directory(directory):
-    """The directory, made where it is not there yet, and whether it was made."""
-    directory = pathlib.Path(directory).expanduser()
-    if (directory / "run.json").exists():
-        raise ValueError(
-            "`directory` must be one for exports, not that of a training run. "
-            f"Received: directory={str(directory)!r}"
-        )
-    is_new = not directory.exists()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            "`directory` must be a directory that can be written. "
-            f"Received: directory={str(directory)!r} ({error.strerror})"
-        ) from error
-    return directory, is_new
-
-
-def _check_version(directory, version):
-    taken = {
-        int(entry.name)
-        for entry in (directory.iterdir() if directory.is_dir() else ())
-        if entry.name.isdigit()
-    }
-    if version == "auto":
-        return max(taken, default=0) + 1
-    if not isinstance(version, int) or version < 1 or version in taken:
-        raise ValueError(
-            "`version` must be a positive integer that is not taken, or 'auto'. "
-            f"Received: version={version!r}, taken in {str(directory)!r}: {sorted(taken)}"
-        )
-    return version
-
-
-def _write_saved_model(model, path):
-    import tensorflow as tf
-
-    from keras_vit.data.decoding import decode
-    from keras_vit.data.images import evaluation_image
-
-    height, width = model.input_shape[1:3]
-    as_float32 = keras.layers.Activation("linear", dtype="float32")
-    logits = as_float32(model.outputs[0])
-    probabilities = keras.layers.Softmax(dtype="float32")(logits)
-    served = keras.Model(model.input, {"logits": logits, "probabilities": probabilities})
-
-    archive = keras.export.ExportArchive()
-    answer = archive.track_and_add_endpoint(
-        "images", served, [tf.TensorSpec((None, height, width, 3), "float32", name="images")]
+    class_names = check_model(model, class_names)
+    check_settings(
+        format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes, quantize
     )
+    if image_size is not None:
+        model = resize(model, image_size)
+    if warmup_batch_sizes is None:
+        warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
+    flags_bad_images = on_bad_image == "flag"
+    with new_version(directory, version) as (folder, publish):
+        if format == "saved_model":
+            options = (top_k, batch_size, flags_bad_images)
+            written = _write_saved_model(
+                model, folder, signatures, class_names, options, warmup_batch_sizes
+            )
+        else:
+            written = _write_file(model, folder, format, quantize, calibration, class_names)
+        facts = {**_facts(model, format, quantize), **(facts or {})}
+        text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+        (written / "model.json").write_text(text, encoding="utf-8")
+        path = publish(written)
+    if format == "saved_model":
+        # Batched with others, an image that is an error fails their requests too.
+        _write_operations(path.parent, batching=flags_bad_images)
+    return path
 
-    def answer_bytes(image_bytes):
-        images = tf.map_fn(
-            lambda encoded: evaluation_image(decode(encoded), (height, width)),
-            image_bytes,
-            fn_output_signature=tf.TensorSpec((height, width, 3), "float32"),
-        )
-        return answer(images)
 
-    archive.add_endpoint(
-        "serving_default",
-        tf.function(
-            answer_bytes, [tf.TensorSpec((None,), "string", name="image_bytes")], autograph=False
-        ),
-    )
-    archive.write_out(path, verbose=False)
+def _write_saved_model(model, folder, signatures, class_names, options, warmup_batch_sizes):
+    # They import TensorFlow.
+    from keras_vit.serving.saved_model import write_saved_model
+    from keras_vit.serving.warmup import write_warmup
+
+    written = write_saved_model(model, folder, signatures, class_names, *options)
+    if warmup_batch_sizes:
+        write_warmup(written, warmup_batch_sizes, folder.parent.name)
+    return written
 
 
-def _write_facts(model, path):
-    facts = {
+def _write_file(model, folder, format, quantize, calibration, class_names):
+    # They import the formats' own packages.
+    from keras_vit.serving.formats import WRITERS
+
+    written = folder / "written"
+    (written / "assets").mkdir(parents=True)
+    WRITERS[format](model, written, quantize, calibration)
+    text = "".join(f"{name}\n" for name in class_names)
+    (written / "assets" / "labels.txt").write_text(text, encoding="utf-8")
+    return written
+
+
+def _write_operations(directory, batching):
+    from keras_vit.serving.operations import write_operations
+
+    write_operations(directory, directory.name, batching)
+
+
+def _facts(model, format, quantize):
+    """What `model.json` says of any export."""
+    variant = match_variant(describe(model))
+    return {
         "model": model.name,
+        "variant": None if variant is None else variant.name,
         "image_size": model.input_shape[1:3],
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),
+        "preprocessing": "bilinear resize of the whole image, (pixels - 127.5) / 127.5",
+        "format": format,
+        "quantize": quantize,
+        "keras_vit": keras_vit.__version__,
         "keras": keras.__version__,
     }
-    (path / "model.json").write_text(json.dumps(facts, indent=2) + "\n")

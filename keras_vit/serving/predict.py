@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models.surgery import check_classifier
+from keras_vit.serving.versions import FILES, taken_versions
 
 
 def keras_predictor(model, class_names=None):
@@ -33,32 +34,27 @@ def keras_predictor(model, class_names=None):
     def predict(encoded):
         image = evaluation_image(decode(encoded), model.input_shape[1:3])
         logits = model(ops.convert_to_tensor(image.numpy()[None]), training=False)
-        return ranked(ops.convert_to_numpy(ops.softmax(logits))[0], class_names)
+        return ranked(_softmax(ops.convert_to_numpy(logits)[0]), class_names)
 
     return predict
 
 
-def saved_model_predictor(path):
-    """A predictor from one version of an export.
+def export_predictor(version):
+    """A predictor from one version of an export, of any format.
 
     Args:
-        path: of the version's directory.
+        version: path of the version's directory.
 
     Returns:
         A predictor.
+
+    Raises:
+        ValueError: if there is no export of a classifier.
     """
-    import tensorflow as tf
+    from keras_vit.serving.loaded import labels_of, load_export
 
-    saved_model = tf.saved_model.load(path)
-    labels = pathlib.Path(path) / "assets.extra" / "labels.txt"
-    class_names = labels.read_text().splitlines() if labels.is_file() else None
-
-    def predict(encoded):
-        serve = saved_model.signatures["serving_default"]
-        outputs = serve(image_bytes=tf.constant([encoded]))
-        return ranked(outputs["probabilities"][0].numpy(), class_names)
-
-    return predict
+    answer, class_names = load_export(version), labels_of(version)
+    return lambda encoded: ranked(_softmax(answer([encoded])[0]), class_names)
 
 
 def ranked(probabilities, class_names):
@@ -68,14 +64,23 @@ def ranked(probabilities, class_names):
     return [(names[index], float(probabilities[index])) for index in order]
 
 
-def find_saved_model(path):
-    """The SavedModel that a path means: itself or its newest version; `None` if it is neither."""
+def find_export(path):
+    """The version of an export that a path means: itself or its newest; `None` if it is neither."""
     path = pathlib.Path(path).expanduser()
-    if (path / "saved_model.pb").is_file():
+    if _is_version(path):
         return path
-    versions = [found.parent for found in path.glob("*/saved_model.pb")]
-    numbered = [version for version in versions if version.name.isdigit()]
-    return max(numbered, key=lambda version: int(version.name), default=None)
+    versions = taken_versions(path)
+    newest = path / str(versions[-1]) if versions else None
+    return newest if newest is not None and _is_version(newest) else None
+
+
+def _is_version(path):
+    return any((path / name).is_file() for name in ("saved_model.pb", *FILES))
+
+
+def _softmax(logits):
+    shifted = np.exp(logits.astype("float64") - logits.max())
+    return shifted / shifted.sum()
 
 
 def read_image(path):

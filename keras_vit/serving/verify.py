@@ -1,0 +1,104 @@
+"""An export beside the model that it was made of, on real images."""
+
+import dataclasses
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_vit.serving.loaded import load_export, preprocess_files
+from keras_vit.serving.predict import read_image
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """How far an export's answers are from those of its model.
+
+    Args:
+        num_images: how many images were compared.
+        largest_difference: of two logits.
+        agreement: share of the images whose most likely class is the same, from 0 to 1.
+    """
+
+    num_images: int
+    largest_difference: float
+    agreement: float
+
+
+def verify(model, version, files, batch_size=8):
+    """Compares an export, loaded from its files, with the Keras model.
+
+    A SavedModel decodes them itself, if it can.
+
+    Args:
+        model: the classifier that was exported, with the image size of the export.
+        version: path of a version, as `keras_vit.export` returns it.
+        files: paths of image files, as `find_images` gives them.
+        batch_size: images in a request.
+
+    Returns:
+        A `Comparison`.
+
+    Raises:
+        ValueError: if there is no export, or a file is not an image.
+
+    Example:
+    >>> from keras_vit.serving.verify import verify
+    >>> import PIL.Image
+    >>> PIL.Image.new("RGB", (50, 40), "teal").save(tmp_path / "teal.png")
+    >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
+    >>> version = keras_vit.export(model, tmp_path / "pets")
+    >>> verify(model, version, [tmp_path / "teal.png"]).agreement
+    1.0
+    """
+    answer = load_export(version)
+    expected, found = [], []
+    for start in range(0, len(files), batch_size):
+        encoded = [read_encoded(path) for path in files[start : start + batch_size]]
+        images = preprocess_files(encoded, model.input_shape[1:3])
+        expected.append(keras.ops.convert_to_numpy(model(images, training=False)))
+        found.append(answer(encoded))
+    expected, found = np.concatenate(expected), np.concatenate(found)
+    return Comparison(
+        num_images=len(files),
+        largest_difference=float(np.abs(found - expected.astype("float32")).max()),
+        agreement=float(np.mean(found.argmax(axis=1) == expected.argmax(axis=1))),
+    )
+
+
+def find_images(paths):
+    """The image files that paths mean: themselves, or what is in a folder and those below it.
+
+    Args:
+        paths: of files and folders.
+
+    Returns:
+        A list of `pathlib.Path`s, those of a folder sorted.
+
+    Raises:
+        ValueError: if a folder has no images, or there are no paths.
+    """
+    found = []
+    for path in map(pathlib.Path, paths):
+        inside = [path]
+        if path.expanduser().is_dir():
+            below = sorted(path.expanduser().rglob("*"))
+            inside = [file for file in below if file.suffix.lower() in SUFFIXES]
+        if not inside:
+            raise ValueError(f"A folder must have images. Received: {str(path)!r}, without any")
+        found += inside
+    if not found:
+        raise ValueError("There must be images. Received: none")
+    return found
+
+
+def read_encoded(path):
+    """The bytes of an image file as they are stored, checked to be one that can be decoded.
+
+    Raises:
+        ValueError: if the file cannot be read or is not an image.
+    """
+    read_image(path)
+    return pathlib.Path(path).expanduser().read_bytes()

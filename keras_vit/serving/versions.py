@@ -1,0 +1,91 @@
+"""The numbered versions of a model in a directory, where servers look for them."""
+
+import contextlib
+import numbers
+import pathlib
+import shutil
+
+from keras_vit.checkpoints.files import PARTIAL, alone
+
+# In a version's directory, where it is no SavedModel.
+FILES = ("model.onnx", "model.tflite", "model.xml")
+
+
+@contextlib.contextmanager
+def new_version(directory, version="auto"):
+    """Gives a folder beside the versions, and a function that makes a part of it a version.
+
+    Where nothing was made a version, nothing is left. Other exports to the directory wait.
+
+    Args:
+        directory: path of the model's directory; made where it is not there.
+        version: a positive integer that is not taken; `"auto"` for the one after the last.
+
+    Yields:
+        `(folder, publish)`: the `pathlib.Path` of an empty directory, and a function that moves a
+        directory in it to its place and returns the new path.
+
+    Raises:
+        ValueError: if the version is taken, or the directory cannot be written or is of a run.
+    """
+    directory = pathlib.Path(directory).expanduser().resolve()
+    _check_version(version, taken_versions(directory))
+    is_new = _make(directory)
+    with alone(directory):
+        # Of exports that were killed.
+        for partial in directory.glob(f".*{PARTIAL}"):
+            shutil.rmtree(partial, ignore_errors=True)
+        taken = taken_versions(directory)
+        _check_version(version, taken)
+        number = max(taken, default=0) + 1 if version == "auto" else version
+        folder = directory / f".{number}{PARTIAL}"
+        folder.mkdir()
+        try:
+            yield folder, lambda written: written.replace(directory / str(number))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            if is_new and not any(directory.iterdir()):
+                directory.rmdir()
+
+
+def taken_versions(directory):
+    """The numbers of the versions in a directory, sorted; of one that is not there none.
+
+    Args:
+        directory: `pathlib.Path` of a model's directory.
+
+    Returns:
+        A list of integers.
+    """
+    entries = directory.iterdir() if directory.is_dir() else ()
+    return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
+
+
+def _check_version(version, taken):
+    is_number = isinstance(version, numbers.Integral) and not isinstance(version, bool)
+    if version != "auto" and not (is_number and version > 0 and version not in taken):
+        raise ValueError(
+            "`version` must be a positive integer that is not taken, or 'auto'. "
+            f"Received: version={version!r}, taken: {taken}"
+        )
+
+
+def _make(directory):
+    """Makes a directory where it is not there yet; returns whether it was made."""
+    if (directory / "run.json").exists():
+        raise ValueError(
+            "`directory` must be one for exports, not that of a training run. "
+            f"Received: directory={str(directory)!r}"
+        )
+    is_new = not directory.exists()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / f".probe{PARTIAL}"
+        probe.mkdir(exist_ok=True)
+        probe.rmdir()
+    except OSError as error:
+        raise ValueError(
+            "`directory` must be a directory that can be written. "
+            f"Received: directory={str(directory)!r} ({error.strerror})"
+        ) from error
+    return is_new

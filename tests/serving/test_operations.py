@@ -1,0 +1,115 @@
+"""The files with which an export is run."""
+
+import re
+import subprocess
+
+import pytest
+
+from keras_vit.serving.operations import write_operations
+
+FILES = ["batching_parameters.txt", "docker-compose.yml", "models.config"]
+
+# `session_bundle_config.proto` of TF Serving, which is not in the package of its API: the fields
+# of BatchingParameters, and the type of each.
+WRAPPED = {
+    "max_batch_size",
+    "batch_timeout_micros",
+    "max_enqueued_batches",
+    "num_batch_threads",
+}
+
+
+def compose(directory):
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load((directory / "docker-compose.yml").read_text())["services"]["serving"]
+
+
+def test_what_is_served(tmp_path):
+    text_format = pytest.importorskip("google.protobuf.text_format")
+    pb2 = pytest.importorskip("tensorflow_serving.config.model_server_config_pb2")
+    assert sorted(path.name for path in write_operations(tmp_path, "pets")) == FILES
+    text = (tmp_path / "models.config").read_text()
+    (config,) = text_format.Parse(text, pb2.ModelServerConfig()).model_config_list.config
+    assert (config.name, config.model_platform) == ("pets", "tensorflow")
+    # What stands in a comment is right as well.
+    text = text.replace("# model_version_policy", "model_version_policy")
+    (config,) = text_format.Parse(text, pb2.ModelServerConfig()).model_config_list.config
+    assert list(config.model_version_policy.specific.versions) == [1]
+    # The directory is mounted where the server looks for the model and for the file itself.
+    service = compose(tmp_path)
+    assert service["volumes"] == [f".:{config.base_path}:ro"]
+    assert service["command"] == [f"--model_config_file={config.base_path}/models.config"]
+    assert service["ports"] == ["127.0.0.1:8500:8500", "127.0.0.1:8501:8501"]
+
+
+def test_batching(tmp_path):
+    write_operations(tmp_path, "pets", batching=True)
+    assert compose(tmp_path)["command"][1:] == [
+        "--enable_batching=true",
+        "--batching_parameters_file=/models/pets/batching_parameters.txt",
+    ]
+    text = (tmp_path / "batching_parameters.txt").read_text()
+    statements = [line for line in text.splitlines() if line and not line.startswith("#")]
+    wrapped = dict(
+        re.fullmatch(r"(\w+) \{ value: (\d+) \}", line).groups()
+        for line in statements
+        if "{" in line
+    )
+    assert set(wrapped) == WRAPPED
+    others = [line.split(": ") for line in statements if "{" not in line]
+    assert {name for name, _ in others} == {"allowed_batch_sizes"}
+    sizes = [int(size) for _, size in others]
+    # As the proto requires: increasing, and the last is the largest batch.
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == int(wrapped["max_batch_size"])
+
+
+def test_what_is_there_is_left(tmp_path):
+    (tmp_path / "docker-compose.yml").write_text("adapted")
+    written = write_operations(tmp_path, "pets")
+    assert sorted(path.name for path in written) == ["batching_parameters.txt", "models.config"]
+    assert (tmp_path / "docker-compose.yml").read_text() == "adapted"
+    assert sorted(path.name for path in tmp_path.iterdir()) == FILES
+
+
+@pytest.mark.parametrize("name", ["Katze & Hund", 'a"b', "a{b}: #c\n"])
+def test_names_that_a_url_cannot_have(name, tmp_path):
+    write_operations(tmp_path, name)
+    simple = re.sub(r"[^A-Za-z0-9]+", "-", name)
+    assert f'name: "{simple}"' in (tmp_path / "models.config").read_text()
+    assert compose(tmp_path)["volumes"] == [f".:/models/{simple}:ro"]
+
+
+def test_no_directory(tmp_path):
+    with pytest.raises(ValueError, match="`directory` must be a directory. Received: .*absent"):
+        write_operations(tmp_path / "absent", "pets")
+
+
+@pytest.mark.parametrize(
+    "state, is_healthy", [("AVAILABLE", True), ("LOADING", False), (None, False)]
+)
+def test_the_health_check(state, is_healthy, tmp_path):
+    """Its command, with bash, against a server that says this of the model, or no server."""
+    pytest.importorskip("tensorflow_serving")
+    from tensorflow_serving.apis.get_model_status_pb2 import (
+        GetModelStatusResponse,
+        ModelVersionStatus,
+    )
+
+    from tests.serving_peer import Peer
+
+    class Loading(Peer):
+        def status(self, name, version=None):
+            assert name == "pets"
+            answer = GetModelStatusResponse()
+            answer.model_version_status.add(version=1, state=ModelVersionStatus.State.Value(state))
+            return answer
+
+    write_operations(tmp_path, "pets")
+    kind, *command = compose(tmp_path)["healthcheck"]["test"]
+    assert kind == "CMD"
+    with Loading({}).serve() as peer:
+        port = 1 if state is None else peer.rest_port
+        command[-1] = command[-1].replace("8501", str(port))
+        result = subprocess.run(command, timeout=10, stderr=subprocess.DEVNULL)
+    assert (result.returncode == 0) == is_healthy

@@ -1,0 +1,76 @@
+"""Exports beside their models, loaded from files of every kind of signature."""
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.cli import main
+from keras_vit.serving.export import export
+from keras_vit.serving.loaded import load_export
+from keras_vit.serving.verify import find_images, verify
+from tests.serving.test_export import NAMES, classifier, files
+
+
+@pytest.fixture
+def photographs(tmp_path):
+    folder = tmp_path / "my photos" / "below"
+    folder.mkdir(parents=True)
+    for index, encoded in enumerate(files(9)):
+        (folder / f"{index}.JPG").write_bytes(encoded)
+    (folder / "notes.txt").write_text("no image")
+    return tmp_path / "my photos"
+
+
+@pytest.mark.parametrize("signature", ["bytes", "float", "uint8"])
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_each_signature_alone(signature, batch_size, photographs, tmp_path):
+    model = classifier()
+    options = {"signatures": (signature,), "batch_size": batch_size, "warmup_batch_sizes": ()}
+    path = export(model, tmp_path / "pets", **options)
+    found = verify(model, path, find_images([photographs]), batch_size=4)
+    assert found.num_images == 9
+    assert found.largest_difference < 1e-5
+    assert found.agreement == 1
+
+
+def test_another_model_is_told(photographs, tmp_path):
+    model = classifier()
+    path = export(model, tmp_path / "pets", signatures=("bytes",), warmup_batch_sizes=())
+    head = model.get_layer("head")
+    # The classes in another order, and one of them further off.
+    head.kernel.assign(np.asarray(head.kernel)[:, ::-1])
+    head.bias.assign([0.0, 0.0, 5.0])
+    found = verify(model, path, find_images([photographs]))
+    assert found.largest_difference >= 5 and found.agreement < 1
+
+
+def test_what_is_no_export(photographs, tmp_path):
+    with pytest.raises(ValueError, match="`version` must be the directory of an export's version"):
+        load_export(tmp_path)
+    path = export(classifier(), tmp_path / "pets", signatures=["features"], warmup_batch_sizes=())
+    with pytest.raises(ValueError, match="must have a signature that returns `logits`"):
+        load_export(path)
+
+
+def test_images_that_are_not_there(tmp_path):
+    with pytest.raises(ValueError, match="A folder must have images"):
+        find_images([tmp_path])
+    (tmp_path / "bad.png").write_text("no image")
+    path = export(classifier(), tmp_path / "pets", signatures=["bytes"], warmup_batch_sizes=())
+    for file in ("bad.png", "missing.png"):
+        with pytest.raises(ValueError, match=rf"`images` must be .*{file}"):
+            verify(classifier(), path, [tmp_path / file])
+
+
+def test_command(photographs, tmp_path, capsys):
+    model = keras_vit.ViT_Ti16(num_classes=3, image_size=16)
+    model.get_layer("head").kernel.assign(np.random.default_rng(0).normal(size=(192, 3)))
+    model.save(tmp_path / "model.keras")
+    arguments = [str(tmp_path / "model.keras"), str(tmp_path / "served pets")]
+    options = ["--signatures", "bytes", "--warmup-batch-sizes", "1", "--verify", str(photographs)]
+    main(["export", *arguments, *options])
+    out = capsys.readouterr().out
+    assert "Verified on 9 images: largest difference of logits " in out
+    assert "same class for 100.00%" in out
+    main(["predict", str(tmp_path / "served pets"), str(photographs / "below" / "0.JPG")])
+    assert capsys.readouterr().out.count("%") == len(NAMES)
