@@ -6,8 +6,13 @@ import json
 import pytest
 
 from keras_vit.cli import main
+from keras_vit.cli.study import Study
+from keras_vit.cli.study_runs import measure_best, run_directory
+from keras_vit.data import load
 from keras_vit.evaluation.studies import STUDIES, by_setting, data_sizes, run_study
+from keras_vit.models import vision_transformer
 from keras_vit.models.vit import POOLINGS, POSITION_EMBEDDINGS
+from keras_vit.training.recipes import RECIPES
 
 FACTS = {"study": "poolings", "steps": 10}
 
@@ -98,10 +103,11 @@ def test_command(tmp_path, capsys):
     assert small["exaflops"] == large["exaflops"]
     assert 0 < float(small["fewshot"]) < 1
     assert (tmp_path / "study" / "study.png").stat().st_size > 10_000
-    runs = (tmp_path / "study").glob("*/run.json")
-    steps = {run.parent.name: json.loads(run.read_text())["recipe"]["steps"] for run in runs}
-    # The recipe is in epochs: of the 629 images of five classes, three steps of 256.
-    assert steps == {"ViT_Ti16_10_seed_0": 3, "ViT_Ti16_100_seed_0": None}
+    for name in ("ViT_Ti16_10_seed_0", "ViT_Ti16_100_seed_0"):
+        run = tmp_path / "study" / name
+        # The same recipe, and as many evaluations to choose from.
+        assert json.loads((run / "run.json").read_text())["recipe"]["epochs"] == 1
+        assert len((run / "metrics.jsonl").read_text().splitlines()) == 1
     main(command)
     assert "Epoch" not in capsys.readouterr().out
 
@@ -113,16 +119,64 @@ def test_command(tmp_path, capsys):
         (["digits_pretrain", "--models", "ViT_X16"], "`variant` must be the name of"),
         (["digits_pretrain", "--models", "BiT_R50x1"], "must have patches for the study"),
         (["digits_masked_patches"], "the recipe one that trains on classes"),
-        (["digits_pretrain", "--fractions", "2"], "`--fractions` must be shares"),
-        (["digits_pretrain", "--fewshot-classes", "2"], "`--fewshot-classes` are of"),
-        (["digits_pretrain", "--shots", "0"], "`shots` must be positive"),
+        (["digits_pretrain", "--shots", "2"], "`--shots` is of the study `data-size` alone"),
+        (["digits_pretrain", "--data", "folder:none"], "`folder:PATH` must name a folder"),
     ],
 )
 def test_wrong_commands(arguments, message, tmp_path, capsys):
+    refused("positions", arguments, message, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fractions", "2"], "`--models` and `--fractions` must be there, each once"),
+        (["--fractions", "0.1", "0.1"], "`--models` and `--fractions` must be there, each once"),
+        (["--fractions", "1", "0.00001"], "`fraction` must leave an image"),
+        (["--fewshot-classes", "2"], "`--fewshot-classes` are of"),
+        (["--fewshot-data", "digits", "--fewshot-classes", "2"], "must have two classes or more"),
+        (["--fewshot-data", "folder:none"], "`folder:PATH` must name a folder"),
+        (["--shots", "0"], "`shots` must be positive"),
+    ],
+)
+def test_wrong_data_sizes(arguments, message, tmp_path, capsys):
+    refused("data-size", ["digits_pretrain", *arguments], message, tmp_path, capsys)
+
+
+def test_the_best_model_is_measured(tmp_path, monkeypatch):
+    """By early stopping, and not the last."""
+    study = Study("data-size", RECIPES["digits_pretrain"], "digits", tmp_path, shots=2)
+    study.classes = ("0", "1")
+    (setting,) = data_sizes(["ViT_Ti16"], (1.0,))
+    best, last = (tiny_model(bias) for bias in (9.0, -9.0))
+    run = run_directory(study, setting, 0)
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    best.save(run / "best.keras")
+    monkeypatch.setattr(
+        "keras_vit.cli.study_runs.train_setting",
+        lambda *_: (RECIPES["digits_pretrain"], last, 20, 1e-6),
+    )
+    found = measure_best(study, setting, 0)
+    # The best says always 0, the last 1.
+    labels = [label for _, y in load("digits", "test", 16, 50, classes=("0", "1")) for label in y]
+    assert found["accuracy"] == pytest.approx(1 - sum(map(int, labels)) / len(labels))
+    assert found["images"] == 20 and 0 <= found["fewshot"] <= 1
+
+
+def tiny_model(bias):
+    model = vision_transformer(
+        patch_size=8, embedding_dim=8, depth=1, num_heads=2, mlp_dim=8, num_classes=2, image_size=16
+    )
+    model.get_layer("head").bias.assign([bias, 0.0])
+    return model
+
+
+def refused(study, arguments, message, tmp_path, capsys):
     recipe, *rest = arguments
-    common = ["--data", "digits", "--workdir", str(tmp_path / "study")]
+    data = [] if "--data" in rest else ["--data", "digits"]
     with pytest.raises(SystemExit):
-        main(["study", "positions", recipe, *common, *rest])
+        main(["study", study, recipe, *data, "--workdir", str(tmp_path / "study"), *rest])
     (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert message in error
     assert not (tmp_path / "study").exists()

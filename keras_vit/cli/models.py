@@ -71,7 +71,7 @@ def cost_rows(image_size, num_classes):
     """What each variant costs by the image, a row of strings."""
     from keras_vit.evaluation.compute import count_flops, count_parameters
     from keras_vit.evaluation.memory import count_activations
-    from keras_vit.models.variants import VARIANTS
+    from keras_vit.models.variants import VARIANTS, Variant
 
     _check(image_size, num_classes)
     for row in VARIANTS:
@@ -79,13 +79,16 @@ def cost_rows(image_size, num_classes):
             yield (row.name, *"-----")
             continue
         flops = count_flops(row, num_classes, image_size) / 1e9
-        kept = (count_activations(row, image_size, remat=remat) for remat in (False, True))
+        kept = [count_activations(row, image_size)]
+        if isinstance(row, Variant):
+            kept.append(count_activations(row, image_size, remat=True))
+        sizes = [f"{4 * numbers / 2**20:,.1f}" for numbers in kept]
         yield (
             row.name,
             f"{count_parameters(row, num_classes, image_size) / 1e6:,.1f} M",
             # A backward pass has two products for each one.
             *(f"{times * flops:,.1f}" for times in (1, 3)),
-            *(f"{4 * numbers / 2**20:,.0f}" for numbers in kept),
+            *(*sizes, "-")[:2],
         )
 
 

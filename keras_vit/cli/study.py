@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.train import AnyRecipe
+from keras_vit.cli.train import AnyRecipe, findable
 
 TITLES = {
     "scaling": "Accuracy against the compute of the training",
@@ -43,27 +43,30 @@ class Study:
     """Classes to keep; all by default."""
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
-    fractions: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
-    """Of data-size: the shares of the training images. Each is trained on for as many steps as all
-    of them."""
+    fractions: tuple[float, ...] | None = None
+    """Of data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Each is trained
+    on for as many steps as all of them."""
     fewshot_data: str | None = None
-    """Of data-size: the dataset of the few-shot accuracy; by default the one trained on."""
+    """Of data-size: the dataset of the few-shot accuracy. By default the one trained on, whose
+    images and labels the model has seen."""
     fewshot_classes: tuple[str, ...] | None = None
     """Of data-size: classes to keep of `--fewshot-data`; all by default."""
-    shots: int = 5
-    """Of data-size: labelled images of each class."""
+    shots: int | None = None
+    """Of data-size: labelled images of each class, by default 5."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
         """Trains, prints the table and draws the figure."""
-        from keras_vit.cli.study_runs import measure_best, measure_last
+        from keras_vit.cli.study_runs import check_data, measure_best, measure_last
         from keras_vit.evaluation.studies import run_study
         from keras_vit.inspection.figures import check_matplotlib
 
         check_matplotlib()
+        self._fill_in()
         settings = self._settings()
         self._check(settings)
+        check_data(self, settings)
         self.workdir = self.workdir.expanduser().resolve()
         measure = measure_best if self.study == "data-size" else measure_last
         rows = run_study(
@@ -77,6 +80,24 @@ class Study:
         self._draw(settings, rows, picture)
         print_table(rows)
         print(f"Table and figure: {self.workdir / 'study.csv'}, {picture}")
+
+    def _fill_in(self):
+        """Checks what is of one study alone, and fills in what was not said."""
+        own = ("fractions", "fewshot_data", "fewshot_classes", "shots")
+        given = [name for name in own if getattr(self, name) is not None]
+        if given and self.study != "data-size":
+            raise ValueError(
+                f"`--{given[0].replace('_', '-')}` is of the study `data-size` alone. "
+                f"Received: the study {self.study!r}"
+            )
+        if self.fractions is None:
+            self.fractions = (0.03, 0.1, 0.3, 1.0)
+        if self.shots is None:
+            self.shots = 5
+        # From whatever directory it goes on.
+        self.data = findable(self.data)
+        if self.fewshot_data is not None:
+            self.fewshot_data = findable(self.fewshot_data)
 
     def _settings(self):
         from keras_vit.evaluation.studies import STUDIES, data_sizes
@@ -104,10 +125,15 @@ class Study:
                 "`--seeds` must be positive, and the recipe one that trains on classes. "
                 f"Received: seeds={self.seeds}, loss={self.recipe.loss!r}"
             )
-        if not self.fractions or not all(0 < fraction <= 1 for fraction in self.fractions):
+        is_share = all(0 < fraction <= 1 for fraction in self.fractions)
+        if (
+            not settings
+            or not is_share
+            or len({setting.name for setting in settings}) < len(settings)
+        ):
             raise ValueError(
-                "`--fractions` must be shares, above 0 and up to 1. "
-                f"Received: fractions={self.fractions}"
+                "`--models` and `--fractions` must be there, each once, the latter shares above 0 "
+                f"and up to 1. Received: models={self.models}, fractions={self.fractions}"
             )
         if self.fewshot_classes and not self.fewshot_data:
             raise ValueError(
@@ -144,25 +170,26 @@ class Study:
 
 
 def print_table(rows):
-    """Means over the seeds of each setting, and of the accuracy the standard deviation (n - 1)."""
+    """Means over the seeds of each setting, and of accuracies the standard deviation (n - 1)."""
     import statistics
 
     from keras_vit.cli.tables import plain_table
     from keras_vit.evaluation.studies import by_setting
 
-    def deviation(found):
-        return f"{100 * statistics.stdev(found):.2f}" if len(found) > 1 else "-"
+    def share(found):
+        deviation = f" ± {100 * statistics.stdev(found):.2f}" if len(found) > 1 else ""
+        return f"{100 * statistics.mean(found):.2f}{deviation} %"
 
     formats = {
         "images": ("images", lambda found: f"{statistics.mean(found):,.0f}"),
         "exaflops": ("exaFLOPs", lambda found: f"{found[0]:.3g}"),
-        "fewshot": ("few-shot accuracy", lambda found: f"{statistics.mean(found):.2%}"),
-        "accuracy": ("test accuracy", lambda found: f"{statistics.mean(found):.2%}"),
+        "fewshot": ("few-shot accuracy", share),
+        "accuracy": ("test accuracy", share),
     }
     shown = {name: how for name, how in formats.items() if name in rows[0]}
     lines = []
     for name, accuracies in by_setting(rows, "accuracy").items():
         cells = [how(by_setting(rows, column)[name]) for column, (_, how) in shown.items()]
-        lines.append((name, f"{len(accuracies)}", *cells, deviation(accuracies)))
+        lines.append((name, f"{len(accuracies)}", *cells))
     titles = [title for title, _ in shown.values()]
-    print(plain_table(("setting", "seeds", *titles, "deviation"), lines))
+    print(plain_table(("setting", "seeds", *titles), lines))

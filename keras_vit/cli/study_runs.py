@@ -16,6 +16,7 @@ def train_setting(study, setting, seed):
         `(recipe, model, num_images, exaflops)`: the recipe as it was run, the trained model, how
         many images it was trained on, and the compute of that.
     """
+    from keras_vit.data.datasets import find_source
     from keras_vit.evaluation.compute import count_training_exaflops
     from keras_vit.models import find_variant
     from keras_vit.training.fit import fit
@@ -25,8 +26,9 @@ def train_setting(study, setting, seed):
     print(f"{setting.name}, seed {seed}")
     recipe = dataclasses.replace(study.recipe, **setting.changes, seed=seed)
     data = load_training_data(recipe, study.data, fraction=setting.fraction, **data_options(study))
-    if setting.fraction < 1:
-        recipe = _with_steps_of_all(recipe, study)
+    num_images = data[0].num_examples
+    # As many steps and evaluations for each part: epochs are cut by this number.
+    data[0].num_examples = find_source(study.data, "train", **data_options(study)).num_examples
     num_classes = len(data[0].class_names)
     model = make_model(recipe, setting.model, num_classes)
     facts = {"model": setting.model, "data": study.data, "classes": study.classes}
@@ -42,7 +44,7 @@ def train_setting(study, setting, seed):
         recipe.image_size,
         pooling=recipe.pooling,
     )
-    return recipe, model, data[0].num_examples, exaflops
+    return recipe, model, num_images, exaflops
 
 
 def measure_last(study, setting, seed):
@@ -77,6 +79,29 @@ def measure_best(study, setting, seed):
     }
 
 
+def check_data(study, settings):
+    """Finds what a study needs of its datasets, before it trains for hours.
+
+    Raises:
+        ValueError: if something is not there.
+    """
+    from keras_vit.data.datasets import find_source, load
+    from keras_vit.training.training_data import load_training_data
+
+    smallest = min(setting.fraction for setting in settings)
+    load_training_data(study.recipe, study.data, fraction=smallest, **data_options(study))
+    size, batch_size = study.recipe.image_size, study.recipe.batch_size
+    load(study.data, "test", size, batch_size, **data_options(study))
+    if study.fewshot_data:
+        options = {"classes": study.fewshot_classes, "data_dir": study.data_dir}
+        found = [find_source(study.fewshot_data, split, **options) for split in ("train", "test")]
+        if len(found[0].class_names) < 2:
+            raise ValueError(
+                "`--fewshot-data` must have two classes or more. "
+                f"Received: {study.fewshot_data!r} with {found[0].class_names}"
+            )
+
+
 def data_options(study):
     """What a study's dataset is loaded with."""
     return {"classes": study.classes, "data_dir": study.data_dir}
@@ -85,16 +110,6 @@ def data_options(study):
 def run_directory(study, setting, seed):
     """Where a run is kept."""
     return study.workdir / re.sub(r"\W+", "_", f"{setting.name}, seed {seed}")
-
-
-def _with_steps_of_all(recipe, study):
-    """The recipe with the steps that it has on all the images: the same compute for each part."""
-    from keras_vit.data.datasets import load
-
-    size, batch_size = recipe.image_size, recipe.batch_size
-    everything = load(study.data, "train", size, batch_size, **data_options(study))
-    epochs, steps = recipe.epoch_lengths(everything.num_examples)
-    return dataclasses.replace(recipe, epochs=None, steps=epochs * steps)
 
 
 def _test_accuracy(study, model, recipe):

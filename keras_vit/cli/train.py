@@ -102,11 +102,12 @@ class Train:
             "data": findable(self.data),
             "split": split,
             "classes": self.classes,
-            "fraction": self.fraction,
             "exclude": self.exclude and str(self.exclude),
             "dtype": self.dtype,
             **facts,
         }
+        if self.fraction < 1:
+            facts["fraction"] = self.fraction
         options = {"resume": self.resume, "save_steps": self.save_steps, "keep": self.keep}
         return fit(recipe, model, data, workdir, facts, **options)
 

@@ -78,8 +78,9 @@ def load(
         start_step: how many batches of a repeated dataset have been seen already.
         classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
             all. Of `digits` and folders alone.
-        fraction: about what share of the examples is taken; the same ones whatever the seed, and
-            those of a smaller share are among those of a larger.
+        fraction: about what share of the examples is taken, at random; of the same split and
+            classes the same ones whatever the seed, and those of a smaller share are among those of
+            a larger. All of them are still read.
         exclude: ids of examples to leave out, or the path of a file with one a line, such as
             `keras_vit.data.find_duplicates` writes.
         skip: ids of images that a stopped run has skipped (its `skipped.ids`), so that the batches

@@ -1,6 +1,7 @@
 """The examples of one split of a dataset, before they are decoded."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Callable
 
@@ -9,9 +10,9 @@ import tensorflow as tf
 
 # The original's: `vit_jax/configs/common.py`. It holds encoded images.
 SHUFFLE_BUFFER = 50_000
-# The golden ratio's fraction times 2**64. Its multiples are spread evenly over all numbers of 64
-# bits, however many there are of them.
-_GOLDEN = 0x9E3779B97F4A7C15
+# Of splitmix64, which makes a random number of a number; by Sebastiano Vigna.
+_STEP, _FACTORS, _SHIFTS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), (30, 27)
+_LAST_SHIFT = 31
 
 
 def _is_read(payload):
@@ -90,7 +91,7 @@ class Source:
         )
 
     def part(self, fraction):
-        """A share of the examples, in the same order, spread evenly over all of them.
+        """About a share of the examples, in the same order, each chosen by its number.
 
         Args:
             fraction: the share, up to 1. The examples of a smaller one are among those of a larger.
@@ -102,15 +103,28 @@ class Source:
             return self
         limit = int(fraction * 2**64)
 
-        # From 1 on: 0 would be in the smallest share.
-        def is_kept(number):
-            return tf.cast(number + 1, tf.uint64) * tf.constant(_GOLDEN, tf.uint64) < limit
+        def is_kept(number, *_):
+            shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
+            as_uint64 = functools.partial(tf.constant, dtype=tf.uint64)
+            return _scatter(tf.cast(number, tf.uint64), shift, xor, as_uint64) < limit
 
+        scattered = _scatter(
+            self.numbers.astype("uint64"), np.right_shift, np.bitwise_xor, np.uint64
+        )
         return dataclasses.replace(
             self,
-            examples=self.examples.filter(lambda number, *_: is_kept(number)),
-            numbers=self.numbers[(self.numbers + 1).astype("uint64") * np.uint64(_GOLDEN) < limit],
+            examples=self.examples.filter(is_kept),
+            numbers=self.numbers[scattered < np.uint64(limit)],
         )
+
+
+def _scatter(numbers, shift, xor, as_uint64):
+    """A random number of 64 bits for each number, by NumPy's functions or by TensorFlow's."""
+    # Of 0 it would be 0.
+    numbers = (numbers + as_uint64(1)) * as_uint64(_STEP)
+    for bits, factor in zip(_SHIFTS, _FACTORS, strict=True):
+        numbers = xor(numbers, shift(numbers, as_uint64(bits))) * as_uint64(factor)
+    return xor(numbers, shift(numbers, as_uint64(_LAST_SHIFT)))
 
 
 def _check_cache(path):

@@ -9,9 +9,11 @@ def count_activations(variant, image_size=224, pooling="token", remat=False):
     """Numbers that the backward pass of one image needs of the forward pass.
 
     They are what products, norms, GELUs and ReLUs were given, and the outputs of fused attention,
-    without dropout: what PyTorch keeps. XLA computes some of it again. TensorFlow without XLA keeps
-    about twice as much of a ViT (the attention's scores, steps of norms and GELUs). Beside them
-    stand weights, gradients and the optimizer's state: 16 bytes a parameter for AdamW in float32.
+    without dropout: the least that is needed, and what PyTorch's own operations keep. XLA computes
+    some of it again. More is kept where norms and GELUs are made of several operations: 1.8 times
+    as much of a ViT by TensorFlow without XLA, where the attention's scores are kept too, and 1.25
+    to 1.6 times of hybrids and ResNets by Keras on torch. Dropout adds a third. Beside them stand
+    weights, gradients and the optimizer's state: 16 bytes a parameter for AdamW in float32.
 
     Args:
         variant: a row of `keras_vit.list_variants()`.

@@ -55,7 +55,7 @@ def poolings(models):
 def data_sizes(models, fractions):
     """Accuracy against images: the same steps on parts of a dataset (section 4.3, figure 4)."""
     return [
-        Setting(f"{model}, {100 * fraction:g} %", model, fraction=fraction)
+        Setting(f"{model}, {100 * fraction:.12g} %", model, fraction=fraction)
         for model in models
         for fraction in fractions
     ]
@@ -141,7 +141,12 @@ def _check_same(workdir, facts):
                 f"Received: workdir={str(workdir)!r}, which holds something else"
             )
         return
-    before = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        before = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"A study's facts must be a dictionary in JSON. Received: {str(path)!r} ({error})"
+        ) from error
     changed = differences(before, facts)
     if changed:
         raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")

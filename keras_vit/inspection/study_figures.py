@@ -91,7 +91,7 @@ def draw_data_sizes(rows, panels, title, path):
             _draw_line(axis, [row for row in rows if row["model"] == model], column, model)
         sizes = sorted({row["images"] for row in rows})
         axis.set_xscale("log")
-        axis.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+        axis.set_xticks(sizes, [f"{size:,.0f}" for size in sizes], rotation=30, ha="right")
         axis.minorticks_off()
         axis.set_xlabel("Training images")
         axis.set_ylabel(name)

@@ -35,6 +35,11 @@ def find_blocks(model):
     return blocks
 
 
+def has_blocks(model):
+    """Whether a model has Transformer blocks; a ResNet has none."""
+    return bool(_layers_of(model, TransformerBlock))
+
+
 def find_attention_pooling(model):
     """The layer that pools the patches by attention, in a list, or an empty list."""
     return _layers_of(model, MultiHeadAttentionPooling)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.data import find_source, load
+from keras_vit.data import find_source, load, write_records
 from tests.photos import broken_images, write_photos
 
 DIGITS = {"name": "digits", "split": "train", "image_size": 8, "batch_size": 100}
@@ -149,17 +149,32 @@ def test_exclude_leaves_out_exactly_those(tmp_path):
     np.testing.assert_array_equal(identify(list(by_file.as_numpy_iterator())), identify(expected))
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_fractions_are_parts_of_each_other(count):
+def test_fractions_are_parts_of_each_other():
     found = []
     for fraction in (0.1, 0.5, 1):
-        parts = [load(**DIGITS, fraction=fraction, shard=(i, count)) for i in range(count)]
-        images = identify([batch for part in parts for batch in part.as_numpy_iterator()])
-        assert len(images) == sum(part.num_examples for part in parts)
+        dataset = load(**DIGITS, fraction=fraction)
+        images = identify(list(dataset.as_numpy_iterator()))
+        assert len(images) == dataset.num_examples
         assert len(images) == pytest.approx(fraction * NUM_TRAIN, abs=NUM_TRAIN / 40)
         # Of the digits no two have the same pixels.
         found.append({image.tobytes() for image in images})
     assert found[0] < found[1] < found[2]
+
+
+@pytest.mark.parametrize("kind", ["digits", "folder", "tfrecord"])
+def test_workers_share_a_fraction(kind, tmp_path):
+    """The same examples as one worker has, whatever the seed."""
+    name = "digits"
+    if kind != "digits":
+        name = f"folder:{write_photos(tmp_path / 'photos', 40, size=(12, 10))}"
+    if kind == "tfrecord":
+        write_records(find_source(name, "train"), tmp_path / "records", "train", num_files=3)
+        name = f"tfrecord:{tmp_path / 'records'}/{{split}}-*"
+    options = {"name": name, "fraction": 0.3}
+    whole = identify(batches(**options))
+    shards = [batches(**options, shard=(i, 2), training=True, seed=7) for i in range(2)]
+    np.testing.assert_array_equal(identify(shards[0] + shards[1]), whole)
+    assert len(whole) == pytest.approx(0.3 * len(identify(batches(name=name))), rel=0.25)
 
 
 def test_one_hot_labels():
