@@ -87,6 +87,8 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/pretraining.py
 	$(BIN)/python benchmarks/fewshot.py
 	$(BIN)/python benchmarks/evaluation.py
+	$(BIN)/python benchmarks/serving.py
+	$(BIN)/python benchmarks/requests_under_load.py
 
 clean:
 	rm -rf $(VENV) $(VENV)-jax build dist *.egg-info

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.serving.export import export
-from keras_vit.serving.predict import keras_predictor, export_predictor
+from keras_vit.serving.predict import export_predictor, keras_predictor
 from tests.contract import to_numpy
 from tests.images import encode, random_image
 from tests.models.test_vit import images

@@ -1,0 +1,135 @@
+"""A model as a TensorFlow graph that the converters of other formats can read."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import keras
+from keras import ops
+
+SIGNATURE = "serving_default"
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+def gelu_erf(x):
+    """GELU written with erf: TensorFlow writes it with erfc, which ONNX does not have.
+
+    Example:
+    >>> float(gelu_erf(np.float32(1.0)) - keras.activations.gelu(np.float32(1.0)))
+    0.0...
+    """
+    return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
+    """Zeros around a map that stay zeros in front of a max-pooling.
+
+    ONNX Runtime makes one operation of a padding and the pooling behind it, which pads with minus
+    infinity (microsoft/onnxruntime#18136): in BiT, other logits by 1e-3. These zeros are joined to
+    the map, which is no operation that it looks for.
+
+    Input: `(batch, height, width, channels)`. Output: the same with `padding` more pixels.
+
+    Example:
+    >>> tuple(UnfusedZeroPadding2D(1)(np.ones((1, 4, 4, 2), "float32")).shape)
+    (1, 6, 6, 2)
+    """
+
+    def call(self, inputs):
+        (top, bottom), (left, right) = self.padding
+        rows = ops.zeros_like(inputs[:, :1])
+        padded = ops.concatenate([rows] * top + [inputs] + [rows] * bottom, axis=1)
+        columns = ops.zeros_like(padded[:, :, :1])
+        return ops.concatenate([columns] * left + [padded] + [columns] * right, axis=2)
+
+
+def portable(model):
+    """A copy of a model that computes in float32, by operations that every format has.
+
+    Args:
+        model: a model of this package, under any dtype policy.
+
+    Returns:
+        A Functional `keras.Model` with copies of the weights and, in float32, the same outputs. All
+        its weights are trainable: what is not are the states of random generators.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32, dtype="mixed_bfloat16")
+    >>> portable(model).get_layer("block_0").compute_dtype
+    'float32'
+    """
+    copy = keras.models.clone_model(model, clone_function=_portable_layer)
+    for old, new in zip(model.weights, copy.weights, strict=True):
+        new.assign(ops.cast(old.value, new.dtype))
+    copy.trainable = True
+    return copy
+
+
+def _portable_layer(layer):
+    config = {**layer.get_config(), "dtype": "float32"}
+    if config.get("activation") == "gelu":
+        config["activation"] = gelu_erf
+    is_padding = type(layer) is keras.layers.ZeroPadding2D
+    return (UnfusedZeroPadding2D if is_padding else type(layer)).from_config(config)
+
+
+def write_graph(model, path, with_weights=True):
+    """Writes what a model computes as a SavedModel, for a converter to read.
+
+    Its one signature maps `images`, float32 `(batch, height, width, 3)`, to `logits`, float32
+    `(batch, num_classes)`. Only TensorFlow writes operations that converters know, JAX writes a
+    call of XLA: on the other backends a process of its own writes the graph with TensorFlow.
+
+    Args:
+        model: what `portable` returned.
+        path: of the SavedModel's directory, which must not exist.
+        with_weights: whether the weights are in it, or inputs `weight_0`, `weight_1` ... in the
+            order of `model.trainable_variables`.
+
+    Example:
+    >>> model = portable(keras_vit.resnet((1,), width=32, num_classes=3, image_size=32))
+    >>> write_graph(model, tmp_path / "graph")
+    >>> sorted(file.name for file in (tmp_path / "graph").glob("saved*"))
+    ['saved_model.pb']
+    """
+    if keras.backend.backend() == "tensorflow":
+        _write_saved_model(model, path, with_weights)
+        return
+    with tempfile.TemporaryDirectory(dir=pathlib.Path(path).parent) as scratch:
+        file = pathlib.Path(scratch) / "model.keras"
+        model.save(file)
+        # The accelerator's memory belongs to this process, and a conversion needs none.
+        environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
+        command = [sys.executable, "-m", __name__, file, path, "weights" if with_weights else ""]
+        subprocess.run([str(part) for part in command], check=True, env=environment)
+
+
+def _write_saved_model(model, path, with_weights):
+    import tensorflow as tf
+
+    images = tf.TensorSpec((None, *model.input_shape[1:]), "float32", name="images")
+    if with_weights:
+        archive = keras.export.ExportArchive()
+        named = keras.Model(model.input, {"logits": model.output})
+        archive.track_and_add_endpoint(SIGNATURE, named, [images])
+        archive.write_out(str(path), verbose=False)
+        return
+    states = [ops.convert_to_numpy(state) for state in model.non_trainable_variables]
+
+    def answer(images, *weights):
+        logits, _ = model.stateless_call(weights, states, images, training=False)
+        return {"logits": logits}
+
+    weights = [
+        tf.TensorSpec(weight.shape, "float32", name=f"weight_{index}")
+        for index, weight in enumerate(model.trainable_variables)
+    ]
+    function = tf.function(answer, input_signature=[images, *weights], autograph=False)
+    tf.saved_model.save(tf.Module(), str(path), signatures={SIGNATURE: function})
+
+
+if __name__ == "__main__":
+    _write_saved_model(keras.models.load_model(sys.argv[1]), sys.argv[2], bool(sys.argv[3]))

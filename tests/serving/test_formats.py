@@ -1,0 +1,272 @@
+"""Models as ONNX, LiteRT and OpenVINO files, and what their runtimes make of them."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_vit.serving import formats
+from keras_vit.serving.formats import WRITERS, write_litert, write_onnx
+from keras_vit.serving.runners import load_runner
+from tests.models.test_vit import images
+from tests.serving.models import FAMILIES, small_classifier
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tf2onnx")
+pytest.importorskip("openvino")
+pytest.importorskip("ai_edge_litert")
+
+SLOW = pytest.mark.examples
+# The others take seconds for the smallest model.
+QUICK = {
+    *(("onnx", family) for family in ("erf", "hybrid", "bit")),
+    *(("litert", family) for family in ("erf", "bit")),
+    ("openvino", "bit"),
+}
+FILES = {
+    "onnx": {"model.onnx"},
+    "litert": {"model.tflite"},
+    "openvino": {"model.xml", "model.bin"},
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A directory with the small hybrid in each format."""
+    directory = tmp_path_factory.mktemp("written")
+    for write in WRITERS.values():
+        write(small_classifier("hybrid"), directory)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("format_name", "family"),
+    [
+        pytest.param(name, family, marks=() if (name, family) in QUICK else SLOW)
+        for name in WRITERS
+        for family in (*FAMILIES, "bit")
+    ],
+)
+def test_the_logits_are_those_of_keras(format_name, family, tmp_path):
+    model = small_classifier(family)
+    path = WRITERS[format_name](model, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == FILES[format_name]
+    run = load_runner(path)
+    batch = images(17, 16, 24, 3)
+    expected = model.predict(batch, verbose=0)
+    assert np.ptp(expected) > 0.1
+    for batch_size in (1, 3, 17, 0):
+        logits = run(batch[:batch_size])
+        assert logits.dtype == "float32" and logits.shape == (batch_size, 3)
+        np.testing.assert_allclose(logits, expected[:batch_size], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["mixed_bfloat16", *(pytest.param(p, marks=SLOW) for p in ("mixed_float16", "bfloat16"))],
+)
+def test_a_file_computes_in_float32_under_every_policy(policy, tmp_path):
+    model = small_classifier("erf", dtype=policy)
+    exact = small_classifier("erf")
+    exact.set_weights([np.asarray(weight, "float32") for weight in model.get_weights()])
+    batch = images(3, 16, 24, 3)
+    logits = load_runner(write_onnx(model, tmp_path))(batch)
+    np.testing.assert_allclose(logits, exact.predict(batch, verbose=0), rtol=0, atol=1e-5)
+    assert model.get_layer("block_0").dtype_policy.name == policy
+
+
+def test_onnx_names(tmp_path):
+    import onnx
+    import onnxruntime
+
+    path = write_onnx(small_classifier("bit"), tmp_path)
+    onnx.checker.check_model(path, full_check=True)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (inputs,), (outputs,) = session.get_inputs(), session.get_outputs()
+    assert (inputs.name, inputs.type, inputs.shape) == (
+        "images",
+        "tensor(float)",
+        ["batch", 16, 24, 3],
+    )
+    assert (outputs.name, outputs.type, outputs.shape) == ("logits", "tensor(float)", ["batch", 3])
+
+
+def test_litert_names(written):
+    from ai_edge_litert.interpreter import Interpreter
+
+    answer = Interpreter(str(written / "model.tflite"))
+    signature = answer.get_signature_runner()
+    (name, inputs), (output_name, outputs) = (
+        *signature.get_input_details().items(),
+        *signature.get_output_details().items(),
+    )
+    assert (name, inputs["dtype"], list(inputs["shape_signature"])) == (
+        "images",
+        np.float32,
+        [-1, 16, 24, 3],
+    )
+    assert (output_name, outputs["dtype"], list(outputs["shape_signature"])) == (
+        "logits",
+        np.float32,
+        [-1, 3],
+    )
+
+
+def test_openvino_names(written):
+    import openvino as ov
+
+    model = ov.Core().read_model(written / "model.xml")
+    (inputs,), (outputs,) = model.inputs, model.outputs
+    assert (inputs.names, inputs.element_type) == ({"images"}, ov.Type.f32)
+    assert inputs.partial_shape == ov.PartialShape([-1, 16, 24, 3])
+    assert (outputs.names, outputs.element_type) == ({"logits"}, ov.Type.f32)
+    assert outputs.partial_shape == ov.PartialShape([-1, 3])
+
+
+def test_openvino_keeps_the_weights_exact(written):
+    import openvino as ov
+
+    model = small_classifier("hybrid")
+    nodes = ov.Core().read_model(written / "model.xml").get_ops()
+    constants = [node.data for node in nodes if node.get_type_name() == "Constant"]
+    head = np.asarray(model.get_layer("head").kernel)
+    assert any(
+        array.dtype == "float32" and array.size == head.size and np.isin(array, head).all()
+        for array in constants
+    )
+
+
+def test_weights_of_a_large_onnx_model_lie_beside_it(tmp_path, monkeypatch):
+    model = small_classifier("erf", embedding_dim=64, mlp_dim=128)
+    monkeypatch.setattr(formats, "MAX_BYTES", formats.float32_bytes(model) - 1)
+    path = write_onnx(model, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data"}
+    assert (tmp_path / "model.onnx.data").stat().st_size > 0.9 * formats.float32_bytes(model)
+    batch = images(3, 16, 24, 3)
+    expected = model.predict(batch, verbose=0)
+    np.testing.assert_allclose(load_runner(path)(batch), expected, rtol=0, atol=1e-5)
+
+
+def test_litert_refuses_large_models(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "MAX_BYTES", 1000)
+    with pytest.raises(ValueError, match="'litert'` holds models of less than 2 GB"):
+        write_litert(small_classifier("token"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_model_stays_as_it_was(tmp_path):
+    model = small_classifier("erf", dropout=0.1)
+    model.get_layer("block_0").trainable = False
+    before = model.get_config(), model.get_weights()
+    write_onnx(model, tmp_path)
+    assert model.get_config() == before[0]
+    for old, new in zip(before[1], model.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+def test_a_second_file_takes_the_place_of_the_first(tmp_path):
+    write_onnx(small_classifier("token"), tmp_path)
+    model = small_classifier("gap")
+    batch = images(2, 16, 24, 3)
+    logits = load_runner(write_onnx(model, tmp_path))(batch)
+    np.testing.assert_allclose(logits, model.predict(batch, verbose=0), rtol=0, atol=1e-5)
+
+
+def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
+    (tmp_path / "model.onnx").write_text("old")
+
+    def fail(model, path, is_large):
+        path.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(formats, "save_onnx", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_onnx(small_classifier("token"), tmp_path)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("format_name", "package"), [("onnx", "tf2onnx"), ("openvino", "openvino")]
+)
+def test_a_missing_package_is_named(format_name, package, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else name)
+    message = rf"pip install 'keras-vit\[{format_name}\]'. Received: no {package}$"
+    with pytest.raises(ValueError, match=message):
+        WRITERS[format_name](small_classifier("token"), tmp_path)
+
+
+def test_a_directory_that_does_not_exist(tmp_path):
+    with pytest.raises(ValueError, match="`directory` must be an existing directory"):
+        write_onnx(small_classifier("token"), tmp_path / "model")
+
+
+@pytest.mark.parametrize("options", [{"pooling": None}, {"classifier_activation": "softmax"}])
+def test_models_that_are_no_classifiers(options, tmp_path):
+    with pytest.raises(ValueError, match="`model` must "):
+        write_litert(small_classifier("token", **options), tmp_path)
+
+
+@pytest.mark.parametrize("file_name", ["model.onnx", "model.tflite", "model.xml"])
+def test_damaged_files(file_name, written, tmp_path):
+    complete = (written / file_name).read_bytes()
+    path = tmp_path / file_name
+    for damaged in (b"", b"<html>", complete[: len(complete) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"`path` must be a complete \..*model\."):
+            load_runner(path)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"`path` must be a complete \."):
+        load_runner(path)
+
+
+def test_openvino_without_its_weights(written, tmp_path):
+    path = tmp_path / "model.xml"
+    path.write_bytes((written / "model.xml").read_bytes())
+    with pytest.raises(ValueError, match=r"`path` must be a complete \.xml"):
+        load_runner(path)
+
+
+def test_other_files_and_images(written):
+    with pytest.raises(ValueError, match=r"`path` must end with \.onnx, \.tflite, \.xml"):
+        load_runner(written / "model.keras")
+    run = load_runner(written / "model.onnx")
+    with pytest.raises(ValueError, match=r"`images` must be an array \(n, 16, 24, 3\)"):
+        run(images(1, 24, 16, 3))
+
+
+def test_a_runtime_that_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs ai-edge-litert: pip install 'keras-vit\[litert\]"):
+        load_runner(tmp_path / "model.tflite")
+
+
+@pytest.mark.examples
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_other_backends_write_the_same_files(backend, tmp_path):
+    code = """
+import sys
+import numpy as np
+from keras_vit.serving.formats import WRITERS
+from tests.models.test_vit import images
+from tests.serving.models import small_classifier
+for family in ("erf", "bit"):
+    model = small_classifier(family)
+    expected = model.predict(images(3, 16, 24, 3), verbose=0)
+    for write in WRITERS.values():
+        path = write(model, sys.argv[1])
+        np.save(path.with_suffix(f".{family}.npy"), expected)
+        path.rename(path.with_stem(f"{path.stem}_{family}"))
+    if family == "erf":
+        path.with_suffix(".bin").rename(path.with_name("model_erf.bin"))
+path.with_suffix(".bin").rename(path.with_name("model_bit.bin"))
+"""
+    environment = {**os.environ, "KERAS_BACKEND": backend}
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, env=environment)
+    for family in ("erf", "bit"):
+        expected = np.load(tmp_path / f"model.{family}.npy")
+        for suffix in (".onnx", ".tflite", ".xml"):
+            logits = load_runner(tmp_path / f"model_{family}{suffix}")(images(3, 16, 24, 3))
+            np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)

@@ -1,0 +1,138 @@
+"""Files in fewer bits: how far from Keras they are, and that they still know the digits."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.models import vision_transformer
+from keras_vit.serving import formats
+from keras_vit.serving.formats import WRITERS, write_onnx
+from keras_vit.serving.quantization import QUANTIZATIONS
+from keras_vit.serving.runners import load_runner
+from tests.models.test_vit import images
+from tests.serving.models import small_classifier
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tf2onnx")
+pytest.importorskip("openvino")
+pytest.importorskip("nncf")
+pytest.importorskip("ai_edge_litert")
+
+# Of the largest logit. Float16 has 11 bits of precision and bfloat16 8, and a result adds up a few
+# such roundings; an int8 value is off by up to half a step of 255 in its tensor's range.
+BOUNDS = {"float16": 2**-9, "bfloat16": 2**-5, "int8": 2**-3}
+QUICK = {("onnx", "int8"), ("litert", "int8"), ("openvino", "bfloat16")}
+PAIRS = [(name, quantize) for name, choices in QUANTIZATIONS.items() for quantize in choices]
+
+
+def digits(split, size):
+    dataset = keras_vit.data.load("digits", split, (size, size), 64)
+    batches = list(dataset.as_numpy_iterator())
+    return tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A small ViT that was trained on the digits."""
+    pytest.importorskip("sklearn")
+    model = vision_transformer(
+        patch_size=4, embedding_dim=64, depth=2, num_heads=4, mlp_dim=128, num_classes=10,
+        image_size=8,
+    )  # fmt: skip
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.Adam(2e-3), loss=loss)
+    model.fit(*digits("train", 8), batch_size=64, epochs=25, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def test_split():
+    return digits("test", 8)
+
+
+@pytest.mark.parametrize(
+    ("format_name", "quantize"),
+    [pytest.param(*p, marks=() if p in QUICK else pytest.mark.examples) for p in PAIRS],
+)
+def test_digits_are_still_known(format_name, quantize, trained, test_split, tmp_path):
+    calibration = digits("train", 8)[0][:64]
+    path = WRITERS[format_name](trained, tmp_path, quantize, calibration)
+    pixels, labels = test_split
+    expected = trained.predict(pixels, verbose=0)
+    logits = load_runner(path)(pixels)
+    error = np.abs(logits - expected).max() / np.abs(expected).max()
+    # A file that was not quantised would be exact.
+    assert 1e-6 < error < BOUNDS[quantize]
+    accuracy, accuracy_now = (
+        np.mean(outputs.argmax(axis=1) == labels) for outputs in (expected, logits)
+    )
+    assert accuracy > 0.9
+    assert accuracy_now > accuracy - 0.01
+    weights = max(file.stat().st_size for file in tmp_path.iterdir())
+    assert weights < formats.float32_bytes(trained)
+
+
+@pytest.mark.examples
+@pytest.mark.parametrize("family", ["erf", "hybrid", "bit"])
+@pytest.mark.parametrize(("format_name", "quantize"), PAIRS)
+def test_every_family(format_name, quantize, family, tmp_path):
+    model = small_classifier(family)
+    batch = images(17, 16, 24, 3)
+    expected = model.predict(batch, verbose=0)
+    logits = load_runner(WRITERS[format_name](model, tmp_path, quantize, batch))(batch)
+    assert logits.dtype == "float32" and logits.shape == (17, 3)
+    error = np.abs(logits - expected).max() / np.abs(expected).max()
+    assert error < BOUNDS[quantize]
+
+
+@pytest.mark.parametrize("quantize", QUANTIZATIONS["onnx"])
+def test_a_large_onnx_model(quantize, tmp_path, monkeypatch):
+    """Also where the float32 model has its weights beside it."""
+    model = small_classifier("erf", embedding_dim=64, mlp_dim=128)
+    batch = images(5, 16, 24, 3)
+    inline = load_runner(write_onnx(model, tmp_path, quantize, batch))(batch)
+    monkeypatch.setattr(formats, "MAX_BYTES", 1000)
+    beside = load_runner(write_onnx(model, tmp_path, quantize, batch))(batch)
+    assert (tmp_path / "model.onnx.data").is_file()
+    np.testing.assert_allclose(beside, inline, rtol=0, atol=1e-6)
+
+
+def test_float16_does_not_overflow_in_norms(tmp_path):
+    """Tokens of large models have channels of more than 255, whose squares are too much for it."""
+    model = small_classifier("erf")
+    kernel = model.get_layer("patch_embedding").projection.kernel
+    kernel.assign(kernel * 1e4)
+    batch = images(3, 16, 24, 3)
+    expected = model.predict(batch, verbose=0)
+    path = write_onnx(model, tmp_path, "float16")
+    onnx.checker.check_model(path, full_check=True)
+    logits = load_runner(path)(batch)
+    assert np.abs(logits - expected).max() < BOUNDS["float16"] * np.abs(expected).max()
+
+
+def test_combinations_that_no_tool_offers(tmp_path):
+    model = small_classifier("token")
+    for format_name, quantize in (("onnx", "bfloat16"), ("litert", "bfloat16"), ("openvino", 8)):
+        message = f"`quantize` must be one of 'int8', 'float16'.* for {format_name}, or None"
+        with pytest.raises(ValueError, match=message):
+            WRITERS[format_name](model, tmp_path, quantize)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("format_name", ["onnx", "openvino"])
+@pytest.mark.parametrize(
+    ("calibration", "received"),
+    [
+        (None, "images=None"),
+        (np.zeros((2, 16, 16, 3), "float32"), r"an array \(2, 16, 16, 3\)"),
+        (np.zeros((0, 16, 24, 3), "float32"), r"an array \(0, 16, 24, 3\)"),
+        (np.zeros((2, 16, 24, 3), "uint8"), "of uint8"),
+        (np.full((2, 16, 24, 3), 255.0), r"values from 255\.0 to 255\.0"),
+        (np.full((2, 16, 24, 3), np.nan), "values from nan"),
+    ],
+)
+def test_calibration_images(format_name, calibration, received, tmp_path):
+    with pytest.raises(ValueError, match=rf"`images` must be a float32 array .*{received}"):
+        WRITERS[format_name](small_classifier("token"), tmp_path, "int8", calibration)
