@@ -1,10 +1,15 @@
 """What the docstrings' examples may use without importing it."""
 
+import os
+
 import keras
 import numpy as np
 import pytest
 
 import keras_vit
+
+# Or OpenVINO and NNCF would tell their makers that they are used, from processes that they fork.
+os.environ.setdefault("CI", "true")
 
 
 @pytest.fixture(autouse=True)

@@ -12,16 +12,16 @@ SIGNATURES = ("bytes", "uint8", "float", "features")
 BAD_IMAGES = ("error", "flag")
 
 
-def check_model(model, class_names):
+def check_model(model, class_names, format):
     """The names of a model's classes, their numbers where there are no names.
 
     Raises:
         ValueError: if it is no classifier that can be exported, or the names are not its classes'.
     """
-    if keras.backend.backend() not in ("tensorflow", "jax"):
+    if format == "saved_model" and keras.backend.backend() not in ("tensorflow", "jax"):
         raise ValueError(
-            "`export` needs the TensorFlow or JAX backend: save the model as a .keras file, load "
-            "it with KERAS_BACKEND=tensorflow and export it there. "
+            "A SavedModel needs the TensorFlow or JAX backend: save the model as a .keras file, "
+            "load it with KERAS_BACKEND=tensorflow and export it there. "
             f"Received: backend={keras.backend.backend()!r}"
         )
     num_classes = check_classifier(model)
@@ -67,6 +67,11 @@ def check_settings(
             "`quantize` must be None for a SavedModel: build or load the model with "
             "`dtype='mixed_bfloat16'`, or choose another format. "
             f"Received: quantize={quantize!r}"
+        )
+    if format != "saved_model" and batch_size is not None:
+        raise ValueError(
+            "`batch_size` must be None for formats other than SavedModel, which take any number "
+            f"of images. Received: format={format!r}, batch_size={batch_size!r}"
         )
     _check_warmup(format, batch_size, warmup_batch_sizes)
 

@@ -47,14 +47,15 @@ def export(
     place and renamed: a server never sees half a model.
 
     Args:
-        model: a classifier of this package that returns logits, on the TensorFlow or JAX backend.
+        model: a classifier of this package that returns logits; for a SavedModel on the TensorFlow
+            or JAX backend.
         directory: path of the model's directory, which holds its versions; its name is the model's.
         version: a positive integer; `"auto"` for the one after the last.
         format: `"saved_model"`, `"onnx"`, `"litert"` or `"openvino"`.
         signatures: of a SavedModel.
         top_k: how many classes are named, at most.
         class_names: names of the classes; `None` for their numbers.
-        batch_size: images in a request; `None` for any.
+        batch_size: images in a request to a SavedModel; `None` for any.
         image_size: int or `(height, width)` to resize the model to; `None` for its own.
         on_bad_image: what an image that cannot be decoded is: an `"error"`, whose message has its
             index in the batch; or `"flag"`, then the others are answered, its outputs are zeros,
@@ -80,10 +81,10 @@ def export(
     >>> path.name, (path / "assets" / "labels.txt").read_text().split()
     ('1', ['cat', 'dog'])
     """
-    class_names = check_model(model, class_names)
     check_settings(
         format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes, quantize
     )
+    class_names = check_model(model, class_names, format)
     if image_size is not None:
         model = resize(model, image_size)
     if warmup_batch_sizes is None:

@@ -149,13 +149,16 @@ def float32_bytes(model):
 
 
 def _write_as_onnx(model, scratch, path, quantize, images):
-    is_large = float32_bytes(model) > MAX_BYTES
-    converted = path if quantize is None else scratch / "float32.onnx"
-    save_onnx(convert_to_onnx(model, scratch), converted, is_large)
+    converted = convert_to_onnx(model, scratch)
+    if quantize is not None:
+        exact = scratch / "float32.onnx"
+        save_onnx(converted, exact, MAX_BYTES)
     if quantize == "int8":
-        quantization.quantize_onnx_to_int8(converted, path, images, is_large)
+        is_large = float32_bytes(model) > MAX_BYTES
+        converted = quantization.onnx_in_int8(exact, images, is_large)
     elif quantize == "float16":
-        save_onnx(quantization.onnx_in_float16(converted), path, is_large)
+        converted = quantization.onnx_in_float16(exact)
+    save_onnx(converted, path, MAX_BYTES)
 
 
 def _write_as_litert(model, scratch, path, quantize, images):

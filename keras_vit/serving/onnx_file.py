@@ -55,18 +55,18 @@ def convert_to_onnx(model, scratch):
     return converted
 
 
-def save_onnx(model, path, is_large):
+def save_onnx(model, path, max_bytes):
     """Writes an ONNX model, with its weights in the same file or in one beside it.
 
     Args:
         model: an `onnx.ModelProto`; a large one is left without its weights.
         path: `pathlib.Path` of the file.
-        is_large: whether the model is more than a message of protocol buffers can hold, 2 GB; the
-            weights then go to a file of the same name with `.data` behind it.
+        max_bytes: of weights in the file; if there are more, they go to a file of the same name
+            with `.data` behind it.
     """
     import onnx
 
-    if is_large:
+    if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > max_bytes:
         _move_weights(model, path.with_name(f"{path.name}.data"))
     onnx.save(model, path)
 

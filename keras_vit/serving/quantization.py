@@ -1,7 +1,5 @@
 """Files of other runtimes in fewer bits, by the tools that come with each runtime."""
 
-import pathlib
-
 import numpy as np
 
 QUANTIZATIONS = {
@@ -58,23 +56,25 @@ def check_quantization(format_name, quantize, images, image_size):
     return array.astype("float32")
 
 
-def quantize_onnx_to_int8(path, target, images, is_large):
-    """Writes an ONNX file with the products of activations and weights in int8.
+def onnx_in_int8(path, images, is_large):
+    """The model of an ONNX file with the products of activations and weights in int8.
 
     Products of activations with each other, as in attention, stay float32: they take little of
     the time, and most of the error would be theirs.
 
     Args:
-        path: of the float32 file.
-        target: path of the new one.
+        path: `pathlib.Path` of the float32 file; more files will lie beside it.
         images: to measure the range of the activations with.
-        is_large: whether the float32 file has its weights beside it.
+        is_large: whether it has its weights beside it.
+
+    Returns:
+        An `onnx.ModelProto`.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    prepared = pathlib.Path(path).with_name("prepared.onnx")
+    prepared, quantized = path.with_name("prepared.onnx"), path.with_name("int8.onnx")
     # What is computed of weights alone becomes a weight. Symbolic shapes are not needed, and
     # inferring them takes a model of less than 2 GB.
     quant_pre_process(
@@ -93,7 +93,7 @@ def quantize_onnx_to_int8(path, target, images, is_large):
     ]
     quantize_static(
         prepared,
-        target,
+        quantized,
         ImageReader(images),
         nodes_to_quantize=nodes,
         per_channel=True,
@@ -101,6 +101,7 @@ def quantize_onnx_to_int8(path, target, images, is_large):
         activation_type=QuantType.QUInt8,
         use_external_data_format=is_large,
     )
+    return onnx.load(quantized)
 
 
 class ImageReader:

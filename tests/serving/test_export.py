@@ -292,7 +292,7 @@ def test_probabilities_are_not_taken_for_logits(tmp_path):
 
 def test_the_torch_backend_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "torch")
-    with pytest.raises(ValueError, match="`export` needs the TensorFlow or JAX backend"):
+    with pytest.raises(ValueError, match="A SavedModel needs the TensorFlow or JAX backend"):
         export(classifier(), tmp_path)
 
 
@@ -395,6 +395,7 @@ def test_what_a_model_is_stands_beside_it(tmp_path):
         ({"warmup_batch_sizes": (0,)}, "`warmup_batch_sizes` must be positive"),
         ({"warmup_batch_sizes": (2,), "batch_size": 4}, "`warmup_batch_sizes` must be .*=4"),
         ({"quantize": "int8"}, "`quantize` must be None for a SavedModel"),
+        ({"format": "onnx", "batch_size": 4}, "`batch_size` must be None for formats other"),
         ({"image_size": 18}, "`image_size`"),
     ],
 )

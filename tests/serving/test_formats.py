@@ -178,7 +178,7 @@ def test_a_second_file_takes_the_place_of_the_first(tmp_path):
 def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
     (tmp_path / "model.onnx").write_text("old")
 
-    def fail(model, path, is_large):
+    def fail(model, path, max_bytes):
         path.write_bytes(b"half")
         raise OSError("No space left on device")
 

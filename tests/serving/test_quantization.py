@@ -95,7 +95,9 @@ def test_a_large_onnx_model(quantize, tmp_path, monkeypatch):
     inline = load_runner(write_onnx(model, tmp_path, quantize, batch))(batch)
     monkeypatch.setattr(formats, "MAX_BYTES", 1000)
     beside = load_runner(write_onnx(model, tmp_path, quantize, batch))(batch)
-    assert (tmp_path / "model.onnx.data").is_file()
+    modes = {file.name: file.stat().st_mode for file in tmp_path.iterdir()}
+    assert set(modes) == {"model.onnx", "model.onnx.data"}
+    assert modes["model.onnx.data"] == modes["model.onnx"]
     np.testing.assert_allclose(beside, inline, rtol=0, atol=1e-6)
 
 
