@@ -414,7 +414,7 @@ while True:
 """
 
 
-@pytest.mark.examples
+@pytest.mark.large
 def test_killed_exports_leave_whole_versions_or_none(tmp_path):
     draw = random.Random(0)
     for kill in range(1, 6):
