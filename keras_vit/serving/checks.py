@@ -6,6 +6,7 @@ import numbers
 import keras
 
 from keras_vit.models.surgery import check_classifier
+from keras_vit.serving.quantization import NEEDS_IMAGES
 
 FORMATS = ("saved_model", "onnx", "litert", "openvino")
 SIGNATURES = ("bytes", "uint8", "float", "features")
@@ -93,6 +94,15 @@ def _check_warmup(format, batch_size, warmup_batch_sizes):
         raise ValueError(
             "`warmup_batch_sizes` needs tensorflow-serving-api: pip install 'keras-vit[serving]'. "
             f"Received: warmup_batch_sizes={warmup_batch_sizes!r}"
+        )
+
+
+def check_calibration(format, quantize, calibration):
+    """Raises `ValueError` if images are missing from which int8 learns its ranges."""
+    if (format, quantize) in NEEDS_IMAGES and calibration is None:
+        raise ValueError(
+            f"`calibration` must be some images like those that will be served, for {format} in "
+            f"{quantize}. Received: calibration=None"
         )
 
 

@@ -8,7 +8,12 @@ import keras_vit
 from keras_vit.models import resize
 from keras_vit.models.describe import describe
 from keras_vit.models.options import match_variant
-from keras_vit.serving.checks import check_model, check_settings, has_serving_api
+from keras_vit.serving.checks import (
+    check_calibration,
+    check_model,
+    check_settings,
+    has_serving_api,
+)
 from keras_vit.serving.versions import new_version
 
 
@@ -84,6 +89,7 @@ def export(
     check_settings(
         format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes, quantize
     )
+    check_calibration(format, quantize, calibration)
     class_names = check_model(model, class_names, format)
     if image_size is not None:
         model = resize(model, image_size)
@@ -111,10 +117,11 @@ def export(
 def _write_saved_model(model, folder, signatures, class_names, options, warmup_batch_sizes):
     # They import TensorFlow.
     from keras_vit.serving.saved_model import write_saved_model
-    from keras_vit.serving.warmup import write_warmup
 
     written = write_saved_model(model, folder, signatures, class_names, *options)
     if warmup_batch_sizes:
+        from keras_vit.serving.warmup import write_warmup
+
         write_warmup(written, warmup_batch_sizes, folder.parent.name)
     return written
 

@@ -395,6 +395,10 @@ def test_what_a_model_is_stands_beside_it(tmp_path):
         ({"warmup_batch_sizes": (0,)}, "`warmup_batch_sizes` must be positive"),
         ({"warmup_batch_sizes": (2,), "batch_size": 4}, "`warmup_batch_sizes` must be .*=4"),
         ({"quantize": "int8"}, "`quantize` must be None for a SavedModel"),
+        (
+            {"format": "onnx", "quantize": "int8"},
+            "`calibration` must be some images .*onnx in int8",
+        ),
         ({"format": "onnx", "batch_size": 4}, "`batch_size` must be None for formats other"),
         ({"image_size": 18}, "`image_size`"),
     ],
