@@ -23,6 +23,9 @@ from keras_vit.cli.tables import markdown_table
 from keras_vit.serving.formats import WRITERS
 from keras_vit.serving.runners import load_runner
 
+# However long a batch takes.
+FEWEST_RUNS = 5
+
 
 def load_keras(path):
     """The model itself."""
@@ -89,7 +92,7 @@ def write_files(name, image_size, directory, calibration, with_transformers):
     return files
 
 
-def measure(load, path, images, batch_sizes, runs):
+def measure(load, path, images, batch_sizes, seconds):
     """What a runtime answers, and milliseconds of each run for each batch size."""
     run = load(path)
     logits = run(images)
@@ -98,7 +101,7 @@ def measure(load, path, images, batch_sizes, runs):
         batch = images[:size]
         run(batch)
         times[size] = []
-        for _ in range(runs):
+        while sum(times[size]) < 1000 * seconds or len(times[size]) < FEWEST_RUNS:
             start = time.perf_counter()
             run(batch)
             times[size].append(1000 * (time.perf_counter() - start))
@@ -126,7 +129,7 @@ def main(
     model: str = "ViT_B16",
     image_size: int = 224,
     batch_sizes: tuple[int, ...] = (1, 8, 32),
-    runs: int = 30,
+    seconds: float = 20,
     calibration_images: int = 32,
     transformers: bool = True,
 ):
@@ -136,7 +139,7 @@ def main(
         model: name of a builder.
         image_size: of its images.
         batch_sizes: images in a batch.
-        runs: how often each runtime answers a batch.
+        seconds: how long each runtime answers batches of a size.
         calibration_images: that int8 is calibrated on.
         transformers: whether transformers is measured too; it has the ViTs alone.
     """
@@ -148,7 +151,7 @@ def main(
         )
         images = images[: max(batch_sizes)]
         measured = {
-            name: measure_in_process(*file, images, batch_sizes, runs)
+            name: measure_in_process(*file, images, batch_sizes, seconds)
             for name, file in tqdm.tqdm(files.items())
         }
     expected, _ = measured["model.predict"]

@@ -32,6 +32,15 @@ from tensorflow_serving.apis import (
 # The regular expressions of `http_rest_api_handler.cc`.
 PREDICT_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?:predict", re.IGNORECASE)
 STATUS_PATH = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?", re.IGNORECASE)
+# Of `http_server.cc`.
+HTTP_STATUSES = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
 NO_LIMIT = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
@@ -49,15 +58,16 @@ class Peer:
         self.rest_port = self.grpc_port = None
 
     @contextlib.contextmanager
-    def serve(self):
-        """Answers while the context is open."""
-        rest = RestServer(("127.0.0.1", 0), RestHandler)
+    def serve(self, rest_port=0, grpc_port=0):
+        """Answers while the context is open, at any ports that are free or at these."""
+        rest = RestServer(("127.0.0.1", rest_port), RestHandler)
         rest.peer = self
         threading.Thread(target=rest.serve_forever, daemon=True).start()
         rpc = grpc.server(futures.ThreadPoolExecutor(8), options=NO_LIMIT)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(self), rpc)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelStatus(self), rpc)
-        self.rest_port, self.grpc_port = rest.server_port, rpc.add_insecure_port("127.0.0.1:0")
+        self.rest_port = rest.server_port
+        self.grpc_port = rpc.add_insecure_port(f"127.0.0.1:{grpc_port}")
         rpc.start()
         try:
             yield self
@@ -158,7 +168,7 @@ class RestHandler(http.server.BaseHTTPRequestHandler):
             name, version = parts[1], parts[2] and int(parts[2])
             status, text = 200, respond(name, version, body)
         except tf.errors.OpError as error:
-            status = {"INVALID_ARGUMENT": 400, "NOT_FOUND": 404}.get(code_name(error), 500)
+            status = HTTP_STATUSES.get(code_name(error), 500)
             text = f'{{ "error": "{c_escape(error.message)}" }}'
         self.send(status, text.encode())
 

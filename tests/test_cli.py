@@ -263,6 +263,10 @@ def test_an_existing_run_is_kept(finished_run, start, photos, capsys):
         (["predict", ".", "PAGE"], "`path` must be a directory with model.safetensors"),
         (["export", "missing.keras", "serving"], "`model` must be an existing file"),
         (["export", "START", "serving", "--version", "0"], "`version` must be a positive"),
+        (
+            ["export", "START", "serving", "--signatures", "features", "--verify", "PAGE"],
+            "`--verify` compares logits",
+        ),
         (["models", "--image-size", "0"], "`image_size` must be positive"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -79,8 +79,13 @@ def most_likely(outputs, top):
         A list of pairs.
 
     Raises:
-        ValueError: if the model does not name so many.
+        ValueError: if the model does not name so many, or none.
     """
+    if "top_k_labels" not in outputs:
+        raise ValueError(
+            "`--url` must be of a model whose default signature names classes. "
+            f"Received: one that answers {', '.join(outputs)}"
+        )
     known, classes = len(outputs["top_k_labels"][0]), len(outputs["probabilities"][0])
     if top > known < classes:
         raise ValueError(

@@ -1,10 +1,15 @@
 """`keras-vit export`."""
 
 import dataclasses
+import json
 import pathlib
+import shlex
 from typing import Annotated, Literal
 
 import tyro
+
+# More say nothing new about the range of activations, and they are all in memory.
+MAX_CALIBRATION = 512
 
 
 @dataclasses.dataclass
@@ -43,8 +48,8 @@ class Export:
     quantize: Literal["int8", "float16", "bfloat16"] | None = None
     """Store and compute in fewer bits, where the format can."""
     calibration: tuple[pathlib.Path, ...] = ()
-    """Image files, or folders of them, from which int8 learns its ranges: some hundred like those
-    that will be served."""
+    """Image files, or folders of them, from which int8 of ONNX and OpenVINO learns its ranges: some
+    hundred like those that will be served."""
     verify: tuple[pathlib.Path, ...] = ()
     """Image files, or folders of them: compare the export with the model on these."""
     debug: bool = False
@@ -57,31 +62,60 @@ class Export:
         from keras_vit.serving.verify import find_images
         from keras_vit.training.run import load_trained
 
+        settings = self._checked_settings()
         # Before a model is downloaded.
         verified = find_images(self.verify) if self.verify else []
-        calibration = find_images(self.calibration) if self.calibration else []
+        calibration = some_of(find_images(self.calibration)) if self.calibration else []
         model = load_trained(self.model, as_image_size(self.image_size))
         path = export(
             model,
             self.directory,
             version="auto" if self.version is None else self.version,
-            format=self.format,
-            signatures=self.signatures,
-            top_k=self.top_k,
             class_names=class_names_of(model, self.model),
-            batch_size=self.batch_size,
-            on_bad_image=self.on_bad_image,
-            warmup_batch_sizes=self.warmup_batch_sizes,
-            quantize=self.quantize,
             calibration=_preprocessed(calibration, model) if calibration else None,
             facts=facts_of(model, self.model),
+            **settings,
         )
         print(f"Exported to {path}")
         if verified:
             print(_compare(model, path, verified))
         if self.format == "saved_model":
-            print(f"Next: keras-vit predict {self.directory} IMAGE")
-            print(f"      docker compose --project-directory {self.directory} up")
+            print(_next_commands(self.directory, path.parent.name))
+
+    def _checked_settings(self):
+        """The arguments of `export` that can be checked before there is a model."""
+        from keras_vit.serving.checks import check_calibration, check_settings
+
+        names = ("format", "signatures", "top_k", "batch_size", "on_bad_image")
+        names += ("warmup_batch_sizes", "quantize")
+        settings = {name: getattr(self, name) for name in names}
+        check_settings(**settings)
+        check_calibration(self.format, self.quantize, bool(self.calibration))
+        if self.verify and self.format == "saved_model" and set(self.signatures) == {"features"}:
+            raise ValueError(
+                "`--verify` compares logits and needs another signature than `features`. "
+                f"Received: --signatures {' '.join(self.signatures)}"
+            )
+        return settings
+
+
+def some_of(files):
+    """At most `MAX_CALIBRATION` of the files, from all over the list."""
+    if len(files) <= MAX_CALIBRATION:
+        return files
+    print(f"Calibrating on {MAX_CALIBRATION} of {len(files)} images")
+    return [files[number * len(files) // MAX_CALIBRATION] for number in range(MAX_CALIBRATION)]
+
+
+def _next_commands(directory, name):
+    from keras_vit.serving.operations import served_name
+
+    directory, name = shlex.quote(str(directory)), served_name(name)
+    return (
+        f"Next: keras-vit predict {directory} IMAGE\n"
+        f"      docker compose --project-directory {directory} up\n"
+        f"      keras-vit client IMAGE --url http://localhost:8501/v1/models/{name}"
+    )
 
 
 def facts_of(model, source):
@@ -102,8 +136,6 @@ def facts_of(model, source):
 
 
 def _best_accuracy(path):
-    import json
-
     if not path.is_file():
         return None
     epochs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -112,9 +144,9 @@ def _best_accuracy(path):
 
 def _preprocessed(files, model):
     from keras_vit.serving.loaded import preprocess_files
-    from keras_vit.serving.verify import read_encoded
+    from keras_vit.serving.predict import read_stored
 
-    return preprocess_files([read_encoded(file) for file in files], model.input_shape[1:3])
+    return preprocess_files((read_stored(file)[0] for file in files), model.input_shape[1:3])
 
 
 def _compare(model, path, files):

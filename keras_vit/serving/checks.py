@@ -5,27 +5,23 @@ import numbers
 
 import keras
 
-from keras_vit.models.surgery import check_classifier
-from keras_vit.serving.quantization import NEEDS_IMAGES
+from keras_vit.serving.quantization import NEEDS_IMAGES, check_choice
 
 FORMATS = ("saved_model", "onnx", "litert", "openvino")
 SIGNATURES = ("bytes", "uint8", "float", "features")
+USUAL_SIGNATURES = ("bytes", "uint8", "float")
 BAD_IMAGES = ("error", "flag")
+# TensorFlow, which comes with the package, writes SavedModels and LiteRT.
+PACKAGES = {"onnx": ("onnx", "onnxruntime", "tf2onnx"), "openvino": ("openvino",)}
+QUANTIZING_PACKAGES = {("openvino", "int8"): ("nncf",)}
 
 
-def check_model(model, class_names, format):
+def check_class_names(class_names, num_classes):
     """The names of a model's classes, their numbers where there are no names.
 
     Raises:
-        ValueError: if it is no classifier that can be exported, or the names are not its classes'.
+        ValueError: if they are not names of these classes, each of one line.
     """
-    if format == "saved_model" and keras.backend.backend() not in ("tensorflow", "jax"):
-        raise ValueError(
-            "A SavedModel needs the TensorFlow or JAX backend: save the model as a .keras file, "
-            "load it with KERAS_BACKEND=tensorflow and export it there. "
-            f"Received: backend={keras.backend.backend()!r}"
-        )
-    num_classes = check_classifier(model)
     if class_names is None:
         return [str(number) for number in range(num_classes)]
     if isinstance(class_names, str) or len(class_names) != num_classes:
@@ -33,17 +29,19 @@ def check_model(model, class_names, format):
             f"`class_names` must be a list that names the model's {num_classes} classes. "
             f"Received: class_names={class_names!r}"
         )
-    if any("\n" in name for name in class_names):
-        raise ValueError(
-            f"`class_names` must be of one line each. Received: class_names={class_names!r}"
-        )
+    for name in class_names:
+        # Of several lines is also what has a separator of Unicode, or ends with one.
+        if not isinstance(name, str) or len(f"{name}.".splitlines()) > 1:
+            raise ValueError(
+                f"`class_names` must be strings of one line. Received: {name!r} among them"
+            )
     return list(class_names)
 
 
 def check_settings(
     format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes, quantize
 ):
-    """Raises `ValueError` unless these arguments of `export` can be used."""
+    """Raises `ValueError` unless these arguments of `export` can be used, here and together."""
     for name, value, choices in (
         ("format", format, FORMATS),
         ("on_bad_image", on_bad_image, BAD_IMAGES),
@@ -52,57 +50,104 @@ def check_settings(
             raise ValueError(
                 f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}"
             )
+    _check_signatures(signatures)
+    if not is_count(top_k) or not (batch_size is None or is_count(batch_size)):
+        raise ValueError(
+            "`top_k` and `batch_size` must be positive integers, the latter may be `None`. "
+            f"Received: top_k={top_k!r}, batch_size={batch_size!r}"
+        )
+    if warmup_batch_sizes:
+        _check_warmup(batch_size, warmup_batch_sizes)
+    if format == "saved_model":
+        _check_saved_model(quantize)
+        return
+    _check_other_format(
+        format,
+        ("signatures", tuple(signatures), USUAL_SIGNATURES),
+        ("top_k", top_k, 5),
+        ("batch_size", batch_size, None),
+        ("on_bad_image", on_bad_image, "error"),
+        ("warmup_batch_sizes", tuple(warmup_batch_sizes or ()), ()),
+    )
+    check_choice(format, quantize)
+    check_packages(format, quantize)
+
+
+def _check_signatures(signatures):
     is_list = isinstance(signatures, (tuple, list)) and len(signatures) > 0
     if not is_list or set(signatures) - set(SIGNATURES) or len(set(signatures)) < len(signatures):
         raise ValueError(
             f"`signatures` must be some of {', '.join(SIGNATURES)}, each once. "
             f"Received: signatures={signatures!r}"
         )
-    if not _is_count(top_k) or not (batch_size is None or _is_count(batch_size)):
-        raise ValueError(
-            "`top_k` and `batch_size` must be positive integers, the latter may be `None`. "
-            f"Received: top_k={top_k!r}, batch_size={batch_size!r}"
-        )
-    if format == "saved_model" and quantize is not None:
-        raise ValueError(
-            "`quantize` must be None for a SavedModel: build or load the model with "
-            "`dtype='mixed_bfloat16'`, or choose another format. "
-            f"Received: quantize={quantize!r}"
-        )
-    if format != "saved_model" and batch_size is not None:
-        raise ValueError(
-            "`batch_size` must be None for formats other than SavedModel, which take any number "
-            f"of images. Received: format={format!r}, batch_size={batch_size!r}"
-        )
-    _check_warmup(format, batch_size, warmup_batch_sizes)
 
 
-def _check_warmup(format, batch_size, warmup_batch_sizes):
-    if warmup_batch_sizes is None:
-        return
+def _check_warmup(batch_size, warmup_batch_sizes):
     is_list = isinstance(warmup_batch_sizes, (tuple, list))
-    fits = is_list and all(
-        _is_count(size) and batch_size in (None, size) for size in warmup_batch_sizes
-    )
-    if not fits or (warmup_batch_sizes and format != "saved_model"):
+    if not is_list or not all(map(is_count, warmup_batch_sizes)):
         raise ValueError(
-            "`warmup_batch_sizes` must be positive integers, of a SavedModel, and where "
-            "`batch_size` is set that alone. "
-            f"Received: warmup_batch_sizes={warmup_batch_sizes!r}, batch_size={batch_size!r}"
+            "`warmup_batch_sizes` must be a list of positive integers. "
+            f"Received: warmup_batch_sizes={warmup_batch_sizes!r}"
         )
-    if warmup_batch_sizes and not has_serving_api():
+    if batch_size is not None and set(warmup_batch_sizes) != {batch_size}:
+        raise ValueError(
+            "`warmup_batch_sizes` must be `batch_size` where that is set. Received: "
+            f"warmup_batch_sizes={warmup_batch_sizes!r}, batch_size={batch_size!r}"
+        )
+    if not has_serving_api():
         raise ValueError(
             "`warmup_batch_sizes` needs tensorflow-serving-api: pip install 'keras-vit[serving]'. "
             f"Received: warmup_batch_sizes={warmup_batch_sizes!r}"
         )
 
 
-def check_calibration(format, quantize, calibration):
-    """Raises `ValueError` if images are missing from which int8 learns its ranges."""
-    if (format, quantize) in NEEDS_IMAGES and calibration is None:
+def _check_saved_model(quantize):
+    if quantize is not None:
+        raise ValueError(
+            "`quantize` must be None for a SavedModel: build or load the model with "
+            "`dtype='mixed_bfloat16'`, or choose another format. "
+            f"Received: quantize={quantize!r}"
+        )
+    if keras.backend.backend() not in ("tensorflow", "jax"):
+        raise ValueError(
+            "A SavedModel needs the TensorFlow or JAX backend: save the model as a .keras file, "
+            "load it with KERAS_BACKEND=tensorflow and export it there. "
+            f"Received: backend={keras.backend.backend()!r}"
+        )
+
+
+def _check_other_format(format, *options):
+    for name, value, usual in options:
+        if value != usual:
+            raise ValueError(
+                f"`{name}` is for SavedModels: other formats take any number of preprocessed "
+                f"images and return logits. Received: {name}={value!r}, format={format!r}"
+            )
+
+
+def check_calibration(format, quantize, is_given):
+    """Raises `ValueError` unless there are calibration images just where they are needed."""
+    if (format, quantize) in NEEDS_IMAGES and not is_given:
         raise ValueError(
             f"`calibration` must be some images like those that will be served, for {format} in "
             f"{quantize}. Received: calibration=None"
+        )
+    if (format, quantize) not in NEEDS_IMAGES and is_given:
+        needed = ", ".join(" in ".join(pair) for pair in sorted(NEEDS_IMAGES))
+        raise ValueError(
+            f"`calibration` is for {needed}. "
+            f"Received: images for format={format!r}, quantize={quantize!r}"
+        )
+
+
+def check_packages(format, quantize):
+    """Raises `ValueError` if a package is missing that writes a format."""
+    needed = PACKAGES.get(format, ()) + QUANTIZING_PACKAGES.get((format, quantize), ())
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(
+            f"`format={format!r}` needs {', '.join(needed)}: "
+            f"pip install 'keras-vit[{format}]'. Received: no {' and no '.join(missing)}"
         )
 
 
@@ -111,6 +156,7 @@ def has_serving_api():
     return importlib.util.find_spec("tensorflow_serving") is not None
 
 
-def _is_count(value):
+def is_count(value):
+    """Whether it is a positive integer."""
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     return is_whole and value > 0

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from keras_vit.serving.checks import is_count
 from keras_vit.serving.transports import Grpc, RequestError, Rest
 
 _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]+))?/?")
@@ -78,7 +79,9 @@ class Client:
         """What the model answers to images.
 
         Args:
-            images: list of paths of JPEG, PNG, GIF, BMP or WebP files, or of their bytes.
+            images: list of paths of JPEG, PNG, GIF, BMP or WebP files, or of their bytes. They are
+                classified as they are stored: `keras_vit.serving.predict.read_image` gives the
+                bytes of a photograph that a turned camera took, turned upright.
             batch_size: how many are sent in a request.
             signature: name of a signature that takes `image_bytes`.
 
@@ -97,7 +100,7 @@ class Client:
                 "`images` must be a list of at least one path or bytes. "
                 f"Received: {'an empty' if not images else 'a'} {type(images).__name__}"
             )
-        if not isinstance(batch_size, int) or batch_size < 1:
+        if not is_count(batch_size):
             raise ValueError(
                 f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}"
             )
@@ -111,8 +114,11 @@ class Client:
                 raise self._explain(error, batch, start) from error
         return {name: np.concatenate([part[name] for part in answers]) for name in answers[0]}
 
-    def status(self):
+    def status(self, timeout=None):
         """The state of each version of the model: `{1: "AVAILABLE"}`.
+
+        Args:
+            timeout: seconds that it may take; `None` for the client's.
 
         Raises:
             ValueError: if the server does not know the model.
@@ -122,7 +128,7 @@ class Client:
             `ModelVersionStatus` of TF Serving's `get_model_status.proto`.
         """
         try:
-            return self._transport.status()
+            return self._transport.status(timeout)
         except RequestError as error:
             raise self._explain(error) from error
 
@@ -137,8 +143,9 @@ class Client:
         """
         end = time.monotonic() + timeout
         while True:
+            left = max(end - time.monotonic(), _SECONDS_BETWEEN_ATTEMPTS)
             try:
-                last = self.status()
+                last = self.status(left)
             except (ValueError, OSError) as error:
                 # It may still have to start, and to find the model.
                 last = error

@@ -8,12 +8,16 @@ import keras_vit
 from keras_vit.models import resize
 from keras_vit.models.describe import describe
 from keras_vit.models.options import match_variant
+from keras_vit.models.surgery import check_classifier
+from keras_vit.serving import labels
 from keras_vit.serving.checks import (
+    USUAL_SIGNATURES,
     check_calibration,
-    check_model,
+    check_class_names,
     check_settings,
     has_serving_api,
 )
+from keras_vit.serving.quantization import check_images
 from keras_vit.serving.versions import new_version
 
 
@@ -22,7 +26,7 @@ def export(
     directory,
     version="auto",
     format="saved_model",
-    signatures=("bytes", "uint8", "float"),
+    signatures=USUAL_SIGNATURES,
     top_k=5,
     class_names=None,
     batch_size=None,
@@ -57,7 +61,7 @@ def export(
         directory: path of the model's directory, which holds its versions; its name is the model's.
         version: a positive integer; `"auto"` for the one after the last.
         format: `"saved_model"`, `"onnx"`, `"litert"` or `"openvino"`.
-        signatures: of a SavedModel.
+        signatures: of a SavedModel; this and the options of requests below are for it alone.
         top_k: how many classes are named, at most.
         class_names: names of the classes; `None` for their numbers.
         batch_size: images in a request to a SavedModel; `None` for any.
@@ -68,8 +72,8 @@ def export(
         warmup_batch_sizes: sizes of the requests that TF Serving makes when it loads the model; by
             default 1 where `tensorflow-serving-api` is installed, else none.
         quantize: `"int8"`, `"float16"` or `"bfloat16"`, where the format has it; `None` for not.
-        calibration: of int8, float32 `(images, height, width, 3)`, some preprocessed images like
-            those that will be served.
+        calibration: for int8 of ONNX and OpenVINO, float32 `(images, height, width, 3)`, some
+            preprocessed images like those that will be served.
         facts: dictionary of what else `model.json` shall say.
 
     Returns:
@@ -89,16 +93,16 @@ def export(
     check_settings(
         format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes, quantize
     )
-    check_calibration(format, quantize, calibration)
-    class_names = check_model(model, class_names, format)
+    check_calibration(format, quantize, calibration is not None)
+    class_names = check_class_names(class_names, check_classifier(model))
     if image_size is not None:
         model = resize(model, image_size)
+    check_images(format, quantize, calibration, model.input_shape[1:3], "calibration")
     if warmup_batch_sizes is None:
         warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
-    flags_bad_images = on_bad_image == "flag"
     with new_version(directory, version) as (folder, publish):
         if format == "saved_model":
-            options = (top_k, batch_size, flags_bad_images)
+            options = (top_k, batch_size, on_bad_image == "flag")
             written = _write_saved_model(
                 model, folder, signatures, class_names, options, warmup_batch_sizes
             )
@@ -109,8 +113,7 @@ def export(
         (written / "model.json").write_text(text, encoding="utf-8")
         path = publish(written)
     if format == "saved_model":
-        # Batched with others, an image that is an error fails their requests too.
-        _write_operations(path.parent, batching=flags_bad_images)
+        _write_operations(path.parent)
     return path
 
 
@@ -131,17 +134,16 @@ def _write_file(model, folder, format, quantize, calibration, class_names):
     from keras_vit.serving.formats import WRITERS
 
     written = folder / "written"
-    (written / "assets").mkdir(parents=True)
+    (written / labels.FOLDER).mkdir(parents=True)
     WRITERS[format](model, written, quantize, calibration)
-    text = "".join(f"{name}\n" for name in class_names)
-    (written / "assets" / "labels.txt").write_text(text, encoding="utf-8")
+    labels.write_labels(written / labels.FOLDER, class_names)
     return written
 
 
-def _write_operations(directory, batching):
+def _write_operations(directory):
     from keras_vit.serving.operations import write_operations
 
-    write_operations(directory, directory.name, batching)
+    write_operations(directory, directory.name)
 
 
 def _facts(model, format, quantize):

@@ -1,22 +1,16 @@
 """Models as files of other runtimes: ONNX, LiteRT and OpenVINO."""
 
-import importlib.util
 import pathlib
 import tempfile
 
 from keras_vit.models.parts import has_blocks
 from keras_vit.models.surgery import check_classifier
 from keras_vit.serving import quantization
+from keras_vit.serving.checks import check_packages
 from keras_vit.serving.graph import portable, write_graph
 from keras_vit.serving.onnx_file import convert_to_onnx, save_onnx
 
 FILE_NAMES = {"onnx": "model.onnx", "litert": "model.tflite", "openvino": "model.xml"}
-# TensorFlow, which comes with the package, writes LiteRT.
-PACKAGES = {
-    "onnx": ("onnx", "onnxruntime", "tf2onnx"),
-    "litert": (),
-    "openvino": ("openvino", "nncf"),
-}
 # What a message of protocol buffers and a flatbuffer can hold, less some for the graph.
 MAX_BYTES = 2**31 - 2**26
 
@@ -109,8 +103,9 @@ def _write(format_name, write_file, model, directory, quantize, images):
     """Writes the files beside their places and puts them there when all are complete."""
     check_classifier(model)
     image_size = model.inputs[0].shape[1:3]
-    images = quantization.check_quantization(format_name, quantize, images, image_size)
-    _check_packages(format_name)
+    quantization.check_choice(format_name, quantize)
+    images = quantization.check_images(format_name, quantize, images, image_size)
+    check_packages(format_name, quantize)
     _check_size(format_name, model)
     directory = pathlib.Path(directory).expanduser()
     if not directory.is_dir():
@@ -124,15 +119,6 @@ def _write(format_name, write_file, model, directory, quantize, images):
         for file in written.iterdir():
             file.replace(directory / file.name)
     return directory / FILE_NAMES[format_name]
-
-
-def _check_packages(format_name):
-    missing = [name for name in PACKAGES[format_name] if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ValueError(
-            f"`format={format_name!r}` needs {', '.join(PACKAGES[format_name])}: "
-            f"pip install 'keras-vit[{format_name}]'. Received: no {' and no '.join(missing)}"
-        )
 
 
 def _check_size(format_name, model):
@@ -153,11 +139,11 @@ def _write_as_onnx(model, scratch, path, quantize, images):
     if quantize is not None:
         exact = scratch / "float32.onnx"
         save_onnx(converted, exact, MAX_BYTES)
+    is_large = float32_bytes(model) > MAX_BYTES
     if quantize == "int8":
-        is_large = float32_bytes(model) > MAX_BYTES
         converted = quantization.onnx_in_int8(exact, images, is_large)
     elif quantize == "float16":
-        converted = quantization.onnx_in_float16(exact)
+        converted = quantization.onnx_in_float16(exact, is_large)
     save_onnx(converted, path, MAX_BYTES)
 
 

@@ -1,6 +1,5 @@
 """What an export answers to image files, loaded again as a server would."""
 
-import json
 import pathlib
 
 import numpy as np
@@ -37,21 +36,14 @@ def load_export(version):
     from keras_vit.serving.runners import load_runner
 
     run = load_runner(files[0])
-    facts = json.loads((version / "model.json").read_text(encoding="utf-8"))
-    return lambda encoded: run(preprocess_files(encoded, facts["image_size"]))
-
-
-def labels_of(version):
-    """The names of an export's classes, or `None`."""
-    path = pathlib.Path(version) / "assets" / "labels.txt"
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else None
+    return lambda encoded: run(preprocess_files(encoded, run.image_shape[:2]))
 
 
 def preprocess_files(encoded, image_size):
     """Images as a model takes them, from the bytes of their files.
 
     Args:
-        encoded: list of bytes.
+        encoded: iterable of bytes.
         image_size: `(height, width)`.
 
     Returns:

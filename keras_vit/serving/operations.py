@@ -15,10 +15,13 @@ services:
     image: tensorflow/serving:latest
     command:
       - --model_config_file=/models/{name}/models.config
-      # Requests of several clients are answered together. One image that cannot be decoded then
-      # fails all of them, unless the export flags bad images instead of refusing them.
-      {batching}- --enable_batching=true
-      {batching}- --batching_parameters_file=/models/{name}/batching_parameters.txt
+      # These two answer the requests of several clients together, for versions that
+      # - flag images that cannot be decoded (`--on-bad-image flag`): else one fails all requests,
+      # - take any number of images (no `--batch-size`), and
+      # - have no warm-up request of more images than batching_parameters.txt allows.
+      # Pixels (the signature uint8) must then all have one size.
+      # - --enable_batching=true
+      # - --batching_parameters_file=/models/{name}/batching_parameters.txt
     ports:
       # This machine alone can connect: TF Serving asks nobody who they are. For others, put a proxy
       # before it that does.
@@ -35,7 +38,7 @@ services:
         - >-
           exec 3<>/dev/tcp/127.0.0.1/8501 &&
           printf 'GET /v1/models/{name} HTTP/1.0\\r\\n\\r\\n' >&3 &&
-          grep -q AVAILABLE <&3
+          grep -q '"AVAILABLE"' <&3
       interval: 10s
       timeout: 5s
       # Loading and warming up a large model takes minutes.
@@ -81,7 +84,7 @@ max_enqueued_batches { value: 100 }
 """
 
 
-def write_operations(directory, name, batching=False):
+def write_operations(directory, name):
     """Writes `docker-compose.yml`, `models.config` and `batching_parameters.txt` beside an export.
 
     Those that are there already are left as they are: they may have been adapted.
@@ -89,9 +92,6 @@ def write_operations(directory, name, batching=False):
     Args:
         directory: path of the model's directory, which holds its versions.
         name: of the model, as it is served; what is not simple in a URL becomes "-".
-        batching: whether the server joins requests to batches. An image that cannot be decoded then
-            fails every request of its batch, so only for exports that flag bad images; and images
-            of the signature `uint8` must then have one size.
 
     Returns:
         A list of the paths that were written.
@@ -112,9 +112,9 @@ def write_operations(directory, name, batching=False):
     directory = pathlib.Path(directory).expanduser()
     if not directory.is_dir():
         raise ValueError(f"`directory` must be a directory. Received: directory={str(directory)!r}")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", str(name))
+    name = served_name(name)
     files = {
-        "docker-compose.yml": _COMPOSE.format(name=name, batching="" if batching else "# "),
+        "docker-compose.yml": _COMPOSE.format(name=name),
         "models.config": _MODELS.format(name=name),
         "batching_parameters.txt": _BATCHING,
     }
@@ -123,3 +123,14 @@ def write_operations(directory, name, batching=False):
         with replacing(path) as partial:
             partial.write_text(files[path.name], encoding="utf-8")
     return missing
+
+
+def served_name(name):
+    """The name under which a model is served: what is not simple in a URL becomes "-".
+
+    Example:
+    >>> from keras_vit.serving.operations import served_name
+    >>> served_name("my photos")
+    'my-photos'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", str(name))

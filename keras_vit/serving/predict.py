@@ -7,9 +7,11 @@ Each function returns a predictor: a function of an encoded image (the bytes of 
 import pathlib
 
 import numpy as np
+import scipy.special
 from keras import ops
 
 from keras_vit.models.surgery import check_classifier
+from keras_vit.serving.labels import labels_of
 from keras_vit.serving.versions import FILES, taken_versions
 
 
@@ -26,14 +28,13 @@ def keras_predictor(model, class_names=None):
     Raises:
         ValueError: if the model is not a classifier that returns logits.
     """
-    from keras_vit.data.decoding import decode
-    from keras_vit.data.images import evaluation_image
+    from keras_vit.serving.loaded import preprocess_files
 
     check_classifier(model)
 
     def predict(encoded):
-        image = evaluation_image(decode(encoded), model.input_shape[1:3])
-        logits = model(ops.convert_to_tensor(image.numpy()[None]), training=False)
+        images = preprocess_files([encoded], model.input_shape[1:3])
+        logits = model(ops.convert_to_tensor(images), training=False)
         return ranked(_softmax(ops.convert_to_numpy(logits)[0]), class_names)
 
     return predict
@@ -51,7 +52,7 @@ def export_predictor(version):
     Raises:
         ValueError: if there is no export of a classifier.
     """
-    from keras_vit.serving.loaded import labels_of, load_export
+    from keras_vit.serving.loaded import load_export
 
     answer, class_names = load_export(version), labels_of(version)
     return lambda encoded: ranked(_softmax(answer([encoded])[0]), class_names)
@@ -79,8 +80,7 @@ def _is_version(path):
 
 
 def _softmax(logits):
-    shifted = np.exp(logits.astype("float64") - logits.max())
-    return shifted / shifted.sum()
+    return scipy.special.softmax(logits.astype("float64"))
 
 
 def read_image(path):
@@ -94,11 +94,28 @@ def read_image(path):
     """
     import tensorflow as tf
 
-    from keras_vit.data.decoding import MAX_PIXELS, decode, read_orientation, turn_upright
+    from keras_vit.data.decoding import read_orientation, turn_upright
+
+    encoded, image = read_stored(path)
+    orientation = read_orientation(encoded)
+    return (
+        encoded if orientation == 1 else tf.io.encode_png(turn_upright(image, orientation)).numpy()
+    )
+
+
+def read_stored(path):
+    """The bytes of an image file as they are, and its pixels, a uint8 tensor.
+
+    Raises:
+        ValueError: if the file cannot be read or is not an image.
+    """
+    import tensorflow as tf
+
+    from keras_vit.data.decoding import MAX_PIXELS, decode
 
     try:
         encoded = pathlib.Path(path).expanduser().read_bytes()
-        image, orientation = decode(encoded), read_orientation(encoded)
+        return encoded, decode(encoded)
     except OSError as error:
         raise ValueError(
             f"`images` must be files that can be read. Received: {str(path)!r} ({error.strerror})"
@@ -109,6 +126,3 @@ def read_image(path):
             f"{MAX_PIXELS} pixels. "
             f"Received: {str(path)!r}, which is not"
         ) from error
-    if orientation == 1:
-        return encoded
-    return tf.io.encode_png(turn_upright(image, orientation)).numpy()

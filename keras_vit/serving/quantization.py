@@ -12,20 +12,11 @@ NEEDS_IMAGES = {("onnx", "int8"), ("openvino", "int8")}
 PRECISION = ["runtime_options", "INFERENCE_PRECISION_HINT"]
 
 
-def check_quantization(format_name, quantize, images, image_size):
-    """The calibration images as a float32 array, `None` where the tool needs none.
-
-    Args:
-        format_name: a key of `QUANTIZATIONS`.
-        quantize: of `write_onnx` and its like.
-        images: of `write_onnx` and its like.
-        image_size: `(height, width)` of the model's images.
-
-    Raises:
-        ValueError: if no tool quantises the format so, or the images are not such images.
+def check_choice(format_name, quantize):
+    """Raises `ValueError` if no tool quantises the format so.
 
     Example:
-    >>> check_quantization("onnx", "bfloat16", None, (32, 32))
+    >>> check_choice("onnx", "bfloat16")
     Traceback (most recent call last):
     ValueError: `quantize` must be one of 'int8', 'float16' for onnx, or None. Received: ...
     """
@@ -35,15 +26,30 @@ def check_quantization(format_name, quantize, images, image_size):
             f"`quantize` must be one of {', '.join(map(repr, choices))} for {format_name}, "
             f"or None. Received: quantize={quantize!r}"
         )
+
+
+def check_images(format_name, quantize, images, image_size, argument="images"):
+    """The calibration images as a float32 array, `None` where the tool needs none.
+
+    Args:
+        format_name: a key of `QUANTIZATIONS`.
+        quantize: of `write_onnx` and its like.
+        images: of `write_onnx` and its like.
+        image_size: `(height, width)` of the model's images.
+        argument: what the caller knows the images as.
+
+    Raises:
+        ValueError: if they are not such images.
+    """
     if (format_name, quantize) not in NEEDS_IMAGES:
         return None
     shape = (*image_size, 3)
     rule = (
-        f"`images` must be a float32 array (n, {', '.join(map(str, shape))}) of preprocessed "
+        f"`{argument}` must be a float32 array (n, {', '.join(map(str, shape))}) of preprocessed "
         f"images to quantise with, for {format_name} in {quantize}. "
     )
     if images is None:
-        raise ValueError(f"{rule}Received: images=None")
+        raise ValueError(f"{rule}Received: {argument}=None")
     array = np.asarray(images)
     if array.dtype.kind != "f" or array.shape[1:] != shape or not len(array):
         raise ValueError(f"{rule}Received: an array {array.shape} of {array.dtype}")
@@ -72,18 +78,8 @@ def onnx_in_int8(path, images, is_large):
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_static
-    from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    prepared, quantized = path.with_name("prepared.onnx"), path.with_name("int8.onnx")
-    # What is computed of weights alone becomes a weight. Symbolic shapes are not needed, and
-    # inferring them takes a model of less than 2 GB.
-    quant_pre_process(
-        str(path),
-        str(prepared),
-        skip_symbolic_shape=True,
-        save_as_external_data=is_large,
-        all_tensors_to_one_file=True,
-    )
+    prepared, quantized = _prepared(path, is_large), path.with_name("int8.onnx")
     graph = onnx.load(prepared, load_external_data=False).graph
     weights = {tensor.name for tensor in graph.initializer}
     nodes = [
@@ -104,6 +100,25 @@ def onnx_in_int8(path, images, is_large):
     return onnx.load(quantized)
 
 
+def _prepared(path, is_large):
+    """Beside an ONNX file one where what is computed of weights alone has become a weight.
+
+    The standardised kernels of BiT among them, whose variances float16 cannot hold.
+    """
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    prepared = path.with_name("prepared.onnx")
+    # Symbolic shapes are not needed, and inferring them takes a model of less than 2 GB.
+    quant_pre_process(
+        str(path),
+        str(prepared),
+        skip_symbolic_shape=True,
+        save_as_external_data=is_large,
+        all_tensors_to_one_file=True,
+    )
+    return prepared
+
+
 class ImageReader:
     """Hands images to ONNX Runtime's calibration, one at a time.
 
@@ -120,14 +135,15 @@ class ImageReader:
         return None if image is None else {"images": image}
 
 
-def onnx_in_float16(path):
+def onnx_in_float16(path, is_large):
     """The model of an ONNX file in float16, but for what would overflow, and its input and output.
 
     Normalisations take squares, of values that can exceed 255 in large models, and stay float32
     like the softmax: as under Keras's mixed precision.
 
     Args:
-        path: of the float32 file.
+        path: `pathlib.Path` of the float32 file; more files will lie beside it.
+        is_large: whether it has its weights beside it.
 
     Returns:
         An `onnx.ModelProto`.
@@ -136,10 +152,11 @@ def onnx_in_float16(path):
     from onnxruntime.transformers.float16 import convert_float_to_float16
     from onnxruntime.transformers.onnx_model import OnnxModel
 
-    graph = onnx.load(path, load_external_data=False).graph
+    prepared = _prepared(path, is_large)
+    graph = onnx.load(prepared, load_external_data=False).graph
     kept = [node.name for node in graph.node if "norm" in node.name or node.op_type == "Softmax"]
     # Of a path, because the shapes of a large model can only be inferred so.
-    model = convert_float_to_float16(str(path), keep_io_types=True, node_block_list=kept)
+    model = convert_float_to_float16(str(prepared), keep_io_types=True, node_block_list=kept)
     # Where two nodes that stay share an input, it is converted twice under the same name.
     nodes = {node.output[0]: node for node in model.graph.node}
     del model.graph.node[:]

@@ -46,21 +46,40 @@ def load_runner(path):
         raise ValueError(
             f"`path` must be a complete {path.suffix} file of one input and one output, of "
             "`keras_vit.export`. "
-            f"Received: path={str(path)!r} ({str(error).strip().splitlines()[0]})"
+            f"Received: path={str(path)!r} ({_first_line(error)})"
         ) from error
 
-    def run_checked(images):
+    return Runner(run, image_shape, num_classes)
+
+
+class Runner:
+    """What `load_runner` returns.
+
+    Args:
+        run: function of a batch of images with at least one.
+        image_shape: `(height, width, 3)` of its images.
+        num_classes: how many logits there are.
+    """
+
+    def __init__(self, run, image_shape, num_classes):
+        self.image_shape = image_shape
+        self._run = run
+        self._num_classes = num_classes
+
+    def __call__(self, images):
         images = np.asarray(images, "float32")
-        if images.ndim != 4 or images.shape[1:] != image_shape:
+        if images.ndim != 4 or images.shape[1:] != self.image_shape:
             raise ValueError(
-                f"`images` must be an array (n, {', '.join(map(str, image_shape))}). "
+                f"`images` must be an array (n, {', '.join(map(str, self.image_shape))}). "
                 f"Received: an array {images.shape}"
             )
         if not len(images):
-            return np.zeros((0, num_classes), "float32")
-        return np.array(run(images), "float32")
+            return np.zeros((0, self._num_classes), "float32")
+        return np.array(self._run(images), "float32")
 
-    return run_checked
+
+def _first_line(error):
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _load_onnx(path):

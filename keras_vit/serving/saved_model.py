@@ -7,10 +7,12 @@ from keras_vit.data.decoding import decode
 from keras_vit.data.images import evaluation_image, resize
 from keras_vit.data.preprocessing import preprocess
 from keras_vit.models.surgery import representation
+from keras_vit.serving.labels import write_labels
 
+# By default JAX writes a model for the kind of device that it runs on itself.
+_JAX_OPTIONS = {"jax2tf_kwargs": {"native_serialization_platforms": ("cpu", "cuda")}}
 # Images that are decoded at the same time, where there are threads for it.
 _IN_PARALLEL = 16
-LABELS = "labels.txt"
 
 
 class ServedModel(tf.Module):
@@ -38,9 +40,7 @@ class ServedModel(tf.Module):
         self.flags_bad_images = flags_bad_images
         self.top_k = top_k
         self.class_names = tf.constant(class_names)
-        labels = folder / LABELS
-        labels.write_text("".join(f"{name}\n" for name in class_names), encoding="utf-8")
-        self.labels = tf.saved_model.Asset(str(labels))
+        self.labels = tf.saved_model.Asset(str(write_labels(folder, class_names)))
 
     def signature(self, name):
         """The function of a signature, for `tf.saved_model.save`.
@@ -116,7 +116,7 @@ class ServedModel(tf.Module):
         images = tf.scatter_nd(places, images, rows)[:count]
         is_good = tf.scatter_nd(places, tf.ones_like(numbers), [count + 1])[:count]
         images = tf.ensure_shape(images, (self.batch_size, *shape))
-        return images, tf.equal(is_good, 0)
+        return images, tf.ensure_shape(tf.equal(is_good, 0), (self.batch_size,))
 
     def _flagged(self, outputs, is_bad):
         """The outputs with zeros for bad images and a flag, or an error that has their indices."""
@@ -185,6 +185,7 @@ def _as_loaded(model, path, batch_size):
     }
     images = tf.TensorSpec((batch_size, *model.input_shape[1:]), "float32", name="images")
     archive = keras.export.ExportArchive()
-    archive.track_and_add_endpoint("answer", keras.Model(model.input, outputs), [images])
+    options = _JAX_OPTIONS if keras.backend.backend() == "jax" else {}
+    archive.track_and_add_endpoint("answer", keras.Model(model.input, outputs), [images], **options)
     archive.write_out(str(path), verbose=False)
     return tf.saved_model.load(str(path))

@@ -6,6 +6,9 @@ import json
 
 import numpy as np
 
+# HTTP statuses, by TF Serving's `http_server.cc`.
+_UNAVAILABLE, _DEADLINE_EXCEEDED = 503, 504
+
 
 class RequestError(Exception):
     """What a server says of a request that it refuses."""
@@ -33,29 +36,31 @@ class Rest:
         request = {"signature_name": signature, "instances": instances}
         rows = self._ask("POST", ":predict", json=request)["predictions"]
         if not isinstance(rows[0], dict):
-            # An only output comes without its name.
-            return {signature: _as_array(rows)}
+            # An only output comes without its name. Of exports that is what `features` returns.
+            return {"features": _as_array(rows)}
         return {name: _as_array([row[name] for row in rows]) for name in rows[0]}
 
-    def status(self):
-        states = self._ask("GET", "")["model_version_status"]
+    def status(self, timeout=None):
+        states = self._ask("GET", "", timeout)["model_version_status"]
         return {int(state["version"]): state["state"] for state in states}
 
-    def _ask(self, method, verb, **request):
-        errors = self._requests.exceptions
+    def _ask(self, method, verb, timeout=None, **request):
+        errors, timeout = self._requests.exceptions, timeout or self._timeout
         try:
-            answer = self._session.request(
-                method, self._url + verb, timeout=self._timeout, **request
-            )
+            answer = self._session.request(method, self._url + verb, timeout=timeout, **request)
         except errors.Timeout as error:
-            raise _too_late(self._url, self._timeout) from error
+            raise _too_late(self._url, timeout) from error
         except errors.RequestException as error:
             raise ConnectionError(f"No server answers at {self._url}: {error}") from error
-        if answer.status_code in (400, 404, 412):
-            raise RequestError(_error_message(answer.text), answer.status_code == 404)
+        code = answer.status_code
+        if code == _DEADLINE_EXCEEDED:
+            raise _too_late(self._url, timeout)
+        if code in (400, 404):
+            raise RequestError(_error_message(answer.text), code == 404)
         if not answer.ok:
-            raise OSError(
-                f"The server at {self._url} failed with status {answer.status_code}: "
+            failure = ConnectionError if code == _UNAVAILABLE else OSError
+            raise failure(
+                f"The server at {self._url} failed with status {code}: "
                 f"{_error_message(answer.text)}"
             )
         try:
@@ -74,7 +79,9 @@ class Grpc:
         self._status_pb2 = require(f"{apis}.get_model_status_pb2")
         # Photographs are larger than the 4 MiB that a message may have by default.
         limits = [(f"grpc.max_{way}_message_length", -1) for way in ("send", "receive")]
-        self._channel = self._grpc.insecure_channel(address, limits)
+        # By default a server that starts late is looked for every two minutes at last.
+        options = [*limits, ("grpc.max_reconnect_backoff_ms", 1000)]
+        self._channel = self._grpc.insecure_channel(address, options)
         self._prediction = require(f"{apis}.prediction_service_pb2_grpc").PredictionServiceStub(
             self._channel
         )
@@ -93,9 +100,9 @@ class Grpc:
         answer = self._ask(self._prediction.Predict, request)
         return {name: _as_text(tf.make_ndarray(value)) for name, value in answer.outputs.items()}
 
-    def status(self):
+    def status(self, timeout=None):
         request = self._status_pb2.GetModelStatusRequest(model_spec=self._spec())
-        states = self._ask(self._model.GetModelStatus, request).model_version_status
+        states = self._ask(self._model.GetModelStatus, request, timeout).model_version_status
         name_of = self._status_pb2.ModelVersionStatus.State.Name
         return {state.version: name_of(state.state) for state in states}
 
@@ -105,14 +112,14 @@ class Grpc:
             spec.version.value = int(self._version)
         return spec
 
-    def _ask(self, method, request):
-        codes = self._grpc.StatusCode
+    def _ask(self, method, request, timeout=None):
+        codes, timeout = self._grpc.StatusCode, timeout or self._timeout
         try:
-            return method(request, timeout=self._timeout)
+            return method(request, timeout=timeout)
         except self._grpc.RpcError as error:
             code, message = error.code(), error.details()
             if code == codes.DEADLINE_EXCEEDED:
-                raise _too_late(self._address, self._timeout) from error
+                raise _too_late(self._address, timeout) from error
             if code == codes.UNAVAILABLE:
                 raise ConnectionError(
                     f"No server answers at {self._address}, or it is too busy: {message}"

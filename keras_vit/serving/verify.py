@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_vit.serving.loaded import load_export, preprocess_files
-from keras_vit.serving.predict import read_image
+from keras_vit.serving.predict import read_stored
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 
@@ -56,7 +56,7 @@ def verify(model, version, files, batch_size=8):
     answer = load_export(version)
     expected, found = [], []
     for start in range(0, len(files), batch_size):
-        encoded = [read_encoded(path) for path in files[start : start + batch_size]]
+        encoded = [read_stored(path)[0] for path in files[start : start + batch_size]]
         images = preprocess_files(encoded, model.input_shape[1:3])
         expected.append(keras.ops.convert_to_numpy(model(images, training=False)))
         found.append(answer(encoded))
@@ -85,20 +85,10 @@ def find_images(paths):
         inside = [path]
         if path.expanduser().is_dir():
             below = sorted(path.expanduser().rglob("*"))
-            inside = [file for file in below if file.suffix.lower() in SUFFIXES]
+            inside = [file for file in below if file.suffix.lower() in SUFFIXES and file.is_file()]
         if not inside:
             raise ValueError(f"A folder must have images. Received: {str(path)!r}, without any")
         found += inside
     if not found:
         raise ValueError("There must be images. Received: none")
     return found
-
-
-def read_encoded(path):
-    """The bytes of an image file as they are stored, checked to be one that can be decoded.
-
-    Raises:
-        ValueError: if the file cannot be read or is not an image.
-    """
-    read_image(path)
-    return pathlib.Path(path).expanduser().read_bytes()

@@ -15,7 +15,7 @@ FILES = ("model.onnx", "model.tflite", "model.xml")
 def new_version(directory, version="auto"):
     """Gives a folder beside the versions, and a function that makes a part of it a version.
 
-    Where nothing was made a version, nothing is left. Other exports to the directory wait.
+    Where nothing was made a version, none is left. Other exports to the directory wait.
 
     Args:
         directory: path of the model's directory; made where it is not there.
@@ -30,7 +30,13 @@ def new_version(directory, version="auto"):
     """
     directory = pathlib.Path(directory).expanduser().resolve()
     _check_version(version, taken_versions(directory))
-    is_new = _make(directory)
+    if (directory / "run.json").exists():
+        raise ValueError(
+            "`directory` must be one for exports, not that of a training run. "
+            f"Received: directory={str(directory)!r}"
+        )
+    with _that_can_be_written(directory):
+        directory.mkdir(parents=True, exist_ok=True)
     with alone(directory):
         # Of exports that were killed.
         for partial in directory.glob(f".*{PARTIAL}"):
@@ -39,13 +45,13 @@ def new_version(directory, version="auto"):
         _check_version(version, taken)
         number = max(taken, default=0) + 1 if version == "auto" else version
         folder = directory / f".{number}{PARTIAL}"
-        folder.mkdir()
+        with _that_can_be_written(directory):
+            folder.mkdir()
         try:
             yield folder, lambda written: written.replace(directory / str(number))
         finally:
+            # The directory stays, also a new one: others may wait for it.
             shutil.rmtree(folder, ignore_errors=True)
-            if is_new and not any(directory.iterdir()):
-                directory.rmdir()
 
 
 def taken_versions(directory):
@@ -70,22 +76,12 @@ def _check_version(version, taken):
         )
 
 
-def _make(directory):
-    """Makes a directory where it is not there yet; returns whether it was made."""
-    if (directory / "run.json").exists():
-        raise ValueError(
-            "`directory` must be one for exports, not that of a training run. "
-            f"Received: directory={str(directory)!r}"
-        )
-    is_new = not directory.exists()
+@contextlib.contextmanager
+def _that_can_be_written(directory):
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        probe = directory / f".probe{PARTIAL}"
-        probe.mkdir(exist_ok=True)
-        probe.rmdir()
+        yield
     except OSError as error:
         raise ValueError(
             "`directory` must be a directory that can be written. "
             f"Received: directory={str(directory)!r} ({error.strerror})"
         ) from error
-    return is_new

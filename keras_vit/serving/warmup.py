@@ -10,6 +10,7 @@ from PIL import Image
 from keras_vit.checkpoints.files import replacing
 from keras_vit.data.images import resize
 from keras_vit.data.preprocessing import preprocess
+from keras_vit.serving.checks import is_count
 from keras_vit.serving.transports import require
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -49,7 +50,7 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
     """
     logs = require("tensorflow_serving.apis.prediction_log_pb2")
     path = pathlib.Path(saved_model_dir).expanduser()
-    if any(not isinstance(size, int) or size < 1 for size in batch_sizes) or not batch_sizes:
+    if not len(batch_sizes) or not all(map(is_count, batch_sizes)):
         raise ValueError(
             "`batch_sizes` must be positive integers, at least one. "
             f"Received: batch_sizes={batch_sizes!r}"
@@ -82,8 +83,10 @@ def _load(path):
 def _requests(saved_model, batch_sizes):
     """For each request the name of the signature, that of its input, and what makes the input."""
     for signature_name, signature in sorted(saved_model.signatures.items()):
+        # That of encoded images is known of the outputs alone.
+        fixed = next(iter(signature.structured_outputs.values())).shape[0]
         for input_name, spec in signature.structured_input_signature[1].items():
-            for size in batch_sizes if spec.shape[0] is None else spec.shape[:1]:
+            for size in batch_sizes if fixed is None else (fixed,):
                 for make in _inputs(spec, size):
                     yield signature_name, input_name, make
 

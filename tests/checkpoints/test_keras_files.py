@@ -1,5 +1,8 @@
 """Keras's own files: `.keras` and `.weights.h5`."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -67,3 +70,25 @@ def test_weights_of_a_model_that_was_trained_with_dropout(tmp_path):
         load_checkpoint(loaded, path)
         for old, new in zip(trained.weights, loaded.weights, strict=True):
             np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
+
+
+def test_saved_in_one_process_and_loaded_in_another(tmp_path):
+    options = {"dtype": "mixed_bfloat16", "activation": "gelu", "pooling": "map"}
+    model = vision_transformer(**{**TINY, **options})
+    model.get_layer("head").kernel.assign(images(8, 3))
+    batch = images(4, 16, 16, 3)
+    model.save(tmp_path / "model.keras")
+    np.save(tmp_path / "images.npy", batch)
+    code = """
+import sys
+import keras_vit
+import keras
+import numpy as np
+directory = sys.argv[1]
+model = keras.models.load_model(f"{directory}/model.keras")
+logits = model(np.load(f"{directory}/images.npy"), training=False)
+np.save(f"{directory}/logits.npy", keras.ops.convert_to_numpy(logits))
+"""
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, capture_output=True)
+    expected = to_numpy(model(batch, training=False))
+    np.testing.assert_array_equal(np.load(tmp_path / "logits.npy"), expected)

@@ -2,6 +2,7 @@
 
 from keras_vit.models import resnet, vision_transformer
 from tests.contract import randomise
+from tests.images import encode, random_image
 from tests.models.test_vit import TINY, images
 
 FAMILIES = {
@@ -25,3 +26,21 @@ def small_classifier(family, **options):
     # Logits of ordinary size.
     head.assign(images(*head.shape) * (3 / head.shape[0]) ** 0.5)
     return model
+
+
+NAMES = ("cat", "dog", "eel")
+
+
+def classifier(**options):
+    model = vision_transformer(**{**TINY, **options})
+    model.get_layer("head").kernel.assign(images(8, 3))
+    return model
+
+
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+
+
+def files(count):
+    """Encoded images of different sizes and formats."""
+    names = [FORMATS[index % len(FORMATS)] for index in range(count)]
+    return [encode(random_image(10 + 3 * i, 30 + i, seed=i), name) for i, name in enumerate(names)]

@@ -1,85 +1,22 @@
 """The client, asking a real server on this machine by both of its APIs."""
 
-import base64
-import json
 import re
 import socket
 import sys
 import threading
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
-from keras_vit.cli.client import Client as ClientCommand
-from keras_vit.cli.client import most_likely
-from keras_vit.cli.predict import Predict
-from keras_vit.data.decoding import decode
-from keras_vit.data.images import evaluation_image
-from keras_vit.models import vision_transformer
 from keras_vit.serving.client import BadImageError, Client
-from keras_vit.serving.export import export
-from tests.contract import randomise
 from tests.images import encode, random_image
 from tests.models.test_vit import TINY
+from tests.serving.asking import BOTH, BROKEN, NAMES, ask, expected_logits, files
 
-requests = pytest.importorskip("requests")
+pytest.importorskip("requests")
 pytest.importorskip("tensorflow_serving")
-from tests.serving_peer import Peer, RestHandler, RestServer  # noqa: E402
-
-NAMES = ["cat", "dög", "eel"]
-FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP")
-BROKEN = b"\xff\xd8\xff no image"
-BOTH = pytest.mark.parametrize("api", ["rest", "grpc"])
-
-
-@pytest.fixture(scope="module")
-def models():
-    """A model for each version that is served."""
-    made = {}
-    for version in (1, 3):
-        keras.utils.set_random_seed(version)
-        made[version] = vision_transformer(**TINY)
-        randomise(made[version])
-    return made
-
-
-@pytest.fixture(scope="module")
-def directory(models, tmp_path_factory):
-    root = tmp_path_factory.mktemp("exports")
-    shared = {"class_names": NAMES, "warmup_batch_sizes": ()}
-    few = {"signatures": ("bytes",), **shared}
-    every = {"signatures": ("bytes", "float", "features"), **shared}
-    export(models[1], root / "pets", version=1, **few)
-    export(models[3], root / "pets", version=3, **every)
-    export(models[3], root / "flagging", on_bad_image="flag", **few)
-    return root
-
-
-@pytest.fixture(scope="module")
-def server(directory):
-    names = ("pets", "flagging")
-    with Peer({name: directory / name for name in names}).serve() as peer:
-        yield peer
-
-
-def ask(server, api, name="pets", **options):
-    return Client(server.url(api, name), **options)
-
-
-def files(count=5):
-    """Pictures of several sizes and formats; that which is a BMP ends with zero bytes."""
-    pictures = [random_image(10 + index, 30, seed=index) for index in range(count)]
-    for picture in pictures:
-        picture[0] = 0
-    return [encode(picture, kind) for picture, kind in zip(pictures, FORMATS, strict=False)]
-
-
-def expected_logits(model, encoded):
-    pixels = np.stack([evaluation_image(decode(file), (16, 16)) for file in encoded])
-    return model.predict(pixels, verbose=0)
+from tests.serving_peer import Peer, RestHandler, RestServer
 
 
 @BOTH
@@ -102,7 +39,7 @@ def test_predict(api, server, models, tmp_path):
     assert kinds["top_k_classes"] == ("i", "int32")
 
 
-@pytest.mark.parametrize("name", ["pets", "flagging"])
+@pytest.mark.parametrize("name", ["pets", "flagging", "features"])
 def test_both_apis_answer_the_same(name, server):
     answers = []
     for api in ("rest", "grpc"):
@@ -210,6 +147,33 @@ def test_waiting_for_a_model(api, server):
 
 
 @BOTH
+def test_waiting_for_a_server(api, models, server):
+    """That starts when the client is already looking for it."""
+    with socket.socket() as one, socket.socket() as other:
+        for taken in (one, other):
+            taken.bind(("127.0.0.1", 0))
+        ports = [taken.getsockname()[1] for taken in (one, other)]
+    peer = Peer({})
+    peer.models = server.models
+    peer.rest_port, peer.grpc_port = ports
+    done = threading.Event()
+
+    def serve():
+        with peer.serve(*ports):
+            done.wait(60)
+
+    late = threading.Timer(2, serve)
+    with ask(peer, api) as client:
+        with pytest.raises(ConnectionError, match="No server answers"):
+            client.status()
+        late.start()
+        client.wait_until_ready(timeout=20)
+        assert client.status() == {1: "AVAILABLE", 3: "AVAILABLE"}
+    done.set()
+    late.join()
+
+
+@BOTH
 def test_a_slow_server(api, server, monkeypatch):
     monkeypatch.setattr(server, "delay", 1)
     message = "did not answer within 0.2 seconds"
@@ -230,14 +194,26 @@ def test_no_server(url):
 
 
 @BOTH
-def test_a_server_that_fails(api, server, monkeypatch):
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (tf.errors.InternalError, OSError),
+        (tf.errors.ResourceExhaustedError, OSError),
+        # Too many requests are waiting.
+        (tf.errors.UnavailableError, ConnectionError),
+        (tf.errors.DeadlineExceededError, TimeoutError),
+        (tf.errors.FailedPreconditionError, ValueError),
+    ],
+)
+def test_a_server_that_fails(failure, expected, api, server, monkeypatch):
     def fail(signature, inputs):
-        raise tf.errors.InternalError(None, None, 'It\'s out of "lück"')
+        raise failure(None, None, 'It\'s out of "lück"')
 
     monkeypatch.setattr(server, "predict", fail)
-    with ask(server, api) as client, pytest.raises(OSError, match="failed with .*out of.*l") as e:
+    with ask(server, api) as client, pytest.raises(expected) as raised:
         client.predict(files(1))
-    assert not isinstance(e.value, ConnectionError | TimeoutError)
+    assert raised.type is expected
+    assert expected is TimeoutError or "out of" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -310,113 +286,3 @@ def test_a_missing_package(url, package, monkeypatch):
         monkeypatch.setitem(sys.modules, "tensorflow_serving.apis.predict_pb2", None)
     with pytest.raises(ValueError, match=rf"'keras-vit\[serving\]'. Received: no {package}"):
         Client(url)
-
-
-@pytest.mark.parametrize("form", ["row", "named row", "column", "named column"])
-def test_every_form_of_a_rest_request(form, server):
-    """The peer takes them as TF Serving documents them, so the client's form is no accident."""
-    instances = [{"b64": base64.b64encode(file).decode()} for file in files(2)]
-    body = {
-        "row": {"instances": instances},
-        "named row": {"instances": [{"image_bytes": one} for one in instances]},
-        "column": {"inputs": instances},
-        "named column": {"inputs": {"image_bytes": instances}},
-    }[form]
-    answer = requests.post(server.url("rest", "pets") + ":predict", json=body, timeout=20).json()
-    if "row" in form:
-        logits = [row["logits"] for row in answer["predictions"]]
-    else:
-        logits = answer["outputs"]["logits"]
-    with ask(server, "grpc") as client:
-        np.testing.assert_array_equal(np.float32(logits), client.predict(files(2))["logits"])
-
-
-def test_numbers_by_rest(server, models):
-    images = np.random.default_rng(0).uniform(-1, 1, (2, 16, 16, 3)).astype("float32")
-    body = {"signature_name": "float", "instances": images.tolist()}
-    answer = requests.post(server.url("rest", "pets") + ":predict", json=body, timeout=20).json()
-    logits = [row["logits"] for row in answer["predictions"]]
-    np.testing.assert_allclose(logits, models[3].predict(images, verbose=0), rtol=0, atol=1e-5)
-
-
-def test_what_the_peer_refuses(server):
-    url = server.url("rest", "pets")
-    # In the URL-safe alphabet, which TF Serving does not decode.
-    url_safe = base64.urlsafe_b64encode(b"\xff\xef\xbe\xff").decode()
-    assert set(url_safe) & set("-_")
-    for body in (
-        json.dumps({"instances": [{"b64": url_safe}]}),
-        json.dumps({"instances": []}),
-        json.dumps({"instances": ["a"], "inputs": ["a"]}),
-        json.dumps({"signature_name": "float", "instances": [[1.0, 2.0]]}),
-        "{",
-    ):
-        answer = requests.post(url + ":predict", data=body, timeout=20)
-        assert answer.status_code == 400, body
-        assert answer.text.startswith('{ "error": "')
-    assert requests.get(url + ":predict", timeout=20).status_code == 400
-    assert requests.get(url + "s", timeout=20).status_code == 404
-
-
-@BOTH
-def test_the_command_prints_what_predict_prints(api, server, directory, tmp_path, capsys):
-    images = [tmp_path / f"Bild {index}.img" for index in range(3)]
-    for image, encoded in zip(images, files(2), strict=False):
-        image.write_bytes(encoded)
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    Image.fromarray(random_image()).save(images[2], "JPEG", exif=turned)
-    Predict(str(directory / "pets"), tuple(images)).run()
-    expected = capsys.readouterr().out
-    assert len(expected.splitlines()) == 3
-    ClientCommand(tuple(images), server.url(api, "pets")).run()
-    assert capsys.readouterr() == (expected, "")
-    ClientCommand(tuple(images), server.url(api, "pets"), top=1).run()
-    assert all(line.count("%") == 1 for line in capsys.readouterr().out.splitlines())
-
-
-def test_the_command_names_bad_images(server, tmp_path, capsys):
-    good, bad, absent = (tmp_path / name for name in ("good.png", "bad.png", "absent.png"))
-    good.write_bytes(files(1)[0])
-    bad.write_bytes(BROKEN)
-    with pytest.raises(SystemExit) as exit_info:
-        ClientCommand((bad, absent, good), server.url("rest", "pets")).run()
-    assert exit_info.value.code == 1
-    printed = capsys.readouterr()
-    assert printed.out.startswith(str(good))
-    assert len(printed.out.splitlines()) == 1
-    for line, path in zip(printed.err.splitlines(), (bad, absent), strict=True):
-        assert line.startswith("keras-vit: error: ")
-        assert str(path) in line
-
-
-@pytest.mark.parametrize("name", ["pets", "flagging"])
-def test_the_command_names_what_the_server_cannot_decode(
-    name, server, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setattr("keras_vit.serving.predict.read_image", lambda path: BROKEN)
-    with pytest.raises(SystemExit) as exit_info:
-        ClientCommand((tmp_path / "a.png",), server.url("grpc", name)).run()
-    assert exit_info.value.code == 1
-    assert capsys.readouterr().err == (
-        f"keras-vit: error: the server cannot decode {tmp_path / 'a.png'}\n"
-    )
-
-
-def test_the_command_names_as_many_classes_as_there_are():
-    outputs = {
-        "top_k_labels": [["eel", "cat"]],
-        "top_k_probabilities": [[0.7, 0.2]],
-        "probabilities": [[0.2, 0.1, 0.7]],
-    }
-    assert most_likely(outputs, 2) == [("eel", 0.7), ("cat", 0.2)]
-    with pytest.raises(ValueError, match="`--top` must be at most 2, .*Received: top=3"):
-        most_likely(outputs, 3)
-    # All that there are.
-    assert len(most_likely({**outputs, "probabilities": [[0.2, 0.7]]}, 3)) == 2
-
-
-@pytest.mark.parametrize("images, top", [((), 3), (("a.png",), 0)])
-def test_the_command_without_work(images, top):
-    with pytest.raises(ValueError, match="`images` must name at least one file, and `--top` be"):
-        ClientCommand(images, "http://localhost:1/v1/models/pets", top).run()

@@ -243,11 +243,9 @@ def test_a_runtime_that_is_missing(tmp_path, monkeypatch):
         load_runner(tmp_path / "model.tflite")
 
 
-@pytest.mark.examples
+@pytest.mark.processes
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_other_backends_write_the_same_files(backend, tmp_path):
-    if importlib.util.find_spec(backend) is None:
-        pytest.skip(f"{backend} is not installed")
     code = """
 import sys
 import numpy as np

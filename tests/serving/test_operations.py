@@ -10,7 +10,7 @@ from keras_vit.serving.operations import write_operations
 FILES = ["batching_parameters.txt", "docker-compose.yml", "models.config"]
 
 # `session_bundle_config.proto` of TF Serving, which is not in the package of its API: the fields
-# of BatchingParameters, and the type of each.
+# of BatchingParameters that are wrapped numbers.
 WRAPPED = {
     "max_batch_size",
     "batch_timeout_micros",
@@ -43,7 +43,10 @@ def test_what_is_served(tmp_path):
 
 
 def test_batching(tmp_path):
-    write_operations(tmp_path, "pets", batching=True)
+    """Where the reader turns it on."""
+    write_operations(tmp_path, "pets")
+    path = tmp_path / "docker-compose.yml"
+    path.write_text(path.read_text().replace("# - --", "- --"))
     assert compose(tmp_path)["command"][1:] == [
         "--enable_batching=true",
         "--batching_parameters_file=/models/pets/batching_parameters.txt",
@@ -86,7 +89,8 @@ def test_no_directory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "state, is_healthy", [("AVAILABLE", True), ("LOADING", False), (None, False)]
+    "state, is_healthy",
+    [("AVAILABLE", True), ("LOADING", False), ("END", False), (None, False)],
 )
 def test_the_health_check(state, is_healthy, tmp_path):
     """Its command, with bash, against a server that says this of the model, or no server."""
@@ -102,7 +106,10 @@ def test_the_health_check(state, is_healthy, tmp_path):
         def status(self, name, version=None):
             assert name == "pets"
             answer = GetModelStatusResponse()
-            answer.model_version_status.add(version=1, state=ModelVersionStatus.State.Value(state))
+            one = answer.model_version_status.add(version=1)
+            one.state = ModelVersionStatus.State.Value(state)
+            # UNAVAILABLE can be the code of a version that could not be loaded.
+            one.status.error_code = 14 if state == "END" else 0
             return answer
 
     write_operations(tmp_path, "pets")

@@ -114,6 +114,26 @@ def test_float16_does_not_overflow_in_norms(tmp_path):
     assert np.abs(logits - expected).max() < BOUNDS["float16"] * np.abs(expected).max()
 
 
+@pytest.mark.parametrize(
+    ("format_name", "quantize"),
+    [
+        pytest.param(*p, marks=() if p[0] == "onnx" else pytest.mark.examples)
+        for p in PAIRS
+        if p[1] != "int8"
+    ],
+)
+def test_kernels_are_standardised_in_float32(format_name, quantize, tmp_path):
+    """Variances of BiT's kernels are too small for float16."""
+    model = small_classifier("bit")
+    batch = images(3, 16, 24, 3)
+    for weight in model.trainable_variables:
+        if weight.name == "kernel" and weight.ndim == 4:
+            weight.assign(weight * 0.003)
+    expected = model.predict(batch, verbose=0)
+    logits = load_runner(WRITERS[format_name](model, tmp_path, quantize))(batch)
+    assert np.abs(logits - expected).max() < BOUNDS[quantize] * np.abs(expected).max()
+
+
 def test_combinations_that_no_tool_offers(tmp_path):
     model = small_classifier("token")
     for format_name, quantize in (("onnx", "bfloat16"), ("litert", "bfloat16"), ("openvino", 8)):

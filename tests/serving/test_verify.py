@@ -8,7 +8,7 @@ from keras_vit.cli import main
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export
 from keras_vit.serving.verify import find_images, verify
-from tests.serving.test_export import NAMES, classifier, files
+from tests.serving.models import NAMES, classifier, files
 
 
 @pytest.fixture
@@ -22,10 +22,13 @@ def photographs(tmp_path):
 
 
 @pytest.mark.parametrize("signature", ["bytes", "float", "uint8"])
-@pytest.mark.parametrize("batch_size", [None, 2])
-def test_each_signature_alone(signature, batch_size, photographs, tmp_path):
+@pytest.mark.parametrize(
+    ("batch_size", "on_bad_image"), [(None, "error"), (1, "flag"), (2, "flag")]
+)
+def test_each_signature_alone(signature, batch_size, on_bad_image, photographs, tmp_path):
     model = classifier()
-    options = {"signatures": (signature,), "batch_size": batch_size, "warmup_batch_sizes": ()}
+    options = {"batch_size": batch_size, "on_bad_image": on_bad_image, "warmup_batch_sizes": ()}
+    options["signatures"] = (signature,)
     path = export(model, tmp_path / "pets", **options)
     found = verify(model, path, find_images([photographs]), batch_size=4)
     assert found.num_images == 9

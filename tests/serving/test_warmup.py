@@ -86,9 +86,12 @@ def test_a_photograph_is_neither_noise_nor_flat():
 
 
 def test_a_fixed_batch(tmp_path):
-    path = export(vision_transformer(**TINY), tmp_path, batch_size=2, signatures=("float",))
-    (request,) = requests_of(write_warmup(path, [1, 4]))
-    assert request.inputs["images"].tensor_shape.dim[0].size == 2
+    options = {"batch_size": 2, "signatures": ("bytes", "float"), "on_bad_image": "flag"}
+    path = export(vision_transformer(**TINY), tmp_path, **options)
+    requests = requests_of(write_warmup(path, [1, 4]))
+    sizes = [request.inputs.popitem()[1].tensor_shape.dim[0].size for request in requests]
+    # A JPEG, a PNG and what is preprocessed.
+    assert sizes == [2, 2, 2]
 
 
 def test_too_many_requests(version):

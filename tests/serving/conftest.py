@@ -1,0 +1,44 @@
+"""A server, and what it serves."""
+
+import keras
+import pytest
+
+from keras_vit.models import vision_transformer
+from keras_vit.serving.export import export
+from tests.contract import randomise
+from tests.models.test_vit import TINY
+from tests.serving.asking import NAMES
+
+
+@pytest.fixture(scope="session")
+def models():
+    """A model for each version that is served."""
+    made = {}
+    for version in (1, 3):
+        keras.utils.set_random_seed(version)
+        made[version] = vision_transformer(**TINY)
+        randomise(made[version])
+    return made
+
+
+@pytest.fixture(scope="session")
+def directory(models, tmp_path_factory):
+    root = tmp_path_factory.mktemp("exports")
+    shared = {"class_names": NAMES, "warmup_batch_sizes": ()}
+    few = {"signatures": ("bytes",), **shared}
+    every = {"signatures": ("bytes", "float", "features"), **shared}
+    export(models[1], root / "pets", version=1, **few)
+    export(models[3], root / "pets", version=3, **every)
+    export(models[3], root / "flagging", on_bad_image="flag", **few)
+    export(models[3], root / "features", **{**few, "signatures": ("features",)})
+    return root
+
+
+@pytest.fixture(scope="session")
+def server(directory):
+    """A server with TF Serving's two APIs, in this process."""
+    pytest.importorskip("tensorflow_serving")
+    from tests.serving_peer import Peer
+
+    with Peer({path.name: path for path in directory.iterdir()}).serve() as peer:
+        yield peer

@@ -1,0 +1,116 @@
+"""The versions of a model, whatever happens to the processes that write them."""
+
+import json
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+
+from keras_vit.serving.export import export
+from keras_vit.serving.loaded import load_export
+from keras_vit.serving.predict import find_export
+from keras_vit.serving.versions import taken_versions
+from tests.serving.models import NAMES, classifier, files
+
+
+def test_versions_and_files(tmp_path):
+    model = classifier()
+    directory = tmp_path / "serving" / "pets"
+    assert export(model, directory, class_names=NAMES) == directory / "1"
+    assert export(model, directory) == directory / "2"
+    assert export(model, directory, version=7) == directory / "7"
+    assert export(model, directory) == directory / "8"
+    assert taken_versions(directory) == [1, 2, 7, 8]
+    assert not list(directory.glob(".*"))
+    assert (directory / "1" / "assets" / "labels.txt").read_text() == "cat\ndog\neel\n"
+    facts = json.loads((directory / "1" / "model.json").read_text())
+    assert facts["image_size"] == [16, 16]
+    assert facts["num_classes"] == 3
+    assert find_export(directory) == directory / "8"
+    assert find_export(directory / "2") == directory / "2"
+    assert find_export(tmp_path) is None
+
+
+def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
+    def fail(model, folder, *_):
+        (folder / "saved_model.pb").write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr("keras_vit.serving.export._write_saved_model", fail)
+    with pytest.raises(OSError, match="No space left"):
+        export(classifier(), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("version", [0, -1, "first", 1.5])
+def test_wrong_version(version, tmp_path):
+    with pytest.raises(ValueError, match="`version` must be a positive integer"):
+        export(classifier(), tmp_path, version=version)
+
+
+def test_taken_version(tmp_path):
+    (tmp_path / "3").mkdir()
+    with pytest.raises(ValueError, match=r"`version` must be .*version=3.*\[3\]"):
+        export(classifier(), tmp_path, version=3)
+
+
+COUNTING = """
+import sys
+from keras_vit.serving.versions import new_version
+for attempt in range(20):
+    with new_version(sys.argv[1]) as (folder, publish):
+        written = folder / "written"
+        written.mkdir()
+        (written / "number").write_text(folder.name)
+        if attempt % 4:
+            publish(written)
+"""
+
+
+def test_processes_wait_for_each_other(tmp_path):
+    """Also where some write nothing at last, and the directory is not there at first."""
+    command = [sys.executable, "-c", COUNTING, tmp_path / "new" / "model"]
+    processes = [subprocess.Popen(command) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    versions = taken_versions(tmp_path / "new" / "model")
+    assert versions == list(range(1, 46))
+    for version in versions:
+        path = tmp_path / "new" / "model" / str(version) / "number"
+        assert path.read_text() == f".{version}.partial"
+
+
+EXPORTING_FOR_EVER = """
+import sys
+import keras_vit
+model = keras_vit.ViT_Ti16(num_classes=2, image_size=16)
+while True:
+    keras_vit.export(model, sys.argv[1], signatures=("bytes",), warmup_batch_sizes=(1,))
+"""
+
+
+@pytest.mark.large
+def test_killed_exports_leave_whole_versions_or_none(tmp_path):
+    draw = random.Random(0)
+    interrupted = 0
+    for _ in range(5):
+        before = taken_versions(tmp_path)
+        command = [sys.executable, "-c", EXPORTING_FOR_EVER, tmp_path]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Well into what is neither the import nor the first export.
+        while taken_versions(tmp_path) == before:
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0, 3))
+        process.kill()
+        process.wait()
+        interrupted += bool(list(tmp_path.glob(".*")))
+    assert interrupted
+    versions = taken_versions(tmp_path)
+    for version in versions:
+        assert (tmp_path / str(version) / "model.json").is_file()
+        assert load_export(tmp_path / str(version))([files(1)[0]]).shape == (1, 2)
+    export(classifier(), tmp_path, warmup_batch_sizes=())
+    assert taken_versions(tmp_path) == [*versions, versions[-1] + 1]
+    assert not list(tmp_path.glob(".*"))
