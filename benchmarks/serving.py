@@ -1,10 +1,10 @@
-"""What a model's exports cost and answer beside `model.predict`, and transformers on torch.
+"""Latency of a model's exports, and how far their logits are from those of `model.predict`.
 
 Random images and random weights, the same in every runtime, on the CPU. Each runtime answers in a
 process of its own: in one, the threads of some wait busily and slow the others down. Prints a table
 in Markdown: for each batch size median and 99th percentile of the time of a batch, in milliseconds,
 and images in a second; and beside Keras's logits the largest difference and how many top classes
-are the same.
+are the same. Of few runs the 99th percentile is the slowest one.
 
 The int8 files are calibrated on random images too: on real ones their answers differ less.
 """

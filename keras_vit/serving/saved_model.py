@@ -9,8 +9,6 @@ from keras_vit.data.preprocessing import preprocess
 from keras_vit.models.surgery import representation
 from keras_vit.serving.labels import write_labels
 
-# By default JAX writes a model for the kind of device that it runs on itself.
-_JAX_OPTIONS = {"jax2tf_kwargs": {"native_serialization_platforms": ("cpu", "cuda")}}
 # Images that are decoded at the same time, where there are threads for it.
 _IN_PARALLEL = 16
 
@@ -19,8 +17,8 @@ class ServedModel(tf.Module):
     """What answers requests.
 
     Args:
-        loaded: a loaded SavedModel whose `answer` is a function from preprocessed images `(batch,
-            height, width, 3)` to a dictionary of `logits` and `features`.
+        model: a TensorFlow object with weights, whose `answer` is a function from preprocessed
+            images `(batch, height, width, 3)` to a dictionary of `logits` and `features`.
         image_size: `(height, width)` of its images.
         class_names: name of each class; they are written beside the model.
         top_k: how many of the most likely classes are named.
@@ -29,12 +27,10 @@ class ServedModel(tf.Module):
         folder: `pathlib.Path` where the file of the names can lie until the model is saved.
     """
 
-    def __init__(
-        self, loaded, image_size, class_names, top_k, batch_size, flags_bad_images, folder
-    ):
+    def __init__(self, model, image_size, class_names, top_k, batch_size, flags_bad_images, folder):
         super().__init__(name="served_model")
         # Its variables are saved with what holds it.
-        self.loaded = loaded
+        self.model = model
         self.image_size = image_size
         self.batch_size = batch_size
         self.flags_bad_images = flags_bad_images
@@ -74,7 +70,7 @@ class ServedModel(tf.Module):
 
     def answer_float(self, images):
         """Classes of images as the model takes them."""
-        logits = self.loaded.answer(images)["logits"]
+        logits = self.model.answer(images)["logits"]
         probabilities = tf.nn.softmax(logits)
         # By the logits, which still differ where two probabilities are both 1.
         classes = tf.math.top_k(logits, self.top_k).indices
@@ -89,7 +85,7 @@ class ServedModel(tf.Module):
     def answer_features(self, image_bytes):
         """What the model knows of encoded images before it classifies them."""
         images, is_bad = self._decode(image_bytes)
-        return self._flagged({"features": self.loaded.answer(images)["features"]}, is_bad)
+        return self._flagged({"features": self.model.answer(images)["features"]}, is_bad)
 
     def _decode(self, image_bytes):
         """Preprocessed images, zeros for those that cannot be decoded; and which these are."""
@@ -152,7 +148,7 @@ def write_saved_model(
         The path of the SavedModel, a directory in the folder.
     """
     served = ServedModel(
-        _as_loaded(model, folder / "model", batch_size),
+        _in_tensorflow(model, folder / "model", batch_size),
         model.input_shape[1:3],
         class_names,
         min(top_k, len(class_names)),
@@ -173,19 +169,33 @@ def write_saved_model(
     return path
 
 
-def _as_loaded(model, path, batch_size):
-    """The model in TensorFlow, from each backend that Keras can export from.
-
-    Keras's archive leaves the model among the signatures, hence the detour over a file.
-    """
+def _in_tensorflow(model, path, batch_size):
+    """An object of TensorFlow that has the model's weights, and a function `answer` of images."""
     as_float32 = keras.layers.Activation("linear", dtype="float32")
     outputs = {
         "logits": as_float32(model.outputs[0]),
         "features": as_float32(representation(model, ("head",))),
     }
+    answering = keras.Model(model.input, outputs)
     images = tf.TensorSpec((batch_size, *model.input_shape[1:]), "float32", name="images")
+    if keras.backend.backend() == "jax":
+        return _from_jax(answering, images, path)
+    made = tf.Module()
+    made.weights = [weight.value for weight in model.weights]
+    made.answer = tf.function(
+        lambda images: answering(images, training=False), input_signature=[images], autograph=False
+    )
+    return made
+
+
+def _from_jax(model, images, path):
+    """The same by Keras's archive, which knows how to bring JAX to TensorFlow.
+
+    It leaves the model among the signatures, hence the detour over a file.
+    """
     archive = keras.export.ExportArchive()
-    options = _JAX_OPTIONS if keras.backend.backend() == "jax" else {}
-    archive.track_and_add_endpoint("answer", keras.Model(model.input, outputs), [images], **options)
+    # By default JAX writes a model for the kind of device that it runs on itself.
+    platforms = {"native_serialization_platforms": ("cpu", "cuda")}
+    archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=platforms)
     archive.write_out(str(path), verbose=False)
     return tf.saved_model.load(str(path))
