@@ -77,7 +77,7 @@ def test_settings_for_the_server_stand_beside_the_versions(tmp_path):
 def test_what_a_model_is_stands_beside_it(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=2, image_size=16)
     facts = {"source": "ViT_Ti16/augreg", "accuracy": 0.75}
-    path = export(model, tmp_path, warmup_batch_sizes=(), facts=facts)
+    path = export(model, tmp_path, signatures=("float",), facts=facts)
     found = json.loads((path / "model.json").read_text())
     assert facts.items() <= found.items()
     assert found["variant"] == "ViT_Ti16" and found["image_size"] == [16, 16]

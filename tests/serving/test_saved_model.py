@@ -185,29 +185,36 @@ def test_export_is_served_without_keras(tmp_path):
                 np.testing.assert_allclose(found[output], values[:count], rtol=0, atol=1e-5)
 
 
-def test_saved_model_cli_runs_every_signature(tmp_path):
+@pytest.mark.parametrize(
+    ("signature", "argument"),
+    [
+        ("serving_default", "image_bytes"),
+        # Each starts TensorFlow once more.
+        pytest.param("float", "images", marks=pytest.mark.examples),
+        pytest.param("uint8", "images", marks=pytest.mark.examples),
+        pytest.param("features", "image_bytes", marks=pytest.mark.examples),
+    ],
+)
+def test_saved_model_cli_runs_every_signature(signature, argument, tmp_path):
     """By the loader that TF Serving has."""
     model = classifier(image_size=(16, 24))
     path = export(model, tmp_path / "pets", signatures=SIGNATURES, class_names=NAMES)
     # NumPy's strings of one length lose zeros at their ends, with which BMP and WebP may end.
     encoded = [file for file in files(8) if not file.endswith(b"\0")][:3]
     pixels, (same_size, of_same_size) = preprocessed(encoded), of_one_size(3)
-    np.save(tmp_path / "image_bytes.npy", np.array(encoded))
-    np.save(tmp_path / "pixels.npy", pixels)
-    np.save(tmp_path / "same_size.npy", same_size)
-    logits = model.predict(pixels, verbose=0)
+    values, output, expected = {
+        "serving_default": (np.array(encoded), "logits", model(pixels)),
+        "float": (pixels, "logits", model(pixels)),
+        "uint8": (same_size, "logits", model(of_same_size)),
+        "features": (np.array(encoded), "features", keras_vit.features(model, pixels)),
+    }[signature]
+    np.save(tmp_path / "inputs.npy", values)
     cli = pathlib.Path(sys.executable).with_name("saved_model_cli")
-    for signature, name, file, output, expected in (
-        ("serving_default", "image_bytes", "image_bytes", "logits", logits),
-        ("float", "images", "pixels", "logits", logits),
-        ("uint8", "images", "same_size", "logits", model.predict(of_same_size, verbose=0)),
-        ("features", "image_bytes", "image_bytes", "features", keras_vit.features(model, pixels)),
-    ):
-        command = [cli, "run", "--dir", path, "--tag_set", "serve", "--signature_def", signature]
-        inputs = ["--inputs", f"{name}={tmp_path / file}.npy", "--outdir", tmp_path / signature]
-        subprocess.run([*command, *inputs], check=True, capture_output=True)
-        found = np.load(tmp_path / signature / f"{output}.npy")
-        np.testing.assert_allclose(found, to_numpy(expected), rtol=0, atol=1e-5)
+    command = [cli, "run", "--dir", path, "--tag_set", "serve", "--signature_def", signature]
+    inputs = ["--inputs", f"{argument}={tmp_path / 'inputs.npy'}", "--outdir", tmp_path / "found"]
+    subprocess.run([*command, *inputs], check=True, capture_output=True)
+    found = np.load(tmp_path / "found" / f"{output}.npy")
+    np.testing.assert_allclose(found, to_numpy(expected), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import keras_vit
 from keras_vit.cli import main
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export
@@ -66,9 +65,7 @@ def test_images_that_are_not_there(tmp_path):
 
 
 def test_command(photographs, tmp_path, capsys):
-    model = keras_vit.ViT_Ti16(num_classes=3, image_size=16)
-    model.get_layer("head").kernel.assign(np.random.default_rng(0).normal(size=(192, 3)))
-    model.save(tmp_path / "model.keras")
+    classifier().save(tmp_path / "model.keras")
     arguments = [str(tmp_path / "model.keras"), str(tmp_path / "served pets")]
     options = ["--signatures", "bytes", "--warmup-batch-sizes", "1", "--verify", str(photographs)]
     main(["export", *arguments, *options])
