@@ -256,12 +256,13 @@ def test_an_existing_run_is_kept(finished_run, start, photos, capsys):
         (["evaluate", "START"], "`--data` must be given"),
         (["evaluate", "START", "--data", "digits"], "must have the model's 3 classes"),
         (["evaluate", "PAGE", "--data", "digits"], "`model` must be a complete Keras model"),
-        (["predict", "START", "missing.jpg"], "`images` must be files that can be read"),
-        (["predict", "START", "PAGE"], "`images` must be complete JPEG, PNG"),
+        (["predict", "START", "PAGE", "--top", "0"], "`--top` must be positive"),
         (["predict", "START"], "`images` must name at least one file"),
         (["predict", "missing", "PAGE"], "`path` must be an existing file or the name"),
         (["predict", ".", "PAGE"], "`path` must be a directory with model.safetensors"),
         (["export", "missing.keras", "serving"], "`model` must be an existing file"),
+        (["export", "START", "serving", "--verify"], "There must be an image file or a folder"),
+        (["export", "START", "serving", "--verify", "PAGE"], "`images` must be complete JPEG, PNG"),
         (["export", "START", "serving", "--version", "0"], "`version` must be a positive"),
         (
             ["export", "START", "serving", "--signatures", "features", "--verify", "PAGE"],
@@ -278,6 +279,20 @@ def test_wrong_argument(arguments, message, start, tmp_path, capsys, monkeypatch
     known = {"START": start, "PAGE": page}
     assert message in error_of(capsys, *[known.get(word, word) for word in arguments])
     assert [path.name for path in tmp_path.iterdir()] == ["page.keras"]
+
+
+def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, capsys):
+    (tmp_path / "page.jpg").write_text("<html>not found</html>")
+    good = next(photos.rglob("*.jpg"))
+    images = [tmp_path / "missing.jpg", tmp_path / "page.jpg", good]
+    with pytest.raises(SystemExit) as exit_info:
+        main(["predict", str(start), *map(str, images)])
+    assert exit_info.value.code == 1
+    printed = capsys.readouterr()
+    assert printed.out.startswith(str(good)) and len(printed.out.splitlines()) == 1
+    missing, page = printed.err.splitlines()
+    assert "`images` must be files that can be read" in missing
+    assert "`images` must be complete JPEG, PNG" in page
 
 
 def test_evaluate_on_other_classes(finished_run, capsys):
@@ -334,7 +349,7 @@ def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeyp
     assert not (tmp_path / "quickstart").exists()
 
 
-@pytest.mark.examples
+@pytest.mark.large
 def test_quickstart(tmp_path, capsys, monkeypatch):
     """The whole job, its training shortened; `make demo` runs it in full."""
     from keras_vit.cli import quickstart

@@ -56,14 +56,8 @@ def names_of(root):
     }
 
 
-@pytest.mark.parametrize(
-    ("kind", "skipped"),
-    [
-        ("folder", 10),
-        pytest.param("tfrecord", 0, marks=pytest.mark.examples),
-        pytest.param("tfds", 0, marks=pytest.mark.examples),
-    ],
-)
+@pytest.mark.examples
+@pytest.mark.parametrize(("kind", "skipped"), [("folder", 10), ("tfrecord", 0), ("tfds", 0)])
 def test_train_evaluate_predict(kind, skipped, model, data, tmp_path, capsys):
     name, *options = names_of(data)[kind]
     run = tmp_path / "run"

@@ -45,6 +45,7 @@ def photos(tmp_path):
     return f"folder:{folder}"
 
 
+@pytest.mark.examples
 def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos):
     # Stopped in the second of three epochs, between the two batches of an update.
     begin = partial(train, recipe=dataclasses.replace(RECIPE, steps=18), source=photos)

@@ -186,8 +186,9 @@ def _shards(path):
         return [file]
     if not index.exists():
         raise ValueError(
-            "`path` must be a directory with model.safetensors, or its index of several. "
-            f"Received: path={str(path)!r}, which holds neither"
+            "`path` must be a directory with model.safetensors, or its index of several; that of a "
+            "run has a run.json, that of an export a model in a numbered directory. "
+            f"Received: path={str(path)!r}, which holds none of them"
         )
     weight_map = _read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):

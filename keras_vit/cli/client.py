@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-import sys
 from typing import Annotated
 
 import tyro
@@ -29,43 +28,23 @@ class Client:
 
     def run(self):
         """Prints a line for each image; what is no image is named, and the exit status then 1."""
-        from keras_vit.cli.predict import print_classes
+        from keras_vit.cli.predict import check_images, classify_all
         from keras_vit.serving.client import Client as Server
-        from keras_vit.serving.predict import read_image
 
-        if not self.images or self.top < 1:
-            raise ValueError(
-                "`images` must name at least one file, and `--top` be positive. "
-                f"Received: {len(self.images)} images, top={self.top}"
-            )
-        bad = 0
+        check_images(self.images, self.top)
         with Server(self.url, self.timeout) as server:
-            for image in self.images:
-                try:
-                    encoded = read_image(image)
-                except ValueError as error:
-                    print(f"keras-vit: error: {error}", file=sys.stderr)
-                    bad += 1
-                    continue
-                outputs = answer(server, encoded)
-                if outputs is None:
-                    print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
-                    bad += 1
-                    continue
-                print_classes(image, most_likely(outputs, self.top))
-        if bad:
-            sys.exit(1)
+            classify_all(self.images, lambda encoded: classes_of(server, encoded, self.top))
 
 
-def answer(server, encoded):
-    """The outputs for one image; `None` where the server refuses it or flags it as bad."""
+def classes_of(server, encoded, top):
+    """The classes of one image; `None` where the server refuses it or flags it as bad."""
     from keras_vit.serving.client import BadImageError
 
     try:
         outputs = server.predict([encoded])
     except BadImageError:
         return None
-    return None if outputs.get("is_bad", [False])[0] else outputs
+    return None if outputs.get("is_bad", [False])[0] else most_likely(outputs, top)
 
 
 def most_likely(outputs, top):

@@ -47,11 +47,12 @@ class Export:
     tensorflow-serving-api is installed."""
     quantize: Literal["int8", "float16", "bfloat16"] | None = None
     """Store and compute in fewer bits, where the format can."""
-    calibration: tuple[pathlib.Path, ...] = ()
+    calibration: tuple[pathlib.Path, ...] | None = None
     """Image files, or folders of them, from which int8 of ONNX and OpenVINO learns its ranges: some
     hundred like those that will be served."""
-    verify: tuple[pathlib.Path, ...] = ()
-    """Image files, or folders of them: compare the export with the model on these."""
+    verify: tuple[pathlib.Path, ...] | None = None
+    """Image files, or folders of them: compare the export with the model on these, and print the
+    largest difference."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -59,13 +60,16 @@ class Export:
         """Exports, and says where to."""
         from keras_vit.cli.convert import as_image_size, class_names_of
         from keras_vit.serving.export import export
+        from keras_vit.serving.predict import read_stored
         from keras_vit.serving.verify import find_images
         from keras_vit.training.run import load_trained
 
         settings = self._checked_settings()
         # Before a model is downloaded.
-        verified = find_images(self.verify) if self.verify else []
-        calibration = some_of(find_images(self.calibration)) if self.calibration else []
+        verified = [] if self.verify is None else find_images(self.verify)
+        for file in verified:
+            read_stored(file)
+        calibration = [] if self.calibration is None else some_of(find_images(self.calibration))
         model = load_trained(self.model, as_image_size(self.image_size))
         path = export(
             model,
@@ -80,7 +84,7 @@ class Export:
         if verified:
             print(_compare(model, path, verified))
         if self.format == "saved_model":
-            print(_next_commands(self.directory, path.parent.name))
+            print(_next_commands(self.directory, path.parent.name, self.batch_size))
 
     def _checked_settings(self):
         """The arguments of `export` that can be checked before there is a model."""
@@ -90,7 +94,7 @@ class Export:
         names += ("warmup_batch_sizes", "quantize")
         settings = {name: getattr(self, name) for name in names}
         check_settings(**settings)
-        check_calibration(self.format, self.quantize, bool(self.calibration))
+        check_calibration(self.format, self.quantize, self.calibration is not None)
         if self.verify and self.format == "saved_model" and set(self.signatures) == {"features"}:
             raise ValueError(
                 "`--verify` compares logits and needs another signature than `features`. "
@@ -107,15 +111,18 @@ def some_of(files):
     return [files[number * len(files) // MAX_CALIBRATION] for number in range(MAX_CALIBRATION)]
 
 
-def _next_commands(directory, name):
+def _next_commands(directory, name, batch_size):
     from keras_vit.serving.operations import served_name
 
     directory, name = shlex.quote(str(directory)), served_name(name)
-    return (
-        f"Next: keras-vit predict {directory} IMAGE\n"
-        f"      docker compose --project-directory {directory} up\n"
-        f"      keras-vit client IMAGE --url http://localhost:8501/v1/models/{name}"
-    )
+    commands = [
+        f"keras-vit predict {directory} IMAGE",
+        f"docker compose --project-directory {directory} up",
+    ]
+    # That command sends one image at a time.
+    if batch_size in (None, 1):
+        commands.append(f"keras-vit client IMAGE --url http://localhost:8501/v1/models/{name}")
+    return "Next: " + "\n      ".join(commands)
 
 
 def facts_of(model, source):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import sys
 from typing import Annotated
 
 import tyro
@@ -27,23 +28,50 @@ class Predict:
     """Show the traceback of an error."""
 
     def run(self):
-        """Prints a line for each image."""
+        """Prints a line for each image; what is no image is named, and the exit status then 1."""
         from keras_vit.cli.convert import as_image_size
-        from keras_vit.serving.predict import read_image
 
-        if not self.images or self.top < 1:
-            raise ValueError(
-                "`images` must name at least one file, and `--top` be positive. "
-                f"Received: {len(self.images)} images, top={self.top}"
-            )
+        check_images(self.images, self.top)
         predict = load_predictor(self.model, as_image_size(self.image_size))
-        for image in self.images:
-            print_classes(image, predict(read_image(image))[: self.top])
+        classify_all(self.images, lambda encoded: predict(encoded)[: self.top])
 
 
-def print_classes(image, classes):
-    """A line with the file and its classes, `(name, probability)` each."""
+def check_images(images, top):
+    """Raises `ValueError` if there is nothing to do."""
+    if not images:
+        raise ValueError("`images` must name at least one file. Received: none")
+    if top < 1:
+        raise ValueError(f"`--top` must be positive. Received: top={top}")
+
+
+def classify_all(images, classify):
+    """Prints a line for each image; what is no image is named, and the exit status then 1.
+
+    Args:
+        images: paths.
+        classify: function of the bytes of a file that returns `[(class name, probability), ...]`,
+            or `None` where a server cannot decode it.
+    """
+    results = [_print_classes(image, classify) for image in images]
+    if not all(results):
+        sys.exit(1)
+
+
+def _print_classes(image, classify):
+    """Whether there was an image."""
+    from keras_vit.serving.predict import read_image
+
+    try:
+        encoded = read_image(image)
+    except ValueError as error:
+        print(f"keras-vit: error: {error}", file=sys.stderr)
+        return False
+    classes = classify(encoded)
+    if classes is None:
+        print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
+        return False
     print(image, *(f"{name} {probability:.1%}" for name, probability in classes), sep="  ")
+    return True
 
 
 def load_predictor(path, image_size):

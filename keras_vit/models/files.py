@@ -1,6 +1,7 @@
 """Models and weights from Keras's own files."""
 
 import pathlib
+import zipfile
 
 import h5py
 import keras
@@ -60,6 +61,12 @@ def load_model(path):
         ValueError: if there is no such file, or it is not a complete Keras model.
     """
     path = check_file("model", path, (".keras",))
+    if not zipfile.is_zipfile(path):
+        # Of which Keras says that there is no such file.
+        raise ValueError(
+            "`model` must be a complete Keras model. "
+            f"Received: model={str(path)!r}, which is no .keras file or not all of one"
+        )
     try:
         return keras.models.load_model(path, compile=False)
     # Keras lets the archive's and HDF5's own errors through, of many types.

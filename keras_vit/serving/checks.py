@@ -30,12 +30,20 @@ def check_class_names(class_names, num_classes):
             f"Received: class_names={class_names!r}"
         )
     for name in class_names:
-        # Of several lines is also what has a separator of Unicode, or ends with one.
-        if not isinstance(name, str) or len(f"{name}.".splitlines()) > 1:
+        if not _is_line(name):
             raise ValueError(
-                f"`class_names` must be strings of one line. Received: {name!r} among them"
+                "`class_names` must be strings of one line, of characters that UTF-8 has. "
+                f"Received: {name!r} among them"
             )
     return list(class_names)
+
+
+def _is_line(name):
+    try:
+        # Of several lines is also what has a separator of Unicode, or ends with one.
+        return isinstance(name, str) and len(f"{name}.".encode().decode().splitlines()) == 1
+    except UnicodeEncodeError:
+        return False
 
 
 def check_settings(
@@ -51,10 +59,16 @@ def check_settings(
                 f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}"
             )
     _check_signatures(signatures)
-    if not is_count(top_k) or not (batch_size is None or is_count(batch_size)):
+    if not is_count(top_k):
+        raise ValueError(f"`top_k` must be a positive integer. Received: top_k={top_k!r}")
+    if batch_size is not None and not is_count(batch_size):
         raise ValueError(
-            "`top_k` and `batch_size` must be positive integers, the latter may be `None`. "
-            f"Received: top_k={top_k!r}, batch_size={batch_size!r}"
+            f"`batch_size` must be a positive integer or None. Received: batch_size={batch_size!r}"
+        )
+    if on_bad_image == "flag" and not {"bytes", "features"} & set(signatures):
+        raise ValueError(
+            "`on_bad_image` is for the signatures that take encoded images, bytes and features. "
+            f"Received: on_bad_image='flag', signatures={signatures!r}"
         )
     if warmup_batch_sizes:
         _check_warmup(batch_size, warmup_batch_sizes)
@@ -104,9 +118,8 @@ def _check_warmup(batch_size, warmup_batch_sizes):
 def _check_saved_model(quantize):
     if quantize is not None:
         raise ValueError(
-            "`quantize` must be None for a SavedModel: build or load the model with "
-            "`dtype='mixed_bfloat16'`, or choose another format. "
-            f"Received: quantize={quantize!r}"
+            "`quantize` is for the formats onnx, litert and openvino: a SavedModel computes by the "
+            f"model's dtype policy. Received: quantize={quantize!r}"
         )
     if keras.backend.backend() not in ("tensorflow", "jax"):
         raise ValueError(

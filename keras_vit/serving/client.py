@@ -13,6 +13,8 @@ _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0
 _GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]+))?/?")
 # What an export says of images that it cannot decode.
 _BAD_IMAGES = re.compile(r"index in the batch:\W+([0-9 ]+)")
+# And of their number.
+_FIXED_BATCH = re.compile(r"\[(\d+)\] is not compatible with expected shape \[(\d+)\]")
 _SECONDS_BETWEEN_ATTEMPTS = 0.2
 
 
@@ -173,6 +175,12 @@ class Client:
                 f"`images` must be ones that the server can decode. Received: {names}",
                 [start + index for index in bad],
             )
+        fixed = _FIXED_BATCH.search(str(error))
+        if fixed:
+            return ValueError(
+                f"This export takes {fixed[2]} images in each request (its `batch_size`). "
+                f"Received: {fixed[1]} in one"
+            )
         return ValueError(
             f"The request must be one that the model takes. Received from {self._url}: {error}"
         )
@@ -186,6 +194,11 @@ def _read(image):
     except OSError as error:
         raise ValueError(
             f"`images` must be files that can be read. Received: {str(image)!r} ({error.strerror})"
+        ) from error
+    except TypeError as error:
+        raise ValueError(
+            "`images` must be a list of paths or bytes. "
+            f"Received: {type(image).__name__} among them"
         ) from error
 
 

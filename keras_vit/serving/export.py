@@ -1,6 +1,9 @@
 """A model and its preprocessing, for TF Serving and other servers."""
 
+import contextlib
+import errno
 import json
+import os
 
 import keras
 
@@ -83,6 +86,7 @@ def export(
         ValueError: if an argument is out of range, the version exists, the directory cannot be
             written, the model is not a classifier of RGB images, the backend cannot export, or a
             package is missing.
+        OSError: if the disk is full.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
@@ -94,13 +98,19 @@ def export(
         format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes, quantize
     )
     check_calibration(format, quantize, calibration is not None)
-    class_names = check_class_names(class_names, check_classifier(model))
+    num_classes = check_classifier(model)
+    if format == "saved_model" and num_classes < 2:
+        raise ValueError(
+            "`model` must have two classes or more for a SavedModel, whose probabilities are a "
+            f"softmax of the logits. Received: a model of {num_classes}"
+        )
+    class_names = check_class_names(class_names, num_classes)
     if image_size is not None:
         model = resize(model, image_size)
     check_images(format, quantize, calibration, model.input_shape[1:3], "calibration")
     if warmup_batch_sizes is None:
         warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
-    with new_version(directory, version) as (folder, publish):
+    with new_version(directory, version) as (folder, publish), _enough_space(directory):
         if format == "saved_model":
             options = (top_k, batch_size, on_bad_image == "flag")
             written = _write_saved_model(
@@ -115,6 +125,17 @@ def export(
     if format == "saved_model":
         _write_operations(path.parent)
     return path
+
+
+@contextlib.contextmanager
+def _enough_space(directory):
+    """Turns what each package says of a full disk into an `OSError` that names the directory."""
+    try:
+        yield
+    except Exception as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory)) from error
 
 
 def _write_saved_model(model, folder, signatures, class_names, options, warmup_batch_sizes):
@@ -155,7 +176,8 @@ def _facts(model, format, quantize):
         "image_size": model.input_shape[1:3],
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),
-        "preprocessing": "bilinear resize of the whole image, (pixels - 127.5) / 127.5",
+        "preprocessing": "bilinear resize of the whole image without antialiasing and with "
+        "half-pixel centers, to floats, as tf.image.resize; (pixels - 127.5) / 127.5",
         "format": format,
         "quantize": quantize,
         "keras_vit": keras_vit.__version__,

@@ -68,6 +68,8 @@ def ranked(probabilities, class_names):
 def find_export(path):
     """The version of an export that a path means: itself or its newest; `None` if it is neither."""
     path = pathlib.Path(path).expanduser()
+    if path.is_file() and path.name in FILES:
+        return path.parent
     if _is_version(path):
         return path
     versions = taken_versions(path)

@@ -90,5 +90,5 @@ def find_images(paths):
             raise ValueError(f"A folder must have images. Received: {str(path)!r}, without any")
         found += inside
     if not found:
-        raise ValueError("There must be images. Received: none")
+        raise ValueError("There must be an image file or a folder of them. Received: none")
     return found

@@ -72,6 +72,7 @@ def test_weights_of_a_model_that_was_trained_with_dropout(tmp_path):
             np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
 
 
+@pytest.mark.examples
 def test_saved_in_one_process_and_loaded_in_another(tmp_path):
     options = {"dtype": "mixed_bfloat16", "activation": "gelu", "pooling": "map"}
     model = vision_transformer(**{**TINY, **options})

@@ -120,6 +120,15 @@ def test_unknown_models(api, name, server):
 
 
 @BOTH
+def test_an_export_of_a_fixed_batch(api, server):
+    encoded = files(5)
+    with ask(server, api, "fixed") as client:
+        assert len(client.predict(encoded[:4], batch_size=2)["logits"]) == 4
+        with pytest.raises(ValueError, match="takes 2 images in each .* Received: 1 in"):
+            client.predict(encoded, batch_size=2)
+
+
+@BOTH
 def test_an_unknown_signature(api, server):
     with ask(server, api) as client, pytest.raises(ValueError, match="takes.*not found in sig"):
         client.predict(files(), signature="text")
@@ -258,6 +267,7 @@ def test_malformed_urls(url):
         ("cat.jpg", {}, "`images` must be a list .* a str"),
         (b"GIF8", {}, "`images` must be a list .* a bytes"),
         (["no/such.jpg"], {}, r"`images` must be files .*'no/such.jpg' \(No such file"),
+        ([None], {}, "`images` must be a list of paths or bytes. Received: NoneType among them"),
         ([b"GIF8"], {"batch_size": 0}, "`batch_size` must be a positive integer"),
     ],
 )

@@ -5,6 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_vit
 from keras_vit.models import vision_transformer
@@ -19,7 +20,7 @@ def test_wrong_names(tmp_path):
     for wrong in (["cat", "dog"], "abc"):
         with pytest.raises(ValueError, match="`class_names` must be a list that names .* 3"):
             export(model, tmp_path, class_names=wrong)
-    for wrong in ("b\nc", "b\r", "b\u2028c", 2):
+    for wrong in ("b\nc", "b\r", "b\u2028c", "b\udc80", 2):
         with pytest.raises(ValueError, match="`class_names` must be strings of one line"):
             export(model, tmp_path, class_names=["a", wrong, "d"])
 
@@ -60,6 +61,23 @@ def test_a_directory_that_cannot_be_made(tmp_path):
             export(classifier(), directory)
 
 
+def test_one_logit_is_no_probability(tmp_path):
+    with pytest.raises(ValueError, match="`model` must have two classes or more for a SavedModel"):
+        export(vision_transformer(**{**TINY, "num_classes": 1}), tmp_path)
+
+
+@pytest.mark.parametrize("error", [tf.errors.ResourceExhaustedError, OSError, RuntimeError])
+def test_a_full_disk(error, tmp_path, monkeypatch):
+    def fail(*_):
+        text = "model.data: No space left on device"
+        raise error(None, None, text) if error is tf.errors.ResourceExhaustedError else error(text)
+
+    monkeypatch.setattr("keras_vit.serving.export._write_saved_model", fail)
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
+        export(classifier(), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_public_name():
     assert keras_vit.export is export
 
@@ -92,15 +110,19 @@ def test_what_a_model_is_stands_beside_it(tmp_path):
         ({"signatures": ()}, r"`signatures` must be some of .*signatures=\(\)"),
         ({"signatures": ("bytes", "bytes")}, "`signatures` must be .* each once"),
         ({"signatures": "bytes"}, "`signatures` must be some of .*signatures='bytes'"),
-        ({"top_k": 0}, "`top_k` and `batch_size` must be .*top_k=0"),
-        ({"batch_size": 0}, "`top_k` and `batch_size` must be .*batch_size=0"),
+        ({"top_k": 0}, "`top_k` must be .*top_k=0"),
+        ({"batch_size": 0}, "`batch_size` must be .*batch_size=0"),
+        (
+            {"on_bad_image": "flag", "signatures": ("float", "uint8")},
+            "`on_bad_image` is for the signatures that take encoded images",
+        ),
         ({"warmup_batch_sizes": (0,)}, "`warmup_batch_sizes` must be a list of positive"),
         ({"warmup_batch_sizes": 3}, "`warmup_batch_sizes` must be a list of positive"),
         (
             {"warmup_batch_sizes": (2,), "batch_size": 4},
             "`warmup_batch_sizes` must be `batch_size` where .*=4",
         ),
-        ({"quantize": "int8"}, "`quantize` must be None for a SavedModel"),
+        ({"quantize": "int8"}, "`quantize` is for the formats onnx, litert and openvino"),
         (
             {"format": "onnx", "quantize": "int8"},
             "`calibration` must be some images .*onnx in int8",

@@ -40,7 +40,11 @@ def served(request, tmp_path_factory):
     return request.param, model, tf.saved_model.load(path).signatures
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 17])
+@pytest.mark.parametrize(
+    ("served", "batch_size"),
+    [*((policy, 3) for policy in POLICIES), ("float32", 1), ("float32", 17)],
+    indirect=["served"],
+)
 def test_signatures(batch_size, served):
     policy, model, signatures = served
     assert set(signatures) == {"serving_default", "uint8", "float", "features"}
@@ -190,9 +194,9 @@ def test_export_is_served_without_keras(tmp_path):
     [
         ("serving_default", "image_bytes"),
         # Each starts TensorFlow once more.
-        pytest.param("float", "images", marks=pytest.mark.examples),
-        pytest.param("uint8", "images", marks=pytest.mark.examples),
-        pytest.param("features", "image_bytes", marks=pytest.mark.examples),
+        pytest.param("float", "images", marks=pytest.mark.large),
+        pytest.param("uint8", "images", marks=pytest.mark.large),
+        pytest.param("features", "image_bytes", marks=pytest.mark.large),
     ],
 )
 def test_saved_model_cli_runs_every_signature(signature, argument, tmp_path):

@@ -20,9 +20,16 @@ def photographs(tmp_path):
     return tmp_path / "my photos"
 
 
-@pytest.mark.parametrize("signature", ["bytes", "float", "uint8"])
 @pytest.mark.parametrize(
-    ("batch_size", "on_bad_image"), [(None, "error"), (1, "flag"), (2, "flag")]
+    ("signature", "batch_size", "on_bad_image"),
+    [
+        ("bytes", None, "error"),
+        ("bytes", 1, "flag"),
+        ("bytes", 2, "flag"),
+        ("float", None, "error"),
+        ("float", 2, "error"),
+        ("uint8", 2, "error"),
+    ],
 )
 def test_each_signature_alone(signature, batch_size, on_bad_image, photographs, tmp_path):
     model = classifier()

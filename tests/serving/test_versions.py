@@ -72,10 +72,10 @@ for attempt in range(20):
 def test_processes_wait_for_each_other(tmp_path):
     """Also where some write nothing at last, and the directory is not there at first."""
     command = [sys.executable, "-c", COUNTING, tmp_path / "new" / "model"]
-    processes = [subprocess.Popen(command) for _ in range(3)]
-    assert [process.wait() for process in processes] == [0, 0, 0]
+    processes = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
     versions = taken_versions(tmp_path / "new" / "model")
-    assert versions == list(range(1, 46))
+    assert versions == list(range(1, 31))
     for version in versions:
         path = tmp_path / "new" / "model" / str(version) / "number"
         assert path.read_text() == f".{version}.partial"
