@@ -14,7 +14,6 @@ The times are those of a server in Python, and say nothing about TF Serving.
 Example: python benchmarks/requests_under_load.py --requests 10000
 """
 
-import argparse
 import collections
 import concurrent.futures
 import contextlib
@@ -33,6 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import numpy as np  # noqa: E402
+import tyro  # noqa: E402
 
 from keras_vit.serving.client import BadImageError, Client  # noqa: E402
 
@@ -167,7 +167,10 @@ def served(directory):
         )
     finally:
         process.stdin.close()
-        process.wait(timeout=60)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def ask_all(urls, clients, requests, photographs, expected, process):
@@ -190,34 +193,30 @@ def ask_all(urls, clients, requests, photographs, expected, process):
     return results, memory
 
 
-def main():
-    """Asks, and prints what came of it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--requests", type=int, default=10_000)
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--broken", type=float, default=0.01, help="share of the requests")
-    options = parser.parse_args()
+def main(requests: int = 10_000, clients: int = 8, broken: float = 0.01):
+    """Asks, and prints what came of it.
 
+    Args:
+        requests: how many.
+        clients: that ask at the same time.
+        broken: share of the requests that have a broken image.
+    """
     from keras_vit.serving.export import export
 
     model, photographs = make_model(), make_photographs(100)
-    requests = make_requests(options.requests, options.broken, len(photographs))
+    asked = make_requests(requests, broken, len(photographs))
     expected = expected_logits(model, photographs)
     with tempfile.TemporaryDirectory() as folder:
         export(model, f"{folder}/tiny", class_names=NAMES)
         with served(f"{folder}/tiny") as (process, urls):
             start = time.perf_counter()
-            results, memory = ask_all(
-                urls, options.clients, requests, photographs, expected, process
-            )
+            results, memory = ask_all(urls, clients, asked, photographs, expected, process)
             seconds = time.perf_counter() - start
-    broken = sum(request.broken is not None for request in requests)
-    images = sum(len(request.photographs) for request in requests)
-    print(f"{len(requests):,} requests of {options.clients} clients, {images:,} images")
-    print(f"answered right: {results.pop('right', 0):,} of {len(requests) - broken:,}")
-    print(f"broken image named: {results.pop('refused', 0):,} of {broken:,}")
+    bad = sum(request.broken is not None for request in asked)
+    images = sum(len(request.photographs) for request in asked)
+    print(f"{requests:,} requests of {clients} clients, {images:,} images")
+    print(f"answered right: {results.pop('right', 0):,} of {requests - bad:,}")
+    print(f"broken image named: {results.pop('refused', 0):,} of {bad:,}")
     print("server's memory, MiB:", *(f"{one:.0f}" for one in memory))
     print(f"from the first tenth to the end: {memory[-1] - memory[1]:+.1f} MiB")
     print(f"{seconds:.0f} seconds")
@@ -227,4 +226,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main)
