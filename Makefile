@@ -40,7 +40,7 @@ test: $(VENV)/.test
 
 # TensorFlow with several devices; layers, models and several devices on the two other backends.
 test-backends: $(VENV)/.backends
-	$(PYTEST) -n 2 -m processes tests/test_distribution.py tests/test_distributed_evaluation.py tests/serving/test_formats.py
+	$(PYTEST) -n 2 -m processes tests/test_distribution.py tests/test_distributed_evaluation.py
 	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) $(SLOW_ON_JAX) tests/test_imports.py tests/test_distribution.py
 	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/serving/test_saved_model.py -k "float32 or flagged or without_keras or fixed"
 	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE) tests/test_memory.py
@@ -66,7 +66,7 @@ test-examples: $(VENV)/.test
 	$(PYTEST) -n 2 -m examples tests
 
 # Models of several gigabytes.
-test-large: $(VENV)/.test
+test-large: $(VENV)/.backends
 	$(PYTEST) -n 2 -m large
 
 lint: $(VENV)/.lint

@@ -86,7 +86,7 @@ def test_a_study_is_of_one_thing(tmp_path):
             run_study(settings, [0], measured([]), tmp_path, FACTS)
 
 
-@pytest.mark.examples
+@pytest.mark.large
 def test_command(tmp_path, capsys):
     """Of a tenth of the images and of all of them, for as many steps; other classes few-shot."""
     settings = ["--image-size", "32", "--batch-size", "256", "--warmup-steps", "1"]

@@ -243,7 +243,7 @@ def test_a_runtime_that_is_missing(tmp_path, monkeypatch):
         load_runner(tmp_path / "model.tflite")
 
 
-@pytest.mark.processes
+@pytest.mark.large
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_other_backends_write_the_same_files(backend, tmp_path):
     code = """
