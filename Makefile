@@ -5,14 +5,13 @@ VENV ?= .venv
 TORCH ?= torch
 
 BIN := $(VENV)/bin
-# What runs on every backend.
+# What runs on every backend. Files are found, read and written in the same way on all of them.
 CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py tests/test_optimizers.py tests/test_paper_optimizer.py \
 	$(foreach part,attention embeddings,tests/inspection/test_$(part).py) keras_vit/inspection tests/test_compute.py \
-	$(foreach part,reference layouts saving builders resnets,tests/checkpoints/test_$(part).py) \
-	keras_vit/checkpoints
-# JAX compiles each operation of each shape, and files are found, read and written in the same way on
-# every backend.
-JAX := $(filter-out $(foreach part,saving builders layouts,tests/checkpoints/test_$(part).py),$(CORE))
+	tests/checkpoints/test_reference.py \
+	$(foreach test,logits_and_intermediates the_pooling_of_bit_is_padded_with_zeros,tests/checkpoints/test_resnets.py::test_$(test)) \
+	keras_vit/checkpoints \
+	--ignore tests/models/test_variants.py
 # Compiled for seconds each there, and run on torch.
 SLOW_ON_JAX := $(foreach part,remat masked_patches,--ignore tests/models/test_$(part).py) \
 	--deselect tests/inspection/test_attention.py::test_any_model \
@@ -41,7 +40,8 @@ test: $(VENV)/.test
 # TensorFlow with several devices; layers, models and several devices on the two other backends.
 test-backends: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes tests/test_distribution.py tests/test_distributed_evaluation.py
-	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(JAX) $(SLOW_ON_JAX) tests/test_imports.py tests/test_distribution.py
+	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(CORE) $(SLOW_ON_JAX) tests/test_distribution.py \
+		tests/test_imports.py::test_core_runs_without_importing_tensorflow
 	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/serving/test_saved_model.py -k "float32 or flagged or without_keras or fixed"
 	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE) tests/test_memory.py
 

@@ -6,6 +6,9 @@ import io
 import numpy as np
 from PIL import Image
 
+# Of a picture with just more pixels than are decoded.
+HUGE = 9_460
+
 
 @functools.cache
 def photographs():
@@ -92,9 +95,11 @@ def odd_images(size=(60, 44)):
     }
 
 
-def broken_images(size=(60, 44)):
+@functools.cache
+def broken_images():
     """Files that cannot be decoded: their names and bytes."""
-    image = cut_out(photographs()["china"], size, seed=1)
+    image = cut_out(photographs()["china"], (60, 44), seed=1)
+    huge = Image.new("P", (HUGE, HUGE))
     return {
         "empty.jpg": b"",
         "text.jpg": b"not an image",
@@ -104,6 +109,6 @@ def broken_images(size=(60, 44)):
         "truncated.webp": to_bytes(image, "WEBP")[:-200],
         "riff.webp": b"RIFF1234WEBP",
         "animated.webp": to_bytes(image, "WEBP", save_all=True, append_images=[image.rotate(90)]),
-        "huge.png": to_bytes(Image.new("L", (20_000, 20_000)), "PNG"),
-        "huge.gif": to_bytes(Image.new("L", (20_000, 20_000)), "GIF"),
+        "huge.png": to_bytes(huge, "PNG"),
+        "huge.gif": to_bytes(huge, "GIF"),
     }

@@ -117,7 +117,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ]
 
 
-@pytest.mark.examples
+@pytest.mark.large
 def test_a_hybrid_learns_the_digits(tmp_path, capsys):
     """Train, evaluate, export and predict, as with any model."""
     keras.utils.set_random_seed(0)

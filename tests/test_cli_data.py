@@ -33,15 +33,21 @@ def model(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """A folder of photographs, some odd and some broken, and the same as TFRecord and in TFDS."""
-    root = tmp_path_factory.mktemp("data")
-    folder = write_photos(root / "my photos", 70, size=(60, 44))
+def folder(tmp_path_factory):
+    """A folder of photographs, some odd and some broken."""
+    folder = write_photos(tmp_path_factory.mktemp("data") / "my photos", 70, size=(60, 44))
     write_digits(folder / "digit 8", 8)
     for name, encoded in odd_images().items():
         (folder / "china" / f"odd_{name}").write_bytes(encoded)
     for name, encoded in broken_images().items():
         (folder / "flower" / f"broken_{name}").write_bytes(encoded)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    """The same as TFRecord and other photographs in TFDS."""
+    root = folder.parent
     main(["data", f"folder:{folder}", "--records", str(root / "records"), "--num-files", "2"])
     Photos.folder = write_photos(root / "raw", 24, size=(24, 20))
     Photos(data_dir=root / "tfds", config="small").download_and_prepare()
@@ -56,8 +62,14 @@ def names_of(root):
     }
 
 
-@pytest.mark.examples
-@pytest.mark.parametrize(("kind", "skipped"), [("folder", 10), ("tfrecord", 0), ("tfds", 0)])
+@pytest.mark.parametrize(
+    ("kind", "skipped"),
+    [
+        pytest.param("folder", 10, marks=pytest.mark.examples),
+        pytest.param("tfrecord", 0, marks=pytest.mark.large),
+        pytest.param("tfds", 0, marks=pytest.mark.large),
+    ],
+)
 def test_train_evaluate_predict(kind, skipped, model, data, tmp_path, capsys):
     name, *options = names_of(data)[kind]
     run = tmp_path / "run"
@@ -83,10 +95,9 @@ def test_train_evaluate_predict(kind, skipped, model, data, tmp_path, capsys):
 
 
 @pytest.mark.examples
-def test_data_draws_what_is_trained_on(data, tmp_path, capsys):
+def test_data_draws_what_is_trained_on(folder, tmp_path, capsys):
     picture = tmp_path / "sheet.png"
-    name = names_of(data)["folder"][0]
-    main(["data", name, "--picture", str(picture), "--image-size", "32"])
+    main(["data", f"folder:{folder}", "--picture", str(picture), "--image-size", "32"])
     out = capsys.readouterr().out
     assert "train: 289 images\nvalidation: 40 images\ntest: 83 images\n" in out
     assert "4 classes: china, digit 8, flower, portrait" in out
@@ -126,9 +137,8 @@ def test_a_turned_photograph_is_predicted_as_it_is_seen(model, tmp_path, capsys)
         assert seen == stored != unturned
 
 
-def test_deduplicate_and_exclude(data, model, tmp_path, capsys):
+def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
     """The test images are put among those for training, and are found and left out."""
-    folder = data / "my photos"
     exclude = tmp_path / "exclude.txt"
     name = f"folder:{folder}"
     main(["deduplicate", name, name, "--train-split", "test", "--output", str(exclude)])

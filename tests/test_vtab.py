@@ -132,7 +132,7 @@ def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
     assert "steps=13 instead of 12" in error_of(capsys, *command, "--steps", "13")
 
 
-@pytest.mark.examples
+@pytest.mark.large
 def test_a_learning_rate_is_chosen_on_200_images(command, tmp_path, capsys, monkeypatch):
     trained = []
 

@@ -29,13 +29,11 @@ def images(*shape):
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"pooling": "gap", "representation_size": 6},
+        {"dtype": "mixed_float16"},
+        {"pooling": "gap", "representation_size": 6, "dtype": "mixed_bfloat16"},
         {"pooling": "map", "image_size": (8, 16), "image_channels": 1},
         {"pooling": None, "num_classes": 0, "patch_size": (4, 8)},
         {"activation": "gelu", "dropout": 0.1, "attention_dropout": 0.1, "stochastic_depth": 0.1},
-        {"dtype": "mixed_bfloat16"},
-        {"dtype": "mixed_float16"},
         {"num_registers": 2, "layer_scale": 0.1, "qk_norm": True, "qkv_bias": False},
         {"pooling": "gap", "class_token": True, "fc_norm": True, "pre_norm": True},
         {"position_embedding": "sincos2d", "image_size": (8, 16), "epsilon": 1e-3},

@@ -1,6 +1,7 @@
 """Models as ONNX, LiteRT and OpenVINO files, and what their runtimes make of them."""
 
 import importlib.util
+import itertools
 import os
 import subprocess
 import sys
@@ -19,13 +20,9 @@ pytest.importorskip("tf2onnx")
 pytest.importorskip("openvino")
 pytest.importorskip("ai_edge_litert")
 
-SLOW = pytest.mark.examples
+SLOW = pytest.mark.large
 # The others take seconds for the smallest model.
-QUICK = {
-    *(("onnx", family) for family in ("erf", "hybrid", "bit")),
-    *(("litert", family) for family in ("erf", "bit")),
-    ("openvino", "bit"),
-}
+QUICK = {*itertools.product(("onnx", "litert"), ("erf", "bit")), ("openvino", "bit")}
 FILES = {
     "onnx": {"model.onnx"},
     "litert": {"model.tflite"},
@@ -34,26 +31,20 @@ FILES = {
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def hybrid():
+    return small_classifier("hybrid")
+
+
+@pytest.fixture(scope="module")
+def written(hybrid, tmp_path_factory):
     """A directory with the small hybrid in each format."""
     directory = tmp_path_factory.mktemp("written")
     for write in WRITERS.values():
-        write(small_classifier("hybrid"), directory)
+        write(hybrid, directory)
     return directory
 
 
-@pytest.mark.parametrize(
-    ("format_name", "family"),
-    [
-        pytest.param(name, family, marks=() if (name, family) in QUICK else SLOW)
-        for name in WRITERS
-        for family in (*FAMILIES, "bit")
-    ],
-)
-def test_the_logits_are_those_of_keras(format_name, family, tmp_path):
-    model = small_classifier(family)
-    path = WRITERS[format_name](model, tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == FILES[format_name]
+def assert_same_logits(path, model):
     run = load_runner(path)
     batch = images(17, 16, 24, 3)
     expected = model.predict(batch, verbose=0)
@@ -62,6 +53,27 @@ def test_the_logits_are_those_of_keras(format_name, family, tmp_path):
         logits = run(batch[:batch_size])
         assert logits.dtype == "float32" and logits.shape == (batch_size, 3)
         np.testing.assert_allclose(logits, expected[:batch_size], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("file_name", ["model.onnx", "model.tflite", "model.xml"])
+def test_the_logits_of_a_hybrid(file_name, hybrid, written):
+    assert_same_logits(written / file_name, hybrid)
+
+
+@pytest.mark.parametrize(
+    ("format_name", "family"),
+    [
+        pytest.param(name, family, marks=() if (name, family) in QUICK else SLOW)
+        for name in WRITERS
+        for family in (*FAMILIES, "bit")
+        if family != "hybrid"
+    ],
+)
+def test_the_logits_are_those_of_keras(format_name, family, tmp_path):
+    model = small_classifier(family)
+    path = WRITERS[format_name](model, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == FILES[format_name]
+    assert_same_logits(path, model)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +138,12 @@ def test_openvino_names(written):
     assert outputs.partial_shape == ov.PartialShape([-1, 3])
 
 
-def test_openvino_keeps_the_weights_exact(written):
+def test_openvino_keeps_the_weights_exact(hybrid, written):
     import openvino as ov
 
-    model = small_classifier("hybrid")
     nodes = ov.Core().read_model(written / "model.xml").get_ops()
     constants = [node.data for node in nodes if node.get_type_name() == "Constant"]
-    head = np.asarray(model.get_layer("head").kernel)
+    head = np.asarray(hybrid.get_layer("head").kernel)
     assert any(
         array.dtype == "float32" and array.size == head.size and np.isin(array, head).all()
         for array in constants

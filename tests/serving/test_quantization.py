@@ -28,11 +28,7 @@ QUICK = {("onnx", "int8", "bit"), ("litert", "int8", "erf"), ("openvino", "bfloa
 PAIRS = [(name, quantize) for name, choices in QUANTIZATIONS.items() for quantize in choices]
 
 
-def _mark(*case):
-    if case in QUICK:
-        return ()
-    # The hybrid is made of the two others and takes longest.
-    return pytest.mark.large if case[-1] == "hybrid" else pytest.mark.examples
+SLOW = pytest.mark.large
 
 
 def digits(split, size):
@@ -60,8 +56,13 @@ def test_split():
     return digits("test", 8)
 
 
-@pytest.mark.examples
-@pytest.mark.parametrize(("format_name", "quantize"), PAIRS)
+@pytest.mark.parametrize(
+    ("format_name", "quantize"),
+    [
+        pytest.param(*pair, marks=pytest.mark.examples if pair[1] == "int8" else SLOW)
+        for pair in PAIRS
+    ],
+)
 def test_digits_are_still_known(format_name, quantize, trained, test_split, tmp_path):
     calibration = digits("train", 8)[0][:64]
     path = WRITERS[format_name](trained, tmp_path, quantize, calibration)
@@ -83,7 +84,7 @@ def test_digits_are_still_known(format_name, quantize, trained, test_split, tmp_
 @pytest.mark.parametrize(
     ("format_name", "quantize", "family"),
     [
-        pytest.param(*pair, family, marks=_mark(*pair, family))
+        pytest.param(*pair, family, marks=() if (*pair, family) in QUICK else SLOW)
         for pair in PAIRS
         for family in ("erf", "hybrid", "bit")
     ],
@@ -127,11 +128,7 @@ def test_float16_does_not_overflow_in_norms(tmp_path):
 
 @pytest.mark.parametrize(
     ("format_name", "quantize"),
-    [
-        pytest.param(*p, marks=() if p[0] == "onnx" else pytest.mark.examples)
-        for p in PAIRS
-        if p[1] != "int8"
-    ],
+    [pytest.param(*p, marks=() if p[0] == "onnx" else SLOW) for p in PAIRS if p[1] != "int8"],
 )
 def test_kernels_are_standardised_in_float32(format_name, quantize, tmp_path):
     """Variances of BiT's kernels are too small for float16."""
