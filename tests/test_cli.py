@@ -56,7 +56,7 @@ def finished_run(photos, start, tmp_path_factory):
 
 
 def train_arguments(model, photos, workdir, *more):
-    small = "--image-size 16 --batch-size 7 --steps 20 --warmup-steps 2 --learning-rate 0.1"
+    small = "--image-size 16 --batch-size 7 --steps 10 --warmup-steps 2 --learning-rate 0.1"
     data = f"folder:{photos}"
     start = ["train", "finetune", "--model", model, "--data", data, "--workdir", workdir]
     return [str(argument) for argument in [*start, *small.split(), "--min-crop-area", 0.5, *more]]
@@ -83,7 +83,7 @@ def test_models(capsys):
 def test_train_on_a_folder(finished_run):
     facts = json.loads((finished_run / "run.json").read_text())
     assert facts["class_names"] == ["cat", "dog"]
-    assert facts["recipe"]["steps"] == 20
+    assert facts["recipe"]["steps"] == 10
     assert facts["recipe"]["clip_norm"] == 1.0
     assert (finished_run / "best.keras").is_file()
 
@@ -91,7 +91,7 @@ def test_train_on_a_folder(finished_run):
 def test_evaluate(finished_run, photos, capsys):
     of_the_run = run(capsys, "evaluate", finished_run)
     assert "images: 4\n" in of_the_run
-    # Two colours are learnt in 30 steps.
+    # Two colours are learnt in 10 steps.
     assert "accuracy: 1.0000" in of_the_run
     of_a_file = run(
         capsys,

@@ -1,5 +1,6 @@
 """SavedModels, as what serves them sees them."""
 
+import functools
 import os
 import pathlib
 import subprocess
@@ -31,13 +32,23 @@ def of_one_size(count):
     return pixels, np.stack([evaluation_image(image, (16, 24)) for image in pixels])
 
 
-@pytest.fixture(scope="module", params=POLICIES)
-def served(request, tmp_path_factory):
-    """A model and its export with every signature."""
-    model = classifier(dtype=request.param, image_size=(16, 24))
-    path = tmp_path_factory.mktemp("serving") / "pets"
-    path = export(model, path, signatures=SIGNATURES, top_k=2, class_names=NAMES)
-    return request.param, model, tf.saved_model.load(path).signatures
+@pytest.fixture(scope="module")
+def export_once(tmp_path_factory):
+    """A function of a policy that returns a model and its export with every signature."""
+
+    @functools.cache
+    def export_once(policy):
+        model = classifier(dtype=policy, image_size=(16, 24))
+        path = tmp_path_factory.mktemp("serving") / "pets"
+        path = export(model, path, signatures=SIGNATURES, top_k=2, class_names=NAMES)
+        return policy, model, tf.saved_model.load(path).signatures
+
+    return export_once
+
+
+@pytest.fixture(params=POLICIES)
+def served(request, export_once):
+    return export_once(request.param)
 
 
 @pytest.mark.parametrize(
