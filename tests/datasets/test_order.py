@@ -63,8 +63,9 @@ def test_a_repeated_dataset_has_the_epochs_of_one_that_is_not():
     assert {len(labels) for _, labels in repeated} == {100}
 
 
-@pytest.mark.parametrize("start", [13, 40])
-def test_a_stopped_run_goes_on_with_the_batches_that_it_would_have_seen(start):
+def test_a_stopped_run_goes_on_with_the_batches_that_it_would_have_seen():
+    # In the fourth epoch.
+    start = 40
     options = {**AUGMENTED, "repeat": True}
     whole = batches(start + 3, **options)
     assert_same(batches(3, **options, start_step=start), whole[start:])
@@ -161,12 +162,10 @@ def test_fractions_are_parts_of_each_other():
     assert found[0] < found[1] < found[2]
 
 
-@pytest.mark.parametrize("kind", ["digits", "folder", "tfrecord"])
+@pytest.mark.parametrize("kind", ["folder", "tfrecord"])
 def test_workers_share_a_fraction(kind, tmp_path):
     """The same examples as one worker has, whatever the seed."""
-    name = "digits"
-    if kind != "digits":
-        name = f"folder:{write_photos(tmp_path / 'photos', 40, size=(12, 10))}"
+    name = f"folder:{write_photos(tmp_path / 'photos', 40, size=(12, 10))}"
     if kind == "tfrecord":
         write_records(find_source(name, "train"), tmp_path / "records", "train", num_files=3)
         name = f"tfrecord:{tmp_path / 'records'}/{{split}}-*"

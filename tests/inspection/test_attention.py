@@ -111,11 +111,10 @@ def test_distance_of_uniform_attention():
 
 # Rectangles, tokens that are no patches, each kind of output token.
 OPTIONS = [
-    {"image_size": (8, 16)},
     {"num_registers": 2},
     {"pooling": "gap", "class_token": True, "num_registers": 1},
     {"pooling": "map", "num_registers": 1, "image_size": (8, 16)},
-    {"pooling": None, "num_classes": 0},
+    {"pooling": None, "num_classes": 0, "image_size": (8, 16)},
     {"patch_size": 1, "resnet_stages": (1,), "resnet_width": 32, "image_size": (16, 32)},
     {"dtype": "mixed_bfloat16", "attention_dropout": 0.5},
 ]

@@ -23,12 +23,9 @@ pytest.importorskip("ai_edge_litert")
 # Of the largest logit. Float16 has 11 bits of precision and bfloat16 8, and a result adds up a few
 # such roundings; an int8 value is off by up to half a step of 255 in its tensor's range.
 BOUNDS = {"float16": 2**-9, "bfloat16": 2**-5, "int8": 2**-3}
-# The others take seconds for the smallest model.
-QUICK = {("onnx", "int8", "bit"), ("litert", "int8", "erf"), ("openvino", "bfloat16", "bit")}
-PAIRS = [(name, quantize) for name, choices in QUANTIZATIONS.items() for quantize in choices]
-
-
+# Seconds for each.
 SLOW = pytest.mark.large
+PAIRS = [(name, quantize) for name, choices in QUANTIZATIONS.items() for quantize in choices]
 
 
 def digits(split, size):
@@ -81,14 +78,9 @@ def test_digits_are_still_known(format_name, quantize, trained, test_split, tmp_
     assert weights < formats.float32_bytes(trained)
 
 
-@pytest.mark.parametrize(
-    ("format_name", "quantize", "family"),
-    [
-        pytest.param(*pair, family, marks=() if (*pair, family) in QUICK else SLOW)
-        for pair in PAIRS
-        for family in ("erf", "hybrid", "bit")
-    ],
-)
+@SLOW
+@pytest.mark.parametrize("family", ["erf", "hybrid", "bit"])
+@pytest.mark.parametrize(("format_name", "quantize"), PAIRS)
 def test_every_family(format_name, quantize, family, tmp_path):
     model = small_classifier(family)
     batch = images(17, 16, 24, 3)

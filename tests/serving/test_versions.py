@@ -69,6 +69,7 @@ for attempt in range(20):
 """
 
 
+@pytest.mark.large
 def test_processes_wait_for_each_other(tmp_path):
     """Also where some write nothing at last, and the directory is not there at first."""
     command = [sys.executable, "-c", COUNTING, tmp_path / "new" / "model"]
