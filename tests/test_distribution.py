@@ -47,8 +47,10 @@ def assert_same(metrics, expected):
 
 
 @on_tensorflow
-@pytest.mark.processes
-@pytest.mark.parametrize("steps", ["1", "4"])
+@pytest.mark.parametrize(
+    "steps",
+    [pytest.param("1", marks=pytest.mark.large), pytest.param("4", marks=pytest.mark.processes)],
+)
 def test_two_replicas(steps, tmp_path, expected):
     arguments = ["--strategy", "mirrored", "--devices", "2", "--accumulation-steps", steps]
     (metrics,) = finish(start(tmp_path, *arguments))
