@@ -65,7 +65,8 @@ test-no-tensorflow:
 test-examples: $(VENV)/.test
 	$(PYTEST) -n 2 -m examples tests
 
-# Models of several gigabytes.
+# Models of several gigabytes, every combination of what the other targets test a part of, and runs
+# and exports that are killed again and again.
 test-large: $(VENV)/.backends
 	$(PYTEST) -n 2 -m large
 

@@ -137,6 +137,7 @@ def test_a_turned_photograph_is_predicted_as_it_is_seen(model, tmp_path, capsys)
         assert seen == stored != unturned
 
 
+@pytest.mark.examples
 def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
     """The test images are put among those for training, and are found and left out."""
     exclude = tmp_path / "exclude.txt"

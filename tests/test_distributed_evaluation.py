@@ -14,7 +14,6 @@ from tests.images import write_folder
 from tests.test_evaluation import classifier
 
 pytest.importorskip("jax", reason="the JAX backend is not installed")
-pytestmark = pytest.mark.processes
 BROKEN = (3, 8, 11)
 
 
@@ -81,6 +80,8 @@ def assert_same(found, expected):
             assert ours[name] == pytest.approx(theirs[name], rel=0, abs=1e-6)
 
 
+# The command in two processes is on in CI.
+@pytest.mark.large
 def test_two_processes(data, expected):
     assert [figures["images"] for figures in expected] == [359, 131 - len(BROKEN)]
     shares = []
@@ -91,6 +92,7 @@ def test_two_processes(data, expected):
     assert np.sum(shares, axis=0).tolist() == [359, 131]
 
 
+@pytest.mark.processes
 def test_two_devices(data, expected):
     arguments = ("--strategy", "data_parallel", "--devices", "2")
     assert_same(
@@ -98,6 +100,7 @@ def test_two_devices(data, expected):
     )
 
 
+@pytest.mark.processes
 def test_the_command_in_two_processes(photos, tmp_path, capsys):
     path = tmp_path / "model.keras"
     classifier(2).save(path)

@@ -68,15 +68,14 @@ def test_classes():
     np.testing.assert_array_equal(all_labels(some), (labels[np.isin(labels, [2, 7])] == 7))
 
 
-@pytest.mark.parametrize("suffix", [".jpg", ".webp"])
-def test_folder_of_one_level(suffix, tmp_path):
-    write_folder(tmp_path, ("cat", "dog"), count=10, suffix=suffix)
+def test_folder_of_one_level(tmp_path):
+    write_folder(tmp_path, ("cat", "dog"), count=10, suffix=".webp")
     splits = [load(f"folder:{tmp_path}", split, (8, 8), 4) for split in SPLITS]
     assert [dataset.num_examples for dataset in splits] == [14, 2, 4]
     assert splits[0].class_names == ("cat", "dog")
     together = find_source(f"folder:{tmp_path}", "train+validation+test")
     ids = [together.find_id(number) for number in together.numbers]
-    paths = tmp_path.rglob(f"*{suffix}")
+    paths = tmp_path.rglob("*.webp")
     assert sorted(ids) == sorted(str(path.relative_to(tmp_path)) for path in paths)
     for dataset in splits:
         images, labels = all_images(dataset), all_labels(dataset)

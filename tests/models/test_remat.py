@@ -13,7 +13,10 @@ from tests.models.test_vit import TINY, images
 BACKEND = keras.backend.backend()
 DROPPING = {"dropout": 0.5, "attention_dropout": 0.5, "stochastic_depth": 0.5}
 # JAX without jit takes ten seconds; torch's compiler needs one of C++ at hand.
-CASES = [(BACKEND == "jax", {}), (BACKEND == "jax", DROPPING)]
+CASES = [
+    pytest.param(BACKEND == "jax", {}, marks=pytest.mark.large),
+    (BACKEND == "jax", DROPPING),
+]
 if BACKEND == "tensorflow":
     # XLA compiles for seconds.
     CASES.append(pytest.param(True, DROPPING, marks=pytest.mark.large))

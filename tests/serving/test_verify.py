@@ -23,8 +23,6 @@ def photographs(tmp_path):
 @pytest.mark.parametrize(
     ("signature", "batch_size", "on_bad_image"),
     [
-        ("bytes", None, "error"),
-        ("bytes", 1, "flag"),
         ("bytes", 2, "flag"),
         ("float", None, "error"),
         ("float", 2, "error"),
