@@ -7,14 +7,13 @@ TORCH ?= torch
 BIN := $(VENV)/bin
 # What runs on every backend. Files are found, read and written in the same way on all of them.
 CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py tests/test_optimizers.py tests/test_paper_optimizer.py \
-	$(foreach part,attention embeddings,tests/inspection/test_$(part).py) keras_vit/inspection tests/test_compute.py \
+	tests/inspection/test_attention.py::test_scores_are_the_originals keras_vit/inspection tests/test_compute.py \
 	tests/checkpoints/test_reference.py \
 	$(foreach test,logits_and_intermediates the_pooling_of_bit_is_padded_with_zeros,tests/checkpoints/test_resnets.py::test_$(test)) \
 	keras_vit/checkpoints \
 	--ignore tests/models/test_variants.py
 # Compiled for seconds each there, and run on torch.
 SLOW_ON_JAX := $(foreach part,remat masked_patches,--ignore tests/models/test_$(part).py) \
-	--deselect tests/inspection/test_attention.py::test_any_model \
 	--deselect tests/models/test_resnet.py::test_resnet_keeps_the_contract
 # Test files are shared out to two processes.
 PYTEST := $(BIN)/python -m pytest

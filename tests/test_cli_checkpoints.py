@@ -116,6 +116,7 @@ def test_inspect_resnets(tmp_path, capsys):
     assert (facts["builder"], facts["options"]) == ("R26_S32", "none")
 
 
+@pytest.mark.examples
 def test_convert_to_a_saved_model(tmp_path, capsys):
     import tensorflow as tf
 

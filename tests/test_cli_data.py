@@ -114,6 +114,7 @@ def test_data_lists_the_papers_datasets(capsys):
     assert "vtab/smallnorb_elevation" in out
 
 
+@pytest.mark.examples
 def test_a_turned_photograph_is_predicted_as_it_is_seen(model, tmp_path, capsys):
     image = Image.fromarray(photographs()["china"])
     exif = Image.Exif()
