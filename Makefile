@@ -41,7 +41,7 @@ test-backends: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes tests/test_distribution.py tests/test_distributed_evaluation.py
 	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(CORE) $(SLOW_ON_JAX) tests/test_distribution.py \
 		tests/test_imports.py::test_core_runs_without_importing_tensorflow
-	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/serving/test_saved_model.py -k "float32-3 or flagged or without_keras"
+	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/serving/test_saved_model.py -k "float32-3 or flagged or without_keras or hybrid"
 	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE) tests/test_memory.py
 
 # Checkpoint files of and for the real transformers, timm and keras-hub. timm asks for torchvision,
