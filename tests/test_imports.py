@@ -12,15 +12,25 @@ import keras_vit
 
 PACKAGE = pathlib.Path(keras_vit.__file__).parent
 MAY_IMPORT = {
-    "layers": set(),
-    "models": {"layers"},
-    "checkpoints": {"layers", "models"},
-    "data": set(),
-    "training": {"models", "checkpoints", "data"},
-    "evaluation": {"models", "checkpoints", "data"},
-    "inspection": {"models", "checkpoints", "data"},
-    "serving": {"models", "checkpoints", "data"},
-    "cli": {"models", "checkpoints", "data", "training", "evaluation", "inspection", "serving"},
+    "core": set(),
+    "layers": {"core"},
+    "models": {"core", "layers"},
+    "checkpoints": {"core", "layers", "models"},
+    "data": {"core"},
+    "training": {"core", "models", "checkpoints", "data"},
+    "evaluation": {"core", "models", "checkpoints", "data"},
+    "inspection": {"core", "models", "checkpoints", "data"},
+    "serving": {"core", "models", "checkpoints", "data"},
+    "cli": {
+        "core",
+        "models",
+        "checkpoints",
+        "data",
+        "training",
+        "evaluation",
+        "inspection",
+        "serving",
+    },
 }
 MAY_IMPORT_TENSORFLOW = {"data", "serving"}
 # Lazily: training runs without TensorFlow's strategies.

@@ -11,13 +11,13 @@ import numpy as np
 from keras_vit.checkpoints import huggingface, timm
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import ArrayArchive, read_config
-from keras_vit.checkpoints.files import replacing
 from keras_vit.checkpoints.formats import FORMATS, POSITIONS
 from keras_vit.checkpoints.grids import num_prefix_tokens
 from keras_vit.checkpoints.positions import fold_prefix
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries
+from keras_vit.core.files import replacing
 from keras_vit.layers.arguments import check_choice
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.describe import describe

@@ -14,7 +14,7 @@ import tqdm
 from keras import ops
 
 import keras_vit
-from keras_vit.checkpoints.files import replacing
+from keras_vit.core.files import replacing
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.digest import digest
 from keras_vit.data.skipped import explaining_errors

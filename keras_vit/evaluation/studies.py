@@ -6,7 +6,7 @@ import io
 import json
 import pathlib
 
-from keras_vit.checkpoints.files import differences, replacing
+from keras_vit.core.files import differences, replacing
 
 TABLE, FACTS = "study.csv", "study.json"
 # Which run a row is of; the other columns are what was measured.

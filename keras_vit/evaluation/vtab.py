@@ -5,7 +5,7 @@ import logging
 import pathlib
 import textwrap
 
-from keras_vit.checkpoints.files import PARTIAL, alone, differences, replacing
+from keras_vit.core.files import PARTIAL, alone, differences, replacing
 from keras_vit.data.catalog import DATASETS, VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
 from keras_vit.data.datasets import find_source
 

@@ -5,7 +5,7 @@ import dataclasses
 import html
 import pathlib
 
-from keras_vit.checkpoints.files import replacing
+from keras_vit.core.files import replacing
 from keras_vit.inspection.attention import attention_maps
 from keras_vit.inspection.attention_figures import (
     draw_attention_distance,

@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from keras_vit.checkpoints.files import replacing
+from keras_vit.core.files import replacing
 
 _COMPOSE = """\
 # TF Serving with this directory's newest version: docker compose up --detach

@@ -5,7 +5,7 @@ import numbers
 import pathlib
 import shutil
 
-from keras_vit.checkpoints.files import PARTIAL, alone
+from keras_vit.core.files import PARTIAL, alone
 
 # In a version's directory, where it is no SavedModel.
 FILES = ("model.onnx", "model.tflite", "model.xml")

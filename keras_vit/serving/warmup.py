@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
-from keras_vit.checkpoints.files import replacing
+from keras_vit.core.files import replacing
 from keras_vit.data.images import resize
 from keras_vit.data.preprocessing import preprocess
 from keras_vit.serving.checks import is_count

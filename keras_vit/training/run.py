@@ -9,7 +9,7 @@ import shutil
 import keras
 
 from keras_vit.checkpoints import from_checkpoint
-from keras_vit.checkpoints.files import PARTIAL, differences, replacing
+from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.models import resize
 from keras_vit.models.files import load_model
 

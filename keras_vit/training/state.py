@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.files import replacing
+from keras_vit.core.files import replacing
 
 
 class States:

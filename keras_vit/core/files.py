@@ -1,4 +1,4 @@
-"""Files that are never half written, and what they say that was there before."""
+"""Write files beside and rename them, lock directories, and compare settings."""
 
 import contextlib
 import json
@@ -70,7 +70,7 @@ def differences(before, now):
         A list of texts, one for each difference.
 
     Example:
-    >>> from keras_vit.checkpoints.files import differences
+    >>> from keras_vit.core.files import differences
     >>> differences({"steps": 5, "seeds": [1]}, {"steps": 8, "seeds": (1,)})
     ['steps=8 instead of 5']
     """
