@@ -15,7 +15,8 @@ import pytest
 from keras_vit.models import vision_transformer
 from keras_vit.training.callbacks import SaveState
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.run import open_run, save_model
+from keras_vit.training.run import open_run
+from keras_vit.training.saved_models import save_model
 from keras_vit.training.state import States
 from tests.contract import to_numpy
 from tests.images import write_folder

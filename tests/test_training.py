@@ -21,7 +21,8 @@ from keras_vit.training.recipes import (
     PRETRAIN,
     RECIPES,
 )
-from keras_vit.training.run import find_model, read_run, save_model
+from keras_vit.training.run import find_model, read_run
+from keras_vit.training.saved_models import save_model
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.state import States
 from keras_vit.training.sweep import choose_learning_rate
@@ -152,6 +153,7 @@ def test_run_directory(tmp_path, monkeypatch):
         "run.json",
         "states",
         "tensorboard",
+        "trained_on.jsonl",
     ]
     facts = json.loads((run / "run.json").read_text())
     assert facts["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))

@@ -69,12 +69,15 @@ class Data:
         """The splits that the dataset has, printed with their sizes and classes."""
         from keras_vit.data.catalog import DATASETS
         from keras_vit.data.datasets import find_source
+        from keras_vit.data.leaks import warn_of_copies
 
         row = DATASETS.get(self.name)
         names = SPLITS if row is None else tuple(row.splits)
         splits = {name: find_source(self.name, name, data_dir=self.data_dir) for name in names}
         for name, source in splits.items():
             print(f"{name}: {source.num_examples} images")
+        print_left_out(next(iter(splits.values())))
+        warn_of_copies(splits)
         classes = next(iter(splits.values())).class_names
         more = ", ..." if len(classes) > SHOWN else ""
         print(f"{len(classes)} classes: {', '.join(classes[:SHOWN])}{more}")
@@ -115,6 +118,14 @@ class Data:
             written = sum(count_records(path) for path in paths)
             print(f"wrote {written} images to {len(paths)} files, {paths[0]} ...")
         print(f"Next: keras-vit data 'tfrecord:{self.records}/{{split}}-*'")
+
+
+def print_left_out(dataset):
+    """Prints how many files of a folder are no images, by reason, if there are any."""
+    from keras_vit.data.listing import describe_left_out
+
+    if dataset.left_out:
+        print(describe_left_out(dataset.left_out))
 
 
 def list_datasets():

@@ -52,13 +52,15 @@ class Evaluate:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.evaluation.classification import predictions
         from keras_vit.training.distribution import is_first_process
-        from keras_vit.training.run import find_model, load_trained, read_run
+        from keras_vit.training.run import find_model
+        from keras_vit.training.saved_models import load_trained, run_of
 
         join_processes()
         check_files(self.confusion, self.confusion_figure)
+        run = run_of(find_model(self.model))
         model = load_trained(self.model, as_image_size(self.image_size))
-        run = read_run(find_model(self.model))
         dataset = self._load(run, model.input_shape[1:3])
+        self._tell_about_images(run, dataset)
         reported = self._find_reported(model, run, dataset)
         predicted = predictions(model, dataset)
         if len(dataset.skipped):
@@ -71,8 +73,9 @@ class Evaluate:
         """The dataset, which has the classes of the run."""
         from keras_vit.data.datasets import load
         from keras_vit.data.processes import process
+        from keras_vit.training.saved_models import data_of
 
-        name = self.data or run.get("data")
+        name = data_of(run, self.data)
         if name is None:
             raise ValueError(
                 "`--data` must be given for a model outside of a run's directory. "
@@ -102,6 +105,17 @@ class Evaluate:
                 f"Received: {name!r}, whose images have several labels"
             )
         return dataset
+
+    def _tell_about_images(self, run, dataset):
+        """Says which files are no images, and which images the model was trained on."""
+        from keras_vit.cli.data import print_left_out
+        from keras_vit.training.run import find_model
+        from keras_vit.training.trained_on import warn_of_trained_images
+
+        print_left_out(dataset)
+        # Of its own training images that is no news.
+        if run and self.split not in run.get("split", "").split("+"):
+            warn_of_trained_images(find_model(self.model).parent, dataset.fingerprints())
 
     def _find_reported(self, model, run, dataset):
         """The reported accuracy that is meant by name, or told by model and dataset; or `None`."""

@@ -62,7 +62,7 @@ class Export:
         from keras_vit.serving.export import export
         from keras_vit.serving.predict import read_stored
         from keras_vit.serving.verify import find_images
-        from keras_vit.training.run import load_trained
+        from keras_vit.training.saved_models import load_trained
 
         settings = self._checked_settings()
         # Before a model is downloaded.
@@ -128,11 +128,12 @@ def _next_commands(directory, name, batch_size):
 def facts_of(model, source):
     """Where a model is from and how good it is, as far as that is known."""
     from keras_vit.evaluation.reported import reported_of_checkpoint
-    from keras_vit.training.run import METRICS_FILE, find_model, read_run
+    from keras_vit.training.run import METRICS_FILE, find_model
+    from keras_vit.training.saved_models import run_of
 
     facts = {"source": str(source)}
     path = find_model(source)
-    run = read_run(path) if path.suffix == ".keras" else {}
+    run = run_of(path) if path.suffix == ".keras" else {}
     if run:
         facts.update(data=run.get("data"), trained_from=run.get("model"))
         facts["validation_accuracy"] = _best_accuracy(path.with_name(METRICS_FILE))

@@ -57,7 +57,7 @@ class Fewshot:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.tables import plain_table
         from keras_vit.evaluation.fewshot import check_settings, evaluate_fewshot
-        from keras_vit.training.run import load_trained
+        from keras_vit.training.saved_models import load_trained
 
         seeds = tuple(range(self.seeds))
         # Before a model is downloaded.

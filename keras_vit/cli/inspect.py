@@ -40,7 +40,7 @@ class Inspect:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.inspection.figures import check_matplotlib
         from keras_vit.inspection.report import write_report
-        from keras_vit.training.run import load_trained
+        from keras_vit.training.saved_models import load_trained
 
         check_matplotlib()
         if self.count < 1 or (self.images and self.data):
@@ -77,10 +77,11 @@ class Inspect:
     def _dataset(self, size):
         """The split, shuffled as for training: a folder's first images are all of one class."""
         from keras_vit.data.datasets import load
-        from keras_vit.training.run import find_model, read_run
+        from keras_vit.training.run import find_model
+        from keras_vit.training.saved_models import data_of, run_of
 
-        run = read_run(find_model(self.model))
-        name = self.data or run.get("data")
+        run = run_of(find_model(self.model))
+        name = data_of(run, self.data)
         if name is None:
             raise ValueError(
                 "`--images` or `--data` must be given for a model outside of a run's directory. "

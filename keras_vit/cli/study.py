@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.train import AnyRecipe, findable
+from keras_vit.cli.train import AnyRecipe
+from keras_vit.core.choices import absolute_name
 
 TITLES = {
     "scaling": "Accuracy against the compute of the training",
@@ -95,9 +96,9 @@ class Study:
         if self.shots is None:
             self.shots = 5
         # From whatever directory it goes on.
-        self.data = findable(self.data)
+        self.data = absolute_name(self.data)
         if self.fewshot_data is not None:
-            self.fewshot_data = findable(self.fewshot_data)
+            self.fewshot_data = absolute_name(self.fewshot_data)
 
     def _settings(self):
         from keras_vit.evaluation.studies import STUDIES, data_sizes

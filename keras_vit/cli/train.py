@@ -1,12 +1,14 @@
 """`keras-vit train`."""
 
 import dataclasses
+import logging
 import pathlib
 import shlex
 from typing import Literal
 
 import tyro
 
+from keras_vit.core.choices import DIVIDED, absolute_name
 from keras_vit.training.recipes import RECIPES, SOURCES
 
 DESCRIPTIONS = {
@@ -84,9 +86,10 @@ class Train:
         from keras_vit.training.starting_model import make_model
         from keras_vit.training.training_data import load_training_data
 
+        name, division = self._find_division(workdir)
         data = load_training_data(
             recipe,
-            self.data,
+            name,
             self.classes,
             self.fraction,
             split=split,
@@ -96,20 +99,67 @@ class Train:
             cache=self.cache,
             max_skipped=self.max_skipped,
         )
+        self._tell_about_files(name, data[0], split)
         model = make_model(recipe, self.model, len(data[0].class_names), self.dtype)
         facts = {
             "model": self.model,
-            "data": findable(self.data),
+            "data": absolute_name(self.data),
             "split": split,
             "classes": self.classes,
             "exclude": self.exclude and str(self.exclude),
             "dtype": self.dtype,
+            **division,
             **facts,
         }
         if self.fraction < 1:
             facts["fraction"] = self.fraction
         options = {"resume": self.resume, "save_steps": self.save_steps, "keep": self.keep}
+        options["trained_before"] = self._trained_before()
         return fit(recipe, model, data, workdir, facts, **options)
+
+    def _find_division(self, workdir):
+        """The name of the data as the run divides them, and what `run.json` says of it."""
+        from keras_vit.training.run import LAST_MODEL, read_run
+        from keras_vit.training.saved_models import data_of
+
+        if self.data.partition(":")[0] not in DIVIDED:
+            return self.data, {}
+        before = read_run(workdir / LAST_MODEL) if self.resume else {}
+        if before and "division" not in before:
+            return data_of(before, self.data), {}
+        return self.data, {"division": "by name"}
+
+    def _tell_about_files(self, name, train, split):
+        """Says which files are no images, and which held-out ones are copies of trained ones."""
+        from keras_vit.cli.data import print_left_out
+        from keras_vit.data.datasets import find_source
+        from keras_vit.data.leaks import warn_of_copies
+        from keras_vit.training.distribution import is_first_process
+
+        # Others have no files, or none that this command finds.
+        if name.partition(":")[0] != "folder" or not is_first_process():
+            return
+        print_left_out(train)
+        splits = [split, *(s for s in ("validation", "test") if s not in split.split("+"))]
+        warn_of_copies({name_: find_source(name, name_, self.classes) for name_ in splits})
+
+    def _trained_before(self):
+        """What the model was trained on by the run that it comes from, if it comes from one."""
+        from keras_vit.training.run import find_model
+        from keras_vit.training.saved_models import run_of
+        from keras_vit.training.trained_on import images_trained_on
+
+        path = find_model(self.model)
+        if path.suffix != ".keras" or not run_of(path):
+            return None
+        found = images_trained_on(path.parent)
+        if found is None:
+            logging.getLogger("keras_vit").warning(
+                "%s is a run of a version that did not record what it was trained on: `evaluate` "
+                "cannot name these images for the new run",
+                path.parent,
+            )
+        return found
 
     def _sweep(self):
         from keras_vit.training.run import check_new
@@ -161,11 +211,3 @@ def describe_best(history):
             name = metric.replace("val_", "validation ")
             return f"Best {name} {best(values):{'.2%' if metric == 'val_accuracy' else '.4f'}}"
     return f"Trained for {len(history)} epochs"
-
-
-def findable(data):
-    """The name of a dataset, such that it is found from any working directory."""
-    kind, _, path = data.partition(":")
-    if kind not in ("folder", "tfrecord"):
-        return data
-    return f"{kind}:{pathlib.Path(path).expanduser().resolve()}"

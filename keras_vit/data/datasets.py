@@ -1,14 +1,18 @@
 """Batches of images from any dataset, through one call."""
 
 import dataclasses
+import functools
 import logging
 import numbers
 import pathlib
 
+from keras_vit.core.choices import BY_POSITION, DIVIDED
+from keras_vit.core.class_names import check_class_names
 from keras_vit.data.augment import mixing
 from keras_vit.data.augmentations import find_augmentation
 from keras_vit.data.catalog import DATASETS
 from keras_vit.data.digits import digits
+from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.folder import folder
 from keras_vit.data.image_maker import ImageMaker
 from keras_vit.data.pipeline import Pipeline
@@ -95,8 +99,10 @@ def load(
     Returns:
         A `tf.data.Dataset` with the attributes `class_names`, `num_examples` (of the shard),
         `shard`, `skipped`: its length is the number of images skipped so far, `skipped.ids` are
-        their names; and `from_step`: a function of `start_step` and `skip` that gives the same
-        dataset from another step on.
+        their names; `left_out`: how many files of a folder are no images, by reason;
+        `fingerprints`: a function that reads all images and returns
+        `keras_vit.data.fingerprints.Fingerprints`; and `from_step`: a function of `start_step` and
+        `skip` that gives the same dataset from another step on.
 
     Raises:
         ValueError: if the dataset is unknown or has no images, or an argument is out of range.
@@ -122,6 +128,7 @@ def load(
     _check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
     source = _leave_out(source, exclude)
+    find_fingerprints = functools.cache(functools.partial(fingerprints, source))
     broken = source.find_numbers(skip)
     if source.num_examples <= len(broken):
         raise ValueError(
@@ -146,7 +153,9 @@ def load(
         mix=mixing(augmentation) if augmentation.mixes else None,
         one_hot=one_hot or augmentation.mixes,
     )
-    return _as_dataset(pipeline, max_skipped)
+    dataset = _as_dataset(pipeline, max_skipped)
+    dataset.fingerprints = find_fingerprints
+    return dataset
 
 
 def _as_dataset(pipeline, max_skipped):
@@ -163,6 +172,7 @@ def _as_dataset(pipeline, max_skipped):
     dataset.num_examples = source.num_examples
     dataset.shard = tuple(pipeline.shard)
     dataset.skipped = pipeline.skipped
+    dataset.left_out = source.left_out
     dataset.from_step = from_step
     return dataset
 
@@ -183,12 +193,23 @@ def find_source(name, split, classes=None, data_dir=None, shard=(0, 1)):
     Raises:
         ValueError: as `load`.
     """
-    name = str(name)
-    kind, _, rest = name.partition(":")
+    source = _find_source(str(name), split, classes, data_dir, shard)
+    check_class_names(source.class_names, f"The class names of {str(name)!r}")
+    return source
+
+
+def _find_source(name, split, classes, data_dir, shard):
+    by_position = name.startswith(BY_POSITION)
+    kind, _, rest = name.removeprefix(BY_POSITION).partition(":")
+    if by_position and kind not in DIVIDED:
+        raise ValueError(
+            f"`{BY_POSITION}` must come before `folder:PATH` or `tfrecord:PATTERN`. "
+            f"Received: name={name!r}"
+        )
     if name == "digits":
         return digits(split, classes, shard)
     if kind == "folder" and rest:
-        return folder(rest, split, classes, shard)
+        return folder(rest, split, classes, shard, by_position)
     if classes is not None:
         raise ValueError(
             "`classes` can be chosen from `digits` and `folder:PATH` alone. "
@@ -199,7 +220,7 @@ def find_source(name, split, classes=None, data_dir=None, shard=(0, 1)):
     if kind == "tfds" and rest:
         return tensorflow_dataset(rest, split, data_dir, shard)
     if kind == "tfrecord" and rest:
-        return records(rest, split, shard)
+        return records(rest, split, shard, by_position)
     raise ValueError(
         "`name` must be `digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN` or one "
         f"of the paper's datasets, which `keras-vit data` lists. Received: name={name!r}"

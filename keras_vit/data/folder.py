@@ -1,29 +1,32 @@
-"""Image files in one folder a class."""
+"""Image files in one folder per class."""
 
+import collections
 import pathlib
 
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.core.class_names import check_class_names
+from keras_vit.data.division import divide
+from keras_vit.data.folder_layout import class_folders, find_layout
+from keras_vit.data.listing import SUFFIXES, describe_left_out, list_images
 from keras_vit.data.source import from_arrays, take_classes
-from keras_vit.data.splits import find_parts, stratified_part
-
-SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
-FOLDER_NAMES = {
-    "train": ("train",),
-    "validation": ("validation", "val", "valid"),
-    "test": ("test",),
-}
+from keras_vit.data.splits import SPLITS, find_parts, split_names, stratified_part
 
 
-def folder(path, split, classes=None, shard=(0, 1)):
-    """Image files in one folder a class, below `train/` and perhaps `validation/`, `test/`.
+def folder(path, split, classes=None, shard=(0, 1), by_position=False):
+    """Image files in one folder per class, below `train/` and perhaps `validation/`, `test/`.
+
+    Where a folder does not have all splits, its images are divided by their names
+    (`keras_vit.data.division`), and the division is recorded in the folder.
 
     Args:
         path: of the folder.
         split: as in `load`.
         classes: as in `load`.
         shard: `(index, count)`, the part of one worker among so many.
+        by_position: whether to divide as versions before 0.2 did, by places in the sorted list of
+            files; another file then changes the split of others.
 
     Returns:
         A `Source`; an id is a path below the folder.
@@ -37,26 +40,29 @@ def folder(path, split, classes=None, shard=(0, 1)):
             f"`folder:PATH` must name a folder of images. Received: {str(root)!r}, "
             f"which {'is not a folder' if root.exists() else 'does not exist'}"
         )
-    given = _given_folders(root)
-    names = _class_names(given["train"])
-    if len(names) < 2:
-        raise ValueError(
-            "A folder of images must have at least two classes. "
-            f"Received: {str(given['train'])!r}, whose only class is {names[0]!r}"
-        )
-    parts = find_parts(split, given)
+    given, left_out = find_layout(root)
+    names = check_class_names(
+        class_folders(given["train"]), f"The folders of classes in {str(given['train'])!r}"
+    )
+    names_of_split = split_names(split)
     paths, labels = [], []
-    for given_split in given:
-        found = _list_images(given[given_split], names, required=given_split == "train")
-        wanted = [ends for name, *ends in parts if name == given_split]
-        taken = [stratified_part(found[1], *ends) for ends in wanted]
-        part = np.sort(np.concatenate([*taken, np.array([], "int64")])).astype("int64")
-        paths += [found[0][index] for index in part]
-        labels.append(found[1][part])
-    return _as_source(root, split, paths, np.concatenate(labels), names, classes, shard)
+    for given_split, given_folder in given.items():
+        listed, ignored = _list_classes(given_folder, names, given_split == "train", by_position)
+        left_out += ignored
+        if by_position:
+            parts = [part[1:] for part in find_parts(split, given) if part[0] == given_split]
+            listed = _parts_by_position(listed, parts)
+        else:
+            listed = _part_by_name(root, given, given_split, listed, names_of_split)
+        for label, found in enumerate(listed):
+            paths += found
+            labels += [label] * len(found)
+    return _as_source(
+        root, split, paths, np.array(labels, "int32"), names, classes, shard, left_out
+    )
 
 
-def _as_source(root, split, paths, labels, names, classes, shard):
+def _as_source(root, split, paths, labels, names, classes, shard, left_out):
     if classes is not None:
         keep, labels, names = take_classes(labels, names, classes)
         paths, labels = [path for path, kept in zip(paths, keep, strict=True) if kept], labels[keep]
@@ -69,55 +75,78 @@ def _as_source(root, split, paths, labels, names, classes, shard):
         np.array(paths),
         labels,
         names,
-        find_id=lambda number: str(pathlib.Path(paths[number]).relative_to(root)),
+        find_id=lambda number: _id_of(paths[number], root),
         part=slice(shard[0], None, shard[1]),
         read=tf.io.read_file,
         path_of=lambda number: paths[number],
+        left_out=left_out,
     )
 
 
-def _given_folders(root):
-    given = {}
-    for split, names in FOLDER_NAMES.items():
-        folders = [root / name for name in names if (root / name).is_dir()]
-        if folders:
-            given[split] = folders[0]
-    # One level: the folder is all there is.
-    return given if "train" in given else {"train": root}
+def _id_of(path, root):
+    return pathlib.Path(path).relative_to(root).as_posix()
 
 
-def _class_names(folder):
-    names = tuple(
-        sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-    )
-    if not names:
-        raise ValueError(
-            "A folder of images must have one folder for each class, as in "
-            f"`{folder}/CLASS/picture.jpg`. Received: {str(folder)!r}, which has none"
-        )
-    return names
-
-
-def _is_image(path, folder):
-    is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-    return path.suffix.lower() in SUFFIXES and not is_hidden and path.is_file()
-
-
-def _list_images(folder, class_names, required):
-    unknown = sorted(set(_class_names(folder)) - set(class_names))
+def _list_classes(folder, class_names, required, by_position):
+    """Paths of the images of each class, and a count of the other files by reason."""
+    unknown = sorted(set(class_folders(folder)) - set(class_names))
     if unknown:
         raise ValueError(
             f"The classes in {str(folder)!r} must be those of `train`. Received: {unknown}"
         )
-    paths, labels = [], []
-    for label, name in enumerate(class_names):
-        paths_below = (folder / name).rglob("*")
-        found = sorted(str(path) for path in paths_below if _is_image(path, folder))
+    listed, left_out = [], collections.Counter()
+    for name in class_names:
+        below = folder / name
+        found, ignored = list_images(below) if below.is_dir() else ([], collections.Counter())
+        if by_position:
+            found = _list_as_before(below)
         if required and not found:
             raise ValueError(
-                f"Every class must have images ({', '.join(SUFFIXES)}). "
-                f"Received: {str(folder / name)!r}, which has none"
+                "Every class must have images that are decoded. "
+                f"Received: {str(below)!r}, which has none. {describe_left_out(ignored)}".rstrip()
             )
-        paths += found
-        labels += [label] * len(found)
-    return paths, np.array(labels, "int32")
+        listed.append(found)
+        left_out += ignored
+    return listed, left_out
+
+
+def _part_by_name(root, given, given_split, listed, wanted):
+    """The paths of each class that belong to one of the wanted splits."""
+    shares = {
+        name: (start, stop)
+        for name in SPLITS
+        for part, start, stop in find_parts(name, given)
+        if part == given_split
+    }
+    wanted = set(wanted) & set(shares)
+    if not wanted:
+        return [[] for _ in listed]
+    if wanted == set(shares):
+        return listed
+    folder = given[given_split]
+    classes = {
+        _id_of(folder / name, root): [_id_of(path, root) for path in paths]
+        for name, paths in zip(class_folders(folder), listed, strict=True)
+    }
+    division = divide(root, classes, shares)
+    return [[path for path in paths if division[_id_of(path, root)] in wanted] for paths in listed]
+
+
+def _list_as_before(folder):
+    """Images by their suffixes alone, without what is in linked folders, as before 0.2."""
+    paths = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return sorted(
+        str(path)
+        for path in paths
+        if path.is_file() and not any(part[0] == "." for part in path.relative_to(folder).parts)
+    )
+
+
+def _parts_by_position(listed, parts):
+    labels = np.repeat(np.arange(len(listed)), [len(paths) for paths in listed])
+    everything = [path for paths in listed for path in paths]
+    taken = [np.array([], "int64"), *(stratified_part(labels, *ends) for ends in parts)]
+    found = [[] for _ in listed]
+    for index in np.sort(np.concatenate(taken)):
+        found[labels[index]].append(everything[index])
+    return found

@@ -1,5 +1,6 @@
 """The names of the classes that published checkpoints were trained on."""
 
+import collections
 import functools
 import importlib.resources
 import numbers
@@ -79,6 +80,28 @@ def read_labels(num_classes):
     folder = importlib.resources.files("keras_vit.data") / "label_files"
     lines = (folder / LABEL_FILES[num_classes]).read_text(encoding="utf-8").splitlines()
     return tuple(tuple(line.split()) for line in lines)
+
+
+@functools.cache
+def imagenet_class_names(num_classes):
+    """The names of 1000 or 21843 classes, each of them once.
+
+    Where several classes have one name, as the two cranes, the synset follows it.
+
+    Args:
+        num_classes: 1000 for ImageNet-2012, 21843 for ImageNet-21k.
+
+    Returns:
+        A list of strings, in the order of a model's outputs.
+
+    Example:
+    >>> names = imagenet_class_names(1000)
+    >>> names[0], names[134], names[517]
+    ('tench', 'crane_n02012849', 'crane_n03126707')
+    """
+    labels = read_labels(num_classes)
+    counts = collections.Counter(name.casefold() for _, name in labels)
+    return [name if counts[name.casefold()] == 1 else f"{name}_{synset}" for synset, name in labels]
 
 
 def _to_float64(values):

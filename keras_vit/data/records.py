@@ -1,7 +1,9 @@
 """TFRecord files of encoded images and labels: private datasets, and fast copies of others."""
 
+import hashlib
 import pathlib
 import struct
+import unicodedata
 
 import numpy as np
 import tensorflow as tf
@@ -17,21 +19,25 @@ _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
 LABEL_FILES = ("labels.txt", "label.labels.txt")
 # Bytes before and behind those of a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
-# A split that is a part of the files' has so many of each ten records in a row.
+# A split that is a part of the files' has so many of each ten records in a row, in this order: some
+# records in a row have about the shares of all ten.
 _TURNS = 10
+_ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
 
 
-def records(pattern, split, shard=(0, 1)):
+def records(pattern, split, shard=(0, 1), by_position=False):
     """TFRecord files whose records have an encoded image and the number of its class.
 
     Args:
         pattern: of the files, as in a shell. `{split}` in it stands for the name of a split;
-            without it the records are divided, of each ten in a row 7 : 1 : 2. Beside the files
-            lies `labels.txt`, a class name a line.
+            without it the records of each file are divided, of ten in a row 7 : 1 : 2. Next to the
+            files lies `labels.txt`, one class name per line.
         split: as in `load`.
         shard: `(index, count)`, the part of one worker among so many: whole files where there are
             enough of them.
+        by_position: whether to divide as versions before 0.2 did, ten in a row of all files one
+            after another; another file then changes the split of records in others.
 
     Returns:
         A `Source`; an id is the name of a file, `#`, and the place in it.
@@ -40,7 +46,8 @@ def records(pattern, split, shard=(0, 1)):
         ValueError: if there is no such file, one is damaged, or there are no class names.
     """
     files, turns = _find_files(pattern, split)
-    names, features = _read_class_names(files[0]), _find_features(files[0])
+    turns = turns if by_position else turns[:, _ORDER]
+    names, features = _read_class_names(files), _find_features(files[0])
     counts = np.array([count_records(file) for file in files], "int64")
     starts = np.cumsum(counts) - counts
     index, count = shard
@@ -48,13 +55,18 @@ def records(pattern, split, shard=(0, 1)):
     if len(files) >= count:
         mine, index, count = slice(index, None, count), 0, 1
 
-    def read_file(file, start, file_turns):
+    # The turn with which each file begins, by its name: a file has the same one whatever others
+    # there are, and files of a few records together have their shares.
+    firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
+
+    def read_file(file, start, first, file_turns):
         examples = tf.data.TFRecordDataset(file).enumerate(start)
         return examples.filter(
-            lambda number, record: _is_wanted(number, file_turns, index, count, tf)
+            lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
         )
 
-    examples = tf.data.Dataset.from_tensor_slices((files[mine], starts[mine], turns[mine]))
+    arrays = (files[mine], starts[mine], firsts[mine], turns[mine])
+    examples = tf.data.Dataset.from_tensor_slices(arrays)
     examples = examples.interleave(
         read_file,
         cycle_length=min(_FILES_AT_ONCE, len(files[mine])),
@@ -62,9 +74,12 @@ def records(pattern, split, shard=(0, 1)):
         deterministic=True,
     )
     numbers = [np.array([], "int64")]
-    for start, length, file_turns in zip(starts[mine], counts[mine], turns[mine], strict=True):
-        found = np.arange(start, start + length)
-        numbers.append(found[_is_wanted(found, file_turns, index, count, np)])
+    for length, (_, start, first, file_turns) in zip(
+        counts[mine], zip(*arrays, strict=True), strict=True
+    ):
+        found = np.arange(length)
+        is_wanted = _is_wanted(found + first, file_turns, index, count, np)
+        numbers.append(found[is_wanted] + start)
     return Source(
         examples.map(lambda number, record: (number, *_parse(record, *features))),
         names,
@@ -85,6 +100,11 @@ def _is_wanted(number, turns, index, count, library):
     total = wanted.sum() if library is np else tf.reduce_sum(wanted)
     rank = number // _TURNS * total + take(places, turn) - 1
     return take(turns, turn) & (rank % count == index)
+
+
+def _first_turn(file):
+    name = unicodedata.normalize("NFC", pathlib.Path(file).name)
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[0] % _TURNS
 
 
 def count_records(path):
@@ -145,8 +165,20 @@ def _glob(pattern):
     ]
 
 
-def _read_class_names(file):
-    folder = pathlib.Path(file).parent
+def _read_class_names(files):
+    """The class names next to the files, which must be the same in each of their folders."""
+    folders = sorted({pathlib.Path(file).parent for file in files})
+    names = {folder: _class_names_in(folder) for folder in folders}
+    for folder in folders[1:]:
+        if names[folder] != names[folders[0]]:
+            raise ValueError(
+                "The TFRecord files of `tfrecord:PATTERN` must have the same class names. "
+                f"Received: different ones in {str(folders[0])!r} and {str(folder)!r}"
+            )
+    return names[folders[0]]
+
+
+def _class_names_in(folder):
     paths = [folder / name for name in LABEL_FILES if (folder / name).is_file()]
     try:
         names = tuple(paths[0].read_text(encoding="utf-8").splitlines()) if paths else ()

@@ -1,5 +1,6 @@
 """The examples of one split of a dataset, before they are decoded."""
 
+import collections
 import dataclasses
 import functools
 import pathlib
@@ -7,6 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
+
+from keras_vit.core.class_names import check_class_names
 
 # The original's: `vit_jax/configs/common.py`. It holds encoded images.
 SHUFFLE_BUFFER = 50_000
@@ -36,6 +39,7 @@ class Source:
         shuffle_buffer: how many payloads are held to shuffle them.
         scale: what pixels are multiplied with, for datasets of zeros and ones.
         path_of: the file of the example with a number, where examples are files.
+        left_out: how many files of a folder are no examples, by reason.
     """
 
     examples: tf.data.Dataset
@@ -46,6 +50,7 @@ class Source:
     shuffle_buffer: int = SHUFFLE_BUFFER
     scale: int = 1
     path_of: Callable[[int], str] | None = None
+    left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
 
     @property
     def num_examples(self):
@@ -191,12 +196,13 @@ def take_classes(labels, class_names, classes):
         are not kept have a meaningless one), and the names in the dataset's order.
 
     Raises:
-        ValueError: if a class is unknown or there is none.
+        ValueError: if a class is unknown, comes twice, or there are fewer than two.
     """
     unknown = isinstance(classes, str) or set(classes) - set(class_names)
     if unknown or not classes:
         raise ValueError(
             f"`classes` must be among {', '.join(class_names)}. Received: classes={classes!r}"
         )
-    kept = np.array(sorted(class_names.index(name) for name in set(classes)))
+    check_class_names(tuple(classes), "`classes`")
+    kept = np.array(sorted(class_names.index(name) for name in classes))
     return np.isin(labels, kept), np.searchsorted(kept, labels), [class_names[i] for i in kept]

@@ -16,7 +16,7 @@ from keras import ops
 import keras_vit
 from keras_vit.core.files import replacing
 from keras_vit.data.datasets import find_source, load
-from keras_vit.data.digest import digest
+from keras_vit.data.fingerprints import digest
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.models.surgery import check_backbone, representation
 

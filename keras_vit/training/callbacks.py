@@ -19,9 +19,9 @@ from keras_vit.training.run import (
     LAST_MODEL,
     METRICS_FILE,
     PREDICTOR_MODEL,
-    save_model,
     write_text,
 )
+from keras_vit.training.saved_models import save_model
 
 # What depends on the machine, and would make two files of metrics differ.
 SPEED = ("images_per_second", "waiting_for_data")
@@ -109,10 +109,12 @@ class SaveModels(keras.callbacks.Callback):
         history: list of the metrics of earlier epochs, a dictionary each; it grows.
         model: the model to save; where another is trained that has its weights, that is saved as
             `predictor.keras`.
+        mark: as in `save_model`.
     """
 
-    def __init__(self, workdir, history, model):
+    def __init__(self, workdir, history, model, mark=None):
         super().__init__()
+        self.mark = mark
         self.workdir = workdir
         self.history = history
         self.saved = model
@@ -126,14 +128,17 @@ class SaveModels(keras.callbacks.Callback):
             return
         # On JAX it is this that gives the variables what has been trained.
         trained = self.model
-        save_model(self.saved, self.workdir / LAST_MODEL)
+        self._save(self.saved, LAST_MODEL)
         if trained is not self.saved:
-            save_model(trained, self.workdir / PREDICTOR_MODEL)
+            self._save(trained, PREDICTOR_MODEL)
         with averaged_weights(trained):
             if inner_optimizer(trained).average_momentum is not None:
-                save_model(self.saved, self.workdir / AVERAGED_MODEL)
+                self._save(self.saved, AVERAGED_MODEL)
             if _score(self.history[-1]) > best:
-                save_model(self.saved, self.workdir / BEST_MODEL)
+                self._save(self.saved, BEST_MODEL)
+
+    def _save(self, model, name):
+        save_model(model, self.workdir / name, self.mark)
 
 
 class SaveState(keras.callbacks.Callback):

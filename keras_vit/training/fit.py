@@ -18,18 +18,31 @@ from keras_vit.training.run import (
     open_run,
     write_text,
 )
+from keras_vit.training.saved_models import mark_of
 from keras_vit.training.state import States
 from keras_vit.training.tasks import make_task
+from keras_vit.training.trained_on import begin_record
 
 
-def fit(recipe, model, data, workdir, facts=None, resume=False, save_steps=1000, keep=2):
+def fit(
+    recipe,
+    model,
+    data,
+    workdir,
+    facts=None,
+    resume=False,
+    save_steps=1000,
+    keep=2,
+    trained_before=None,
+):
     """Trains a model by a recipe and keeps the run in a directory.
 
     The directory gets `run.json` (the resolved recipe and the class names), `metrics.jsonl` (a line
     an epoch), `tensorboard/` (loss, accuracy, learning rate, norm of the gradients, images a
     second, share of the time in which data were waited for), `best.keras` (by validation accuracy),
     `last.keras`, `averaged.keras` where the recipe averages weights, `states/` to go on from, and
-    where images could not be decoded `skipped.txt`.
+    where images could not be decoded `skipped.txt`. `trained_on.jsonl` records the images that are
+    trained on.
 
     It is called inside of the scope of the strategy under which the model was built (`strategy` of
     `keras_vit.training.distribution`), if there is one.
@@ -47,6 +60,8 @@ def fit(recipe, model, data, workdir, facts=None, resume=False, save_steps=1000,
             ends with the weights that it would have had without the stop.
         save_steps: batches after which the state is saved, beside the ends of epochs.
         keep: how many states are kept.
+        trained_before: `Fingerprints` of the images that the model was trained on before, as
+            `images_trained_on` reads them from the run that this one is started from.
 
     Returns:
         The metrics of the epochs, a list of dictionaries.
@@ -54,7 +69,7 @@ def fit(recipe, model, data, workdir, facts=None, resume=False, save_steps=1000,
     Raises:
         ValueError: if the directory already holds something else, the head and the dataset have
             different classes, the model does not return logits, too many images cannot be
-            decoded, or the loss is not finite.
+            decoded, the loss is not finite, or a resumed run was begun with other images.
         OSError: if the directory cannot be written to; what was saved last is still there.
         SystemExit: after SIGTERM, when the state has been saved.
     """
@@ -74,10 +89,16 @@ def fit(recipe, model, data, workdir, facts=None, resume=False, save_steps=1000,
         )
         # Made while TensorFlow traces the first step, its variables would have it traced twice.
         task.model.optimizer.build(task.model.trainable_variables)
-        run = ResumableFit(recipe, own, epochs, updates_per_epoch, save_steps, keep)
+        run = ResumableFit(
+            recipe, own, epochs, updates_per_epoch, save_steps, keep, mark_of(own / LAST_MODEL)
+        )
         try:
             with locked(own):
-                run.fit(task, model, state)
+                training_data = None
+                if is_first_process():
+                    images = data[0].fingerprints()
+                    training_data = begin_record(own, images, state, trained_before)
+                run.fit(task, model, training_data, state)
         except BaseException:
             # What failed before it saved anything is no run, and not in the way of the next.
             if run.states.last is None and not (own / LAST_MODEL).exists():

@@ -37,26 +37,31 @@ class ResumableFit:
         updates_per_epoch: of how many updates of the weights each.
         save_steps: batches after which the state is saved, beside the ends of epochs.
         keep: how many states are kept.
+        mark: as in `save_model`.
     """
 
-    def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep):
+    def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep, mark):
         self.recipe = recipe
         self.workdir = workdir
         self.epochs = epochs
         self.batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
         self.save_steps = save_steps
         self.states = States(workdir / STATES, keep)
+        self.mark = mark
         self.history = []
         self.train = None
+        self.training_data = None
 
-    def fit(self, task, model, state=None):
+    def fit(self, task, model, training_data, state=None):
         """Trains from a state on, or from the start.
 
         Args:
             task: a `Task`; its model is compiled, the optimizer built.
             model: the model to be saved, with the weights of the task's.
+            training_data: the digest of the images that are trained on, for the states.
             state: of `States.load`, or `None`.
         """
+        self.training_data = training_data
         batch, skip, callbacks = self._restore(task.model, state)
         epoch, done = divmod(batch, self.batches_per_epoch)
         self.train = task.train if batch == 0 else task.train.from_step(batch, skip)
@@ -94,7 +99,7 @@ class ResumableFit:
             EvaluateAverages(),
             stopping,
             keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False),
-            SaveModels(self.workdir, self.history, model),
+            SaveModels(self.workdir, self.history, model, self.mark),
         ]
         saving = SaveState(
             self.states,
@@ -120,4 +125,8 @@ class ResumableFit:
             )
 
     def _facts(self):
-        return {"history": self.history, "skipped": self.train.skipped.ids}
+        return {
+            "history": self.history,
+            "skipped": self.train.skipped.ids,
+            "training_data": self.training_data,
+        }

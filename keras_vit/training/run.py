@@ -2,16 +2,15 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import pathlib
 import shutil
 
 import keras
 
-from keras_vit.checkpoints import from_checkpoint
 from keras_vit.core.files import PARTIAL, differences, replacing
-from keras_vit.models import resize
-from keras_vit.models.files import load_model
+from keras_vit.training.trained_on import TRAINED_BEFORE, TRAINED_ON
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
@@ -22,6 +21,7 @@ BEST_MODEL = "best.keras"
 LAST_MODEL = "last.keras"
 AVERAGED_MODEL = "averaged.keras"
 PREDICTOR_MODEL = "predictor.keras"
+MODELS = (BEST_MODEL, LAST_MODEL, AVERAGED_MODEL, PREDICTOR_MODEL)
 
 
 def open_run(workdir, recipe, facts, resume=False):
@@ -41,6 +41,8 @@ def open_run(workdir, recipe, facts, resume=False):
         ValueError: if the directory holds something else, or cannot be written.
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
+    # Equal runs have equal ids, so that they can be compared file by file.
+    run["id"] = hashlib.sha256(json.dumps(run).encode()).hexdigest()[:16]
     try:
         is_made = not workdir.exists()
         if _holds_something(workdir):
@@ -54,7 +56,8 @@ def open_run(workdir, recipe, facts, resume=False):
             f"`workdir` must be a directory that can be written. Received: workdir="
             f"{str(workdir)!r} ({error})"
         ) from error
-    made = [workdir / name for name in (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES)]
+    names = (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES, TRAINED_ON, TRAINED_BEFORE)
+    made = [workdir / name for name in names]
     return [*made, workdir] if is_made else made
 
 
@@ -122,7 +125,7 @@ def _check_same(workdir, run):
             f"Received: workdir={str(workdir)!r}"
         )
     old, new = (
-        {**settings["recipe"], **settings, "recipe": None, "keras": None}
+        {**settings["recipe"], **settings, "recipe": None, "keras": None, "id": None}
         for settings in (before, run)
     )
     changed = differences(old, new)
@@ -158,35 +161,3 @@ def find_model(path):
     """The model file that a path means: itself, or the best model of a run's directory."""
     path = pathlib.Path(path).expanduser()
     return path / BEST_MODEL if path.is_dir() and (path / RUN_FILE).is_file() else path
-
-
-def load_trained(source, image_size=None):
-    """The model that a source means.
-
-    Args:
-        source: a run's directory (its best model), a `.keras` file, or whatever
-            `keras_vit.from_checkpoint` takes.
-        image_size: int or `(height, width)` to resize it to, or what the file does not tell; `None`
-            for its own.
-
-    Returns:
-        A `keras.Model`, not compiled.
-
-    Raises:
-        ValueError: if there is none.
-    """
-    path = find_model(source)
-    if path.suffix != ".keras":
-        return from_checkpoint(source, image_size=image_size)
-    model = load_model(path)
-    return model if image_size is None else resize(model, image_size)
-
-
-def save_model(model, path):
-    """Saves a `.keras` file without the optimizer, such that it is never half written."""
-    with replacing(path) as partial:
-        try:
-            keras.Model(model.input, model.output, name=model.name).save(partial)
-        except RuntimeError as error:
-            # What h5py raises where a disk is full.
-            raise OSError(str(error)) from error

@@ -14,7 +14,10 @@ from keras_vit.training.run import find_model
 
 
 def make_model(recipe, model, num_classes, dtype=None):
-    """The model that a recipe trains: a new one of a variant, or a trained one with a new head.
+    """Make the model that a recipe trains: a new one of a variant, or a trained one with a new head.
+
+    The recipe alone decides what is trained: all but its `frozen_blocks`, whatever the loaded model
+    has frozen.
 
     Args:
         recipe: a `Recipe`.
@@ -36,8 +39,7 @@ def make_model(recipe, model, num_classes, dtype=None):
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
-    if recipe.frozen_blocks:
-        freeze_blocks(made, recipe.frozen_blocks)
+    freeze_blocks(made, recipe.frozen_blocks)
     if recipe.head_bias:
         bias = made.get_layer("head").bias
         bias.assign(keras.ops.full(bias.shape, recipe.head_bias))

@@ -3,12 +3,12 @@
 import json
 import logging
 import pathlib
-import zipfile
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.checkpoints.npz import DAMAGED
 from keras_vit.core.files import replacing
 
 
@@ -51,7 +51,7 @@ class States:
                 with np.load(path, allow_pickle=False) as file:
                     arrays = [file[str(index)] for index in range(len(file.files) - 1)]
                     return arrays, json.loads(str(file["facts"]))
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            except DAMAGED as error:
                 logging.getLogger("keras_vit").warning("%s cannot be read: %s", path, error)
         if paths:
             raise ValueError(

@@ -4,6 +4,7 @@ import dataclasses
 
 import keras
 
+from keras_vit.core.class_names import check_class_names
 from keras_vit.data.patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.models.masked_patches import masked_patch_predictor
@@ -50,6 +51,12 @@ def make_task(recipe, model, data):
     if not recipe.is_of_classes:
         return _masked_patches(recipe, model, *data)
     train, validation = data
+    check_class_names(train.class_names)
+    if validation is not None and validation.class_names != train.class_names:
+        raise ValueError(
+            "The training and validation images must have the same classes. "
+            f"Received: {train.class_names} and {validation.class_names}"
+        )
     num_classes = check_classifier(model)
     if num_classes != len(train.class_names):
         raise ValueError(

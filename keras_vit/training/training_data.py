@@ -70,7 +70,8 @@ def load_training_data(
     if count > 1:
         # Shares differ by an image, and all processes must do the same steps.
         shared["shard"] = (0, 1)
-        train.num_examples = load(name, split, fraction=fraction, **shared).num_examples
+        whole = load(name, split, fraction=fraction, **shared)
+        train.num_examples, train.fingerprints = whole.num_examples, whole.fingerprints
         if held_out is not None:
             held_out.num_examples = load(name, validation, **shared).num_examples
     return train, held_out

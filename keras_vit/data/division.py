@@ -1,0 +1,133 @@
+"""Which files of a folder are trained on: decided once for each file, and recorded."""
+
+import collections
+import contextlib
+import hashlib
+import json
+import logging
+import pathlib
+import unicodedata
+
+from keras_vit.core.files import alone, replacing
+
+# In the folder that is divided. Its name is hidden, so that it is no class and no image.
+RECORD = ".keras_vit_division.json"
+_FORMAT = 1
+_WHAT = (
+    "Which images keras_vit trains, validates and tests on. Keep this file with the images: it "
+    "lets every image keep its split when others are added or deleted."
+)
+
+
+def divide(root, classes, shares):
+    """Divide the files of a folder into splits, such that no file ever changes its split.
+
+    A file goes where a hash of its name says, unless its class already has its share there; then
+    it goes where the class lacks most. The result is recorded in the folder: files that come later
+    are divided in the same way, and those that are recorded stay. Equal folders without a record
+    are divided equally on every machine.
+
+    Args:
+        root: `pathlib.Path` of the folder.
+        classes: dictionary from the path of each class's folder, relative to `root`, to the paths
+            of its files, relative to `root` too; all of them in POSIX form.
+        shares: dictionary from names of splits to `(start, stop)`, fractions of each class that
+            follow one another from 0 to 1.
+
+    Returns:
+        A dictionary from paths to names of splits.
+
+    Raises:
+        ValueError: if the record is damaged.
+    """
+    with _only_process(root):
+        divisions = _read(root)
+        key = ", ".join(f"{name} {stop - start:.0%}" for name, (start, stop) in shares.items())
+        known = divisions.get(key, {})
+        found = dict(known)
+        for folder, paths in classes.items():
+            found |= _divide_class(folder, paths, shares, known)
+        if len(found) > len(known):
+            _write(root, {**divisions, key: found})
+    return found
+
+
+def _divide_class(folder, paths, shares, known):
+    splits = {path: known[path] for path in paths if path in known}
+    counts = collections.Counter(splits.values())
+    quotas = {
+        name: round(stop * len(paths)) - round(start * len(paths))
+        for name, (start, stop) in shares.items()
+    }
+    places = {path: _place(folder, path) for path in paths if path not in known}
+    for path in sorted(places, key=lambda path: (places[path], path)):
+        wanted = next(name for name, (_, stop) in shares.items() if places[path] < stop)
+        if not counts["train"]:
+            wanted = "train"
+        elif counts[wanted] >= quotas[wanted]:
+            wanted = max(shares, key=lambda name: quotas[name] - counts[name])
+        splits[path] = wanted
+        counts[wanted] += 1
+    return splits
+
+
+def _place(folder, path):
+    """Return a number from 0 to 1, by the name of a file below the folder of its class.
+
+    File systems differ in how they spell letters with accents.
+    """
+    name = unicodedata.normalize("NFC", str(pathlib.PurePosixPath(path).relative_to(folder)))
+    digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+    # As many bits as a float has: the number stays below 1.
+    return int.from_bytes(digest[:8]) // 2**11 / 2**53
+
+
+@contextlib.contextmanager
+def _only_process(root):
+    """Hold an exclusive lock on a folder, where its file system has locks."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            stack.enter_context(alone(root))
+        yield
+
+
+def _read(root):
+    """Return the recorded divisions: for each description of shares, splits by path."""
+    path = root / RECORD
+    if not path.exists():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["format"] != _FORMAT:
+            raise ValueError(f"format {record['format']!r}")
+        divisions = {}
+        for key, splits in record["divisions"].items():
+            pairs = [(path, name) for name, paths in splits.items() for path in paths]
+            divisions[key] = dict(pairs)
+            if len(divisions[key]) < len(pairs):
+                raise ValueError("a file in two splits")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{str(path)!r} must be the division of the folder as this package recorded it; "
+            "restore it, or delete it to divide the images anew. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
+    return divisions
+
+
+def _write(root, divisions):
+    record = {"what": _WHAT, "format": _FORMAT, "divisions": {}}
+    for key, splits in divisions.items():
+        listed = collections.defaultdict(list)
+        for path in sorted(splits):
+            listed[splits[path]].append(path)
+        record["divisions"][key] = listed
+    try:
+        with replacing(root / RECORD) as partial:
+            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        logging.getLogger("keras_vit").warning(
+            "the division of %s cannot be recorded, so that images may change their split when "
+            "others are added or deleted: %s",
+            *(root, error),
+        )

@@ -1,0 +1,132 @@
+"""What tells images apart, whatever their files are called."""
+
+import dataclasses
+import hashlib
+
+import tensorflow as tf
+import tqdm
+
+# A million images and a million others: two different ones are taken for the same with a chance of
+# one to 10**26.
+_DIGEST_BYTES = 16
+_SHOWN_FROM = 10_000
+_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Fingerprints:
+    """The images of a split, in order; the fields are tuples of strings of the same length.
+
+    Args:
+        ids: the id of each image.
+        labels: its label, as text.
+        digests: the hexadecimal digest of its bytes as they are stored.
+    """
+
+    ids: tuple[str, ...]
+    labels: tuple[str, ...]
+    digests: tuple[str, ...]
+
+    def rows(self):
+        """Lists `[digest, label, id]`, as they are written to files."""
+        return [list(row) for row in zip(self.digests, self.labels, self.ids, strict=True)]
+
+    def digest(self):
+        """A digest of all images, their labels, ids and order."""
+        return hashlib.sha256(repr(self.rows()).encode()).hexdigest()
+
+    def ids_among(self, digests):
+        """The ids of the images whose digests are in a set."""
+        return [id for id, digest in zip(self.ids, self.digests, strict=True) if digest in digests]
+
+
+def fingerprints(source):
+    """Read the images of a split and compute what tells them apart.
+
+    Nothing is decoded, so it costs little more than reading the files; progress is shown for many.
+
+    Args:
+        source: a `Source`.
+
+    Returns:
+        `Fingerprints`, without the files that cannot be read.
+
+    Example:
+    >>> source = keras_vit.data.find_source("digits", "test", classes=("0", "1"))
+    >>> found = fingerprints(source)
+    >>> found.ids[:2], found.labels[:2], len(set(found.digests))
+    (('digits#55', 'digits#80'), ('0', '1'), 72)
+    """
+    examples = source.examples.map(
+        lambda number, payload, label: (number, source.read(payload), label),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    ids, labels, digests = [], [], []
+    progress = tqdm.tqdm(
+        # A file that cannot be read is skipped when images are loaded, too.
+        examples.ignore_errors().as_numpy_iterator(),
+        total=source.num_examples,
+        desc="fingerprints",
+        unit="image",
+        disable=source.num_examples < _SHOWN_FROM,
+    )
+    for number, payload, label in progress:
+        ids.append(source.find_id(int(number)))
+        labels.append(",".join(map(str, label.ravel().tolist())))
+        digests.append(hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).hexdigest())
+    return Fingerprints(tuple(ids), tuple(labels), tuple(digests))
+
+
+def digest(source):
+    """A digest of all images of a split as they are stored, of their labels and their order.
+
+    Args:
+        source: a `Source`.
+
+    Returns:
+        A hexadecimal string; another one if a byte of an image, a label or a class name is another.
+    """
+    found = fingerprints(source)
+    facts = (source.class_names, source.num_examples, source.scale, found.digests, found.labels)
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
+
+
+def describe_changes(before, now):
+    """Describe in one line what is another in a split than it was.
+
+    Args:
+        before: `Fingerprints`.
+        now: `Fingerprints`.
+
+    Returns:
+        A string.
+
+    Example:
+    >>> before = Fingerprints(("a.jpg", "b.jpg"), ("0", "1"), ("0f", "1f"))
+    >>> now = Fingerprints(("b.jpg", "c.jpg"), ("1", "1"), ("2f", "3f"))
+    >>> describe_changes(before, now)
+    '1 image added (c.jpg), 1 removed (a.jpg), 1 with other bytes (b.jpg)'
+    """
+    old, new = ({row[2]: row[:2] for row in prints.rows()} for prints in (before, now))
+    common = [id for id in new if id in old]
+    changes = (
+        ("added", [id for id in new if id not in old]),
+        ("removed", [id for id in old if id not in new]),
+        ("with other bytes", [id for id in common if old[id][0] != new[id][0]]),
+        ("with another label", [id for id in common if old[id][1] != new[id][1]]),
+    )
+    told = [f"{len(ids)} {{}}{what} ({name_some(ids)})" for what, ids in changes if ids]
+    if not told:
+        return "the same images in another order"
+    first = "image " if told[0].startswith("1 ") else "images "
+    return ", ".join([told[0].format(first), *(text.format("") for text in told[1:])])
+
+
+def name_some(ids, count=_NAMED):
+    """The first of some ids, and that there are more.
+
+    Example:
+    >>> name_some(["a", "b", "c"], count=2)
+    'a, b, ...'
+    """
+    return ", ".join([*ids[:count], *(["..."] if len(ids) > count else [])])

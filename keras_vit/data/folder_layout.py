@@ -1,0 +1,105 @@
+"""Which folders of a folder of images are splits, and which are classes."""
+
+import collections
+
+from keras_vit.data.listing import list_images
+
+# Compared without case.
+SPLIT_NAMES = {
+    "train": ("train", "training"),
+    "validation": ("validation", "val", "valid", "dev"),
+    "test": ("test", "tests", "testing"),
+}
+
+
+def find_layout(root):
+    """Find the folders of the splits, or that the classes are on the first level.
+
+    Args:
+        root: `pathlib.Path` of the folder.
+
+    Returns:
+        `(given, left_out)`: a dictionary from names of splits to their folders, `{"train": root}`
+        for classes on the first level; and a `collections.Counter` of the files that belong to no
+        class, by reason.
+
+    Raises:
+        ValueError: if splits cannot be told from classes.
+    """
+    given = _find_splits(root)
+    left_out = collections.Counter()
+    if given:
+        for name in sorted(set(_folders(root)) - {folder.name for folder in given.values()}):
+            files, others = list_images(root / name)
+            left_out[f"in {name}/, which is no split"] = len(files) + others.total()
+    for folder in {root, *given.values()}:
+        left_out["outside of a folder of a class"] += _count_files(folder)
+    given = given or {"train": root}
+    _check_classes(root, given)
+    return given, +left_out
+
+
+def class_folders(folder):
+    """Names of the folders in a folder, which are those of the classes, sorted.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    names = _folders(folder)
+    if not names:
+        raise ValueError(
+            "A folder of images must have one folder for each class, as in "
+            f"`{folder}/CLASS/picture.jpg`. Received: {str(folder)!r}, which has none"
+        )
+    return names
+
+
+def _folders(folder):
+    return tuple(
+        sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
+    )
+
+
+def _count_files(folder):
+    return sum(1 for entry in folder.iterdir() if not entry.is_dir() and entry.name[0] != ".")
+
+
+def _find_splits(root):
+    """The folders that are named as splits; nothing if there are none."""
+    given = {}
+    for name in _folders(root):
+        for split, names in SPLIT_NAMES.items():
+            if name.casefold() not in names:
+                continue
+            if split in given:
+                raise ValueError(
+                    f"A folder of images must have one folder for the split `{split}`. "
+                    f"Received: {str(root)!r} with {given[split].name}/ and {name}/"
+                )
+            given[split] = root / name
+    if given and "train" not in given:
+        listed = ", ".join(f"{folder.name}/" for folder in given.values())
+        raise ValueError(
+            "A folder of images that has splits must have a folder `train`; a class must not have "
+            f"the name of a split. Received: {str(root)!r} with {listed} and without train/"
+        )
+    return {split: given[split] for split in SPLIT_NAMES if split in given}
+
+
+def _check_classes(root, given):
+    train = given["train"]
+    if train != root and not _folders(train):
+        raise ValueError(
+            f"`{train.name}/` must have one folder for each class, as in `{train}/CLASS/a.jpg`; a "
+            f"class must not have the name of a split. Received: {str(train)!r}, which has none"
+        )
+    below = [set(_folders(train / name)) for name in _folders(train)]
+    common = sorted(set.intersection(*below)) if len(below) > 1 else []
+    # One folder in each class is usual, as `images/` in Tiny ImageNet.
+    if len(common) > 1:
+        raise ValueError(
+            "The folders of classes must not hold the same folders: splits are recognized by the "
+            f"names {', '.join(names[0] for names in SPLIT_NAMES.values())}, and what is in them "
+            f"are the classes. Received: {', '.join(_folders(train))} in {str(train)!r}, each of "
+            f"which holds {', '.join(common[:5])}"
+        )

@@ -1,0 +1,95 @@
+"""The image files below a folder, and what else is there, counted by reason."""
+
+import collections
+import os
+import pathlib
+
+# Named by their suffix as what the decoder takes; whether they are is its to say.
+SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+# Bytes that tell a format: as many as ISO media files (HEIC, AVIF) need.
+_HEAD = 32
+_DECODED = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
+_OTHER_FORMATS = {"TIFF": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), "JPEG 2000": (b"\0\0\0\x0cjP",)}
+_ISO_BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"avif": "AVIF", b"avis": "AVIF"}
+
+
+def list_images(folder):
+    """List the image files below a folder; linked folders are followed at every level.
+
+    A file is taken by its suffix, or else by its first bytes, as the decoder does: a JPEG may be
+    called `.jfif`, `.JPE` or have no suffix.
+
+    Args:
+        folder: path of the folder.
+
+    Returns:
+        `(paths, left_out)`: sorted strings, and a `collections.Counter` of the other files by the
+        reason for which they are left out.
+    """
+    paths, left_out = [], collections.Counter()
+    for path in _walk(pathlib.Path(folder), ()):
+        reason = _reason_to_leave_out(path)
+        if reason is None:
+            paths.append(str(path))
+        else:
+            left_out[reason] += 1
+    return sorted(paths), left_out
+
+
+def describe_left_out(left_out):
+    """Describe the files that were left out in one line, most frequent reason first.
+
+    Args:
+        left_out: a `collections.Counter` of `list_images`.
+
+    Returns:
+        A string, empty if no file was left out.
+
+    Example:
+    >>> describe_left_out(collections.Counter({"HEIC is not decoded": 2, "hidden": 1}))
+    '3 files are left out: 2 HEIC is not decoded, 1 hidden'
+    """
+    if not left_out:
+        return ""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
+    total = sum(left_out.values())
+    return f"{total} file{'s are' if total > 1 else ' is'} left out: {reasons}"
+
+
+def _walk(folder, above):
+    """Files below a folder, hidden ones too; a link to a folder above it is not followed."""
+    place = os.path.realpath(folder)
+    if place in above:
+        return
+    for entry in os.scandir(folder):
+        if entry.is_dir() and not entry.name.startswith("."):
+            yield from _walk(pathlib.Path(entry.path), (*above, place))
+        elif not entry.is_dir():
+            yield pathlib.Path(entry.path)
+
+
+def _reason_to_leave_out(path):
+    if path.name.startswith("."):
+        return "hidden"
+    if not path.is_file():
+        return "a link to nothing" if path.is_symlink() else "no regular file"
+    if path.suffix.lower() in SUFFIXES:
+        return None
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return "not readable"
+    return _format_not_decoded(head, path.suffix)
+
+
+def _format_not_decoded(head, suffix):
+    """`None` for the bytes of a format that is decoded, else what they are."""
+    if head.startswith(_DECODED) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
+        return None
+    name = next((n for n, starts in _OTHER_FORMATS.items() if head.startswith(starts)), None)
+    if head[4:8] == b"ftyp":
+        name = _ISO_BRANDS.get(head[8:12])
+    if name is not None:
+        return f"{name}, which is not decoded"
+    return f"no image ({suffix or 'without a suffix'})"

@@ -1,0 +1,141 @@
+"""The model files of runs: saved with the names of their classes, and told from other files."""
+
+import json
+import pathlib
+import zipfile
+
+import keras
+
+from keras_vit.checkpoints import from_checkpoint
+from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
+from keras_vit.core.files import replacing
+from keras_vit.models import resize
+from keras_vit.models.files import load_model
+from keras_vit.training.run import MODELS, find_model, read_run
+
+# In a .keras file that this package has saved; Keras does not read it.
+_MARK = "keras_vit.json"
+
+
+def load_trained(source, image_size=None):
+    """The model that a source means.
+
+    Args:
+        source: a run's directory (its best model), a `.keras` file, or whatever
+            `keras_vit.from_checkpoint` takes.
+        image_size: int or `(height, width)` to resize it to, or what the file does not tell; `None`
+            for its own.
+
+    Returns:
+        A `keras.Model`, not compiled.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    path = find_model(source)
+    if path.suffix != ".keras":
+        return from_checkpoint(source, image_size=image_size)
+    model = load_model(path)
+    return model if image_size is None else resize(model, image_size)
+
+
+def save_model(model, path, mark=None):
+    """Saves a `.keras` file without the optimizer, such that it is never half written.
+
+    Args:
+        model: a Functional `keras.Model`.
+        path: of the file.
+        mark: dictionary that is kept in the file, which Keras does not read: `run`, the id of the
+            run that saves it, and `class_names`, a list or `None`.
+    """
+    with replacing(path) as partial:
+        try:
+            keras.Model(model.input, model.output, name=model.name).save(partial)
+            if mark is not None:
+                with zipfile.ZipFile(partial, "a") as file:
+                    file.writestr(_MARK, json.dumps(mark))
+        except RuntimeError as error:
+            # What h5py raises where a disk is full.
+            raise OSError(str(error)) from error
+
+
+def mark_of(model_path):
+    """What a run writes into the model file at a path, so that it can be told from others."""
+    run = read_run(model_path)
+    return {"run": run.get("id"), "class_names": run.get("class_names")}
+
+
+def run_of(model_path):
+    """What `run.json` says of a model that the run has saved.
+
+    Args:
+        model_path: path of a model file.
+
+    Returns:
+        A dictionary; empty for a model of no run, also if it lies in a run's directory.
+
+    Raises:
+        ValueError: if another model has the name of one of the run's, or `run.json` cannot be read.
+    """
+    path = pathlib.Path(model_path)
+    run = read_run(path) if path.name in MODELS else {}
+    if "id" in run and _read_mark(path).get("run") != run["id"]:
+        raise ValueError(
+            f"{path.name} in the directory of a run must be the model that the run saved: its "
+            "classes are those of `run.json`; move another model elsewhere. "
+            f"Received: {str(path)!r}, which the run {run['id']} did not save"
+        )
+    return run
+
+
+def class_names_of(model_path, num_classes):
+    """The names of the classes of a `.keras` file, from the file itself or from its run.
+
+    Args:
+        model_path: path of the file.
+        num_classes: how many outputs the model has.
+
+    Returns:
+        A list of strings, or `None` if nothing records them.
+
+    Raises:
+        ValueError: if there are not as many names as outputs, or as `run_of`.
+    """
+    run, mark = run_of(model_path), _read_mark(model_path)
+    names = mark.get("class_names") or run.get("class_names")
+    if names is not None and len(names) != num_classes:
+        raise ValueError(
+            "A model must have as many outputs as its run has class names. Received: "
+            f"{str(model_path)!r} with {num_classes} outputs and the names {names}"
+        )
+    return names
+
+
+def data_of(run, name=None):
+    """The name of a run's data, as `load` divides them into the splits of that run.
+
+    Args:
+        run: dictionary of `run_of`.
+        name: name of a dataset; `None` for the run's.
+
+    Returns:
+        The name; with `by-position:` before it for the data of a run of a version before 0.2, which
+        recorded no division. `None` if there is neither a name nor a run.
+    """
+    name = name or run.get("data")
+    is_divided = name is not None and name.partition(":")[0] in DIVIDED
+    if is_divided and absolute_name(name) == run.get("data") and "division" not in run:
+        return BY_POSITION + name
+    return name
+
+
+def _read_mark(path):
+    try:
+        with zipfile.ZipFile(path) as file:
+            mark = json.loads(file.read(_MARK)) if _MARK in file.namelist() else {}
+    except (OSError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
+        raise ValueError(
+            "`model` must be a complete Keras model. "
+            f"Received: model={str(path)!r}, which is no .keras file or not all of one"
+        ) from error
+    return mark if isinstance(mark, dict) else {}
