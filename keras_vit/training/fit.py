@@ -21,7 +21,7 @@ from keras_vit.training.run import (
 from keras_vit.training.saved_models import mark_of
 from keras_vit.training.state import States
 from keras_vit.training.tasks import make_task
-from keras_vit.training.trained_on import begin_record
+from keras_vit.training.trained_on import check_same_images, write_record
 
 
 def fit(
@@ -80,6 +80,9 @@ def fit(
     task = make_task(recipe, model, data)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)
     state = _find_state(workdir, keep) if resume else None
+    images = data[0].fingerprints() if is_first_process() else None
+    if images is not None and state is not None:
+        check_same_images(pathlib.Path(workdir).expanduser(), images, state[1])
     with own_directory(workdir) as own:
         made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume)
         task.model.compile(
@@ -94,11 +97,8 @@ def fit(
         )
         try:
             with locked(own):
-                training_data = None
-                if is_first_process():
-                    images = data[0].fingerprints()
-                    training_data = begin_record(own, images, state, trained_before)
-                run.fit(task, model, training_data, state)
+                digest = images and write_record(own, images, trained_before)
+                run.fit(task, model, digest, state)
         except BaseException:
             # What failed before it saved anything is no run, and not in the way of the next.
             if run.states.last is None and not (own / LAST_MODEL).exists():

@@ -50,7 +50,10 @@ def save_model(model, path, mark=None):
     """
     with replacing(path) as partial:
         try:
-            keras.Model(model.input, model.output, name=model.name).save(partial)
+            saved = keras.Model(
+                model.input, model.output, name=model.name, trainable=model.trainable
+            )
+            saved.save(partial)
             if mark is not None:
                 with zipfile.ZipFile(partial, "a") as file:
                     file.writestr(_MARK, json.dumps(mark))

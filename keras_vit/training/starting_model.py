@@ -14,7 +14,7 @@ from keras_vit.training.run import find_model
 
 
 def make_model(recipe, model, num_classes, dtype=None):
-    """Make the model that a recipe trains: a new one of a variant, or a trained one with a new head.
+    """Make the model that a recipe trains: a new one, or a trained one with a new head.
 
     The recipe alone decides what is trained: all but its `frozen_blocks`, whatever the loaded model
     has frozen.

@@ -13,27 +13,49 @@ TRAINED_ON = "trained_on.jsonl"
 TRAINED_BEFORE = "trained_before.jsonl"
 
 
-def begin_record(workdir, images, state, before=None):
-    """Record what a run trains on; for a resumed run, check that it is still the same.
+def write_record(workdir, images, before=None):
+    """Record what a run trains on.
 
     Args:
         workdir: `pathlib.Path` of the run's directory.
         images: `Fingerprints` of the images that the run trains on.
-        state: what `States.load` returned, if the run is resumed from one.
         before: `Fingerprints` of the images that the model was trained on before; `None` for none.
 
     Returns:
         A digest, to be saved in the states as `training_data`.
-
-    Raises:
-        ValueError: if the run was begun with other images; the message says what changed.
     """
-    if state is not None:
-        _check_same(workdir, images, state[1])
     _write(workdir / TRAINED_ON, images)
     if before is not None and before.ids:
         _write(workdir / TRAINED_BEFORE, before)
     return images.digest()
+
+
+def check_same_images(workdir, images, facts):
+    """Check that a resumed run has the images that it was begun with.
+
+    Args:
+        workdir: path of the run's directory.
+        images: `Fingerprints` of the images that the run trains on now.
+        facts: dictionary of the state that it is resumed from.
+
+    Raises:
+        ValueError: if they are others; the message says what changed.
+    """
+    log = logging.getLogger("keras_vit")
+    if "training_data" not in facts:
+        log.warning(
+            "the run was begun by a version that did not record its training images: whether they "
+            "are still the same is not known"
+        )
+        return
+    if facts["training_data"] == images.digest():
+        return
+    before = _read(pathlib.Path(workdir) / TRAINED_ON)
+    what = "other images" if before is None else describe_changes(before, images)
+    raise ValueError(
+        "A resumed run must have the training images that it was begun with. "
+        f"Received: {what}; train in a new `workdir` to use them"
+    )
 
 
 def images_trained_on(workdir):
@@ -84,24 +106,6 @@ def warn_of_trained_images(workdir, images):
             *(len(found), len(images.ids), name_some(found, 10)),
         )
     return found
-
-
-def _check_same(workdir, images, facts):
-    log = logging.getLogger("keras_vit")
-    if "training_data" not in facts:
-        log.warning(
-            "the run was begun by a version that did not record its training images: whether they "
-            "are still the same is not known"
-        )
-        return
-    if facts["training_data"] == images.digest():
-        return
-    before = _read(workdir / TRAINED_ON)
-    what = "other images" if before is None else describe_changes(before, images)
-    raise ValueError(
-        "A resumed run must have the training images that it was begun with. "
-        f"Received: {what}; train in a new `workdir` to use them"
-    )
 
 
 def _write(path, images):
