@@ -5,9 +5,15 @@ import io
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
 
-from keras_vit.data.decoding import decode, decode_jpeg_part, read_orientation, turn_upright
+from keras_vit.data.decoding import (
+    check_size,
+    decode,
+    decode_jpeg_part,
+    read_orientation,
+    turn_upright,
+)
 from keras_vit.data.headers import declared_size
 from keras_vit.data.images import inception_crop
 from tests.photos import broken_images, cut_out, odd_images, photographs, to_bytes
@@ -60,6 +66,25 @@ def test_broken_file_is_refused(name):
         in_a_dataset(decode, BROKEN[name])
 
 
+@pytest.mark.parametrize(
+    "signature",
+    [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n", b"GIF89a", b"RIFF\xff\xff\xff\xffWEBPVP8X", b"BM"],
+)
+def test_a_file_that_ends_in_its_header_is_refused(signature):
+    """TensorFlow's message about missing bytes would hold the others, which are no UTF-8."""
+    encoded = signature + b"\xff" * 40
+    for length in range(len(encoded)):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode(encoded[:length])
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            inception_crop(tf.constant(encoded[:length]), tf.constant([0, 0]))
+
+
+def test_two_negative_sides_are_no_size():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="from 1 to"):
+        check_size(tf.constant([-4, -4]))
+
+
 @pytest.mark.parametrize("part", [0.3, 0.6, 0.99])
 def test_part_of_a_truncated_jpeg_is_refused_wherever_it_is(part):
     encoded = to_bytes(Image.fromarray(photographs()["china"]), "JPEG")
@@ -94,26 +119,31 @@ def test_part_of_a_jpeg_is_that_of_the_whole(mode, options):
         np.testing.assert_array_equal(part, whole[top : top + height, left : left + width])
 
 
-@pytest.mark.parametrize(
-    ("orientation", "file_format"),
-    [*((orientation, "JPEG") for orientation in range(1, 9)), (6, "PNG"), (7, "WEBP")],
-)
-def test_photographs_are_turned_as_pillow_turns_them(orientation, file_format):
-    from PIL import ImageOps
-
-    exif = Image.Exif()
-    exif[0x0112] = orientation
+def oriented_photographs():
+    """Photographs with every EXIF orientation in every format that has one."""
     image = cut_out(photographs()["flower"], (20, 12), seed=0)
-    encoded = to_bytes(
-        image, file_format, exif=exif, **({"lossless": True} if file_format == "WEBP" else {})
-    )
-    expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))))
+    for file_format in ("JPEG", "PNG", "WEBP"):
+        for orientation in range(1, 9):
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            options = {"lossless": True} if file_format == "WEBP" else {}
+            yield to_bytes(image, file_format, exif=exif, **options)
 
-    def turn(encoded):
-        return turn_upright(decode(encoded), read_orientation(encoded))
 
-    for turned in (turn(tf.constant(encoded)), in_a_dataset(turn, encoded)):
-        np.testing.assert_allclose(turned.numpy().astype(int), expected, atol=JPEG_LEVELS)
+def turn(encoded):
+    return turn_upright(decode(encoded), read_orientation(encoded))
+
+
+def test_photographs_are_turned_as_pillow_turns_them():
+    encoded = list(oriented_photographs())
+    # In a WebP the EXIF data come last, and end with zeros.
+    assert sum(one.endswith(b"\0\0") for one in encoded) == 8
+    in_datasets = tf.data.Dataset.from_tensor_slices(encoded).map(turn)
+    for one, in_a_dataset in zip(encoded, in_datasets, strict=True):
+        expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(one)))).astype(int)
+        levels = JPEG_LEVELS if one.startswith(b"\xff\xd8") else 0
+        for turned in (turn(one), turn(tf.constant(one)), in_a_dataset):
+            np.testing.assert_allclose(turned, expected, rtol=0, atol=levels)
 
 
 @pytest.mark.parametrize("encoded", [*BROKEN.values(), *ODD.values()], ids=[*BROKEN, *ODD])

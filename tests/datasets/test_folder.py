@@ -6,7 +6,7 @@ import pytest
 from keras_vit.data import load
 from keras_vit.data.datasets import find_source
 from keras_vit.data.splits import SPLITS, find_parts, stratified_part
-from tests.images import write_folder
+from tests.images import encode, random_image, write_folder
 
 
 def all_labels(dataset):
@@ -135,3 +135,132 @@ def test_wrong_folder(prepare, message, tmp_path):
     prepare(root)
     with pytest.raises(ValueError, match=message):
         load(f"folder:{root}", "test", (8, 8), 4)
+
+
+@pytest.mark.parametrize(
+    ("folders", "split"),
+    [
+        (("training", "testing"), "test"),
+        (("Train", "Test"), "test"),
+        (("TRAIN", "valid"), "test"),
+        (("train", "dev"), "test"),
+        (("training", "Val", "tests"), "validation"),
+    ],
+)
+def test_splits_are_recognized_by_their_names(folders, split, tmp_path):
+    for folder in folders:
+        write_folder(tmp_path / folder, count=4 if folder[0] in "tT" else 3)
+    source = find_source(f"folder:{tmp_path}", split)
+    assert source.class_names == ("cat", "dog")
+    assert {source.find_id(number).partition("/")[0] for number in source.numbers} == {folders[1]}
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"),
+    [
+        (("validation",), "must have a folder `train`.*validation/ and without train/"),
+        (("cat", "dog", "Testing"), "class must not have the name of a split.*Testing/"),
+        (("train", "val", "valid"), "one folder for the split `validation`.*val/ and valid/"),
+        (("train", "Train"), "one folder for the split `train`.*"),
+        (("fold1", "fold2", "fold3"), "must not hold the same folders.*fold1, fold2, fold3.*cat"),
+    ],
+)
+def test_splits_never_become_classes(folders, message, tmp_path):
+    for folder in folders:
+        write_folder(tmp_path / folder, count=2)
+    with pytest.raises(ValueError, match=f"(?s){message}.*"):
+        find_source(f"folder:{tmp_path}", "train")
+
+
+def test_a_class_named_as_a_split_is_refused(tmp_path):
+    write_folder(tmp_path, ("train", "bus"), count=3)
+    with pytest.raises(ValueError, match="a class must not have the name of a split"):
+        find_source(f"folder:{tmp_path}", "train")
+
+
+def test_one_folder_in_each_class_is_no_split(tmp_path):
+    for name in ("n01443537", "n01629819"):
+        write_folder(tmp_path / "train" / name, ("images",), count=10)
+    source = find_source(f"folder:{tmp_path}", "train")
+    assert source.class_names == ("n01443537", "n01629819")
+
+
+def test_images_are_taken_by_their_bytes_and_others_counted(tmp_path):
+    root = write_folder(tmp_path / "photos", count=2)
+    jpeg, png = encode(random_image(), "JPEG"), encode(random_image())
+    for name, data in {
+        "a.jfif": jpeg,
+        "b.JPE": jpeg,
+        "no_suffix": png,
+        "c.tif": encode(random_image(), "TIFF"),
+        "d.heic": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
+        "e.avif": b"\0\0\0\x18ftypavif\0\0\0\0mif1",
+        "notes.txt": b"text",
+        "empty": b"",
+        ".DS_Store": b"",
+    }.items():
+        (root / "cat" / name).write_bytes(data)
+    (root / "readme.txt").write_text("text")
+    (root / "dog" / "gone").symlink_to(tmp_path / "nowhere")
+    source = find_source(f"folder:{root}", "train+validation+test")
+    ids = {source.find_id(number) for number in source.numbers}
+    assert {"cat/a.jfif", "cat/b.JPE", "cat/no_suffix"} < ids
+    assert len(ids) == 7
+    assert source.left_out == {
+        "TIFF, which is not decoded": 1,
+        "HEIC, which is not decoded": 1,
+        "AVIF, which is not decoded": 1,
+        "no image (.txt)": 1,
+        "no image (without a suffix)": 1,
+        "hidden": 1,
+        "a link to nothing": 1,
+        "outside of a folder of a class": 1,
+    }
+    images = all_images(load(f"folder:{root}", "train+validation+test", 8, 4))
+    assert len(images) == 7
+
+
+def test_linked_folders_are_followed_at_every_level(tmp_path):
+    elsewhere = write_folder(tmp_path / "elsewhere", ("cat", "more"), count=3)
+    root = write_folder(tmp_path / "photos", ("dog",), count=3)
+    (root / "cat").symlink_to(elsewhere / "cat")
+    (root / "dog" / "more").symlink_to(elsewhere / "more")
+    # Round and round.
+    (root / "dog" / "self").symlink_to(root / "dog")
+    source = find_source(f"folder:{root}", "train+validation+test")
+    ids = [source.find_id(number) for number in source.numbers]
+    assert sorted(ids) == [
+        *(f"cat/{number}.jpg" for number in range(3)),
+        *(f"dog/{number}.jpg" for number in range(3)),
+        *(f"dog/more/{number}.jpg" for number in range(3)),
+    ]
+
+
+def test_folders_next_to_splits_are_counted(tmp_path):
+    write_folder(tmp_path / "train", count=4)
+    write_folder(tmp_path / "unlabeled", ("a",), count=3)
+    source = find_source(f"folder:{tmp_path}", "train")
+    assert source.left_out == {"in unlabeled/, which is no split": 3}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("cat", "Cat"), "differ by more than case. Received: 'Cat' and 'cat'"),
+        (("cat", "d\nog"), r"strings of one line.*'d\\nog'"),
+        (("cat", " "), "not empty.*' '"),
+    ],
+)
+def test_classes_that_cannot_be_told_apart_are_refused(names, message, tmp_path):
+    write_folder(tmp_path, names, count=3)
+    with pytest.raises(ValueError, match=message):
+        find_source(f"folder:{tmp_path}", "train")
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [(("1",), "have at least two"), (("1", "1"), "each be there once"), ((), "be among")],
+)
+def test_two_classes_at_least_are_chosen(classes, message):
+    with pytest.raises(ValueError, match=f"`classes` must {message}"):
+        find_source("digits", "train", classes=classes)
