@@ -7,7 +7,7 @@ TensorFlow, JAX and torch backends of Keras.
 import pathlib
 import sys
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # The command line answers `--help` and mistakes in a fraction of the time that Keras takes to
 # import; its commands import what they need.

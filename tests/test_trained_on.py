@@ -143,9 +143,9 @@ def test_a_resumed_run_has_the_images_it_was_begun_with(root, capsys, change, me
 
 def test_a_state_without_a_digest_is_gone_on_with_and_told(finished, caplog):
     images = images_trained_on(finished / "run")
-    check_same_images(finished / "run", images, {"training_data": images.digest()})
+    check_same_images(finished / "run", images, ([], {"training_data": images.digest()}))
     assert not caplog.text
-    check_same_images(finished / "run", images, {})
+    check_same_images(finished / "run", images, ([], {}))
     assert "did not record its training images" in caplog.text
 
 

@@ -21,7 +21,7 @@ from keras_vit.training.run import (
 from keras_vit.training.saved_models import mark_of
 from keras_vit.training.state import States
 from keras_vit.training.tasks import make_task
-from keras_vit.training.trained_on import check_same_images, write_record
+from keras_vit.training.trained_on import check_same_images, is_recorded, write_record
 
 
 def fit(
@@ -82,7 +82,7 @@ def fit(
     state = _find_state(workdir, keep) if resume else None
     images = data[0].fingerprints() if is_first_process() else None
     if images is not None and state is not None:
-        check_same_images(pathlib.Path(workdir).expanduser(), images, state[1])
+        check_same_images(pathlib.Path(workdir).expanduser(), images, state)
     with own_directory(workdir) as own:
         made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume)
         task.model.compile(
@@ -97,7 +97,9 @@ def fit(
         )
         try:
             with locked(own):
-                digest = images and write_record(own, images, trained_before)
+                digest = None
+                if images is not None and is_recorded(state):
+                    digest = write_record(own, images, trained_before)
                 run.fit(task, model, digest, state)
         except BaseException:
             # What failed before it saved anything is no run, and not in the way of the next.

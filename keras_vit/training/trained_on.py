@@ -30,25 +30,34 @@ def write_record(workdir, images, before=None):
     return images.digest()
 
 
-def check_same_images(workdir, images, facts):
+def is_recorded(state):
+    """Whether a run records its images: not if a version before 0.2 has begun it.
+
+    Args:
+        state: what `States.load` returned; `None` for a run that begins.
+    """
+    return state is None or state[1].get("training_data") is not None
+
+
+def check_same_images(workdir, images, state):
     """Check that a resumed run has the images that it was begun with.
 
     Args:
         workdir: path of the run's directory.
         images: `Fingerprints` of the images that the run trains on now.
-        facts: dictionary of the state that it is resumed from.
+        state: what `States.load` returned.
 
     Raises:
         ValueError: if they are others; the message says what changed.
     """
     log = logging.getLogger("keras_vit")
-    if "training_data" not in facts:
+    if not is_recorded(state):
         log.warning(
             "the run was begun by a version that did not record its training images: whether they "
             "are still the same is not known"
         )
         return
-    if facts["training_data"] == images.digest():
+    if state[1]["training_data"] == images.digest():
         return
     before = _read(pathlib.Path(workdir) / TRAINED_ON)
     what = "other images" if before is None else describe_changes(before, images)
