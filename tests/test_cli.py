@@ -297,7 +297,7 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
 
 def test_evaluate_on_other_classes(finished_run, capsys):
     message = error_of(capsys, "evaluate", finished_run, "--data", "digits", "--classes", "1", "2")
-    assert "must have the run's classes ['cat', 'dog']" in message
+    assert "must have the model's classes ['cat', 'dog']" in message
 
 
 def test_a_run_is_evaluated_from_any_directory(finished_run, capsys, tmp_path, monkeypatch):

@@ -4,10 +4,12 @@ import json
 import shutil
 
 import keras
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import keras_vit
 from keras_vit.cli import main
 from keras_vit.data import find_source
 from keras_vit.data.division import RECORD
@@ -20,7 +22,7 @@ from keras_vit.training.trained_on import (
     check_same_images,
     images_trained_on,
     warn_of_trained_images,
-    write_record,
+    write_records,
 )
 from tests.images import encode, random_image, write_folder
 from tests.models.test_vit import TINY
@@ -55,8 +57,9 @@ def test_a_run_records_the_images_of_its_training_split(finished):
     source = find_source(f"folder:{finished / 'photos'}", "train")
     assert images_trained_on(finished / "run") == fingerprints(source)
     assert len(trained_ids(finished)) == 14
-    first = json.loads((finished / "run" / TRAINED_ON).read_text().splitlines()[0])
-    assert first[1:] == ["0", source.find_id(0)]
+    lines = (finished / "run" / TRAINED_ON).read_text().splitlines()
+    assert json.loads(lines[0])["images"] == 14
+    assert json.loads(lines[1])[1:] == ["0", source.find_id(0)]
 
 
 def test_evaluate_names_renamed_and_copied_training_images(root, capsys, caplog):
@@ -108,6 +111,10 @@ def other_bytes(photos, id):
     (photos / id).write_bytes(encode(random_image(seed=9)))
 
 
+def other_validation_image(photos, id):
+    other_bytes(photos, images_of(photos, "validation").ids[0])
+
+
 def removed(photos, id):
     (photos / id).unlink()
 
@@ -124,6 +131,7 @@ def added(photos, id):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (other_validation_image, "1 image with other bytes ("),
         (other_bytes, "1 image with other bytes (cat/"),
         (removed, "1 image removed (cat/"),
         (added, "1 image added (cat/new.jpg)"),
@@ -136,17 +144,19 @@ def test_a_resumed_run_has_the_images_it_was_begun_with(root, capsys, change, me
     model, workdir = begun["model"], root / "run"
     kept = {path: path.read_bytes() for path in workdir.iterdir() if path.is_file()}
     error = error_of(capsys, *train_arguments(model, root / "photos", workdir, "--resume"))
-    assert "must have the training images that it was begun with" in error
+    kind = "validation" if change is other_validation_image else "training"
+    assert f"must have the {kind} images that it was begun with" in error
     assert message in error
     assert {path: path.read_bytes() for path in kept} == kept
 
 
 def test_a_state_without_a_digest_is_gone_on_with_and_told(finished, caplog):
-    images = images_trained_on(finished / "run")
-    check_same_images(finished / "run", images, ([], {"training_data": images.digest()}))
+    images = {"training": images_trained_on(finished / "run")}
+    digests = {"training": images["training"].digest()}
+    check_same_images(finished / "run", images, ([], {"images": digests}))
     assert not caplog.text
     check_same_images(finished / "run", images, ([], {}))
-    assert "did not record its training images" in caplog.text
+    assert "did not record its images" in caplog.text
 
 
 def test_a_run_knows_what_its_model_was_trained_on_before(root, tmp_path, capsys, caplog):
@@ -187,6 +197,53 @@ def test_a_run_of_version_0_1_is_evaluated_on_its_own_division(root, capsys, cap
     assert "a version that did not record what it was trained on" in caplog.text
 
 
+def test_a_file_that_left_its_run_says_so(root, tmp_path, capsys, caplog):
+    shutil.copy(root / "run" / "best.keras", tmp_path / "alone.keras")
+    run(capsys, "evaluate", tmp_path / "alone.keras", "--data", f"folder:{root / 'photos'}")
+    assert "whose record is not next to it" in caplog.text
+
+
+def test_other_data_are_checked_under_the_name_of_the_training_split(root, capsys, caplog):
+    other = shutil.copytree(root / "photos", root / "other photos")
+    run(capsys, "evaluate", root / "run", "--data", f"folder:{other}", "--split", "train")
+    assert "14 of the 14 images were trained on" in caplog.text
+
+
+def test_few_shots_of_training_images_are_told(root, capsys, caplog):
+    data = ["--data", f"folder:{root / 'photos'}", "--shots", "1"]
+    run(capsys, "fewshot", root / "run", *data)
+    assert "trained on" not in caplog.text
+    run(capsys, "fewshot", root / "run", *data, "--train-split", "test", "--test-split", "train")
+    assert "14 of the 14 images were trained on" in caplog.text
+
+
+def test_states_of_another_run_are_refused(root, capsys):
+    begun = json.loads((root / "run" / "run.json").read_text())
+    (root / "run" / "run.json").write_text(json.dumps({**begun, "id": "another"}))
+    arguments = train_arguments(begun["model"], root / "photos", root / "run", "--resume")
+    assert "must have the states of its own run" in error_of(capsys, *arguments)
+
+
+@pytest.mark.parametrize("record", ["kept", "lost"])
+def test_a_cache_is_of_the_same_images(root, tmp_path, record):
+    cache = tmp_path / "photos.cache"
+
+    def load_cached():
+        return keras_vit.data.load(f"folder:{root / 'photos'}", "train", 8, 4, cache=cache)
+
+    before = [images for images, _ in load_cached().as_numpy_iterator()]
+    again = [images for images, _ in load_cached().as_numpy_iterator()]
+    np.testing.assert_array_equal(np.concatenate(again), np.concatenate(before))
+    if record == "lost":
+        (tmp_path / "photos.cache.keras_vit.json").unlink()
+        with pytest.raises(ValueError, match="made of images that are not recorded"):
+            load_cached()
+    else:
+        other_bytes(root / "photos", min(trained_ids(root)))
+        with pytest.raises(ValueError, match="made of others; delete photos.cache"):
+            load_cached()
+
+
 def test_changes_are_described():
     before = Fingerprints(("a", "b", "c", "d", "e"), ("0",) * 5, ("1", "2", "3", "4", "5"))
     now = Fingerprints(("b", "c", "f"), ("1", "0", "0"), ("2", "9", "9"))
@@ -200,8 +257,13 @@ def test_changes_are_described():
 def test_odd_ids_are_recorded(tmp_path):
     ids = ("a\tb", "c\nd", "\u00e9", "e\udcff", 'f"g', "")
     images = Fingerprints(ids, ("0",) * len(ids), tuple(map(str, range(len(ids)))))
-    assert write_record(tmp_path, images) == images.digest()
+    assert write_records(tmp_path, {"training": images}) == {"training": images.digest()}
     assert images_trained_on(tmp_path) == images
     (tmp_path / TRAINED_ON).write_text("[1, 2]\n")
-    with pytest.raises(ValueError, match="must be lines"):
+    with pytest.raises(ValueError, match="must be as the run has written it"):
+        images_trained_on(tmp_path)
+    write_records(tmp_path, {"training": images})
+    lines = (tmp_path / TRAINED_ON).read_text().splitlines(keepends=True)
+    (tmp_path / TRAINED_ON).write_text("".join(lines[:3]))
+    with pytest.raises(ValueError, match="2 images, whose digest is another"):
         images_trained_on(tmp_path)

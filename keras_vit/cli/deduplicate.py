@@ -23,7 +23,7 @@ class Deduplicate:
     """Datasets that must not be trained on."""
     output: pathlib.Path
     """A new file of the ids of the images to leave out, one a line."""
-    train_split: str = "train"
+    train_split: str = "train+validation"
     """The split to search: train, validation, test, or several joined with +."""
     test_split: str = "test"
     """The split of the test sets."""

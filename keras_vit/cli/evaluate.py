@@ -7,6 +7,8 @@ from typing import Annotated
 
 import tyro
 
+from keras_vit.core.choices import absolute_name
+
 
 @dataclasses.dataclass
 class Evaluate:
@@ -53,13 +55,16 @@ class Evaluate:
         from keras_vit.evaluation.classification import predictions
         from keras_vit.training.distribution import is_first_process
         from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import load_trained, run_of
+        from keras_vit.training.saved_models import class_names_of, load_trained, run_of
 
         join_processes()
         check_files(self.confusion, self.confusion_figure)
-        run = run_of(find_model(self.model))
+        path = find_model(self.model)
+        run = run_of(path)
         model = load_trained(self.model, as_image_size(self.image_size))
-        dataset = self._load(run, model.input_shape[1:3])
+        is_keras = path.suffix == ".keras"
+        class_names = class_names_of(path, model.output_shape[-1]) if is_keras else None
+        dataset = self._load(run, model.input_shape[1:3], class_names)
         self._tell_about_images(run, dataset)
         reported = self._find_reported(model, run, dataset)
         predicted = predictions(model, dataset)
@@ -69,8 +74,8 @@ class Evaluate:
         if is_first_process():
             self._print(predicted, reported)
 
-    def _load(self, run, image_size):
-        """The dataset, which has the classes of the run."""
+    def _load(self, run, image_size, class_names):
+        """The dataset, which has the classes of the model."""
         from keras_vit.data.datasets import load
         from keras_vit.data.processes import process
         from keras_vit.training.saved_models import data_of
@@ -92,10 +97,9 @@ class Evaluate:
             max_skipped=self.max_skipped,
             shard=process(),
         )
-        names = run.get("class_names")
-        if names is not None and names != list(dataset.class_names):
+        if class_names is not None and class_names != list(dataset.class_names):
             raise ValueError(
-                f"The dataset must have the run's classes {names}. "
+                f"The dataset must have the model's classes {class_names}. "
                 f"Received: {list(dataset.class_names)}"
             )
         has_several_labels = dataset.element_spec[1].shape.rank == 2
@@ -110,12 +114,13 @@ class Evaluate:
         """Says which files are no images, and which images the model was trained on."""
         from keras_vit.cli.data import print_left_out
         from keras_vit.training.run import find_model
-        from keras_vit.training.trained_on import warn_of_trained_images
+        from keras_vit.training.saved_models import data_of, warn_of_images
 
         print_left_out(dataset)
+        is_own_data = data_of(run, self.data and absolute_name(self.data)) == data_of(run)
         # Of its own training images that is no news.
-        if run and self.split not in run.get("split", "").split("+"):
-            warn_of_trained_images(find_model(self.model).parent, dataset.fingerprints())
+        if not (is_own_data and self.split in run.get("split", "").split("+")):
+            warn_of_images(find_model(self.model), run, dataset.fingerprints())
 
     def _find_reported(self, model, run, dataset):
         """The reported accuracy that is meant by name, or told by model and dataset; or `None`."""

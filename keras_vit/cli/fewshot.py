@@ -57,14 +57,17 @@ class Fewshot:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.tables import plain_table
         from keras_vit.evaluation.fewshot import check_settings, evaluate_fewshot
-        from keras_vit.training.saved_models import load_trained
+        from keras_vit.training.run import find_model
+        from keras_vit.training.saved_models import load_trained, run_of
 
         seeds = tuple(range(self.seeds))
         # Before a model is downloaded.
         check_settings(self.shots, seeds, self.method, self.l2)
+        run = run_of(find_model(self.model))
+        model = load_trained(self.model, as_image_size(self.image_size))
         accuracies = evaluate_fewshot(
-            load_trained(self.model, as_image_size(self.image_size)),
-            self.data,
+            model,
+            self._find_data(run),
             train_split=self.train_split,
             test_split=self.test_split,
             shots=self.shots,
@@ -79,6 +82,20 @@ class Fewshot:
             max_skipped=self.max_skipped,
         )
         print(plain_table(("shots", "accuracy", "seeds"), table_rows(accuracies)))
+
+    def _find_data(self, run):
+        """The dataset as the run divides it; says which of its images the model was trained on."""
+        from keras_vit.data.datasets import find_source
+        from keras_vit.data.fingerprints import fingerprints
+        from keras_vit.training.run import find_model
+        from keras_vit.training.saved_models import data_of, warn_of_images
+
+        name = data_of(run, self.data)
+        path = find_model(self.model)
+        if path.suffix == ".keras":
+            source = find_source(name, self.test_split, self.classes, self.data_dir)
+            warn_of_images(path, run, fingerprints(source))
+        return name
 
 
 def table_rows(accuracies):

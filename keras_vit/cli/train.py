@@ -8,7 +8,7 @@ from typing import Literal
 
 import tyro
 
-from keras_vit.core.choices import DIVIDED, absolute_name
+from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
 from keras_vit.training.recipes import RECIPES, SOURCES
 
 DESCRIPTIONS = {
@@ -96,7 +96,7 @@ class Train:
             validation=validation,
             data_dir=self.data_dir,
             exclude=self.exclude or (),
-            cache=self.cache,
+            cache=self._cache_of(split),
             max_skipped=self.max_skipped,
         )
         self._tell_about_files(name, data[0], split)
@@ -117,6 +117,11 @@ class Train:
         options["trained_before"] = self._trained_before()
         return fit(recipe, model, data, workdir, facts, **options)
 
+    def _cache_of(self, split):
+        """A sweep ends with a run on more images, whose cache is another file."""
+        is_file = self.cache not in (None, "memory")
+        return f"{self.cache}-{split}" if is_file and self.sweep_lr else self.cache
+
     def _find_division(self, workdir):
         """The name of the data as the run divides them, and what `run.json` says of it."""
         from keras_vit.training.run import LAST_MODEL, read_run
@@ -136,21 +141,26 @@ class Train:
         from keras_vit.data.leaks import warn_of_copies
         from keras_vit.training.distribution import is_first_process
 
-        # Others have no files, or none that this command finds.
-        if name.partition(":")[0] != "folder" or not is_first_process():
+        # Others have no files of one image each.
+        is_folder = name.removeprefix(BY_POSITION).startswith("folder:")
+        if not is_folder or not is_first_process():
             return
         print_left_out(train)
-        splits = [split, *(s for s in ("validation", "test") if s not in split.split("+"))]
-        warn_of_copies({name_: find_source(name, name_, self.classes) for name_ in splits})
+        others = [s for s in ("validation", "test") if s not in split.split("+")]
+        held_out = {other: find_source(name, other, self.classes) for other in others}
+        warn_of_copies({split: train.source, **held_out})
 
     def _trained_before(self):
         """What the model was trained on by the run that it comes from, if it comes from one."""
         from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import run_of
+        from keras_vit.training.saved_models import run_of, warn_of_lost_record
         from keras_vit.training.trained_on import images_trained_on
 
         path = find_model(self.model)
-        if path.suffix != ".keras" or not run_of(path):
+        if path.suffix != ".keras":
+            return None
+        if not run_of(path):
+            warn_of_lost_record(path)
             return None
         found = images_trained_on(path.parent)
         if found is None:

@@ -10,6 +10,7 @@ from keras_vit.core.choices import BY_POSITION, DIVIDED
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.augment import mixing
 from keras_vit.data.augmentations import find_augmentation
+from keras_vit.data.caching import cached
 from keras_vit.data.catalog import DATASETS
 from keras_vit.data.digits import digits
 from keras_vit.data.fingerprints import fingerprints
@@ -90,7 +91,8 @@ def load(
         skip: ids of images that a stopped run has skipped (its `skipped.ids`), so that the batches
             from `start_step` on are those that it would have seen.
         max_skipped: the greatest share of images that may be skipped; ten always may.
-        cache: `"memory"` or the path of a new file, to keep encoded images after the first epoch.
+        cache: `"memory"` or the path of a file, to keep encoded images after the first epoch; a
+            file that was made of other examples is refused.
         shard: `(index, count)`: the part of one worker among so many. Together they have every
             example once.
         seed: of order and augmentation: whoever has the same seed sees the same batches.
@@ -100,9 +102,9 @@ def load(
         A `tf.data.Dataset` with the attributes `class_names`, `num_examples` (of the shard),
         `shard`, `skipped`: its length is the number of images skipped so far, `skipped.ids` are
         their names; `left_out`: how many files of a folder are no images, by reason;
-        `fingerprints`: a function that reads all images and returns
-        `keras_vit.data.fingerprints.Fingerprints`; and `from_step`: a function of `start_step` and
-        `skip` that gives the same dataset from another step on.
+        `source`: the `Source` of the examples; `fingerprints`: a function that reads all images and
+        returns `keras_vit.data.fingerprints.Fingerprints`; and `from_step`: a function of
+        `start_step` and `skip` that gives the same dataset from another step on.
 
     Raises:
         ValueError: if the dataset is unknown or has no images, or an argument is out of range.
@@ -128,7 +130,7 @@ def load(
     _check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
     source = _leave_out(source, exclude)
-    find_fingerprints = functools.cache(functools.partial(fingerprints, source))
+    stored, find_fingerprints = source, functools.cache(functools.partial(fingerprints, source))
     broken = source.find_numbers(skip)
     if source.num_examples <= len(broken):
         raise ValueError(
@@ -136,7 +138,7 @@ def load(
             f"{source.num_examples} images of {name!r} for split={split!r}, shard={shard!r}"
         )
     if cache is not None:
-        source = source.cached(cache)
+        source = cached(source, cache, find_fingerprints)
     skipped = Skipped(source, max_skipped, broken)
     pipeline = Pipeline(
         source=source,
@@ -154,6 +156,7 @@ def load(
         one_hot=one_hot or augmentation.mixes,
     )
     dataset = _as_dataset(pipeline, max_skipped)
+    dataset.source = stored
     dataset.fingerprints = find_fingerprints
     return dataset
 

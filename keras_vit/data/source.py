@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Callable
 
 import numpy as np
@@ -64,27 +63,6 @@ class Source:
             return []
         return [number for number in self.numbers.tolist() if self.find_id(number) in wanted]
 
-    def cached(self, place):
-        """The same examples, whose images are kept as they are encoded once they have been read.
-
-        Args:
-            place: `"memory"`, or the path of a new file.
-
-        Returns:
-            A `Source`.
-
-        Raises:
-            ValueError: if the file cannot be made, or another process is writing it.
-        """
-        if place != "memory":
-            _check_cache(pathlib.Path(place).expanduser())
-        examples = self.examples.map(
-            lambda number, payload, label: (number, self.read(payload), label),
-            num_parallel_calls=tf.data.AUTOTUNE,
-        )
-        path = "" if place == "memory" else str(pathlib.Path(place).expanduser())
-        return dataclasses.replace(self, examples=examples.cache(path), read=_is_read)
-
     def without(self, numbers):
         """The same examples in the same order, but for those with one of the numbers."""
         if len(numbers) == 0:
@@ -130,24 +108,6 @@ def _scatter(numbers, shift, xor, as_uint64):
     for bits, factor in zip(_SHIFTS, _FACTORS, strict=True):
         numbers = xor(numbers, shift(numbers, as_uint64(bits))) * as_uint64(factor)
     return xor(numbers, shift(numbers, as_uint64(_LAST_SHIFT)))
-
-
-def _check_cache(path):
-    """TensorFlow would stop at these only when it writes, after an epoch or again and again."""
-    locks = list(path.parent.glob(f"{path.name}*.lockfile"))
-    probe = path.with_name(f".{path.name}.probe")
-    try:
-        probe.touch()
-        probe.unlink()
-        is_possible = not (path.is_dir() or locks)
-    except OSError:
-        is_possible = False
-    if not is_possible:
-        raise ValueError(
-            "`cache` must be `memory` or the path of a file in a folder that can be written, and "
-            "that no other run is writing (a stopped one leaves a `.lockfile`; remove it). "
-            f"Received: cache={str(path)!r}"
-        )
 
 
 def not_among(numbers, number):

@@ -21,7 +21,7 @@ from keras_vit.training.run import (
 from keras_vit.training.saved_models import mark_of
 from keras_vit.training.state import States
 from keras_vit.training.tasks import make_task
-from keras_vit.training.trained_on import check_same_images, is_recorded, write_record
+from keras_vit.training.trained_on import check_same_images, find_images, is_recorded, write_records
 
 
 def fit(
@@ -41,8 +41,8 @@ def fit(
     an epoch), `tensorboard/` (loss, accuracy, learning rate, norm of the gradients, images a
     second, share of the time in which data were waited for), `best.keras` (by validation accuracy),
     `last.keras`, `averaged.keras` where the recipe averages weights, `states/` to go on from, and
-    where images could not be decoded `skipped.txt`. `trained_on.jsonl` records the images that are
-    trained on.
+    where images could not be decoded `skipped.txt`. `trained_on.jsonl` and `validated_on.jsonl`
+    record the images.
 
     It is called inside of the scope of the strategy under which the model was built (`strategy` of
     `keras_vit.training.distribution`), if there is one.
@@ -80,8 +80,8 @@ def fit(
     task = make_task(recipe, model, data)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)
     state = _find_state(workdir, keep) if resume else None
-    images = data[0].fingerprints() if is_first_process() else None
-    if images is not None and state is not None:
+    images = find_images(data) if is_first_process() else {}
+    if images and state is not None:
         check_same_images(pathlib.Path(workdir).expanduser(), images, state)
     with own_directory(workdir) as own:
         made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume)
@@ -97,10 +97,9 @@ def fit(
         )
         try:
             with locked(own):
-                digest = None
-                if images is not None and is_recorded(state):
-                    digest = write_record(own, images, trained_before)
-                run.fit(task, model, digest, state)
+                if images and is_recorded(state):
+                    run.images = write_records(own, images, trained_before)
+                run.fit(task, model, state)
         except BaseException:
             # What failed before it saved anything is no run, and not in the way of the next.
             if run.states.last is None and not (own / LAST_MODEL).exists():
@@ -119,6 +118,12 @@ def _find_state(workdir, keep):
     """
     workdir = pathlib.Path(workdir).expanduser()
     state = States(workdir / STATES, keep).load()
+    run = mark_of(workdir / LAST_MODEL)["run"]
+    if state is not None and state[1].get("run", run) != run:
+        raise ValueError(
+            "`workdir` must have the states of its own run. Received: workdir="
+            f"{str(workdir)!r} of the run {run}, with states of {state[1]['run']}"
+        )
     if state is None and (workdir / LAST_MODEL).exists():
         raise ValueError(
             "`workdir` must have the states of a run to be resumed. Received: workdir="

@@ -38,6 +38,9 @@ class ResumableFit:
         save_steps: batches after which the state is saved, beside the ends of epochs.
         keep: how many states are kept.
         mark: as in `save_model`.
+
+    Attributes:
+        images: the digests of `write_records`, for the states.
     """
 
     def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep, mark):
@@ -50,18 +53,16 @@ class ResumableFit:
         self.mark = mark
         self.history = []
         self.train = None
-        self.training_data = None
+        self.images = None
 
-    def fit(self, task, model, training_data, state=None):
+    def fit(self, task, model, state=None):
         """Trains from a state on, or from the start.
 
         Args:
             task: a `Task`; its model is compiled, the optimizer built.
             model: the model to be saved, with the weights of the task's.
-            training_data: the digest of the images that are trained on, for the states.
             state: of `States.load`, or `None`.
         """
-        self.training_data = training_data
         batch, skip, callbacks = self._restore(task.model, state)
         epoch, done = divmod(batch, self.batches_per_epoch)
         self.train = task.train if batch == 0 else task.train.from_step(batch, skip)
@@ -128,5 +129,6 @@ class ResumableFit:
         return {
             "history": self.history,
             "skipped": self.train.skipped.ids,
-            "training_data": self.training_data,
+            "run": self.mark["run"],
+            "images": self.images,
         }

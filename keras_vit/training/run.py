@@ -10,7 +10,7 @@ import shutil
 import keras
 
 from keras_vit.core.files import PARTIAL, differences, replacing
-from keras_vit.training.trained_on import TRAINED_BEFORE, TRAINED_ON
+from keras_vit.training.trained_on import TRAINED_BEFORE, TRAINED_ON, VALIDATED_ON
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
@@ -56,7 +56,7 @@ def open_run(workdir, recipe, facts, resume=False):
             f"`workdir` must be a directory that can be written. Received: workdir="
             f"{str(workdir)!r} ({error})"
         ) from error
-    names = (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES, TRAINED_ON, TRAINED_BEFORE)
+    names = (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES, TRAINED_ON, VALIDATED_ON, TRAINED_BEFORE)
     made = [workdir / name for name in names]
     return [*made, workdir] if is_made else made
 

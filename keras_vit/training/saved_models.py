@@ -1,6 +1,7 @@
 """The model files of runs: saved with the names of their classes, and told from other files."""
 
 import json
+import logging
 import pathlib
 import zipfile
 
@@ -12,6 +13,7 @@ from keras_vit.core.files import replacing
 from keras_vit.models import resize
 from keras_vit.models.files import load_model
 from keras_vit.training.run import MODELS, find_model, read_run
+from keras_vit.training.trained_on import warn_of_trained_images
 
 # In a .keras file that this package has saved; Keras does not read it.
 _MARK = "keras_vit.json"
@@ -112,6 +114,32 @@ def class_names_of(model_path, num_classes):
             f"{str(model_path)!r} with {num_classes} outputs and the names {names}"
         )
     return names
+
+
+def warn_of_lost_record(model_path):
+    """Log a warning if a run has saved a model file that is no longer in the run's directory."""
+    run = _read_mark(model_path).get("run")
+    if run:
+        logging.getLogger("keras_vit").warning(
+            "%s was saved by the run %s, whose record is not next to it: images that it was "
+            "trained on cannot be named",
+            *(model_path, run),
+        )
+
+
+def warn_of_images(model_path, run, images):
+    """Log a warning that names the images that a model was trained on, as far as that is recorded.
+
+    Args:
+        model_path: path of the model's file.
+        run: dictionary of `run_of`.
+        images: `Fingerprints` of the images that the model is evaluated on.
+    """
+    path = pathlib.Path(model_path)
+    if run:
+        warn_of_trained_images(path.parent, images)
+    elif path.suffix == ".keras":
+        warn_of_lost_record(path)
 
 
 def data_of(run, name=None):

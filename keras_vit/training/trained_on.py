@@ -7,27 +7,43 @@ import pathlib
 from keras_vit.core.files import replacing
 from keras_vit.data.fingerprints import Fingerprints, describe_changes, name_some
 
-# One image per line, `[digest, label, id]` as JSON: those of the run, and those that the model was
-# trained on before, by the run that this one was started from.
+# A line `{"images": count, "digest": ...}`, and one `[digest, label, id]` per image, as JSON.
+# `TRAINED_BEFORE` has the images of the run that this one was started from.
 TRAINED_ON = "trained_on.jsonl"
+VALIDATED_ON = "validated_on.jsonl"
 TRAINED_BEFORE = "trained_before.jsonl"
+_RECORDS = {"training": TRAINED_ON, "validation": VALIDATED_ON}
 
 
-def write_record(workdir, images, before=None):
-    """Record what a run trains on.
+def find_images(data):
+    """Find the images that a run trains and validates on.
+
+    Args:
+        data: `(train, validation)`, datasets of `keras_vit.data.load`; the second may be `None`.
+
+    Returns:
+        A dictionary of `Fingerprints` from `"training"` and, if there is one, `"validation"`.
+    """
+    datasets = zip(_RECORDS, data, strict=True)
+    return {kind: dataset.fingerprints() for kind, dataset in datasets if dataset is not None}
+
+
+def write_records(workdir, images, before=None):
+    """Record what a run trains and validates on.
 
     Args:
         workdir: `pathlib.Path` of the run's directory.
-        images: `Fingerprints` of the images that the run trains on.
+        images: dictionary of `find_images`.
         before: `Fingerprints` of the images that the model was trained on before; `None` for none.
 
     Returns:
-        A digest, to be saved in the states as `training_data`.
+        A dictionary of digests, to be saved in the states as `images`.
     """
-    _write(workdir / TRAINED_ON, images)
+    for kind, found in images.items():
+        _write(workdir / _RECORDS[kind], found)
     if before is not None and before.ids:
         _write(workdir / TRAINED_BEFORE, before)
-    return images.digest()
+    return {kind: found.digest() for kind, found in images.items()}
 
 
 def is_recorded(state):
@@ -36,7 +52,7 @@ def is_recorded(state):
     Args:
         state: what `States.load` returned; `None` for a run that begins.
     """
-    return state is None or state[1].get("training_data") is not None
+    return state is None or state[1].get("images") is not None
 
 
 def check_same_images(workdir, images, state):
@@ -44,27 +60,28 @@ def check_same_images(workdir, images, state):
 
     Args:
         workdir: path of the run's directory.
-        images: `Fingerprints` of the images that the run trains on now.
+        images: dictionary of `find_images`.
         state: what `States.load` returned.
 
     Raises:
         ValueError: if they are others; the message says what changed.
     """
-    log = logging.getLogger("keras_vit")
     if not is_recorded(state):
-        log.warning(
-            "the run was begun by a version that did not record its training images: whether they "
-            "are still the same is not known"
+        logging.getLogger("keras_vit").warning(
+            "the run was begun by a version that did not record its images: whether they are still "
+            "the same is not known"
         )
         return
-    if state[1]["training_data"] == images.digest():
-        return
-    before = _read(pathlib.Path(workdir) / TRAINED_ON)
-    what = "other images" if before is None else describe_changes(before, images)
-    raise ValueError(
-        "A resumed run must have the training images that it was begun with. "
-        f"Received: {what}; train in a new `workdir` to use them"
-    )
+    for kind in _RECORDS:
+        now = images.get(kind)
+        if state[1]["images"].get(kind) == (now and now.digest()):
+            continue
+        before = _read(pathlib.Path(workdir) / _RECORDS[kind])
+        what = "others" if None in (before, now) else describe_changes(before, now)
+        raise ValueError(
+            f"A resumed run must have the {kind} images that it was begun with. "
+            f"Received: {what}; train in a new `workdir` to use them"
+        )
 
 
 def images_trained_on(workdir):
@@ -118,8 +135,10 @@ def warn_of_trained_images(workdir, images):
 
 
 def _write(path, images):
+    rows = images.rows()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-        file.writelines(f"{json.dumps(row)}\n" for row in images.rows())
+        header = {"images": len(rows), "digest": images.digest()}
+        file.writelines(f"{json.dumps(line)}\n" for line in (header, *rows))
 
 
 def _read(path):
@@ -127,11 +146,19 @@ def _read(path):
         return None
     try:
         with path.open(encoding="utf-8") as file:
-            rows = [tuple(json.loads(line)) for line in file]
+            header, *rows = (json.loads(line) for line in file)
         digests, labels, ids = zip(*rows, strict=True) if rows else ((), (), ())
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(
-            "The record of what a run was trained on must be lines `[digest, label, id]`. "
-            f"Received: {str(path)!r} ({error})"
-        ) from error
-    return Fingerprints(ids, labels, digests)
+        images = Fingerprints(ids, labels, digests)
+        is_whole = header["digest"] == images.digest()
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise _damaged(path, error) from error
+    if not is_whole:
+        raise _damaged(path, f"{len(rows)} images, whose digest is another")
+    return images
+
+
+def _damaged(path, what):
+    return ValueError(
+        "The record of a run's images must be as the run has written it. "
+        f"Received: {str(path)!r} ({what})"
+    )

@@ -70,11 +70,17 @@ def load_training_data(
     if count > 1:
         # Shares differ by an image, and all processes must do the same steps.
         shared["shard"] = (0, 1)
-        whole = load(name, split, fraction=fraction, **shared)
-        train.num_examples, train.fingerprints = whole.num_examples, whole.fingerprints
+        _tell_of_all(train, load(name, split, fraction=fraction, **shared))
         if held_out is not None:
-            held_out.num_examples = load(name, validation, **shared).num_examples
+            _tell_of_all(held_out, load(name, validation, **shared))
     return train, held_out
+
+
+def _tell_of_all(dataset, whole):
+    """Gives a process's share of a dataset what it must know of all shares."""
+    dataset.num_examples = whole.num_examples
+    dataset.source = whole.source
+    dataset.fingerprints = whole.fingerprints
 
 
 def for_evaluation(dataset, batch_size):
