@@ -7,7 +7,7 @@ import pathlib
 import keras
 
 from keras_vit.checkpoints.npz import NpzArchive, as_float32, what_it_is
-from keras_vit.models.files import load_model
+from keras_vit.models.files import load_unchecked
 
 SHARD_INDEX = "model.safetensors.index.json"
 # What safetensors calls the dtypes that weights are stored in.
@@ -154,7 +154,8 @@ def open_archive(path):
     if not path.exists():
         raise ValueError(f"`path` must be an existing file. Received: path={str(path)!r}")
     if path.suffix == ".keras":
-        return ModelArchive(load_model(path), path)
+        # Arrays are checked when they are read.
+        return ModelArchive(load_unchecked(path), path)
     if path.is_dir() or path.suffix == ".safetensors" or path.name == SHARD_INDEX:
         return SafetensorsArchive(path)
     if path.suffix == ".npz":

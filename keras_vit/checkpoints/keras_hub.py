@@ -10,6 +10,7 @@ from keras_vit.checkpoints.weight_map import Format, Naming, Row, entries, norm,
 from keras_vit.models import vision_transformer
 from keras_vit.models.describe import describe
 from keras_vit.models.options import is_resnet
+from keras_vit.models.weights import check_finite
 
 BLOCK = "vit_encoder/transformer_block_{n}"
 GAMMA = ("gamma", "beta")
@@ -76,7 +77,7 @@ def to_keras_hub(model):
         returns all tokens (`pooling=None`).
 
     Raises:
-        ValueError: if keras-hub is not installed, or has no such model.
+        ValueError: if keras-hub is not installed, or has no such model, or a weight is not finite.
 
     Reference:
         `keras_hub/src/models/vit` of keras-hub 0.32.
@@ -87,6 +88,7 @@ def to_keras_hub(model):
         hub_model = keras_vit.to_keras_hub(model)
     """
     theirs = _build(describe(model))
+    check_finite(model)
     variables = {variable.path: variable for variable in theirs.weights}
     values = {variable.path: variable.value for variable in model.weights}
     found, without_row = entries(KERAS_HUB_ROWS, values)

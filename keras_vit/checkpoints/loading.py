@@ -5,6 +5,7 @@ import numpy as np
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.download import find_file
+from keras_vit.checkpoints.formats import KERAS
 from keras_vit.checkpoints.grids import UNTOLD_SIZE
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.layers.arguments import as_pair, check_integer
@@ -13,6 +14,7 @@ from keras_vit.models.builders import maker, register_pretrained_builder
 from keras_vit.models.describe import describe
 from keras_vit.models.files import load_weights
 from keras_vit.models.options import defaults_of, is_resnet, make_model, match_variant
+from keras_vit.models.surgery import keep_frozen
 
 # What a caller may choose: no file tells it, or not every file.
 UNTOLD_OPTIONS = (
@@ -36,7 +38,8 @@ def from_checkpoint(
     Width, depth, heads, patch size, grid, classes, pooling and the hidden layer of the head are
     read off the arrays. What the arrays of files born in torch do not tell (heads, epsilon, GELU)
     is read off the `config.json` beside them; without it the heads are those of the published model
-    of that size, or 64 channels each, and the rest is timm's or transformers' default.
+    of that size, or 64 channels each, and the rest is timm's or transformers' default. What is
+    frozen in a `.keras` file stays frozen; other files record nothing of it.
 
     Args:
         path: of an `.npz` of vit_jax, big_vision or big_transfer (BiT), a `.safetensors` of timm or
@@ -165,6 +168,8 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
         )
     for variable, value in checkpoint.read(model, new_head, stored_size):
         assign(variable, value)
+    if checkpoint.format is KERAS:
+        keep_frozen(checkpoint.archive.model, model, has_new_head=new_head and num_classes > 0)
     return model
 
 

@@ -8,6 +8,7 @@ import lzma
 import math
 import pathlib
 import struct
+import tokenize
 import zipfile
 import zlib
 
@@ -16,11 +17,16 @@ import numpy as np
 # What reading raises on a file that is not what it claims.
 DAMAGED = (
     ValueError,
-    KeyError,
+    LookupError,
     TypeError,
+    AttributeError,
     EOFError,
     OSError,
+    OverflowError,
     RuntimeError,  # an encrypted archive, or a compression that Python does not have
+    SyntaxError,  # a header, which is Python
+    SystemError,  # text of characters that Unicode does not have
+    tokenize.TokenError,
     struct.error,
     lzma.LZMAError,
     zlib.error,
@@ -85,7 +91,8 @@ class NpzArchive:
             else:
                 with self._zip.open(member) as file:
                     array = np.lib.format.read_array(file, allow_pickle=False)
-        except DAMAGED as error:
+        # A size that is not true can be more than there is memory for.
+        except (*DAMAGED, MemoryError) as error:
             raise ValueError(
                 f"`path` must be a complete .npz archive. Received: path={str(self.path)!r}, "
                 f"whose array {name!r} is damaged: {error}"

@@ -22,6 +22,7 @@ from keras_vit.layers.arguments import check_choice
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.describe import describe
 from keras_vit.models.options import defaults_of, is_resnet, token_grid_of
+from keras_vit.models.weights import check_finite
 
 CONFIGURATIONS = {"timm": timm.configuration, "huggingface": huggingface.configuration}
 WEIGHT_FILES = (".npz", ".safetensors")
@@ -51,7 +52,7 @@ def save_checkpoint(model, path, format):
 
     Raises:
         ValueError: if the format has no place for something in the model, such as register tokens,
-            or `path` is of another kind.
+            a weight is not finite, or `path` is of another kind.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -67,6 +68,7 @@ def save_checkpoint(model, path, format):
             "`model` must be one that big_vision has, and it has no hybrids. "
             f"Received: a hybrid with resnet_stages={options['resnet_stages']}"
         )
+    check_finite(model)
     arrays = _arrays(model, options, format)
     files = {}
     if path.suffix not in WEIGHT_FILES:
@@ -128,7 +130,11 @@ def _save_safetensors(arrays, path):
         ) from error
     # Of a transposed array, safetensors would store the bytes as they lie.
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    path.touch()
+    mode = path.stat().st_mode
     save_file(arrays, path, metadata={"format": "pt"})
+    # safetensors lets only the owner read its files.
+    path.chmod(mode)
 
 
 def _arrays(model, options, format):

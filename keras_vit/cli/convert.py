@@ -1,6 +1,8 @@
 """`keras-vit convert`."""
 
 import dataclasses
+import logging
+import os
 import pathlib
 from typing import Annotated, Literal
 
@@ -9,6 +11,9 @@ import tyro
 Format = Literal[
     "keras", "google", "big_vision", "big_transfer", "timm", "huggingface", "saved_model"
 ]
+DIRECTORIES = ("timm", "huggingface", "saved_model")
+# What timm and transformers have in a directory.
+FILES_OF_DIRECTORY = ("model.safetensors", "config.json", "preprocessor_config.json")
 SUFFIXES = {".keras": "keras", ".npz": "google", ".safetensors": "timm"}
 
 
@@ -33,6 +38,9 @@ class Convert:
     """Resize the position embeddings for this image size: one number, or height and width."""
     num_heads: int | None = None
     """Attention heads, for a .safetensors file without its config.json."""
+    overwrite: bool = False
+    """Replace the target if it exists, also in the directory of a training run. Each saved_model is
+    a new version and replaces nothing."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -40,7 +48,8 @@ class Convert:
         """Converts, and says what was written."""
         from keras_vit.checkpoints import from_checkpoint, save_checkpoint
         from keras_vit.serving.export import export
-        from keras_vit.training.run import find_model, save_model
+        from keras_vit.training.run import find_model
+        from keras_vit.training.saved_models import save_model
 
         to = self.to or SUFFIXES.get(self.target.suffix)
         if to is None:
@@ -52,7 +61,9 @@ class Convert:
             raise ValueError(
                 f"`target` must end with .keras for `--to keras`. Received: {str(self.target)!r}"
             )
-        path = find_model(self.source)
+        path, target = find_model(self.source), self.target.expanduser()
+        # Before a model is downloaded.
+        check_target(path, target, to, self.overwrite)
         source = path if path.suffix == ".keras" else self.source
         model = from_checkpoint(
             source, self.num_classes, as_image_size(self.image_size), self.num_heads
@@ -60,15 +71,71 @@ class Convert:
         if self.to is None and to == "google":
             to = npz_format(model)
         class_names = class_names_of(model, source) if self.num_classes is None else None
-        written = self.target
+        written = target
         if to == "keras":
             written.parent.mkdir(parents=True, exist_ok=True)
-            save_model(model, written)
+            save_model(model, written, {"run": None, "class_names": class_names})
         elif to == "saved_model":
             written = export(model, written, class_names=class_names)
         else:
             save_checkpoint(model, written, to)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
+
+
+def check_target(source, target, to, overwrite):
+    """Raise an error if writing the target would replace something that must stay.
+
+    Args:
+        source: `pathlib.Path` of the model's file or directory; it need not exist.
+        target: `pathlib.Path` of the file or directory to write.
+        to: a `Format`.
+        overwrite: whether files other than those of the source may be replaced.
+
+    Raises:
+        ValueError: if the target is the source, or, without `overwrite`, if it exists or is in the
+            directory of a training run.
+    """
+    is_replacing = to != "saved_model"
+    is_weights_alone = to in ("timm", "huggingface") and target.suffix == ".safetensors"
+    is_directory = to in DIRECTORIES and not is_weights_alone
+    written = [target / name for name in FILES_OF_DIRECTORY] if is_directory else [target]
+    read = _files_of(source)
+    if is_replacing and any(_is_same(new, old) for new in written for old in read):
+        raise ValueError(
+            "`target` must not be what the model is read from, which would be lost. "
+            f"Received: {str(target)!r} from {str(source)!r}"
+        )
+    if overwrite and is_replacing:
+        return
+    unless = ", unless `--overwrite` is given" if is_replacing else ""
+    if ((target if is_directory else target.parent) / "run.json").exists():
+        raise ValueError(
+            f"`target` must not be in the directory of a training run{unless}. "
+            f"Received: {str(target)!r}"
+        )
+    exists = any(target.glob("*")) if target.is_dir() else os.path.lexists(target)
+    if is_replacing and exists:
+        raise ValueError(
+            f"`target` must be new{unless}. Received: {str(target)!r}, which already exists"
+        )
+
+
+def _files_of(source):
+    """The files that a model is read from, also those that would be read if they existed."""
+    if source.is_dir() or source.suffix == ".json":
+        directory = source if source.is_dir() else source.parent
+        shards = directory.glob("*.safetensors")
+        return [source, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
+    if source.suffix == ".safetensors":
+        return [source, *(source.with_name(name) for name in FILES_OF_DIRECTORY[1:])]
+    return [source]
+
+
+def _is_same(path, other):
+    if path.resolve() == other.resolve():
+        return True
+    # On disks where names that differ by case are the same.
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 def npz_format(model):
@@ -91,14 +158,27 @@ def as_image_size(numbers):
 
 
 def class_names_of(model, source):
-    """The names of a model's classes: its run's, or ImageNet's for a checkpoint of so many."""
-    from keras_vit.data.labels import LABEL_FILES, read_labels
-    from keras_vit.training.run import find_model, read_run
+    """The names of a model's classes: those of its file or run, or ImageNet's for so many."""
+    from keras_vit.data.labels import LABEL_FILES, imagenet_class_names
+    from keras_vit.training import saved_models
+    from keras_vit.training.run import find_model
 
-    path = find_model(source)
+    path, num_classes = find_model(source), model.output_shape[-1]
     if path.suffix == ".keras":
-        return read_run(path).get("class_names")
-    num_classes = model.output_shape[-1]
+        return saved_models.class_names_of(path, num_classes)
     if num_classes not in LABEL_FILES:
         return None
-    return [name for _, name in read_labels(num_classes)]
+    _tell_assumed_names(path, num_classes)
+    return imagenet_class_names(num_classes)
+
+
+def _tell_assumed_names(path, num_classes):
+    from keras_vit.checkpoints.catalog import CHECKPOINTS
+
+    published = {row.url.rpartition("/")[2] for row in CHECKPOINTS}
+    if path.exists() and path.name not in published:
+        logging.getLogger("keras_vit").warning(
+            "%s does not record the names of its classes: as there are %d, they are taken to be "
+            "ImageNet's",
+            *(path, num_classes),
+        )

@@ -6,7 +6,6 @@ import logging
 import pathlib
 import re
 import tempfile
-import zipfile
 
 import keras
 import numpy as np
@@ -14,6 +13,7 @@ import tqdm
 from keras import ops
 
 import keras_vit
+from keras_vit.checkpoints.npz import DAMAGED
 from keras_vit.core.files import replacing
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import digest
@@ -196,7 +196,7 @@ def _read(path, key):
                 log.info("features of %d images are taken from %s", len(found[1]), path)
                 return found
             reason = "is of another model or dataset"
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except DAMAGED:
         reason = "is damaged"
     log.warning("%s %s; its features are computed anew", path, reason)
     return None

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_vit.core.pixels import check_pixels
 from keras_vit.models.surgery import representation, token_grid
 
 
@@ -23,8 +24,9 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
         A NumPy array, the representation; or a dictionary of arrays, one for each layer.
 
     Raises:
-        ValueError: if the model has no such layer, or a layer's output is neither a token sequence
-            nor a feature map and `as_maps` asks for one.
+        ValueError: if the model has no such layer, a layer's output is neither a token sequence
+            nor a feature map and `as_maps` asks for one, or the images have integers or values far
+            beyond [-1, 1].
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -41,6 +43,7 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
         outputs = {"representation": representation(model, ("head",))}
     else:
         outputs = {name: _layer(model, name).output for name in layers}
+    check_pixels(images, model=model)
     # Float32, since NumPy has no bfloat16 of its own.
     as_float32 = keras.layers.Activation("linear", dtype="float32")
     extractor = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})

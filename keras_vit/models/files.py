@@ -6,6 +6,8 @@ import zipfile
 import h5py
 import keras
 
+from keras_vit.models.weights import check_finite
+
 WEIGHTS_SUFFIX = ".weights.h5"
 
 
@@ -17,7 +19,8 @@ def load_weights(model, path):
         path: of a `.weights.h5` file.
 
     Raises:
-        ValueError: if there is no such file, it is damaged, or of another model.
+        ValueError: if there is no such file, it is damaged, of another model, or has weights that
+            are not finite.
     """
     path = check_file("path", path, (WEIGHTS_SUFFIX,))
     # Keras assigns while it reads.
@@ -33,6 +36,11 @@ def load_weights(model, path):
             f"{model.count_params():,} parameters). Received: path={str(path)!r}, "
             f"which does not fit: {error}"
         ) from error
+    try:
+        check_finite(model, "path", path)
+    except ValueError:
+        model.set_weights(before)
+        raise
 
 
 def _check_array_count(path, model):
@@ -49,7 +57,25 @@ def _is_weight(name, item):
 
 
 def load_model(path):
-    """Loads a `.keras` file.
+    """Load a `.keras` file whose weights are all finite.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        A `keras.Model`, not compiled.
+
+    Raises:
+        ValueError: if there is no such file, it is not a complete Keras model, or it has weights
+            that are not finite.
+    """
+    model = load_unchecked(path)
+    check_finite(model, received=path)
+    return model
+
+
+def load_unchecked(path):
+    """Load a `.keras` file for a caller that checks the values itself.
 
     Args:
         path: of the file.

@@ -48,7 +48,8 @@ class States:
         paths = self._paths()[::-1]
         for path in paths:
             try:
-                with np.load(path, allow_pickle=False) as file:
+                # NumPy leaves a file of its own open where it is damaged.
+                with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                     arrays = [file[str(index)] for index in range(len(file.files) - 1)]
                     return arrays, json.loads(str(file["facts"]))
             except DAMAGED as error:

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import os
+import stat
 
 import keras
 import numpy as np
@@ -179,6 +181,25 @@ def test_weights_alone(tmp_path, caplog):
     assert not caplog.messages
     assert_same_bits(path, case_path("timm_token"))
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have other permissions")
+@pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_files_have_the_usual_permissions(mask, expected, tmp_path):
+    old_mask = os.umask(mask)
+    try:
+        for name, format in (
+            ("model.npz", "google"),
+            ("model.safetensors", "timm"),
+            ("timm", "timm"),
+            ("huggingface", "huggingface"),
+        ):
+            save_checkpoint(case_model("hf_classifier"), tmp_path / name, format)
+    finally:
+        os.umask(old_mask)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 7
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {expected}
 
 
 @pytest.mark.parametrize("format", ["google", "timm"])

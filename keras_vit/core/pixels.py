@@ -1,0 +1,122 @@
+"""Whether images have the values that models take."""
+
+import sys
+import warnings
+
+import keras
+import numpy as np
+
+# Normalised images: [-1, 1] here, about [-2.7, 2.7] by the means and deviations of ImageNet.
+MAX_NORMALISED = 10
+# Interpolation overshoots at sharp edges.
+MAX_OVERSHOOT = 1.5
+RULE = "must be scaled to [-1, 1], as `keras_vit.preprocess` does"
+
+
+def check_pixels(images, argument="images", model=None):
+    """Check that images could have been normalised for a model.
+
+    Pixels in [0, 255] are refused by their dtype or their values. Two cases may be right and give a
+    warning: values beyond [-1, 1], as images have that are normalised by means and deviations, and
+    values that all lie in [0, 1], where every pixel would be brighter than grey. Of a
+    `tf.data.Dataset` the first batch is checked. Tensors without values, in a traced function, are
+    not checked.
+
+    Args:
+        images: what `keras.Model.predict` takes: an array, a list or dictionary of arrays, or a
+            `tf.data.Dataset`.
+        argument: what the caller knows the images as.
+        model: the model that takes them; one that scales its inputs itself takes any numbers.
+
+    Raises:
+        ValueError: if an array has integers, NaN, infinity, or values beyond [-10, 10].
+
+    Example:
+    >>> from keras_vit.core.pixels import check_pixels
+    >>> check_pixels(np.linspace(-1, 1, 12).reshape(1, 2, 2, 3))
+    >>> check_pixels(np.zeros((1, 2, 2, 3), "uint8"))
+    Traceback (most recent call last):
+    ValueError: `images` must be scaled to [-1, 1], as `keras_vit.preprocess` does. Received: ...
+    """
+    if model is not None and _scales_inputs(model):
+        return
+    if hasattr(images, "element_spec") and hasattr(images, "take"):
+        # Labels may come with the images.
+        images = next((_inputs(batch) for batch in images.take(1)), ())
+    for array in keras.tree.flatten(images):
+        if hasattr(array, "dtype"):
+            check_floats(array, argument)
+            _check_range(value_range(array), argument)
+
+
+def check_floats(images, argument="images"):
+    """Check the dtype of images, which is known in traced functions too.
+
+    Args:
+        images: array or tensor.
+        argument: what the caller knows the images as.
+
+    Raises:
+        ValueError: if they are not floating-point numbers.
+    """
+    dtype = keras.backend.standardize_dtype(images.dtype)
+    if not keras.backend.is_float_dtype(dtype):
+        raise ValueError(f"`{argument}` {RULE}. Received: {argument} of dtype {dtype}")
+
+
+def value_range(images):
+    """Return the least and the greatest value of images, or `None` where there are no values.
+
+    Args:
+        images: array or tensor of any backend; in a traced function it has no values.
+
+    Returns:
+        `(minimum, maximum)`, two floats, which are NaN if a value is.
+    """
+    try:
+        is_tensor = keras.ops.is_tensor(images)
+        values = keras.ops.convert_to_numpy(images) if is_tensor else np.asarray(images)
+    # Each framework has its own error for a tensor without values.
+    except Exception:
+        return None
+    if values.dtype == object or not values.size:
+        return None
+    return float(values.min()), float(values.max())
+
+
+def warn_of_pixels(message):
+    """Warn, naming the line outside this package that the call came from.
+
+    Python shows such a warning once for each line, so the message is always the same.
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("keras_vit."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
+
+
+def _check_range(found, argument):
+    if found is None:
+        return
+    low, high = found
+    # NaN is not within any bounds.
+    if not (low >= -MAX_NORMALISED and high <= MAX_NORMALISED):
+        raise ValueError(f"`{argument}` {RULE}. Received: values from {low} to {high}")
+    if low < -MAX_OVERSHOOT or high > MAX_OVERSHOOT:
+        warn_of_pixels(
+            f"Images {RULE}. Received: values beyond [-1, 1], which are right only for a model "
+            "that was trained on images normalised otherwise"
+        )
+    elif low >= 0 and high <= 1 and low < high:
+        warn_of_pixels(
+            f"Images {RULE}. Received: values in [0, 1], which pixels divided by 255 have"
+        )
+
+
+def _inputs(batch):
+    return batch[0] if isinstance(batch, tuple) else batch
+
+
+def _scales_inputs(model):
+    scaling = (keras.layers.Rescaling, keras.layers.Normalization)
+    return any(isinstance(layer, scaling) for layer in getattr(model, "layers", ()))
