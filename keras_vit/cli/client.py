@@ -22,12 +22,12 @@ class Client:
     top: int = 3
     """Classes to print for each image, the most likely first."""
     timeout: float = 60.0
-    """Seconds that the server may take for an image."""
+    """Seconds that the server may take in all for an image."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
-        """Prints a line for each image; what is no image is named, and the exit status then 1."""
+        """Print a line for each image; non-images are reported, and the exit status is then 1."""
         from keras_vit.cli.predict import check_images, classify_all
         from keras_vit.serving.client import Client as Server
 
@@ -37,39 +37,39 @@ class Client:
 
 
 def classes_of(server, encoded, top):
-    """The classes of one image; `None` where the server refuses it or flags it as bad."""
+    """Return the classes of one image; `None` if the server refuses it or flags it as bad."""
     from keras_vit.serving.client import BadImageError
 
     try:
         outputs = server.predict([encoded])
     except BadImageError:
         return None
-    return None if outputs.get("is_bad", [False])[0] else most_likely(outputs, top)
+    return None if outputs.get("is_bad", [False])[0] else most_likely(outputs, top, server.url)
 
 
-def most_likely(outputs, top):
-    """The classes of one image with their probabilities, the most likely first.
+def most_likely(outputs, top, url):
+    """Return the classes of one image with their probabilities, the most likely first.
 
     Args:
         outputs: what `keras_vit.serving.client.Client.predict` returns.
         top: how many.
+        url: of the model, for messages.
 
     Returns:
         A list of pairs.
 
     Raises:
-        ValueError: if the model does not name so many, or none.
+        ValueError: if the model names fewer classes, or none.
     """
-    if "top_k_labels" not in outputs:
+    if {"top_k_labels", "top_k_probabilities", "probabilities"} - outputs.keys():
         raise ValueError(
             "`--url` must be of a model whose default signature names classes. "
-            f"Received: one that answers {', '.join(outputs)}"
+            f"Received: {url}, which answers {', '.join(outputs)}"
         )
     known, classes = len(outputs["top_k_labels"][0]), len(outputs["probabilities"][0])
     if top > known < classes:
         raise ValueError(
-            f"`--top` must be at most {known}, as many classes as the server names. "
-            f"Received: top={top}"
+            f"`--top` must be at most {known}, as many classes as {url} names. Received: top={top}"
         )
     pairs = zip(outputs["top_k_labels"][0], outputs["top_k_probabilities"][0], strict=True)
     return list(pairs)[:top]

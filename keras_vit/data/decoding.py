@@ -5,13 +5,15 @@ raises `tf.errors.InvalidArgumentError`.
 """
 
 import io
+import re
 
-import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.headers import (
     BMP,
+    as_one_operation,
     bmp_palette,
+    cut_bmp,
     declared_size,
     is_animated_webp,
     is_webp,
@@ -32,10 +34,11 @@ EXIF_ORIENTATION = 0x0112
 
 
 def decode(encoded):
-    """Decodes a JPEG, PNG, GIF (of an animation the first frame), BMP or still WebP to RGB.
+    """Decode a JPEG, PNG, GIF (the first frame of an animation), BMP or still WebP to RGB.
 
-    Grey becomes three equal channels, CMYK is converted, alpha is left out, and of 16 bits the
-    upper 8 are kept. The format is told from the bytes, not from a name.
+    Grey becomes three equal channels, CMYK is converted, alpha is left out (transparent pixels of
+    a GIF are black), and 16 bits are cut to the upper 8. The bytes decide about the format, not a
+    name. A BMP must be uncompressed, with 8, 24 or 32 bits per pixel.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
@@ -44,7 +47,7 @@ def decode(encoded):
         A uint8 tensor `(height, width, 3)`.
 
     Raises:
-        tf.errors.InvalidArgumentError: if the file is truncated, of another format, or claims more
+        tf.errors.InvalidArgumentError: if the file is truncated, in another format, or claims more
             than `MAX_PIXELS` pixels.
     """
     with tf.control_dependencies([check_size(declared_size(encoded))]):
@@ -103,16 +106,17 @@ def check_size(size):
         tf.errors.InvalidArgumentError: if it is refused.
     """
     pixels = tf.reduce_prod(tf.cast(size, tf.int64))
-    is_possible = (pixels > 0) & (pixels <= MAX_PIXELS)
+    # Two negative sides have a positive product.
+    is_possible = tf.reduce_all(size > 0) & (pixels <= MAX_PIXELS)
     message = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
     with tf.control_dependencies([require(is_possible, message, size)]):
         return tf.identity(size)
 
 
 def read_orientation(encoded):
-    """How a photograph is to be turned, from its EXIF data: 1 to 8, 1 being upright.
+    """Read the EXIF orientation of a photograph, 1 to 8; 1 means upright.
 
-    It is read by Pillow in Python, so it cannot be exported.
+    Pillow reads it in Python, so it cannot be exported.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
@@ -120,8 +124,8 @@ def read_orientation(encoded):
     Returns:
         An int32 tensor.
     """
-    orientation = tf.numpy_function(_read_orientation, [encoded], tf.int32, stateful=False)
-    return tf.ensure_shape(orientation, ())
+    # `tf.numpy_function` would make a NumPy array of the bytes, which loses zeros at their end.
+    return tf.ensure_shape(tf.py_function(_read_orientation, [encoded], tf.int32), ())
 
 
 def turn_upright(image, orientation):
@@ -151,19 +155,39 @@ def turn_upright(image, orientation):
     return tf.switch_case(orientation - 1, [lambda one=one: one for one in turned])
 
 
+def explain(error):
+    """Return the reason why an image cannot be decoded, without TensorFlow's names.
+
+    Args:
+        error: `tf.errors.OpError` that a decoder raised.
+
+    Returns:
+        A string of one line.
+
+    Example:
+    >>> from keras_vit.data.decoding import decode, explain
+    >>> try:
+    ...     decode(b"no image")
+    ... except tf.errors.InvalidArgumentError as error:
+    ...     explain(error)
+    'Unknown image file format'
+    """
+    names = r"{{.*?}}|\[Op:\w+\].*|assertion failed: "
+    reason = re.sub(names, "", error.message, flags=re.DOTALL)
+    return " ".join(reason.replace("[", "").replace("]", "").split())
+
+
 def _read_orientation(encoded):
     from PIL import Image
 
-    # TensorFlow hands over bytes in a graph, and eagerly an array of them.
-    encoded = encoded if isinstance(encoded, bytes) else encoded.item()
     try:
-        with Image.open(io.BytesIO(encoded)) as image:
+        with Image.open(io.BytesIO(encoded.numpy())) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
     except Exception:
-        # Of broken files and of broken EXIF data Pillow raises a dozen kinds. Whether the picture
-        # can be decoded is the decoder's to say.
+        # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. Whether
+        # the picture can be decoded is the decoder's decision.
         orientation = 1
-    return np.int32(orientation if orientation in range(1, 9) else 1)
+    return int(orientation) if orientation in range(1, 9) else 1
 
 
 def _decode(encoded):
@@ -177,14 +201,25 @@ def _decode(encoded):
     return tf.ensure_shape(image, (None, None, 3))
 
 
+@as_one_operation
 def _decode_bmp(encoded):
-    palette = bmp_palette(encoded)
+    encoded = cut_bmp(encoded)
     image = tf.io.decode_bmp(encoded, channels=0)
     return tf.cond(
-        tf.shape(palette)[0] > 0,
-        lambda: tf.gather(palette, tf.cast(image[..., 0], tf.int32)),
+        tf.shape(image)[-1] == 1,
+        lambda: _look_up(image[..., 0], encoded),
         lambda: image[..., :3],
     )
+
+
+def _look_up(indices, encoded):
+    """Return the colors that the pixels of a BMP stand for."""
+    palette, indices = bmp_palette(encoded), tf.cast(indices, tf.int32)
+    # On a GPU `tf.gather` would return zeros for other indices.
+    count, largest = tf.shape(palette)[0], tf.reduce_max(indices)
+    message = "A pixel of a BMP must be one of the colors in its palette. Their number and it are"
+    with tf.control_dependencies([require(largest < count, message, tf.stack([count, largest]))]):
+        return tf.gather(palette, indices)
 
 
 def _decode_webp(encoded):

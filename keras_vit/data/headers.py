@@ -8,9 +8,30 @@ import tensorflow as tf
 
 JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
 _JPEG_END = b"\xff\xd9"
+# Values of a tensor in a message.
+_SHOWN = 8
 
 # A side of a WebP has 14 bits.
 _WEBP_SIDE = 0x3FFF
+
+# Windows' and OS/2's second header, whose fields are in the same places; OS/2's first has 12 bytes.
+_BMP_HEADERS, _OS2_HEADER = (40, 52, 56, 64, 108, 124), 64
+_BMP_FILE_HEADER = 14
+# Places of 32 bits: those of the pixels, header size, width, height, compression, colors and masks.
+_BMP_FIELDS, _BMP_BITS = (10, 14, 18, 22, 30, 46, 54, 58, 62), 28
+_UNCOMPRESSED, _BITFIELDS = 0, 3
+# Blue, green, red: the order in which TensorFlow reads a pixel.
+_BMP_MASKS = (0xFF0000, 0xFF00, 0xFF)
+
+
+def as_one_operation(function):
+    """In a graph, make a function one operation.
+
+    TensorFlow visits the operations of each branch, also of those that it does not take, one by
+    one. Eagerly the function stays as it is: a `tf.function` adds pages to its errors.
+    """
+    in_graphs = tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
+    return lambda encoded: (function if tf.executing_eagerly() else in_graphs)(encoded)
 
 
 def starts_with(encoded, signature):
@@ -23,7 +44,8 @@ def is_complete_jpeg(encoded):
 
     Of a JPEG that is cut off, the upper parts can be decoded.
     """
-    return starts_with(encoded, JPEG) & (tf.strings.substr(encoded, -2, 2) == _JPEG_END)
+    end = tf.maximum(tf.strings.length(encoded) - 2, 0)
+    return starts_with(encoded, JPEG) & (tf.strings.substr(encoded, end, 2) == _JPEG_END)
 
 
 def require(condition, *message):
@@ -32,7 +54,7 @@ def require(condition, *message):
     `tf.debugging.Assert` does the same behind a branch, which takes longer than the assertion.
     """
     data = [tf.convert_to_tensor(part) for part in message]
-    return tf.raw_ops.Assert(condition=condition, data=data)
+    return tf.raw_ops.Assert(condition=condition, data=data, summarize=_SHOWN)
 
 
 def is_webp(encoded):
@@ -53,15 +75,15 @@ def declared_size(encoded):
         An int32 tensor `(2,)`.
 
     Raises:
-        tf.errors.InvalidArgumentError: if the bytes are not a JPEG, PNG, GIF, BMP or WebP file.
+        tf.errors.InvalidArgumentError: if the bytes are not a JPEG, PNG, GIF, BMP or WebP file, or
+            a kind of BMP that is not decoded.
     """
     return tf.case(
         [
             (starts_with(encoded, JPEG), lambda: tf.io.extract_jpeg_shape(encoded)[:2]),
             (starts_with(encoded, PNG), lambda: _integers(encoded, 16, 2, ">u4")[::-1]),
             (starts_with(encoded, GIF), lambda: _integers(encoded, 6, 2, "<u2")[::-1]),
-            # A negative height means that the rows are stored from the top.
-            (starts_with(encoded, BMP), lambda: tf.abs(_integers(encoded, 18, 2, "<i4")[::-1])),
+            (starts_with(encoded, BMP), lambda: _bmp_size(encoded)),
             (is_webp(encoded), lambda: _webp_size(encoded)),
         ],
         default=lambda: _refuse("Unknown image file format"),
@@ -83,22 +105,76 @@ def _webp_flag(encoded, kind, at, flag):
     return is_kind & (tf.bitwise.bitwise_and(_byte(encoded, at), flag) > 0)
 
 
-def bmp_palette(encoded):
-    """The colours of a BMP of 8 bits a pixel.
+def cut_bmp(encoded):
+    """Return a BMP without the bytes after its pixels, which TensorFlow does not accept.
 
     Args:
-        encoded: scalar string tensor, the bytes of a BMP file.
+        encoded: scalar string tensor, the bytes of a BMP file that `declared_size` accepts.
 
     Returns:
-        A uint8 tensor `(colours, 3)`, empty where the file has another number of bits.
+        A scalar string tensor.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if pixels are missing.
     """
-    start = 14 + _integers(encoded, 14, 1, "<i4")[0]
-    stop = _integers(encoded, 10, 1, "<i4")[0]
-    bits = _integers(encoded, 28, 1, "<u2")[0]
-    length = tf.where(bits == 8, stop - start, 0)
-    colours = tf.io.decode_raw(tf.strings.substr(encoded, start, length), tf.uint8)
-    # Blue, green, red and a byte that is not used.
-    return tf.reshape(colours, (-1, 4))[:, 2::-1]
+    fields, bits = _bmp_fields(encoded)
+    pixels, _, width, height = tf.unstack(tf.cast(fields[:4], tf.int64))
+    # Each row is filled up to whole words of 32 bits.
+    end = pixels + (width * tf.cast(bits, tf.int64) + 31) // 32 * 4 * tf.abs(height)
+    length = tf.cast(tf.strings.length(encoded), tf.int64)
+    message = "A BMP must be complete. The bytes that it should have and those that it has are"
+    with tf.control_dependencies([require(end <= length, message, tf.stack([end, length]))]):
+        return tf.strings.substr(encoded, tf.zeros((), tf.int64), end)
+
+
+def bmp_palette(encoded):
+    """Return the colors of a BMP with 8 bits per pixel.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a complete BMP that `declared_size` accepts.
+
+    Returns:
+        A uint8 tensor `(colors, 3)` of at most 256 colors.
+    """
+    fields, _ = _bmp_fields(encoded)
+    pixels, start, count = fields[0], _BMP_FILE_HEADER + fields[1], fields[5]
+    # The header may leave out the number of colors where it is 256.
+    count = tf.minimum(tf.where(count == 0, 256, count), (pixels - start) // 4)
+    colors = tf.io.decode_raw(tf.strings.substr(encoded, start, 4 * count), tf.uint8)
+    # Blue, green, red and an unused byte.
+    return tf.reshape(colors, (-1, 4))[:, 2::-1]
+
+
+@as_one_operation
+def _bmp_size(encoded):
+    """Return the size of a BMP, and refuse the kinds that TensorFlow would decode wrongly."""
+    fields, bits = _bmp_fields(encoded)
+    pixels, header, width, height, compression, colors = tf.unstack(fields[:6])
+    has_usual_masks = tf.reduce_all(fields[6:] == _BMP_MASKS) & (bits > 8) & (header != _OS2_HEADER)
+    is_decoded = (
+        tf.reduce_any(header == _BMP_HEADERS)
+        & tf.reduce_any(bits == (8, 24, 32))
+        & ((bits > 8) | (colors >= 0) & (colors <= 256))
+        & ((compression == _UNCOMPRESSED) | (compression == _BITFIELDS) & has_usual_masks)
+        & (width > 0)
+        & (pixels >= _BMP_FILE_HEADER + header)
+    )
+    message = (
+        "A BMP must be uncompressed, with 8, 24 or 32 bits per pixel (blue, green, red), at most "
+        "256 colors, and a header of at least 40 bytes before its pixels. Its bits per pixel, "
+        "compression, colors, header size, place of the pixels and width are"
+    )
+    found = tf.stack([bits, compression, colors, header, pixels, width])
+    with tf.control_dependencies([require(is_decoded, message, found)]):
+        # A negative height means that the rows are stored from the top.
+        return tf.stack([tf.abs(height), width])
+
+
+def _bmp_fields(encoded):
+    """Return the integers at `_BMP_FIELDS`, an int32 tensor, and the number of bits per pixel."""
+    halves = _integers(encoded, 0, (_BMP_FIELDS[-1] + 4) // 2, "<u2")
+    lower, upper = ([(at + more) // 2 for at in _BMP_FIELDS] for more in (0, 2))
+    return tf.gather(halves, lower) + 65536 * tf.gather(halves, upper), halves[_BMP_BITS // 2]
 
 
 def _webp_size(encoded):
@@ -135,11 +211,18 @@ def _byte(encoded, at):
 
 
 def _integers(encoded, at, count, kind):
-    """Integers of a header as int32: `"<u2"` is little-endian and unsigned, of two bytes."""
+    """Integers of a header as int32: `"<u2"` is little-endian and unsigned, of two bytes.
+
+    After the end of the file they are zeros, which are no size of an image.
+    """
     dtypes = {"u1": tf.uint8, "u2": tf.uint16, "i4": tf.int32, "u4": tf.int32}
     order, dtype = kind[0], dtypes[kind[1:]]
-    piece = tf.strings.substr(encoded, at, count * dtype.size)
-    return tf.cast(tf.io.decode_raw(piece, dtype, little_endian=order == "<"), tf.int32)
+    length = count * dtype.size
+    # `substr` refuses a place after the end, with a message of bytes that Python cannot decode.
+    piece = tf.strings.substr(encoded, tf.minimum(at, tf.strings.length(encoded)), length)
+    piece = tf.strings.substr(tf.strings.join([piece, bytes(length)]), 0, length)
+    values = tf.io.decode_raw(piece, dtype, little_endian=order == "<")
+    return tf.cast(tf.ensure_shape(values, (count,)), tf.int32)
 
 
 def _refuse(reason):

@@ -7,6 +7,7 @@ import pathlib
 import tensorflow as tf
 import tqdm
 
+from keras_vit.core.files import replacing
 from keras_vit.data.decoding import decode
 from keras_vit.data.records import LABEL_FILES
 
@@ -28,7 +29,8 @@ def write_records(source, folder, split, num_files=1):
 
     Raises:
         ValueError: if files of the split are there, or other class names, or the dataset's images
-            have several labels or pixels that are scaled.
+            have several labels or pixels that are scaled; or if no image can be decoded, examples
+            are missing, or a label or class name cannot be read again.
     """
     folder = pathlib.Path(folder).expanduser()
     labels = "".join(f"{name}\n" for name in source.class_names)
@@ -44,7 +46,8 @@ def write_records(source, folder, split, num_files=1):
     finally:
         for path in partial:
             path.unlink(missing_ok=True)
-    (folder / LABEL_FILES[0]).write_text(labels, encoding="utf-8")
+    with replacing(folder / LABEL_FILES[0]) as partial_labels:
+        partial_labels.write_text(labels, encoding="utf-8")
     return paths
 
 
@@ -53,8 +56,10 @@ def _write(source, paths):
         writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in paths]
         examples = source.examples.shuffle(source.shuffle_buffer, seed=0)
         progress = tqdm.tqdm(examples.as_numpy_iterator(), total=source.num_examples, unit="image")
-        place = 0
+        place = read = 0
         for number, payload, label in progress:
+            read += 1
+            _check_label(source, number, label)
             try:
                 image = tf.convert_to_tensor(source.read(payload)).numpy()
                 decode(image)
@@ -69,6 +74,11 @@ def _write(source, paths):
             }
             example = tf.train.Example(features=tf.train.Features(feature=features))
             writers[place % len(writers)].write(example.SerializeToString())
+    if read != source.num_examples or not place:
+        raise ValueError(
+            f"All {source.num_examples} examples of the dataset must be read, and some of them "
+            f"decoded. Received: {read}, of which {place} can be decoded"
+        )
 
 
 def _check_source(source, num_files):
@@ -79,6 +89,20 @@ def _check_source(source, num_files):
         raise ValueError(
             "`source` must have one label an image and pixels from 0 to 255. Received: "
             f"scale={source.scale}, labels of shape {label.shape}"
+        )
+    if "\n".join(source.class_names).splitlines() != list(source.class_names):
+        raise ValueError(
+            "`source` must have class names of one line each, none of them empty. "
+            f"Received: {source.class_names!r:.500}"
+        )
+
+
+def _check_label(source, number, label):
+    count = len(source.class_names)
+    if not 0 <= label < count:
+        raise ValueError(
+            f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
+            f"label={label} of {source.find_id(int(number))}"
         )
 
 

@@ -5,6 +5,7 @@ import numbers
 
 import keras
 
+from keras_vit.core.class_names import check_class_names
 from keras_vit.serving.quantization import NEEDS_IMAGES, check_choice
 
 FORMATS = ("saved_model", "onnx", "litert", "openvino")
@@ -16,34 +17,15 @@ PACKAGES = {"onnx": ("onnx", "onnxruntime", "tf2onnx"), "openvino": ("openvino",
 QUANTIZING_PACKAGES = {("openvino", "int8"): ("nncf",)}
 
 
-def check_class_names(class_names, num_classes):
+def class_names_or_numbers(class_names, num_classes):
     """The names of a model's classes, their numbers where there are no names.
 
     Raises:
-        ValueError: if they are not names of these classes, each of one line.
+        ValueError: as `check_class_names`.
     """
     if class_names is None:
         return [str(number) for number in range(num_classes)]
-    if isinstance(class_names, str) or len(class_names) != num_classes:
-        raise ValueError(
-            f"`class_names` must be a list that names the model's {num_classes} classes. "
-            f"Received: class_names={class_names!r}"
-        )
-    for name in class_names:
-        if not _is_line(name):
-            raise ValueError(
-                "`class_names` must be strings of one line, of characters that UTF-8 has. "
-                f"Received: {name!r} among them"
-            )
-    return list(class_names)
-
-
-def _is_line(name):
-    try:
-        # Of several lines is also what has a separator of Unicode, or ends with one.
-        return isinstance(name, str) and len(f"{name}.".encode().decode().splitlines()) == 1
-    except UnicodeEncodeError:
-        return False
+    return list(check_class_names(class_names, num_classes=num_classes))
 
 
 def check_settings(

@@ -1,19 +1,23 @@
 """A client of TF Serving, by REST and by gRPC."""
 
+import contextlib
+import numbers
 import pathlib
 import re
+import threading
 import time
 
 import numpy as np
 
+from keras_vit.serving.answers import AnswerError, join
 from keras_vit.serving.checks import is_count
 from keras_vit.serving.transports import Grpc, RequestError, Rest
 
-_REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]+))?/?")
-_GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]+))?/?")
-# What an export says of images that it cannot decode.
-_BAD_IMAGES = re.compile(r"index in the batch:\W+([0-9 ]+)")
-# And of their number.
+_REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
+_GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
+# The export's message about images that it cannot decode: their indices, "..." after the first 100.
+_BAD_IMAGES = re.compile(r"index in the batch:\W+([0-9 ]+)(\.\.\.)?")
+# And about their number.
 _FIXED_BATCH = re.compile(r"\[(\d+)\] is not compatible with expected shape \[(\d+)\]")
 _SECONDS_BETWEEN_ATTEMPTS = 0.2
 
@@ -23,7 +27,7 @@ class BadImageError(ValueError):
 
     Args:
         message: says which and why.
-        positions: list of their positions in the images that were given.
+        positions: list of their positions in the images that were given, at most 100.
     """
 
     def __init__(self, message, positions):
@@ -37,10 +41,11 @@ class Client:
     Args:
         url: `http://HOST:8501/v1/models/NAME` for REST, `grpc://HOST:8500/NAME` for gRPC; with
             `/versions/N` behind it for a version other than the newest.
-        timeout: seconds that one request may take.
+        timeout: seconds that one request may take in all.
 
     Raises:
-        ValueError: if the URL is of neither form or a package is missing that it needs.
+        ValueError: if the URL has neither form, the timeout is out of range, or a package is
+            missing.
 
     Reference:
         https://www.tensorflow.org/tfx/serving/api_rest
@@ -54,13 +59,12 @@ class Client:
     """
 
     def __init__(self, url, timeout=60.0):
-        if not timeout > 0:
-            raise ValueError(f"`timeout` must be positive. Received: timeout={timeout!r}")
+        _check_timeout(timeout)
         for pattern, transport in ((_REST_URL, Rest), (_GRPC_URL, Grpc)):
             parts = pattern.fullmatch(str(url))
             if parts:
                 self._transport = transport(*parts.groups(), timeout)
-                self._url = url
+                self.url = str(url)
                 return
         raise ValueError(
             "`url` must be 'http://HOST:PORT/v1/models/NAME' or 'grpc://HOST:PORT/NAME', either "
@@ -78,7 +82,7 @@ class Client:
         self._transport.close()
 
     def predict(self, images, batch_size=32, signature="serving_default"):
-        """What the model answers to images.
+        """Classify images, or return whatever else the signature computes.
 
         Args:
             images: list of paths of JPEG, PNG, GIF, BMP or WebP files, or of their bytes. They are
@@ -88,14 +92,15 @@ class Client:
             signature: name of a signature that takes `image_bytes`.
 
         Returns:
-            A dictionary of the outputs, NumPy arrays `(images, ...)`.
+            A dictionary of the outputs, NumPy arrays `(images, ...)`. Numbers are finite, but for
+            images that `is_bad` flags. Text is an array of Python's strings.
 
         Raises:
             BadImageError: a `ValueError`, if the server cannot decode an image.
             ValueError: if a file cannot be read, or the server does not know the model or does not
                 take the request.
-            OSError: if the server fails; a `ConnectionError`, if there is none, and a
-                `TimeoutError`, if it takes too long.
+            OSError: if the server fails or answers anything but the outputs for these images; a
+                `ConnectionError` if there is no server, a `TimeoutError` if it takes too long.
         """
         if isinstance(images, str | bytes | pathlib.Path) or not len(images):
             raise ValueError(
@@ -106,21 +111,22 @@ class Client:
             raise ValueError(
                 f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}"
             )
-        answers = []
+        answers, versions = [], set()
         for start in range(0, len(images), batch_size):
             batch = images[start : start + batch_size]
             encoded = [_read(image) for image in batch]
-            try:
-                answers.append(self._transport.predict(encoded, signature))
-            except RequestError as error:
-                raise self._explain(error, batch, start) from error
-        return {name: np.concatenate([part[name] for part in answers]) for name in answers[0]}
+            with self._explaining(batch, start):
+                outputs, version = self._transport.predict(encoded, signature)
+            answers.append(outputs)
+            versions |= {version} - {None}
+        with self._explaining():
+            return join(answers, versions)
 
     def status(self, timeout=None):
-        """The state of each version of the model: `{1: "AVAILABLE"}`.
+        """Return the state of each version of the model: `{1: "AVAILABLE"}`.
 
         Args:
-            timeout: seconds that it may take; `None` for the client's.
+            timeout: seconds that it may take in all; `None` for the client's.
 
         Raises:
             ValueError: if the server does not know the model.
@@ -129,13 +135,13 @@ class Client:
         Reference:
             `ModelVersionStatus` of TF Serving's `get_model_status.proto`.
         """
-        try:
+        if timeout is not None:
+            _check_timeout(timeout)
+        with self._explaining():
             return self._transport.status(timeout)
-        except RequestError as error:
-            raise self._explain(error) from error
 
     def wait_until_ready(self, timeout=60.0):
-        """Waits until a version of the model can be asked.
+        """Wait until a version of the model can be asked.
 
         Args:
             timeout: seconds to wait at most.
@@ -143,6 +149,7 @@ class Client:
         Raises:
             TimeoutError: if none can be by then; it says what the server answered last.
         """
+        _check_timeout(timeout)
         end = time.monotonic() + timeout
         while True:
             left = max(end - time.monotonic(), _SECONDS_BETWEEN_ATTEMPTS)
@@ -156,23 +163,36 @@ class Client:
                     return
             if time.monotonic() > end:
                 raise TimeoutError(
-                    f"The model at {self._url} is not ready after {timeout} seconds: {last}"
+                    f"The model at {self.url} is not ready after {timeout} seconds: {last}"
                 )
             time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
 
-    def _explain(self, error, batch=(), start=0):
-        """What a user can do something about."""
+    @contextlib.contextmanager
+    def _explaining(self, batch=(), start=0):
+        """Turn what a request led to into errors that a user can do something about."""
+        try:
+            yield
+        except RequestError as error:
+            raise self._explained(error, batch, start) from error
+        except AnswerError as error:
+            raise OSError(
+                f"The server at {self.url} does not answer what was asked for: {error}"
+            ) from error
+
+    def _explained(self, error, batch, start):
         if error.is_unknown_model:
             return ValueError(
                 "`url` must name a model that the server has. "
-                f"Received: url={self._url!r}, to which it answers: {error}"
+                f"Received: url={self.url!r}, to which it answers: {error}"
             )
         found = _BAD_IMAGES.search(str(error))
-        bad = [index for index in map(int, found[1].split()) if index < len(batch)] if found else ()
-        if bad:
+        bad = [int(index) for index in found[1].split()] if found else []
+        # Otherwise they are indices in a batch that has the images of other clients, too.
+        if bad and max(bad) < len(batch):
             names = ", ".join(_name(batch[index], start + index) for index in bad)
             return BadImageError(
-                f"`images` must be ones that the server can decode. Received: {names}",
+                "`images` must be ones that the server can decode. "
+                f"Received: {names}{' and others' if found[2] else ''}",
                 [start + index for index in bad],
             )
         fixed = _FIXED_BATCH.search(str(error))
@@ -182,11 +202,26 @@ class Client:
                 f"Received: {fixed[1]} in one"
             )
         return ValueError(
-            f"The request must be one that the model takes. Received from {self._url}: {error}"
+            f"The request must be one that the model takes. Received from {self.url}: {error}"
+        )
+
+
+def _check_timeout(timeout):
+    # Python cannot wait for longer than that.
+    is_number = isinstance(timeout, numbers.Real) and not isinstance(timeout, bool)
+    if not is_number or not 0 < timeout <= threading.TIMEOUT_MAX:
+        raise ValueError(
+            f"`timeout` must be positive and at most {threading.TIMEOUT_MAX:g} seconds. "
+            f"Received: timeout={timeout!r}"
         )
 
 
 def _read(image):
+    if isinstance(image, np.bytes_):
+        raise ValueError(
+            "`images` must be Python's bytes: NumPy's lose the zeros at their end. "
+            "Received: numpy.bytes_ among them"
+        )
     if isinstance(image, bytes):
         return image
     try:

@@ -9,6 +9,8 @@ import tempfile
 import keras
 from keras import ops
 
+from keras_vit.models import freeze_blocks
+
 SIGNATURE = "serving_default"
 
 
@@ -64,7 +66,7 @@ def portable(model):
     copy = keras.models.clone_model(model, clone_function=_portable_layer)
     for old, new in zip(model.weights, copy.weights, strict=True):
         new.assign(ops.cast(old.value, new.dtype))
-    copy.trainable = True
+    freeze_blocks(copy, 0)
     return copy
 
 

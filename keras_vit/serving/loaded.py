@@ -18,12 +18,30 @@ def load_export(version):
 
     Returns:
         A function of a list of bytes, encoded images, that returns their logits, a float32 array
-        `(images, num_classes)`.
+        `(images, num_classes)`. It raises `tf.errors.InvalidArgumentError` for an image that
+        cannot be decoded, also where the export only flags it, and `ValueError` for logits that
+        are not finite.
 
     Raises:
         ValueError: if there is no export, or a SavedModel that gives features alone.
     """
     version = pathlib.Path(version)
+    answer = _load(version)
+
+    def checked(encoded):
+        logits = answer(encoded)
+        if len(logits) != len(encoded) or not np.isfinite(logits).all():
+            raise ValueError(
+                "An export must give finite logits for each image. Received: "
+                f"{str(version)!r}, which gives {len(logits)} for {len(encoded)} images, "
+                f"{np.isfinite(logits).mean():.0%} of them finite"
+            )
+        return logits
+
+    return checked
+
+
+def _load(version):
     if (version / "saved_model.pb").is_file():
         return _load_saved_model(version)
     files = [version / name for name in FILES if (version / name).is_file()]
@@ -94,5 +112,17 @@ def _answer(function, argument, encoded):
         elif dtype == tf.uint8:
             inputs = tf.stack([decode(file) for file in inputs])
         outputs = function(**{name: tf.constant(inputs)})
+        _refuse_bad_images(outputs, part, start)
         found.append(outputs["logits"].numpy()[: len(part)])
     return np.concatenate(found)
+
+
+def _refuse_bad_images(outputs, encoded, start):
+    """Raise an error for an image that an export flags: the logits of such an image are zeros."""
+    is_bad = outputs["is_bad"].numpy()[: len(encoded)] if "is_bad" in outputs else ()
+    for index in np.flatnonzero(is_bad):
+        # It says why.
+        decode(encoded[index])
+        raise tf.errors.InvalidArgumentError(
+            None, None, f"The export cannot decode image {start + index}"
+        )

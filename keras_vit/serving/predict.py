@@ -59,7 +59,16 @@ def export_predictor(version):
 
 
 def ranked(probabilities, class_names):
-    """The classes with their probabilities, the most likely first."""
+    """The classes with their probabilities, the most likely first.
+
+    Raises:
+        ValueError: if there are not as many names as probabilities.
+    """
+    if class_names and len(class_names) != len(probabilities):
+        raise ValueError(
+            "A model must have as many outputs as its classes have names. "
+            f"Received: {len(probabilities)} outputs and {len(class_names)} names"
+        )
     names = class_names or [str(index) for index in range(len(probabilities))]
     order = np.argsort(-probabilities, kind="stable")
     return [(names[index], float(probabilities[index])) for index in order]
@@ -113,7 +122,7 @@ def read_stored(path):
     """
     import tensorflow as tf
 
-    from keras_vit.data.decoding import MAX_PIXELS, decode
+    from keras_vit.data.decoding import MAX_PIXELS, decode, explain
 
     try:
         encoded = pathlib.Path(path).expanduser().read_bytes()
@@ -126,5 +135,5 @@ def read_stored(path):
         raise ValueError(
             "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files of at most "
             f"{MAX_PIXELS} pixels. "
-            f"Received: {str(path)!r}, which is not"
+            f"Received: {str(path)!r}, which is not ({explain(error)})"
         ) from error

@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 
+from keras_vit.core.pixels import MAX_NORMALISED, RULE, check_floats
 from keras_vit.serving.quantization import PRECISION
 
 
@@ -67,11 +68,18 @@ class Runner:
         self._num_classes = num_classes
 
     def __call__(self, images):
-        images = np.asarray(images, "float32")
+        images = np.asarray(images)
+        check_floats(images)
+        images = images.astype("float32", copy=False)
         if images.ndim != 4 or images.shape[1:] != self.image_shape:
             raise ValueError(
                 f"`images` must be an array (n, {', '.join(map(str, self.image_shape))}). "
                 f"Received: an array {images.shape}"
+            )
+        # NaN is not within any bounds.
+        if not np.all(np.abs(images) <= MAX_NORMALISED):
+            raise ValueError(
+                f"`images` {RULE}. Received: values from {images.min()} to {images.max()}"
             )
         if not len(images):
             return np.zeros((0, self._num_classes), "float32")

@@ -34,7 +34,7 @@ def test_predict(api, server, models, tmp_path):
     np.testing.assert_array_equal(outputs["top_k_classes"], order)
     np.testing.assert_array_equal(outputs["top_k_labels"], np.array(NAMES)[order])
     kinds = {name: (array.dtype.kind, array.dtype.name) for name, array in outputs.items()}
-    assert kinds.pop("top_k_labels")[0] == "U"
+    assert kinds.pop("top_k_labels")[0] == "O"
     assert {name for _, name in kinds.values()} == {"float32", "int32"}
     assert kinds["top_k_classes"] == ("i", "int32")
 
@@ -86,6 +86,27 @@ def test_bad_images_are_named(api, server, tmp_path):
         assert caught.value.positions == [1, 3]
         # And it goes on.
         assert len(client.predict(encoded)["logits"]) == 5
+
+
+@BOTH
+def test_more_bad_images_than_the_export_names(api, server):
+    encoded = [files(1)[0], *[BROKEN] * 120]
+    message = r"images\[99\], images\[100\] and others$"
+    with ask(server, api) as client, pytest.raises(BadImageError, match=message) as bad:
+        client.predict(encoded, batch_size=200)
+    assert bad.value.positions == list(range(1, 101))
+
+
+@BOTH
+def test_indices_in_a_batch_of_several_clients_are_not_taken_for_ours(api, server, monkeypatch):
+    def fail(signature, inputs):
+        message = "Images that cannot be decoded, by their index in the batch:] [1 7]"
+        raise tf.errors.InvalidArgumentError(None, None, message)
+
+    monkeypatch.setattr(server, "predict", fail)
+    with ask(server, api) as client, pytest.raises(ValueError, match="must be one that") as raised:
+        client.predict(files(2))
+    assert raised.type is ValueError
 
 
 @BOTH
@@ -278,7 +299,7 @@ def test_wrong_arguments(images, options, message):
 
 
 def test_a_wrong_timeout():
-    with pytest.raises(ValueError, match="`timeout` must be positive. Received: timeout=0"):
+    with pytest.raises(ValueError, match="`timeout` must be positive .* Received: timeout=0"):
         Client("grpc://localhost:8500/pets", timeout=0)
 
 

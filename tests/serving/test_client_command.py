@@ -1,11 +1,15 @@
 """`keras-vit client`, asking a real server on this machine."""
 
+import io
+
+import numpy as np
 import pytest
 from PIL import Image
 
 from keras_vit.cli.client import Client as ClientCommand
 from keras_vit.cli.client import most_likely
 from keras_vit.cli.predict import Predict
+from keras_vit.serving.predict import read_image
 from tests.images import random_image
 from tests.serving.asking import BOTH, BROKEN, files
 
@@ -13,17 +17,42 @@ pytest.importorskip("requests")
 pytest.importorskip("tensorflow_serving")
 
 
+def turned(picture, orientation, file_format):
+    """The bytes of a photograph that a turned camera took."""
+    exif, buffer = Image.Exif(), io.BytesIO()
+    exif[0x0112] = orientation
+    options = {"lossless": True} if file_format == "WEBP" else {}
+    Image.fromarray(picture).save(buffer, file_format, exif=exif, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("orientation, turns", [(3, 2), (6, 3), (8, 1)])
+@pytest.mark.parametrize("file_format", ["PNG", "WEBP"])
+def test_photographs_are_read_upright(file_format, orientation, turns, tmp_path):
+    picture = random_image()
+    (tmp_path / "photo").write_bytes(turned(picture, orientation, file_format))
+    image = Image.open(io.BytesIO(read_image(tmp_path / "photo")))
+    assert image.format == "PNG"
+    np.testing.assert_array_equal(np.asarray(image), np.rot90(picture, turns))
+
+
+def test_an_image_that_is_not_decoded_is_refused_for_what_it_is(tmp_path):
+    path = tmp_path / "scan.bmp"
+    Image.fromarray(random_image()).convert("1").save(path)
+    message = r"scan.bmp', which is not \(A BMP must be .* width are 1 0 2 40 62 16\)$"
+    with pytest.raises(ValueError, match=message):
+        read_image(path)
+
+
 @BOTH
 def test_the_command_prints_what_predict_prints(api, server, directory, tmp_path, capsys):
-    images = [tmp_path / f"Bild {index}.img" for index in range(3)]
-    for image, encoded in zip(images, files(2), strict=False):
+    images = [tmp_path / f"Bild {index}.img" for index in range(4)]
+    photographs = [turned(random_image(), 6, kind) for kind in ("JPEG", "WEBP")]
+    for image, encoded in zip(images, [*files(2), *photographs], strict=True):
         image.write_bytes(encoded)
-    turned = Image.Exif()
-    turned[0x0112] = 6
-    Image.fromarray(random_image()).save(images[2], "JPEG", exif=turned)
     Predict(str(directory / "pets"), tuple(images)).run()
     expected = capsys.readouterr().out
-    assert len(expected.splitlines()) == 3
+    assert len(expected.splitlines()) == 4
     ClientCommand(tuple(images), server.url(api, "pets")).run()
     assert capsys.readouterr() == (expected, "")
     ClientCommand(tuple(images), server.url(api, "pets"), top=1).run()
@@ -64,11 +93,11 @@ def test_the_command_names_as_many_classes_as_there_are():
         "top_k_probabilities": [[0.7, 0.2]],
         "probabilities": [[0.2, 0.1, 0.7]],
     }
-    assert most_likely(outputs, 2) == [("eel", 0.7), ("cat", 0.2)]
+    assert most_likely(outputs, 2, "here") == [("eel", 0.7), ("cat", 0.2)]
     with pytest.raises(ValueError, match="`--top` must be at most 2, .*Received: top=3"):
-        most_likely(outputs, 3)
+        most_likely(outputs, 3, "here")
     # All that there are.
-    assert len(most_likely({**outputs, "probabilities": [[0.2, 0.7]]}, 3)) == 2
+    assert len(most_likely({**outputs, "probabilities": [[0.2, 0.7]]}, 3, "here")) == 2
 
 
 @BOTH

@@ -18,7 +18,7 @@ from tests.serving.models import classifier
 def test_wrong_names(tmp_path):
     model = classifier()
     for wrong in (["cat", "dog"], "abc"):
-        with pytest.raises(ValueError, match="`class_names` must be a list that names .* 3"):
+        with pytest.raises(ValueError, match="`class_names` must be a list that names 3 classes"):
             export(model, tmp_path, class_names=wrong)
     for wrong in ("b\nc", "b\r", "b\u2028c", "b\udc80", 2):
         with pytest.raises(ValueError, match="`class_names` must be strings of one line"):
@@ -149,3 +149,13 @@ def test_wrong_arguments(options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         export(classifier(), tmp_path / "pets", **options)
     assert not (tmp_path / "pets").exists()
+
+
+@pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
+def test_weights_that_are_not_finite(format, tmp_path):
+    model = classifier()
+    model.get_layer("head").bias.assign([0, np.nan, np.inf])
+    message = "`model` must have finite weights. .*head/bias has 2 NaN or infinite values of 3"
+    with pytest.raises(ValueError, match=message):
+        export(model, tmp_path / "pets", format=format)
+    assert not list(tmp_path.iterdir())

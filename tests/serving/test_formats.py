@@ -245,6 +245,11 @@ def test_other_files_and_images(written):
     run = load_runner(written / "model.onnx")
     with pytest.raises(ValueError, match=r"`images` must be an array \(n, 16, 24, 3\)"):
         run(images(1, 24, 16, 3))
+    with pytest.raises(ValueError, match="`images` must be scaled to .* of dtype uint8"):
+        run(np.zeros((1, 16, 24, 3), "uint8"))
+    for wrong in (255, np.nan):
+        with pytest.raises(ValueError, match="`images` must be scaled to .* values from"):
+            run(np.full((1, 16, 24, 3), wrong, "float32"))
 
 
 def test_a_runtime_that_is_missing(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_vit.cli import main
 from keras_vit.serving.export import export
@@ -40,6 +41,22 @@ def test_each_signature_alone(signature, batch_size, on_bad_image, photographs, 
     assert found.agreement == 1
 
 
+def test_images_of_a_folder_are_those_of_datasets(photographs, caplog):
+    below = photographs / "below"
+    (below / "8.JPG").rename(below / "8.jfif")
+    (below / "7.JPG").rename(below / "7")
+    (below / "._0.JPG").write_bytes(b"of a Mac")
+    other = photographs.parent / "elsewhere"
+    below.rename(other)
+    (photographs / "linked").symlink_to(other)
+    with caplog.at_level("WARNING", "keras_vit"):
+        found = find_images([photographs])
+    assert sorted(path.name for path in found) == sorted(path.name for path in other.glob("[0-9]*"))
+    assert len(found) == 9
+    (line,) = caplog.messages
+    assert "2 files are left out: " in line and "1 hidden" in line and "1 no image (.txt)" in line
+
+
 def test_another_model_is_told(photographs, tmp_path):
     model = classifier()
     path = export(model, tmp_path / "pets", signatures=("bytes",), warmup_batch_sizes=())
@@ -57,6 +74,24 @@ def test_what_is_no_export(photographs, tmp_path):
     path = export(classifier(), tmp_path / "pets", signatures=["features"], warmup_batch_sizes=())
     with pytest.raises(ValueError, match="must have a signature that returns `logits`"):
         load_export(path)
+
+
+def test_images_that_an_export_flags_are_refused(tmp_path):
+    path = export(
+        classifier(), tmp_path, signatures=["bytes"], on_bad_image="flag", warmup_batch_sizes=()
+    )
+    answer, good = load_export(path), files(2)
+    assert answer(good).shape == (2, len(NAMES))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
+        answer([*good, b"no image"])
+
+
+def test_logits_that_are_not_finite_are_refused(tmp_path):
+    model = classifier()
+    model.get_layer("head").kernel.assign(np.full((8, 3), 3e38))
+    path = export(model, tmp_path, signatures=["bytes"], warmup_batch_sizes=())
+    with pytest.raises(ValueError, match=r"finite logits for each image. Received: .*3 for 3 im"):
+        load_export(path)(files(3))
 
 
 def test_images_that_are_not_there(tmp_path):
