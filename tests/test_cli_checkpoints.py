@@ -347,11 +347,12 @@ def test_inspect_a_published_architecture(tmp_path, capsys):
     assert facts["builder"] == "ViT_Ti16"
     assert facts["options"] == "activation='gelu'"
     assert facts["head"] == "3 classes, all zeros"
-    assert lines[-4:] == [
-        "against ViT_S16: 3 differences",
+    assert lines[-5:] == [
+        "against ViT_S16: 4 differences",
         "  embedding_dim: 192, not 384",
         "  num_heads: 3, not 6",
         "  mlp_dim: 768, not 1536",
+        "  activation: gelu, not gelu_tanh",
     ]
 
 

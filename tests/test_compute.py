@@ -4,7 +4,12 @@ import keras
 import pytest
 
 import keras_vit
-from keras_vit.evaluation.compute import count_flops, products_of
+from keras_vit.evaluation.compute import (
+    count_flops,
+    count_parameters,
+    count_training_exaflops,
+    products_of,
+)
 from keras_vit.evaluation.scaling import SCALING_STUDY, count_exaflops
 from keras_vit.models import find_variant
 
@@ -90,3 +95,30 @@ def test_products_with_zeros_are_counted_as_by_xla(size, stride, side, padding):
     arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
     counted = jax.jit(convolve).lower(*arguments).cost_analysis()["flops"]
     assert counted == 2 * 4 * 5 * products_of(size, side, -(-side // stride), stride) ** 2
+
+
+@pytest.mark.parametrize("pooling", ["token", "gap", "map"])
+def test_parameters_of_poolings_are_the_models(pooling):
+    model = keras_vit.ViT_Ti16(image_size=32, num_classes=10, pooling=pooling)
+    assert count_parameters(find_variant("ViT_Ti16"), 10, 32, pooling) == model.count_params()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pooling": "gapp"}, "`pooling` must be one of"),
+        ({"image_size": 100}, "`image_size` must be a multiple of"),
+        ({"image_size": 0}, "`image_size` must be an integer of at least 1"),
+        ({"num_classes": -1}, "`num_classes` must be an integer of at least 0"),
+    ],
+)
+@pytest.mark.parametrize("count", [count_parameters, count_flops])
+def test_what_cannot_be_counted(count, options, message):
+    with pytest.raises(ValueError, match=message):
+        count(find_variant("ViT_Ti16"), **options)
+
+
+def test_training_on_less_than_no_images():
+    for numbers in ((-1, 1), (1, -1)):
+        with pytest.raises(ValueError, match="`num_examples` and `epochs` must not be negative"):
+            count_training_exaflops(find_variant("ViT_Ti16"), *numbers)

@@ -1,14 +1,22 @@
 """Accuracy of a classifier, each image counted once."""
 
+import dataclasses
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit.cli.evaluate import write_confusion
+from keras_vit.cli.export import facts_of
 from keras_vit.data import load
 from keras_vit.evaluation.classification import evaluate, predictions
+from keras_vit.evaluation.extraction import extract_features, split_features
 from keras_vit.evaluation.metrics import confusion_matrix, expected_calibration_error
 from keras_vit.models import vision_transformer
+from keras_vit.training.recipes import RECIPES
+from keras_vit.training.saved_models import save_model
 from tests.contract import to_numpy
 from tests.images import write_folder
 from tests.models.test_vit import TINY, images
@@ -130,3 +138,99 @@ def test_the_models_compilation_stays():
 def test_other_classes():
     with pytest.raises(ValueError, match="must have the model's 3 classes.*10 classes"):
         evaluate(classifier(3), load("digits", "test", SIZE, 50))
+
+
+def test_logits_that_are_not_finite():
+    model = classifier(10)
+    kernel = model.get_layer("head").kernel
+    kernel.assign(np.full((8, 10), np.nan))
+    test = load("digits", "test", SIZE, 50, classes=None)
+    with pytest.raises(ValueError, match="finite logits. Received: 359 of 359 images without"):
+        evaluate(model, test)
+
+
+def test_a_head_that_is_not_trained(caplog):
+    model = classifier(10)
+    test = load("digits", "test", SIZE, 50)
+    evaluate(model, test)
+    assert not caplog.records
+    model.get_layer("head").kernel.assign(np.zeros((8, 10)))
+    evaluate(model, test)
+    (record,) = caplog.records
+    assert "class 0 is predicted for every image" in record.getMessage()
+
+
+@pytest.mark.parametrize("function", [evaluate, extract_features])
+def test_a_dataset_without_an_end(function):
+    with pytest.raises(ValueError, match="The dataset must have an end"):
+        function(classifier(10), load("digits", "test", SIZE, 50, repeat=True))
+
+
+def test_features_of_a_cache_tell_what_was_skipped(tmp_path, caplog):
+    for split in ("train", "test"):
+        write_folder(tmp_path / "photos" / split, ("cat", "dog"), count=4)
+    (tmp_path / "photos" / "test" / "cat" / "0.jpg").write_bytes(b"\xff\xd8\xff no image")
+    model = classifier(2)
+    for message in ("1 of 8 images were skipped: ", "1 of 8 images were skipped when"):
+        caplog.clear()
+        split_features(model, f"folder:{tmp_path / 'photos'}", "test", cache=tmp_path / "c")
+        assert message in caplog.text
+
+
+def test_a_confusion_matrix_is_written_whole(tmp_path):
+    path = tmp_path / "confusion.csv"
+    write_confusion(np.eye(2, dtype=int), ["cat", "dog"], path)
+    before = path.read_text()
+    with pytest.raises(ValueError, match="zip"):
+        write_confusion(np.eye(3, dtype=int), ["cat", "dog"], path)
+    assert path.read_text() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+LINES = [
+    {"epoch": 0, "val_loss": 0.5, "val_accuracy": 0.75},
+    {"epoch": 1, "val_loss": 0.6, "val_accuracy": 0.5},
+    {"epoch": 2, "val_loss": float("nan"), "val_accuracy": 1.0},
+]
+
+
+@pytest.fixture
+def run_directory(tmp_path):
+    """What a run of 8 pixels leaves, and models of its id."""
+    return lambda lines=LINES, **changes: _write_run(tmp_path, lines, changes)
+
+
+def _write_run(tmp_path, lines, changes):
+    recipe = dataclasses.replace(RECIPES["digits_pretrain"], image_size=8, **changes)
+    run = {"id": "0f", "recipe": dataclasses.asdict(recipe), "class_names": list("ab")}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model = classifier(2)
+    for name in ("best", "last", "averaged"):
+        save_model(model, tmp_path / f"{name}.keras", {"run": "0f", "class_names": list("ab")})
+    return tmp_path, model
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"best": 0.75, "last": 0.5, "averaged": None}),
+        # The run evaluates the averages.
+        ({"average_momentum": 0.9}, {"best": 0.75, "last": None, "averaged": 0.5}),
+    ],
+)
+def test_validation_accuracy_of_an_export(changes, expected, run_directory):
+    workdir, model = run_directory(**changes)
+    for name, accuracy in expected.items():
+        assert facts_of(model, workdir / f"{name}.keras").get("validation_accuracy") == accuracy
+    resized = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 2})
+    assert "validation_accuracy" not in facts_of(resized, workdir)
+
+
+def test_metrics_that_cannot_be_right(run_directory):
+    workdir, model = run_directory([{**LINES[0], "val_accuracy": 75}])
+    with pytest.raises(ValueError, match=r"accuracies from 0 to 1. Received: .*metrics.jsonl"):
+        facts_of(model, workdir)
+    (workdir / "metrics.jsonl").write_text('{"epoch": 0, "val_')
+    with pytest.raises(ValueError, match=r"a line of JSON for each epoch.*metrics.jsonl"):
+        facts_of(model, workdir)

@@ -28,6 +28,8 @@ def test_confusion_is_scikit_learns(labels_and_predicted):
     expected = sklearn.metrics.confusion_matrix(*labels_and_predicted, labels=range(7))
     np.testing.assert_array_equal(confusion_matrix(*labels_and_predicted, 7), expected)
     assert confusion_matrix([], [], 2).tolist() == [[0, 0], [0, 0]]
+    unsigned = [np.array(classes, "uint64") for classes in ([0, 1], [1, 1])]
+    assert confusion_matrix(*unsigned, 2).tolist() == [[0, 1], [0, 1]]
 
 
 def test_accuracy_of_a_class_is_scikit_learns_recall(labels_and_predicted):
@@ -94,7 +96,9 @@ def test_calibration_error_by_hand():
         (expected_calibration_error, ([], []), "of one at least"),
         (expected_calibration_error, ([0.5], [True, True]), "an entry for each image"),
         (expected_calibration_error, ([1.5], [True]), "`probabilities` must be from 0 to 1.*1.5"),
-        (expected_calibration_error, ([0.5], [True], 0), "`num_bins` must be positive"),
+        (confusion_matrix, ([], [], -1), "`num_classes` must be a positive integer"),
+        (expected_calibration_error, ([0.5], [True], 0), "`num_bins` must be a positive integer"),
+        (expected_calibration_error, ([0.5], [True], 2.5), "`num_bins` must be a positive"),
     ],
 )
 def test_wrong_arguments(function, arguments, message):

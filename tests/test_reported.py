@@ -8,6 +8,7 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import find_checkpoint
+from keras_vit.cli import main
 from keras_vit.data import DATASETS
 from keras_vit.evaluation import reported
 from keras_vit.evaluation.reported import (
@@ -15,6 +16,7 @@ from keras_vit.evaluation.reported import (
     OF_CHECKPOINTS,
     TABLE_2,
     VTAB,
+    builder_of,
     check_meant,
     comparison_rows,
     find_reported,
@@ -180,3 +182,49 @@ def test_a_row_that_is_not_meant(large):
     ):
         with pytest.raises(ValueError, match=message):
             check_meant(find_reported(name), large, data, 10)
+
+
+def test_options_make_another_builder():
+    model = keras_vit.ViT_Ti16(10, 32, pooling="map", num_registers=4, qk_norm=True)
+    assert builder_of(model) == "ViT_Ti16(num_registers=4, pooling='map', qk_norm=True)"
+    assert builder_of(keras_vit.ViT_Ti16(10, 32, dropout=0.1, activation="gelu")) == "ViT_Ti16"
+    model = keras_vit.ViT_Ti16(10, 32, pooling="gap", class_token=True)
+    assert builder_of(model) == "ViT_Ti16(class_token=True, pooling='gap')"
+    row = dataclasses.replace(find_reported("ViT_L16/jft300m/cifar10"), builder="ViT_Ti16")
+    with pytest.raises(ValueError, match="architecture, ViT_Ti16.class_token=True"):
+        check_meant(row, model, "cifar10", 10)
+
+
+def test_a_file_of_other_options_is_not_the_published_one():
+    model = keras_vit.ViT_Ti16(num_classes=1000, image_size=384, qk_norm=True)
+    assert reported_of_checkpoint(TINY, model, "imagenet2012") is None
+
+
+def test_the_plain_baselines_have_options():
+    """arXiv 2205.01580; their reported accuracies are of models with these."""
+    options = {"pooling": "gap", "position_embedding": "sincos2d", "representation_size": 384}
+    model = keras_vit.ViT_S16(num_classes=1000, image_size=224, **options)
+    found = reported_of_checkpoint("ViT_S16/imagenet2012_90ep", model, "imagenet2012")
+    assert found.builder == builder_of(model)
+
+
+def test_another_resolution_or_crop_is_named():
+    row = find_reported("ViT_L16/jft300m/imagenet2012")
+    assert row.compare(0.9, (512, 512)).endswith("difference +2.24")
+    assert row.compare(0.9, (224, 224), 256).endswith(
+        "difference +2.24; measured on images of 224x224 pixels instead of 512x512; "
+        "measured on central crops from 256 pixels"
+    )
+    assert find_reported(TINY).image_size == 384
+
+
+def test_inspect_checkpoint_compares_all_options(tmp_path, capsys):
+    model = keras_vit.ViT_Ti16(10, 32, pooling="map", num_registers=4, qk_norm=True)
+    model.save(tmp_path / "q.keras")
+    main(["inspect-checkpoint", str(tmp_path / "q.keras"), "--against", "ViT_Ti16"])
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "against ViT_Ti16: 3 differences",
+        "  pooling: map, not token",
+        "  num_registers: 4, not 0",
+        "  qk_norm: True, not False",
+    ]

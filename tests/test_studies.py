@@ -1,18 +1,23 @@
 """Studies from their settings to the figure."""
 
 import csv
+import dataclasses
 import json
+import logging
+import types
 
 import pytest
 
 from keras_vit.cli import main
 from keras_vit.cli.study import Study
-from keras_vit.cli.study_runs import measure_best, run_directory
+from keras_vit.cli.study_runs import measure_best, run_directory, train_setting
 from keras_vit.data import load
-from keras_vit.evaluation.studies import STUDIES, by_setting, data_sizes, run_study
+from keras_vit.evaluation.digests import data_digests
+from keras_vit.evaluation.studies import STUDIES, Setting, by_setting, data_sizes, run_study
 from keras_vit.models import vision_transformer
 from keras_vit.models.vit import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training.recipes import RECIPES
+from tests.images import encode, random_image, write_folder
 
 FACTS = {"study": "poolings", "steps": 10}
 
@@ -134,7 +139,7 @@ def test_wrong_commands(arguments, message, tmp_path, capsys):
         (["--fractions", "0.1", "0.1"], "`--models` and `--fractions` must be there, each once"),
         (["--fractions", "1", "0.00001"], "`fraction` must leave an image"),
         (["--fewshot-classes", "2"], "`--fewshot-classes` are of"),
-        (["--fewshot-data", "digits", "--fewshot-classes", "2"], "must have two classes or more"),
+        (["--fewshot-data", "digits", "--fewshot-classes", "2"], "must have at least two classes"),
         (["--fewshot-data", "folder:none"], "`folder:PATH` must name a folder"),
         (["--shots", "0"], "`shots` must be positive"),
     ],
@@ -180,3 +185,73 @@ def refused(study, arguments, message, tmp_path, capsys):
     (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert message in error
     assert not (tmp_path / "study").exists()
+
+
+def test_a_study_is_of_the_same_images(tmp_path):
+    write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
+    recipe = RECIPES["digits_pretrain"]
+    study = Study("poolings", recipe, f"folder:{tmp_path / 'photos'}", tmp_path / "study")
+    settings = STUDIES["poolings"](["a"])
+    run_study(settings, [0], measured([]), study.workdir, study._facts())
+    run_study(settings, [1], measured([]), study.workdir, study._facts())
+    for path in (tmp_path / "photos").rglob("*.jpg"):
+        path.write_bytes(encode(random_image(), "JPEG"))
+    with pytest.raises(ValueError, match="begun with. Received: train_digest='.*' instead of '"):
+        run_study(settings, [2], measured([]), study.workdir, study._facts())
+
+
+def test_digests_of_a_study():
+    """Of the data that people can change, the few-shot data included."""
+    options = {"classes": ("0", "1"), "fewshot_classes": ("2", "3"), "fewshot_data": "digits"}
+    study = Study("data-size", RECIPES["digits_pretrain"], "digits", "study", **options)
+    facts = study._facts()
+    names = [name for name in facts if name.endswith("_digest")]
+    assert names == [
+        *("train_digest", "validation_digest", "test_digest"),
+        *("fewshot_train_digest", "fewshot_test_digest"),
+    ]
+    assert len({facts[name] for name in names}) == 5
+    assert data_digests("cifar10", ("train",)) == {}
+
+
+def test_a_study_without_digests_goes_on_with_a_warning(tmp_path, caplog):
+    settings = STUDIES["poolings"](["a"])
+    run_study(settings, [0], measured([]), tmp_path / "new", FACTS)
+    now = {**FACTS, "train_digest": "0f"}
+    with caplog.at_level(logging.WARNING, logger="keras_vit"):
+        run_study(settings, [0, 1], measured([]), tmp_path / "new", now)
+    (record,) = caplog.records
+    assert "did not record digests" in record.getMessage()
+    # From then on they are recorded.
+    with pytest.raises(ValueError, match="train_digest='1f' instead of '0f'"):
+        run_study(settings, [0], measured([]), tmp_path / "new", {**now, "train_digest": "1f"})
+
+
+@pytest.mark.parametrize(
+    "rows", ["a,0,0.5\na,0,0.5\n", "a,0,nan\n", "a,0,50\n", "a,0,-0.1\n", "a,0,inf\n"]
+)
+def test_an_edited_table(rows, tmp_path):
+    run_study([Setting("a", "a")], [0], measured([]), tmp_path, FACTS)
+    (tmp_path / "study.csv").write_text(f"setting,seed,accuracy\n{rows}")
+    with pytest.raises(ValueError, match="one row for each setting and seed.*study.csv"):
+        run_study([Setting("a", "a")], [0], measured([]), tmp_path, FACTS)
+
+
+def test_a_run_records_how_many_images_it_trains_on(tmp_path, monkeypatch):
+    recorded = {}
+
+    def fit(recipe, model, data, workdir, facts, resume):
+        recorded.update(facts, steps=recipe.epoch_lengths(data[0].num_examples)[1])
+
+    monkeypatch.setattr("keras_vit.training.fit.fit", fit)
+    monkeypatch.setattr(
+        "keras_vit.training.starting_model.make_model", lambda *_: types.SimpleNamespace()
+    )
+    recipe = dataclasses.replace(
+        RECIPES["digits_pretrain"], image_size=16, batch_size=50, warmup_steps=1
+    )
+    study = Study("data-size", recipe, "digits", tmp_path, classes=("0", "1"))
+    _, _, num_images, _ = train_setting(study, *data_sizes(["ViT_Ti16"], (0.1,)), 0)
+    assert recorded["num_examples"] == num_images < 50
+    # The steps of all images.
+    assert recorded["steps"] > 1

@@ -12,9 +12,10 @@ import pytest
 import tensorflow_datasets as tfds
 
 import keras_vit
-from keras_vit.cli.vtab import describe_row, with_one_rate
+from keras_vit.cli.vtab import Vtab, describe_row, with_one_rate
 from keras_vit.data import DATASETS, load
 from keras_vit.evaluation.classification import evaluate
+from keras_vit.evaluation.digests import file_digest
 from keras_vit.evaluation.reported import TABLE_2, VTAB, find_reported
 from keras_vit.evaluation.vtab import GROUPS, TASKS, check_data, find_tasks, run_tasks
 from keras_vit.evaluation.vtab_tables import REPORTED, find_row, mean_accuracies, table_rows
@@ -309,3 +310,46 @@ def test_one_learning_rate_is_no_choice():
     assert with_one_rate(recipe) == recipe
     one = with_one_rate(dataclasses.replace(recipe, learning_rates=(1,)))
     assert (one.learning_rate, one.learning_rates) == (1, ())
+
+
+def test_tasks_are_of_the_same_model(tmp_path, caplog):
+    """A file that is replaced under the same path is another model."""
+    path, settings = tmp_path / "m.keras", {"model": "m.keras"}
+
+    def run_with(task, **options):
+        return run_tasks([task], {task: 0.5}.get, tmp_path / "vtab", {**settings, **options})
+
+    path.write_bytes(b"a model")
+    run_with("vtab/dtd")
+    caplog.clear()
+    # As a version before digests left it.
+    run_with("vtab/svhn", **file_digest(path))
+    (record,) = [record for record in caplog.records if record.name == "keras_vit"]
+    assert "did not record digests" in record.getMessage()
+    run_with("vtab/dmlab", **file_digest(path))
+    path.write_bytes(b"another")
+    with pytest.raises(ValueError, match="begun with. Received: model_digest='.*' instead of '"):
+        run_with("vtab/resisc45", **file_digest(path))
+    assert len(caplog.records) == 1
+    assert file_digest("ViT_L16/imagenet21k") == {}
+
+
+def test_the_command_knows_its_model(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_vit.evaluation.vtab.check_data", lambda *_: None)
+    path = tmp_path / "m.keras"
+    keras_vit.models.vision_transformer(**{**TINY, "depth": 1, "image_size": 8}).save(path)
+    recipe = dataclasses.replace(RECIPES["finetune_vtab"], image_size=8)
+    command = Vtab(str(path), tmp_path / "vtab", ("dtd",), recipe)
+    _, settings, _ = command._check()
+    assert file_digest(path).items() <= settings.items()
+
+
+@pytest.mark.parametrize(
+    "accuracies",
+    ['"vtab/dtd": 50.0', '"vtab/dtd": NaN', '"vtab/dtd": -1', '"vtab/dtd": 0.1, "vtab/dtd": 0.2'],
+)
+def test_edited_results(accuracies, tmp_path):
+    text = '{"settings": {"steps": 5}, "accuracies": {' + accuracies + "}}"
+    (tmp_path / "results.json").write_text(text)
+    with pytest.raises(ValueError, match="have the `results.json` of tasks that were run in it"):
+        run_tasks(["vtab/svhn"], no_training, tmp_path, {"steps": 5})

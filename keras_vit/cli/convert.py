@@ -70,7 +70,10 @@ class Convert:
         )
         if self.to is None and to == "google":
             to = npz_format(model)
-        class_names = class_names_of(model, source) if self.num_classes is None else None
+        class_names = None
+        if self.num_classes is None and to in ("keras", "saved_model"):
+            # A .keras file records only names that are known.
+            class_names = class_names_of(model, source, is_guessing=to != "keras")
         written = target
         if to == "keras":
             written.parent.mkdir(parents=True, exist_ok=True)
@@ -157,8 +160,18 @@ def as_image_size(numbers):
     return numbers[0] if numbers is not None and len(numbers) == 1 else numbers
 
 
-def class_names_of(model, source):
-    """The names of a model's classes: those of its file or run, or ImageNet's for so many."""
+def class_names_of(model, source, is_guessing=True):
+    """The names of a model's classes: those of its file or run, or ImageNet's for so many.
+
+    Args:
+        model: the model.
+        source: what it was loaded from: a path, an address or a name.
+        is_guessing: whether to take ImageNet's names, with a warning, for a source that is neither
+            a name of the catalog nor one of AugReg.
+
+    Returns:
+        A list of names, or `None`.
+    """
     from keras_vit.data.labels import LABEL_FILES, imagenet_class_names
     from keras_vit.training import saved_models
     from keras_vit.training.run import find_model
@@ -168,17 +181,26 @@ def class_names_of(model, source):
         return saved_models.class_names_of(path, num_classes)
     if num_classes not in LABEL_FILES:
         return None
-    _tell_assumed_names(path, num_classes)
-    return imagenet_class_names(num_classes)
-
-
-def _tell_assumed_names(path, num_classes):
-    from keras_vit.checkpoints.catalog import CHECKPOINTS
-
-    published = {row.url.rpartition("/")[2] for row in CHECKPOINTS}
-    if path.exists() and path.name not in published:
+    if not _is_published_name(str(source)):
+        if not is_guessing:
+            return None
         logging.getLogger("keras_vit").warning(
             "%s does not record the names of its classes: as there are %d, they are taken to be "
             "ImageNet's",
-            *(path, num_classes),
+            *(source, num_classes),
         )
+    return imagenet_class_names(num_classes)
+
+
+def _is_published_name(source):
+    """Whether a model was asked for by a name of the catalog or of AugReg, not by a place."""
+    from keras_vit.checkpoints.augreg import parse_augreg
+    from keras_vit.checkpoints.catalog import CHECKPOINTS
+
+    if any(source == row.name for row in CHECKPOINTS):
+        return True
+    try:
+        parse_augreg(source)
+    except ValueError:
+        return False
+    return "/" not in source and not pathlib.Path(source).exists()

@@ -72,7 +72,7 @@ class Evaluate:
             # Each process tells its own.
             print(dataset.skipped)
         if is_first_process():
-            self._print(predicted, reported)
+            self._print(predicted, reported, model.input_shape[1:3])
 
     def _load(self, run, image_size, class_names):
         """The dataset, which has the classes of the model."""
@@ -155,7 +155,7 @@ class Evaluate:
             return reported_of_run(run, json.loads(json.dumps(recipes)), model, data)
         return None
 
-    def _print(self, predicted, reported):
+    def _print(self, predicted, reported, image_size):
         from keras_vit.cli.tables import plain_table
         from keras_vit.evaluation.metrics import confusion_matrix
 
@@ -163,7 +163,8 @@ class Evaluate:
         for name, value in metrics.items():
             print(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
         if reported is not None:
-            print(reported.compare(metrics["accuracy"]))
+            accuracy = metrics["accuracy"]
+            print(reported.compare(accuracy, image_size, self.central_crop_from))
         if not (self.per_class or self.confusion or self.confusion_figure):
             return
         names = predicted.class_names
@@ -230,7 +231,9 @@ def write_confusion(matrix, names, path):
     """Writes the matrix as CSV: a row a class, a column a prediction, the first of each names."""
     import csv
 
-    with path.open("w", newline="", encoding="utf-8") as file:
+    from keras_vit.core.files import replacing
+
+    with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["class", *names])
         writer.writerows([name, *row] for name, row in zip(names, matrix.tolist(), strict=True))

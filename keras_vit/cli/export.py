@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 import shlex
 from typing import Annotated, Literal
@@ -82,7 +83,7 @@ class Export:
         )
         print(f"Exported to {path}")
         if verified:
-            print(_compare(model, path, verified))
+            _compare(model, path, verified)
         if self.format == "saved_model":
             print(_next_commands(self.directory, path.parent.name, self.batch_size))
 
@@ -128,7 +129,7 @@ def _next_commands(directory, name, batch_size):
 def facts_of(model, source):
     """Where a model is from and how good it is, as far as that is known."""
     from keras_vit.evaluation.reported import reported_of_checkpoint
-    from keras_vit.training.run import METRICS_FILE, find_model
+    from keras_vit.training.run import find_model
     from keras_vit.training.saved_models import run_of
 
     facts = {"source": str(source)}
@@ -136,18 +137,54 @@ def facts_of(model, source):
     run = run_of(path) if path.suffix == ".keras" else {}
     if run:
         facts.update(data=run.get("data"), trained_from=run.get("model"))
-        facts["validation_accuracy"] = _best_accuracy(path.with_name(METRICS_FILE))
+        accuracy = _validation_accuracy(path, run, model.input_shape[1:3])
+        if accuracy is not None:
+            facts["validation_accuracy"] = accuracy
     reported = reported_of_checkpoint(source, model, "imagenet2012")
     if reported is not None:
         facts["reported"] = f"{reported} on {reported.dataset} ({reported.source})"
     return facts
 
 
-def _best_accuracy(path):
-    if not path.is_file():
+def _validation_accuracy(path, run, image_size):
+    """The accuracy that the run has measured of a model file, or `None`."""
+    from keras_vit.training.run import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL, METRICS_FILE
+
+    recipe = run.get("recipe", {})
+    # If the weights are averaged, the run evaluates the averages.
+    is_averaged = recipe.get("average_momentum") is not None
+    last = AVERAGED_MODEL if is_averaged else LAST_MODEL
+    is_measured = path.name in (BEST_MODEL, last) and "class_names" in run
+    metrics = path.with_name(METRICS_FILE)
+    if (
+        not is_measured
+        or tuple(image_size) != (recipe.get("image_size"),) * 2
+        or not metrics.is_file()
+    ):
         return None
-    epochs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return max((epoch["val_accuracy"] for epoch in epochs if "val_accuracy" in epoch), default=None)
+    accuracies = _read_accuracies(metrics)
+    if not accuracies:
+        return None
+    return max(accuracies) if path.name == BEST_MODEL else accuracies[-1]
+
+
+def _read_accuracies(path):
+    """The validation accuracies of the epochs whose models were saved."""
+    try:
+        epochs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        found = [
+            epoch["val_accuracy"]
+            for epoch in epochs
+            if "val_accuracy" in epoch and math.isfinite(epoch["val_loss"])
+        ]
+        if not all(0 <= accuracy <= 1 for accuracy in found):
+            raise ValueError(f"accuracies {found}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            "The metrics of a run must have a line of JSON for each epoch, with accuracies from 0 "
+            f"to 1. Received: {str(path)!r} ({error})"
+        ) from error
+    return found
 
 
 def _preprocessed(files, model):
@@ -161,7 +198,13 @@ def _compare(model, path, files):
     from keras_vit.serving.verify import verify
 
     found = verify(model, path, files)
-    return (
-        f"Verified on {found.num_images} images: largest difference of logits "
-        f"{found.largest_difference:.2g}, same class for {found.agreement:.2%}"
+    if not found.logit_range:
+        print("Not verified: all logits of the model are the same number, so nothing was compared")
+        raise SystemExit(1)
+    print(
+        f"{'Verified' if found.is_verified else 'Not verified'} on {found.num_images} images: "
+        f"largest difference of logits {found.largest_difference:.2g} (they span "
+        f"{found.logit_range:.2g}), same class for {found.agreement:.2%}"
     )
+    if not found.is_verified:
+        raise SystemExit(1)

@@ -61,17 +61,22 @@ class Inspect:
 
         from keras_vit.data.decoding import decode
         from keras_vit.data.images import evaluation_image
+        from keras_vit.data.skipped import explaining_errors
         from keras_vit.serving.predict import read_image
 
         if self.images:
             decoded = (decode(read_image(path)) for path in self.images)
             return np.stack([evaluation_image(image, size) for image in decoded])
         batches, found = [], 0
-        for images, _ in self._dataset(size).as_numpy_iterator():
-            batches.append(images)
-            found += len(images)
-            if found >= self.count:
-                break
+        dataset = self._dataset(size)
+        with explaining_errors(dataset):
+            for images, _ in dataset.as_numpy_iterator():
+                batches.append(images)
+                found += len(images)
+                if found >= self.count:
+                    break
+        if len(dataset.skipped):
+            print(dataset.skipped)
         return np.concatenate(batches)[: self.count]
 
     def _dataset(self, size):

@@ -32,6 +32,7 @@ class InspectCheckpoint:
     def run(self):
         """Prints a line for each fact."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
+        from keras_vit.evaluation.reported import changed_options
         from keras_vit.models import architecture_differences, list_variants
         from keras_vit.training.run import find_model
 
@@ -45,7 +46,10 @@ class InspectCheckpoint:
             return
         variants = {row.name: row for row in list_variants()}
         if self.against in variants:
-            different = architecture_differences(variants[self.against], summary.options)
+            row = variants[self.against]
+            different = architecture_differences(row, summary.options)
+            if "family" not in different:
+                different |= changed_options(summary.options, row)
             lines = [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
         else:
             against = find_model(self.against)
@@ -63,19 +67,14 @@ class InspectCheckpoint:
 
 def facts(summary):
     """Names and values of what a `Summary` tells, those options that are not the default."""
+    from keras_vit.evaluation.reported import changed_options
     from keras_vit.models import find_variant
-    from keras_vit.models.options import defaults_of, is_resnet
+    from keras_vit.models.options import is_resnet
 
     options = summary.options
-    told_apart = ["num_classes", "image_size", "class_token", "name", "dtype"]
-    defaults = defaults_of(options)
-    if summary.variant:
-        told_apart += find_variant(summary.variant).architecture
-    different = [
-        f"{name}={value!r}"
-        for name, value in options.items()
-        if name not in told_apart and value != defaults[name]
-    ]
+    row = find_variant(summary.variant) if summary.variant else None
+    changed = changed_options(options, row)
+    different = [f"{name}={value!r}" for name, (value, _) in changed.items()]
     builder = "resnet" if is_resnet(options) else "vision_transformer"
     head = f"{options['num_classes']} classes" if options["num_classes"] else "none"
     yield "file", summary.path

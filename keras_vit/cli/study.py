@@ -109,11 +109,17 @@ class Study:
 
     def _facts(self):
         """What all rows have in common; another seed is another row."""
+        from keras_vit.evaluation.digests import data_digests
+
         recipe = {**dataclasses.asdict(self.recipe), "seed": None}
         facts = {"study": self.study, "data": self.data, "classes": self.classes, **recipe}
         if self.study == "data-size":
             names = ("fewshot_data", "fewshot_classes", "shots")
             facts.update({name: getattr(self, name) for name in names})
+        facts |= data_digests(self.data, ("train", "validation", "test"), self.classes)
+        if self.fewshot_data is not None:
+            splits = ("train", "test")
+            facts |= data_digests(self.fewshot_data, splits, self.fewshot_classes, "fewshot_")
         return facts
 
     def _check(self, settings):

@@ -135,20 +135,20 @@ class Train:
         return self.data, {"division": "by name"}
 
     def _tell_about_files(self, name, train, split):
-        """Says which files are no images, and which held-out ones are copies of trained ones."""
+        """Say which files are no images, and which held-out images are copies of trained ones."""
         from keras_vit.cli.data import print_left_out
         from keras_vit.data.datasets import find_source
         from keras_vit.data.leaks import warn_of_copies
         from keras_vit.training.distribution import is_first_process
 
-        # Others have no files of one image each.
-        is_folder = name.removeprefix(BY_POSITION).startswith("folder:")
-        if not is_folder or not is_first_process():
+        if name.removeprefix(BY_POSITION).partition(":")[0] not in DIVIDED:
+            return
+        if not is_first_process():
             return
         print_left_out(train)
         others = [s for s in ("validation", "test") if s not in split.split("+")]
         held_out = {other: find_source(name, other, self.classes) for other in others}
-        warn_of_copies({split: train.source, **held_out})
+        warn_of_copies({split: train.source, **held_out}, train.fingerprints)
 
     def _trained_before(self):
         """What the model was trained on by the run that it comes from, if it comes from one."""

@@ -74,9 +74,11 @@ class Vtab:
         """Tasks, settings and the row of the paper, after what could fail late was tried."""
         from keras_vit.data.catalog import DATASETS
         from keras_vit.data.processes import process
+        from keras_vit.evaluation.digests import file_digest
         from keras_vit.evaluation.vtab import check_data, find_tasks, read_results
         from keras_vit.evaluation.vtab_tables import find_row
         from keras_vit.training.distribution import check_batch
+        from keras_vit.training.run import find_model
         from keras_vit.training.starting_model import make_model
 
         if process()[1] > 1:
@@ -96,6 +98,7 @@ class Vtab:
             "model": findable_model(self.model),
             "dtype": self.dtype,
             **dataclasses.asdict(self.recipe),
+            **file_digest(find_model(self.model)),
         }
         done = read_results(self.workdir, settings)
         missing = [task for task in tasks if task not in done]

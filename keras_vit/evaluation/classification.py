@@ -1,6 +1,7 @@
 """Accuracy on a labelled dataset."""
 
 import dataclasses
+import logging
 import sys
 
 import keras
@@ -97,9 +98,10 @@ def predictions(model, dataset):
 
     Raises:
         ValueError: if the model and the dataset have different classes, the model does not return
-            logits, or no image has a label.
+            logits or logits that are not finite, the dataset is repeated, or no image has a label.
     """
     num_classes = check_classifier(model)
+    check_ends(dataset)
     if num_classes != len(dataset.class_names):
         raise ValueError(
             f"The dataset must have the model's {num_classes} classes. "
@@ -111,7 +113,18 @@ def predictions(model, dataset):
         columns = gather(columns)
     if not len(columns["predicted"]):
         raise ValueError("The dataset must have an image with a label. Received: images without")
+    _check_logits(columns.pop("is_finite"), columns.pop("is_flat"))
     return Predictions(tuple(dataset.class_names), **columns)
+
+
+def check_ends(dataset):
+    """Raise `ValueError` for a dataset that is repeated without an end."""
+    # `tf.data.INFINITE_CARDINALITY`.
+    if int(dataset.cardinality()) == -1:
+        raise ValueError(
+            "The dataset must have an end, to count each image once. "
+            "Received: a dataset of `load(..., repeat=True)`"
+        )
 
 
 def _logits_and_labels(model, dataset):
@@ -138,20 +151,24 @@ def _judge(logits, labels):
     if labels.ndim == 2:
         has_label = (labels > 0).any(axis=-1)
         logits, labels = logits[has_label], labels[has_label]
+    is_finite = np.isfinite(logits).all(axis=-1)
+    logits = np.where(is_finite[:, None], logits, 0)
     images = np.arange(len(logits))
     predicted = logits.argmax(axis=-1)
     shifted = logits - logits.max(axis=-1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     columns = {
+        "is_finite": is_finite,
+        "is_flat": logits.min(axis=-1) == logits.max(axis=-1),
         "predicted": predicted.astype("int32"),
         "probabilities": np.exp(log_probabilities[images, predicted]).astype("float32"),
     }
     if labels.ndim == 2:
         return {**columns, "is_right": labels[images, predicted] > 0}
     own = logits[images, labels][:, None]
-    # Of equal logits the first is the greater, as for `argmax`; NaN is never among the top.
+    # Among equal logits the first counts as the greatest, as in `argmax`.
     is_before = np.arange(logits.shape[-1]) < labels[:, None]
-    num_greater = (~(logits <= own) | ((logits == own) & is_before)).sum(axis=-1)
+    num_greater = ((logits > own) | ((logits == own) & is_before)).sum(axis=-1)
     return {
         **columns,
         "is_right": predicted == labels,
@@ -159,6 +176,20 @@ def _judge(logits, labels):
         "losses": -log_probabilities[images, labels].astype("float32"),
         "is_in_top_5": num_greater < 5,
     }
+
+
+def _check_logits(is_finite, is_flat):
+    """Refuse logits that are not finite, and warn if no image has a greatest logit."""
+    if not is_finite.all():
+        raise ValueError(
+            "`model` must give finite logits. "
+            f"Received: {np.sum(~is_finite)} of {len(is_finite)} images without"
+        )
+    if is_flat.all():
+        logging.getLogger("keras_vit").warning(
+            "the logits of each image are all equal, as those of a new head that is not trained: "
+            "class 0 is predicted for every image"
+        )
 
 
 def _mean(column):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_vit.evaluation.geometry import (
+    check_sizes,
     convolutions,
     count_patches,
     out_channels,
@@ -19,15 +20,19 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
         variant: a row of `keras_vit.list_variants()`.
         num_classes: classes of the head; 0 for none.
         image_size: side of the square image, in pixels.
-        pooling: `"token"` or `"gap"`; a ResNet has always the latter.
+        pooling: `"token"`, `"gap"` or `"map"`; a ResNet has always the second.
 
     Returns:
         An integer.
+
+    Raises:
+        ValueError: if the patches do not tile the image, or an argument is out of range.
 
     Example:
     >>> count_parameters(keras_vit.list_variants()[4])
     86567656
     """
+    check_sizes(pooling, num_classes=num_classes, image_size=image_size)
     if isinstance(variant, ResNetVariant):
         return _count_resnet(variant, num_classes)
     width, hidden = variant.embedding_dim, variant.mlp_dim
@@ -38,13 +43,15 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
     attention = 4 * (width * width + width)
     mlp = width * hidden + hidden + hidden * width + width
     block = attention + mlp + 2 * 2 * width
+    # Attention pooling has a probe, one norm and the layers of a block.
+    pool = width + attention + 2 * width + mlp if pooling == "map" else 0
     head = num_classes * (width + 1)
     resnet = 0
     if variant.resnet_stages is not None:
         # A norm follows each convolution.
         maps = convolutions(**resnet_of(variant))
         resnet = sum(size**2 * i * o + 2 * o for size, i, o, *_ in maps)
-    return resnet + embedding + positions + variant.depth * block + 2 * width + head
+    return resnet + embedding + positions + variant.depth * block + 2 * width + pool + head
 
 
 def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with_padding=True):
@@ -64,10 +71,14 @@ def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with
     Returns:
         An integer.
 
+    Raises:
+        ValueError: if the patches do not tile the image, or an argument is out of range.
+
     Example:
     >>> round(count_flops(keras_vit.list_variants()[4]) / 1e9, 1)
     35.1
     """
+    check_sizes(pooling, num_classes=num_classes, image_size=image_size)
     if isinstance(variant, ResNetVariant):
         maps = _multiplications(image_size, with_padding, **resnet_of(variant))
         return 2 * (maps + out_channels(**resnet_of(variant)) * num_classes)
@@ -109,6 +120,9 @@ def count_training_exaflops(
     Returns:
         A float.
 
+    Raises:
+        ValueError: if the patches do not tile the image, or an argument is out of range.
+
     Reference:
         Section 4.4 and table 6 of the ViT paper (arXiv 2010.11929).
 
@@ -117,6 +131,11 @@ def count_training_exaflops(
     >>> round(count_training_exaflops(variant, 303e6, epochs=7, num_classes=18_000))
     224
     """
+    if num_examples < 0 or epochs < 0:
+        raise ValueError(
+            "`num_examples` and `epochs` must not be negative. "
+            f"Received: num_examples={num_examples}, epochs={epochs}"
+        )
     forward = count_flops(variant, num_classes, image_size, pooling, with_padding=False)
     return 3 * forward * num_examples * epochs / 1e18
 

@@ -18,6 +18,7 @@ from keras_vit.core.files import replacing
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import digest
 from keras_vit.data.skipped import explaining_errors
+from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.surgery import check_backbone, representation
 
 
@@ -36,7 +37,7 @@ def extract_features(model, dataset):
 
     Raises:
         ValueError: if the model gives more than a vector of an image, an image has several labels,
-            or too many images cannot be decoded.
+            the dataset is repeated, or too many images cannot be decoded.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=16)
@@ -113,6 +114,11 @@ def split_features(
     if found is None:
         found = compute()
         _write(path, key, *found)
+    elif len(found[1]) < source.num_examples:
+        logging.getLogger("keras_vit").warning(
+            "%d of %d images were skipped when the features in %s were computed",
+            *(source.num_examples - len(found[1]), source.num_examples, path),
+        )
     return *found, source.class_names
 
 
@@ -139,6 +145,7 @@ def _extract(extractor, dataset):
             "The images of the dataset must have one label each. "
             f"Received: labels of the shape {tuple(labels.shape)}"
         )
+    check_ends(dataset)
     all_features, all_labels = [], []
     with (
         explaining_errors(dataset),

@@ -1,13 +1,35 @@
 """Shapes inside a model, from its table row alone."""
 
+import numbers
+
+from keras_vit.models.options import token_grid_of
 from keras_vit.models.resnet import downsampling
 from keras_vit.models.variants import ResNetVariant
-from keras_vit.models.vit import total_stride
+
+POOLINGS = ("token", "gap", "map")
 
 
 def count_patches(variant, image_size):
-    """Patches of a square image."""
-    return (image_size // total_stride(variant.patch_size, variant.resnet_stages)[0]) ** 2
+    """Patches of a square image, which they must tile."""
+    rows, columns = token_grid_of({**variant.architecture, "image_size": (image_size,) * 2})
+    return rows * columns
+
+
+def check_sizes(pooling, **sizes):
+    """Raise `ValueError` for an unknown pooling, or a size that is not positive.
+
+    Args:
+        pooling: must be `"token"`, `"gap"` or `"map"`.
+        **sizes: integers; `num_classes` may be 0.
+    """
+    if pooling not in POOLINGS:
+        raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: pooling={pooling!r}")
+    for name, value in sizes.items():
+        least = 0 if name == "num_classes" else 1
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise ValueError(
+                f"`{name}` must be an integer of at least {least}. Received: {name}={value!r}"
+            )
 
 
 def patch_channels(variant):

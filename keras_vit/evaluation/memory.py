@@ -1,6 +1,12 @@
 """What a training step keeps of an image, from a model's table row alone."""
 
-from keras_vit.evaluation.geometry import convolutions, count_patches, out_channels, resnet_of
+from keras_vit.evaluation.geometry import (
+    check_sizes,
+    convolutions,
+    count_patches,
+    out_channels,
+    resnet_of,
+)
 from keras_vit.models.resnet import downsampling
 from keras_vit.models.variants import ResNetVariant
 
@@ -25,11 +31,15 @@ def count_activations(variant, image_size=224, pooling="token", remat=False):
     Returns:
         An integer; numbers have 4 bytes in float32 and 2 in bfloat16.
 
+    Raises:
+        ValueError: if the patches do not tile the image, or an argument is out of range.
+
     Example:
     >>> vit_b16 = keras_vit.list_variants()[4]
     >>> count_activations(vit_b16) * 4 // 2**20, count_activations(vit_b16, remat=True) * 4 // 2**20
     (118, 17)
     """
+    check_sizes(pooling, image_size=image_size)
     image = 3 * image_size**2
     if isinstance(variant, ResNetVariant):
         return image + _bit_maps(image_size, **resnet_of(variant))

@@ -1,5 +1,7 @@
 """Metrics of classification, of NumPy arrays with an entry for each image."""
 
+import numbers
+
 import numpy as np
 
 
@@ -16,7 +18,8 @@ def confusion_matrix(labels, predicted, num_classes):
         prediction.
 
     Raises:
-        ValueError: if the arrays differ in length, or have anything but the numbers of classes.
+        ValueError: if the arrays differ in length, or have anything but the numbers of classes, or
+            `num_classes` is not a positive integer.
 
     Example:
     >>> confusion_matrix([0, 0, 1], [0, 1, 1], num_classes=2)
@@ -24,7 +27,7 @@ def confusion_matrix(labels, predicted, num_classes):
            [0, 1]])
     """
     labels, predicted = _check_classes(labels, predicted, num_classes)
-    pairs = labels.astype("int64") * num_classes + predicted
+    pairs = labels * num_classes + predicted
     counts = np.bincount(pairs, minlength=num_classes**2)
     return counts.reshape(num_classes, num_classes)
 
@@ -89,7 +92,7 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
 
     Raises:
         ValueError: if there is no image, the arrays differ in length, a probability is out of its
-            range, or there is no bin.
+            range, or `num_bins` is not a positive integer.
 
     Reference:
         [On Calibration of Modern Neural Networks](https://arxiv.org/abs/1706.04599), section 2,
@@ -110,8 +113,7 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
             "`probabilities` must be from 0 to 1. Received: probabilities from "
             f"{probabilities.min()} to {probabilities.max()}"
         )
-    if num_bins < 1:
-        raise ValueError(f"`num_bins` must be positive. Received: num_bins={num_bins}")
+    _check_count("num_bins", num_bins)
     upper_ends = np.linspace(0, 1, num_bins + 1)[1:]
     # NaN is put behind the last bin, and makes the sum NaN there.
     bins = np.searchsorted(upper_ends, probabilities)
@@ -120,7 +122,13 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
     return float(np.abs(differences).sum() / len(bins))
 
 
+def _check_count(name, value):
+    if not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
+
+
 def _check_classes(labels, predicted, num_classes):
+    _check_count("num_classes", num_classes)
     arrays = {"labels": np.asarray(labels), "predicted": np.asarray(predicted)}
     shapes = [array.shape for array in arrays.values()]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1:
@@ -129,12 +137,13 @@ def _check_classes(labels, predicted, num_classes):
             f"Received: shapes {shapes[0]} and {shapes[1]}"
         )
     for name, array in arrays.items():
-        if not array.size:
-            # Of an empty list NumPy makes floats.
-            arrays[name] = array.astype("int64")
-        elif array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= num_classes:
+        # NumPy makes floats of an empty list.
+        if array.size and (
+            array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= num_classes
+        ):
             raise ValueError(
                 f"`{name}` must be integers from 0 to {num_classes - 1}. "
                 f"Received: {name} of {array.dtype} from {array.min()} to {array.max()}"
             )
-    return arrays.values()
+    # Sums of uint64 and int64 would be floats.
+    return (array.astype("int64") for array in arrays.values())

@@ -7,7 +7,7 @@ import pathlib
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.data.catalog import DATASETS
 from keras_vit.models.describe import describe
-from keras_vit.models.options import match_variant
+from keras_vit.models.options import defaults_of, is_resnet, match_variant
 
 SOURCE = "Table 2 of the ViT paper (arXiv 2010.11929)"
 # The mean over the 19 tasks, no dataset of its own.
@@ -16,6 +16,11 @@ VTAB = "vtab"
 TRAINED_ON = {"imagenet2012_real": "imagenet2012"}
 # What a run is free in; its rate is one of those that the paper tries.
 _FREE = ("learning_rate", "learning_rates", "seed", "accumulation_steps")
+# Options that are no part of what a builder's name stands for.
+_SIZES = ("num_classes", "image_size", "name", "dtype", "remat")
+# Nor these in an evaluation: dropout does nothing there, and ports of the same weights differ in
+# the form of the GELU and in epsilon.
+_IN_EVALUATION = ("dropout", "attention_dropout", "stochastic_depth", "activation", "epsilon")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Reported:
 
     Args:
         name: what `--compare` calls it.
-        builder: name of the model's builder.
+        builder: name of the model's builder, as `builder_of` returns it.
         dataset: name of the dataset in `keras_vit.data.DATASETS`, or `"vtab"`.
         accuracy: top-1 in percent; on VTAB the mean over its tasks.
         std: standard deviation over runs, in percent, or `None`.
@@ -32,6 +37,7 @@ class Reported:
         starts_from: name of the published checkpoint that was fine-tuned; `None` if it is not
             published, or `name` is that of the checkpoint itself.
         recipe: name of the recipe that fine-tunes it as the source did; `None` likewise.
+        image_size: side of the images that it was reported on, in pixels; `None` if not known.
     """
 
     name: str
@@ -42,16 +48,20 @@ class Reported:
     source: str
     starts_from: str | None = None
     recipe: str | None = None
+    image_size: int | None = None
 
     def __str__(self):
         std = "" if self.std is None else f" +- {self.std:.2f}"
         return f"{self.accuracy:.2f}{std} %"
 
-    def compare(self, accuracy):
+    def compare(self, accuracy, image_size=None, central_crop_from=None):
         """A line with a measured accuracy, this one and their difference.
 
         Args:
             accuracy: measured, from 0 to 1.
+            image_size: `(height, width)` that it was measured on, named if it is another.
+            central_crop_from: smaller side that images were resized to before the middle was cut
+                out, named if it is not `None`: the reported accuracies are of whole images.
 
         Returns:
             A string.
@@ -61,9 +71,15 @@ class Reported:
         'accuracy 87.76 %, reported 87.76 +- 0.03 % (ViT_L16/jft300m/imagenet2012,
         Table 2 of the ViT paper (arXiv 2010.11929)), difference +0.00'
         """
+        others = ""
+        if None not in (image_size, self.image_size) and set(image_size) != {self.image_size}:
+            sizes = ["x".join(map(str, s)) for s in (image_size, (self.image_size,) * 2)]
+            others += "; measured on images of {} pixels instead of {}".format(*sizes)
+        if central_crop_from is not None:
+            others += f"; measured on central crops from {central_crop_from} pixels"
         return (
             f"accuracy {100 * accuracy:.2f} %, reported {self} ({self.name}, {self.source}), "
-            f"difference {_difference(accuracy, self)}"
+            f"difference {_difference(accuracy, self)}{others}"
         )
 
 
@@ -92,6 +108,10 @@ def _table_2():
     for dataset, recipe, *results in _RESULTS:
         for (builder, pretraining), result in zip(_MODELS, results, strict=True):
             row = Reported(f"{builder}/{pretraining}/{dataset}", builder, dataset, *result, SOURCE)
+            size = 384 if builder == "ViT_L16" else None
+            if dataset.startswith("imagenet2012"):
+                size = {"ViT_L16": 512, "ViT_H14": 518}.get(builder)
+            row = dataclasses.replace(row, image_size=size)
             # What was pre-trained on JFT-300M is not published.
             if pretraining == "imagenet21k" and recipe is not None:
                 start = f"{builder}/{pretraining}"
@@ -99,10 +119,28 @@ def _table_2():
             yield row
 
 
+def _published_builder(row):
+    """What `builder_of` returns for a published file."""
+    if "vit_s16_i1k" not in row.url:
+        return row.variant
+    # arXiv 2205.01580.
+    options = {"pooling": "gap", "position_embedding": "sincos2d"}
+    return _with_options(row.variant, {"representation_size": row.representation_size, **options})
+
+
+def _with_options(builder, options):
+    """The name of a builder with options, such as `"ViT_S16(pooling='gap')"`."""
+    listed = ", ".join(f"{name}={options[name]!r}" for name in sorted(options))
+    return f"{builder}({listed})" if options else builder
+
+
 TABLE_2 = tuple(_table_2())
 # Of published files themselves, all on ImageNet.
 OF_CHECKPOINTS = tuple(
-    Reported(row.name, row.variant, "imagenet2012", row.accuracy, None, row.source)
+    Reported(
+        *(row.name, _published_builder(row), "imagenet2012", row.accuracy, None, row.source),
+        image_size=row.image_size,
+    )
     for row in CHECKPOINTS
     if row.accuracy is not None
 )
@@ -244,12 +282,51 @@ def _difference(accuracy, row):
 
 
 def builder_of(model):
-    """The name of the builder that makes such a model, or `None`."""
+    """The name of the builder that makes such a model, or `None`.
+
+    Options that change the outputs and are not the builder's defaults are part of it.
+
+    Example:
+    >>> builder_of(keras_vit.ViT_Ti16(image_size=32, pooling="map", qk_norm=True))
+    "ViT_Ti16(pooling='map', qk_norm=True)"
+    """
     try:
-        row = match_variant(describe(model))
+        options = describe(model)
     except ValueError:
         return None
-    return None if row is None else row.name
+    row = match_variant(options)
+    if row is None:
+        return None
+    changed = changed_options(options, row)
+    return _with_options(
+        row.name, {name: changed[name][0] for name in changed if name not in _IN_EVALUATION}
+    )
+
+
+def changed_options(options, row=None):
+    """Compare options with the defaults, apart from classes and image size.
+
+    Args:
+        options: of `vision_transformer` or `resnet`.
+        row: of the table of variants, whose architecture is left out.
+
+    Returns:
+        A dictionary from names to pairs, the option and its default.
+
+    Example:
+    >>> from keras_vit.models.describe import describe
+    >>> changed_options(describe(keras_vit.ViT_Ti16(pooling="gap")), keras_vit.list_variants()[0])
+    {'pooling': ('gap', 'token')}
+    """
+    defaults = defaults_of(options)
+    if not is_resnet(options):
+        defaults["class_token"] = options.get("pooling", "token") in ("token", None)
+    left_out = (*_SIZES, *(row.architecture if row else ()))
+    return {
+        name: (value, defaults[name])
+        for name, value in options.items()
+        if name not in left_out and value != defaults[name]
+    }
 
 
 def _augreg_name(row):
@@ -259,7 +336,7 @@ def _augreg_name(row):
 def _is_as_published(row, model):
     size = (row.image_size, row.image_size)
     return (
-        builder_of(model) == row.variant
+        builder_of(model) == _published_builder(row)
         and model.output_shape[-1] == row.num_classes
         and tuple(model.input_shape[1:3]) == size
     )

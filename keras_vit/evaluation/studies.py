@@ -4,13 +4,17 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import pathlib
 
-from keras_vit.core.files import differences, replacing
+from keras_vit.core.files import replacing
+from keras_vit.evaluation.digests import recorded_differences
 
 TABLE, FACTS = "study.csv", "study.json"
 # Which run a row is of; the other columns are what was measured.
 KEYS = ("setting", "seed")
+# Columns that are shares, from 0 to 1.
+SHARES = ("accuracy", "fewshot")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +151,7 @@ def _check_same(workdir, facts):
         raise ValueError(
             f"A study's facts must be a dictionary in JSON. Received: {str(path)!r} ({error})"
         ) from error
-    changed = differences(before, facts)
+    changed = recorded_differences(before, facts, path)
     if changed:
         raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")
 
@@ -163,7 +167,7 @@ def _read(path):
         return []
     try:
         lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
-        return [
+        rows = [
             {
                 "setting": line.pop("setting"),
                 "seed": int(line.pop("seed")),
@@ -176,6 +180,26 @@ def _read(path):
             f"A study's table must have the columns {' and '.join(KEYS)}, and numbers in all but "
             f"the first. Received: {str(path)!r}"
         ) from error
+    _check_rows(rows, path)
+    return rows
+
+
+def _check_rows(rows, path):
+    seen = set()
+    for row in rows:
+        key = row["setting"], row["seed"]
+        values = {name: row[name] for name in row if name not in KEYS}
+        is_right = all(
+            0 <= value <= (1 if name in SHARES else math.inf) and math.isfinite(value)
+            for name, value in values.items()
+        )
+        if key in seen or not is_right:
+            raise ValueError(
+                "A study's table must have one row for each setting and seed, shares from 0 to 1 "
+                "and other numbers that are finite and not negative. "
+                f"Received: {str(path)!r} with {row}"
+            )
+        seen.add(key)
 
 
 def _write(path, rows):

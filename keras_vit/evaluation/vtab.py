@@ -5,9 +5,10 @@ import logging
 import pathlib
 import textwrap
 
-from keras_vit.core.files import PARTIAL, alone, differences, replacing
+from keras_vit.core.files import PARTIAL, alone, replacing
 from keras_vit.data.catalog import DATASETS, VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
 from keras_vit.data.datasets import find_source
+from keras_vit.evaluation.digests import recorded_differences
 
 GROUPS = {
     "natural": tuple(row.name for row in VTAB_NATURAL),
@@ -154,18 +155,30 @@ def read_results(workdir, settings):
         names = [path.name for path in workdir.iterdir()] if workdir.exists() else []
         if all(name.startswith(f".results{PARTIAL}") for name in names):
             return {}
-        found = json.loads((workdir / RESULTS_FILE).read_text(encoding="utf-8"))
+        text = (workdir / RESULTS_FILE).read_text(encoding="utf-8")
+        found = json.loads(text, object_pairs_hook=_without_repeats)
         accuracies = {task: float(found["accuracies"][task]) for task in found["accuracies"]}
         before = dict(found["settings"])
+        wrong = [task for task in accuracies if not 0 <= accuracies[task] <= 1]
+        if wrong:
+            raise ValueError(f"{wrong[0]}: {accuracies[wrong[0]]} is not from 0 to 1")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(
             f"`workdir` must be a new or empty directory, or have the `{RESULTS_FILE}` of tasks "
             f"that were run in it. Received: workdir={str(workdir)!r} ({error})"
         ) from error
-    changed = differences(before, settings)
+    changed = recorded_differences(before, settings, workdir / RESULTS_FILE)
     if changed:
         raise ValueError(
             "All tasks in a directory must be run with the settings they were begun with. "
             f"Received: {changed[0]}"
         )
     return accuracies
+
+
+def _without_repeats(pairs):
+    """A dictionary of JSON, in which `json` would keep the last of several equal names."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_vit.core.pixels import check_pixels
 from keras_vit.models.parts import find_blocks
 
 
@@ -25,7 +26,8 @@ def attention_maps(model, images, blocks=None, batch_size=32):
         come first, then the patches, row by row.
 
     Raises:
-        ValueError: if the model has no Transformer blocks, or none of such a name.
+        ValueError: if the model has no Transformer blocks, or none of such a name, or the images
+            have integers or values far beyond [-1, 1].
 
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929).
@@ -67,9 +69,11 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
         What `summarise` returns, as arrays for all images.
 
     Raises:
-        ValueError: if the model has no Transformer blocks.
+        ValueError: if the model has no Transformer blocks, or the images have integers or values
+            far beyond [-1, 1].
     """
     blocks = find_blocks(model) if blocks is None else blocks
+    check_pixels(images, model=model)
     summary = _AttentionSummary(model, blocks, others, summarise)
     return summary.predict(images, batch_size=batch_size, verbose=verbose)
 

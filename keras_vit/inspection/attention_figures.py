@@ -118,7 +118,7 @@ def draw_heads(image, scores, grid, path, query=0):
             axis.set(xticks=[], yticks=[], frame_on=False)
         axis_row[0].imshow(as_picture(image))
         axis_row[0].set_ylabel(name.replace("block_", "block "), fontsize=8)
-        for axis, head in zip(axis_row[1:], block, strict=False):
+        for axis, head in zip(axis_row[1:], block, strict=True):
             patches = head[query, -grid[0] * grid[1] :].reshape(grid)
             axis.imshow(patches, vmin=0, cmap="viridis", aspect=aspect)
             if query >= num_prefix:

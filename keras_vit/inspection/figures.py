@@ -5,6 +5,7 @@ import importlib.util
 import numpy as np
 from keras import ops
 
+from keras_vit.core.pixels import check_pixels
 from keras_vit.models.surgery import check_classifier
 
 COLUMNS = 6
@@ -30,17 +31,27 @@ def draw_predictions(model, images, labels, class_names, path):
         path: of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, or the model is not a classifier.
+        ValueError: if matplotlib is not installed, the model is not a classifier, the images have
+            integers or values far beyond [-1, 1], or there are not as many labels as images or
+            names as classes.
     """
     check_matplotlib()
     from matplotlib.figure import Figure
 
-    check_classifier(model)
+    num_classes = check_classifier(model)
+    check_pixels(images, model=model)
+    _check_labels(images, labels, class_names)
+    if len(class_names) != num_classes:
+        raise ValueError(
+            f"`class_names` must have a name for each of the model's {num_classes} classes. "
+            f"Received: {len(class_names)} names"
+        )
     logits = model.predict(images, verbose=0)
     probabilities = ops.convert_to_numpy(ops.softmax(logits))
     rows = -(-len(images) // COLUMNS)
     figure = Figure(figsize=(1.6 * COLUMNS, 1.9 * rows), layout="constrained")
     axes = empty_axes(figure, rows, COLUMNS)
+    # There may be more axes than images.
     for axis, image, label, scores in zip(axes, images, labels, probabilities, strict=False):
         predicted = int(scores.argmax())
         axis.imshow(np.clip((image + 1) / 2, 0, 1))
@@ -62,11 +73,14 @@ def draw_contact_sheet(groups, class_names, path):
         path: of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed.
+        ValueError: if matplotlib is not installed, or a group does not have as many labels as
+            images, or labels of other classes.
     """
     check_matplotlib()
     from matplotlib.figure import Figure
 
+    for images, labels in groups.values():
+        _check_labels(images, labels, class_names)
     rows = [-(-len(images) // SHEET_COLUMNS) for images, _ in groups.values()]
     figure = Figure(
         figsize=(1.6 * SHEET_COLUMNS, 1.9 * sum(rows) + 0.4 * len(rows)), layout="constrained"
@@ -88,6 +102,21 @@ def empty_axes(figure, rows, columns):
     for axis in axes:
         axis.axis("off")
     return axes
+
+
+def _check_labels(images, labels, class_names):
+    if len(images) != len(labels) or not len(images):
+        raise ValueError(
+            "`images` and `labels` must have the same length, at least 1. "
+            f"Received: {len(images)} images and {len(labels)} labels"
+        )
+    labels, count = np.asarray(labels), len(class_names)
+    are_of_names = labels.shape[1] == count if labels.ndim == 2 else np.isin(labels, range(count))
+    if not np.all(are_of_names):
+        raise ValueError(
+            f"`labels` must be of the {count} classes of `class_names`. Received: labels of the "
+            f"shape {labels.shape} from {labels.min()} to {labels.max()}"
+        )
 
 
 def _name_label(label, class_names):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_vit.core.pixels import check_pixels
 from keras_vit.data.colours import decode_colours
 from keras_vit.inspection.figures import check_matplotlib
 from keras_vit.models.masked_patches import CELLS, NUM_COLOURS
@@ -25,13 +26,14 @@ def draw_masked_patches(predictor, batch, path):
         path: of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, or the model and the batch have different
-            patches or targets.
+        ValueError: if matplotlib is not installed, the model and the batch have different patches
+            or targets, or the images have integers or values far beyond [-1, 1].
     """
     check_matplotlib()
     from matplotlib.figure import Figure
 
     inputs, targets, weights = _first(batch, COLUMNS)
+    check_pixels(inputs["images"])
     grid = token_grid(predictor)
     predictions = _predict(predictor, inputs, targets)
     images = _cut(inputs["images"], grid)

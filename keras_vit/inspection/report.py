@@ -6,6 +6,7 @@ import html
 import pathlib
 
 from keras_vit.core.files import replacing
+from keras_vit.core.pixels import check_pixels
 from keras_vit.inspection.attention import attention_maps
 from keras_vit.inspection.attention_figures import (
     draw_attention_distance,
@@ -70,6 +71,7 @@ HEADS = Figure(
     "What the class token (or, where a model has none at its output, the patch in the middle, "
     "with a cross) takes from the patches of the first image, head by head.",
 )
+FIGURES = (FILTERS, POSITIONS, DISTANCE, ROLLOUT, HEADS)
 
 
 def write_report(model, images, directory, verbose=0):
@@ -81,15 +83,16 @@ def write_report(model, images, directory, verbose=0):
     Args:
         model: a model of this package, built, tuned or reloaded.
         images: array `(count, height, width, channels)` in [-1, 1], of the model's size.
-        directory: path; made where it is not there. Files of these names are replaced.
+        directory: path; made where it is not there. Figures of these names are replaced, or
+            removed if this model does not have them.
         verbose: as in `keras.Model.predict`, where all images are gone through.
 
     Returns:
         The path of the page.
 
     Raises:
-        ValueError: if matplotlib is not installed, there are no images of the model's size, or
-            they have other than 1 or 3 channels.
+        ValueError: if matplotlib is not installed, there are no images of the model's size, they
+            have other than 1 or 3 channels, or integers or values far beyond [-1, 1].
         OSError: if the directory cannot be written to.
 
     Reference:
@@ -102,6 +105,10 @@ def write_report(model, images, directory, verbose=0):
     figures = [*_draw_embeddings(model, directory)]
     if token_grid(model) is not None:
         figures += _draw_attention(model, images, directory, verbose)
+    for figure in FIGURES:
+        # Of another model, it would be taken for one of this.
+        if figure not in figures:
+            (directory / figure.file).unlink(missing_ok=True)
     page = directory / PAGE
     with replacing(page) as partial:
         partial.write_text(_page(model, len(images), figures, directory), encoding="utf-8")
@@ -120,6 +127,7 @@ def _check_images(model, images):
             f"`images` must be of the model's size {expected}, at least one. "
             f"Received: images of shape {tuple(images.shape)}"
         )
+    check_pixels(images, model=model)
 
 
 def _draw_embeddings(model, directory):

@@ -9,9 +9,10 @@ import pytest
 import keras_vit
 from keras_vit.cli import main
 from keras_vit.inspection.attention_figures import upsample
+from keras_vit.inspection.figures import draw_contact_sheet, draw_predictions
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
-from tests.images import encode, random_image
+from tests.images import encode, random_image, write_folder
 from tests.models.test_vit import TINY, images
 
 EMBEDDINGS = ["filters.png", "position_similarity.png"]
@@ -105,3 +106,51 @@ def test_maps_of_patches_lie_over_their_patches():
     large = upsample(np.array([[0.0, 1.0]]), (4, 8))
     np.testing.assert_allclose(large[0], [0, 0, 0.125, 0.375, 0.625, 0.875, 1, 1])
     np.testing.assert_allclose(large, np.repeat(large[:1], 4, axis=0))
+
+
+def test_figures_of_another_model_are_removed(tmp_path):
+    write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
+    (tmp_path / "mine.png").write_bytes(b"")
+    model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
+    write_report(model, images(1, 32, 32, 3), tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["filters.png", "mine.png"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "names", "message"),
+    [
+        (1, 3, "`images` and `labels` must have the same length, at least 1"),
+        (2, 2, "`class_names` must have a name for each of the model's 3 classes"),
+        ([0, 3], 3, "`labels` must be of the 3 classes"),
+    ],
+)
+def test_predictions_with_other_names_or_labels(labels, names, message, tmp_path):
+    labels = np.zeros(labels, int) if isinstance(labels, int) else np.array(labels)
+    arguments = images(2, 16, 16, 3), labels, list("abcd")[:names], tmp_path / "picture.png"
+    with pytest.raises(ValueError, match=message):
+        draw_predictions(vision_transformer(**{**TINY, "num_classes": 3}), *arguments)
+    assert not (tmp_path / "picture.png").exists()
+
+
+@pytest.mark.parametrize("labels", [np.zeros(1, int), np.array([0, -1]), np.ones((2, 3))])
+def test_a_contact_sheet_with_other_names_or_labels(labels, tmp_path):
+    with pytest.raises(ValueError, match="`labels` must"):
+        draw_contact_sheet({"train": (images(2, 8, 8, 3), labels)}, "ab", tmp_path / "sheet.png")
+
+
+def test_too_many_broken_images(tmp_path, capsys):
+    vision_transformer(**{**TINY, "image_size": 8, "depth": 1}).save(tmp_path / "m.keras")
+    for split in ("train", "test"):
+        write_folder(tmp_path / "data" / split, ("cat", "dog"), count=12)
+    command = ["inspect", str(tmp_path / "m.keras"), "--out", str(tmp_path / "seen")]
+    command += ["--data", f"folder:{tmp_path / 'data'}"]
+    broken = sorted((tmp_path / "data" / "test").rglob("*.jpg"))
+    broken[0].write_bytes(b"\xff\xd8\xff no image")
+    main(command)
+    assert "1 of 24 images were skipped" in capsys.readouterr().out
+    for path in broken:
+        path.write_bytes(b"\xff\xd8\xff no image")
+    with pytest.raises(SystemExit):
+        main(command)
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert "of the images may be skipped" in error

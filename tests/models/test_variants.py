@@ -17,18 +17,24 @@ COUNTS = json.loads((DATA / "parameter_counts.json").read_text())
 NAMES = [variant.name for variant in VARIANTS]
 
 
+def size_of(row):
+    """The size of the images; the original cuts off incomplete patches (384 = 27 * 14 + 6)."""
+    variant, image_size = find_variant(row["variant"]), row["image_size"]
+    if not isinstance(variant, Variant):
+        return image_size
+    stride, _ = total_stride(variant.patch_size, variant.resnet_stages)
+    return image_size // stride * stride
+
+
 def count_of(row):
     """Our parameters for a row of the manifests, without allocating them."""
     pooling = "token" if row["pooling"] == "tok" else row["pooling"]
-    variant, image_size, options = find_variant(row["variant"]), row["image_size"], {}
+    variant, options = find_variant(row["variant"]), {}
     if isinstance(variant, Variant):
-        stride, _ = total_stride(variant.patch_size, variant.resnet_stages)
-        # The original cuts off incomplete patches (384 = 27 * 14 + 6); we want sizes that fit.
-        image_size = image_size // stride * stride
         options = {"pooling": pooling, "representation_size": row["representation_size"]}
     with keras.StatelessScope(initialize_variables=False):
         model = builders.build(
-            row["variant"], num_classes=row["num_classes"], image_size=image_size, **options
+            variant.name, num_classes=row["num_classes"], image_size=size_of(row), **options
         )
         count = model.count_params()
     # Keras would allocate the variables at the end of its next scope.
@@ -78,7 +84,7 @@ LINEAR = [
 @pytest.mark.parametrize("row", LINEAR, ids=lambda row: f"{row['variant']}: {row['source']}")
 def test_counted_from_the_table_alone(row):
     variant = find_variant(row["variant"])
-    count = count_parameters(variant, row["num_classes"], row["image_size"], row["pooling"])
+    count = count_parameters(variant, row["num_classes"], size_of(row), row["pooling"])
     assert count == row["total_params"]
 
 
