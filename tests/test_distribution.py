@@ -126,6 +126,18 @@ def test_wrong_strategy(name, options, message):
         strategy(name, **options)
 
 
+def test_a_backend_that_cannot_train(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "numpy")
+    with pytest.raises(ValueError, match="needs one of the backends .*KERAS_BACKEND=numpy"):
+        strategy("auto")
+
+
+@on_jax
+def test_an_empty_count_of_processes(monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "")
+    assert isinstance(strategy("none"), SingleDevice)
+
+
 def test_a_batch_that_cannot_be_cut(monkeypatch):
     monkeypatch.setattr("keras_vit.training.distribution.num_replicas", lambda: 3)
     with pytest.raises(ValueError, match="`batch_size` must be a multiple of .* 3 replicas.*=512"):

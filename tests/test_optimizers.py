@@ -56,6 +56,18 @@ def test_schedule_is_the_originals(decay, warmup_steps):
         assert float(schedule(step)) == pytest.approx(expected, rel=1e-5, abs=1e-8)
 
 
+def test_a_small_learning_rate_never_rises():
+    schedule = learning_rate_schedule("linear", 1e-6, 100, 10)
+    assert [float(schedule(step)) for step in (10, 50, 100)] == pytest.approx([1e-6] * 3)
+
+
+@pytest.mark.parametrize(("momentum", "is_told"), [(0.9999, True), (0.9, False), (None, False)])
+def test_averages_that_are_nearly_the_start(momentum, is_told, caplog):
+    recipe = dataclasses.replace(FINETUNING, average_momentum=momentum)
+    make_optimizer(recipe, vision_transformer(**TINY), total_steps=100)
+    assert ("averaged weights are still 99 % those of the first step" in caplog.text) == is_told
+
+
 @pytest.mark.parametrize("decay", ["linear", "cosine", "rsqrt", "staircase"])
 def test_schedule_round_trip(decay):
     schedule = learning_rate_schedule(decay, 0.03, 100, 10, BOUNDARIES)

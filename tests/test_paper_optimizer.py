@@ -6,6 +6,7 @@ import pytest
 
 from keras_vit.models import vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
+from keras_vit.training.averaging import assign_averages
 from keras_vit.training.optimizers import SGD, AdamW
 from keras_vit.training.paper_optimizer import layer_factors
 from keras_vit.training.schedules import learning_rate_schedule
@@ -80,6 +81,16 @@ def test_averages_begin_with_the_first_update(accumulation_steps):
         averages = [0.8 * a + 0.2 * w for a, w in zip(averages, weights, strict=True)]
         for ours, expected in zip(optimizer.averages, averages, strict=True):
             np.testing.assert_allclose(to_numpy(ours.value), expected, rtol=0, atol=1e-6)
+
+
+def test_averages_before_the_first_update_are_the_weights():
+    model = vision_transformer(**{**TINY, "depth": 1})
+    before = model.get_weights()
+    model.compile(SGD(0.1, average_momentum=0.9), "mse")
+    model.optimizer.build(model.trainable_variables)
+    assign_averages(model)
+    for ours, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(ours, expected)
 
 
 # Of two blocks, under a decay of a half: the start of a variable's path and its factor.
@@ -162,9 +173,17 @@ def test_a_saved_model_is_trained_on(tmp_path):
         ("clip_norm", 0),
         ("layer_decay", 0),
         ("accumulation_steps", 0),
+        ("accumulation_steps", 1.5),
         ("average_momentum", 1),
+        ("momentum", float("nan")),
     ],
 )
 def test_wrong_arguments(argument, value):
     with pytest.raises(ValueError, match=f"`{argument}` must .* Received: {argument}={value}"):
         SGD(0.1, **{argument: value})
+
+
+@pytest.mark.parametrize("argument", ["beta_1", "beta_2", "epsilon"])
+def test_wrong_arguments_of_adam(argument):
+    with pytest.raises(ValueError, match=f"`{argument}` must .* Received: {argument}=nan"):
+        AdamW(0.1, **{argument: float("nan")})

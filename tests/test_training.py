@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import pathlib
 
 import keras
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.data.augmentations import Augmentation
+from keras_vit.data.catalog import check_augmentation
 from keras_vit.models import vision_transformer
 from keras_vit.models.files import load_model
-from keras_vit.training.callbacks import SaveModels
+from keras_vit.training.callbacks import NotFiniteError, SaveModels
 from keras_vit.training.fit import fit
 from keras_vit.training.optimizers import SGD, AdamW, make_optimizer
 from keras_vit.training.recipes import (
@@ -154,6 +157,7 @@ def test_run_directory(tmp_path, monkeypatch):
         "states",
         "tensorboard",
         "trained_on.jsonl",
+        "validated_on.jsonl",
     ]
     facts = json.loads((run / "run.json").read_text())
     assert facts["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))
@@ -255,6 +259,38 @@ def test_crops_and_flips_are_left_out_where_they_change_the_label(monkeypatch):
     assert (asked[2]["min_crop_area"], asked[2]["flip"]) == (0.05, True)
 
 
+@pytest.mark.parametrize("name", ["vtab/dsprites_location", "cifar10"])
+def test_a_crop_of_bit_is_left_out_where_it_changes_the_label(name, monkeypatch, caplog):
+    caplog.set_level("INFO")
+    asked = []
+    monkeypatch.setattr(
+        "keras_vit.training.training_data.load", lambda *a, **options: asked.append(options)
+    )
+    recipe = small_recipe(random_crop_from=10, flip="always", augmentation="bit")
+    load_training_data(recipe, name)
+    left_out = name.startswith("vtab")
+    assert asked[0]["random_crop_from"] == (None if left_out else 10)
+    line = f"{name}: left out, as it would change labels: random_crop_from=10, flip='always'"
+    assert caplog.messages == ([line] if left_out else [])
+
+
+@pytest.mark.parametrize(
+    "augmentation", ["light1", Augmentation(erasing=0.1), Augmentation(cutmix=0.1)]
+)
+def test_an_augmentation_that_changes_labels_is_refused(augmentation):
+    message = "`augmentation` must be one of none, light0, bit for vtab/dsprites_orientation"
+    with pytest.raises(ValueError, match=message):
+        check_augmentation("vtab/dsprites_orientation", augmentation)
+    # A digit keeps its number where it is sheared, and not where it is flipped.
+    check_augmentation("vtab/svhn", augmentation)
+    check_augmentation("digits", augmentation)
+
+
+def test_training_data_with_an_augmentation_that_changes_labels():
+    with pytest.raises(ValueError, match="for vtab/clevr_count, whose labels depend on places"):
+        load_training_data(small_recipe(augmentation="light2"), "vtab/clevr_count")
+
+
 def test_a_loss_that_is_not_finite(tmp_path):
     recipe = small_recipe(learning_rate=1e30, clip_norm=None)
     data = load_training_data(recipe, "digits", CLASSES)
@@ -268,9 +304,42 @@ def test_a_loss_that_is_not_finite(tmp_path):
         assert np.isfinite(array).all()
 
 
+def test_a_run_that_ends_without_a_model(tmp_path, caplog):
+    """Its loss is finite until the last update."""
+    recipe = small_recipe(learning_rate=1e38, clip_norm=None, steps=1, warmup_steps=0)
+    data = load_training_data(recipe, "digits", CLASSES)
+    message = "must end with finite weights and a model.*validation loss of .* after epoch 1"
+    with pytest.raises(NotFiniteError, match=message):
+        fit(recipe, small_model(recipe), data, tmp_path / "run")
+    assert "no model is saved after epoch 1" in caplog.text
+    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["val_loss"] is None
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, caplog):
+    model = small_model(small_recipe())
+    model.compile(make_optimizer(small_recipe(), model, 10))
+    callback = SaveModels(tmp_path, [], model)
+    callback.set_model(model)
+    callback.on_epoch_end(0, {"loss": 1.0})
+    callback.on_train_end()
+    saved = (tmp_path / "last.keras").read_bytes()
+    model.get_layer("head").bias.assign([0, 0, np.inf])
+    callback.on_epoch_end(1, {"loss": 1.0})
+    assert "no model is saved after epoch 2: weights that are not finite" in caplog.text
+    assert (tmp_path / "last.keras").read_bytes() == saved
+    with pytest.raises(NotFiniteError, match="weights that are not finite after epoch 2"):
+        callback.on_train_end()
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"steps": 10.5}, "`steps` must be a whole number.*steps=10.5"),
+        ({"warmup_steps": 2.5}, "`warmup_steps` must be a whole number"),
+        ({"batch_size": True}, "`batch_size` must be a whole number.*batch_size=True"),
+        ({"decay": "staircase", "boundaries": (math.nan,)}, "`boundaries` must be whole numbers"),
+        ({"random_crop_from": -3}, "`random_crop_from` must be at least the `image_size`, 24"),
+        ({"random_crop_from": 23}, "`random_crop_from` must be at least the `image_size`, 24"),
         ({"epochs": 2}, "Exactly one of `epochs` and `steps`.*epochs=2"),
         ({"steps": None}, "Exactly one of `epochs` and `steps`"),
         ({"steps": 0}, "`steps` must be positive.*steps=0"),
@@ -294,6 +363,14 @@ def test_wrong_recipe(changes, message):
 def test_warmup_longer_than_the_run():
     recipe = dataclasses.replace(DIGITS_FINETUNE, warmup_steps=100)
     with pytest.raises(ValueError, match="`warmup_steps` must be smaller .*warmup_steps=100"):
+        recipe.epoch_lengths(1000)
+
+
+@pytest.mark.parametrize("steps", [10, 400])
+def test_boundaries_that_are_not_reached(steps):
+    """Of `bit_hyperrule_small`, whose last boundary is 400."""
+    recipe = dataclasses.replace(RECIPES["bit_hyperrule_small"], steps=steps, warmup_steps=5)
+    with pytest.raises(ValueError, match=f"`boundaries` must be smaller .* {steps}.*300, 400"):
         recipe.epoch_lengths(1000)
 
 
@@ -371,6 +448,20 @@ def test_the_learning_rate_is_chosen_by_the_last_epoch():
         choose_learning_rate(dataclasses.replace(recipe, learning_rates=()), train)
 
 
+def test_a_learning_rate_that_diverges_has_no_accuracy():
+    def train(recipe):
+        if recipe.learning_rate > 0.1:
+            raise NotFiniteError("too high")
+        return [{"val_accuracy": 0.0}]
+
+    recipe, found = choose_learning_rate(small_recipe(learning_rates=(0.3, 0.01)), train)
+    assert (recipe.learning_rate, found) == (0.01, {0.01: 0.0, 0.3: None})
+    with pytest.raises(NotFiniteError, match="must not diverge.*learning_rates=[(]0.2, 0.3"):
+        choose_learning_rate(small_recipe(learning_rates=(0.2, 0.3)), train)
+    with pytest.raises(ValueError, match="must differ in their first 6 digits"):
+        choose_learning_rate(small_recipe(learning_rates=(0.01, 0.010000001)), train)
+
+
 def test_frozen_blocks_stay_as_they_are(tmp_path):
     tiny = vision_transformer(**TINY)
     tiny.save(tmp_path / "trained.keras")
@@ -382,3 +473,35 @@ def test_frozen_blocks_stay_as_they_are(tmp_path):
         keras_vit.freeze_blocks(tiny, 3)
     keras_vit.freeze_blocks(tiny, 0)
     assert tiny.trainable_weights == tiny.weights
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_saved_model_keeps_what_is_frozen(whole, tmp_path):
+    tiny = vision_transformer(**TINY)
+    tiny.trainable = not whole
+    tiny.get_layer("block_0").trainable = whole
+    save_model(tiny, tmp_path / "saved.keras")
+    loaded = keras.models.load_model(tmp_path / "saved.keras")
+    assert loaded.trainable == tiny.trainable
+    assert [v.trainable for v in loaded.weights] == [v.trainable for v in tiny.weights]
+    assert tiny.trainable == (not whole)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_recipe_alone_decides_what_is_trained(whole, tmp_path):
+    """Whatever the model that a run starts from has frozen."""
+    tiny = vision_transformer(**TINY)
+    keras_vit.freeze_blocks(tiny, 1)
+    tiny.get_layer("block_1").mlp.dense_0.kernel.trainable = False
+    tiny.trainable = tiny.trainable and not whole
+    path = tmp_path / "frozen.keras"
+    tiny.save(path)
+    model = make_model(small_recipe(), path, num_classes=3)
+    assert len(model.trainable_weights) == len(model.weights)
+    model = make_model(small_recipe(frozen_blocks=1), path, num_classes=3)
+    trained = {weight.path for weight in model.trainable_weights}
+    assert trained == {
+        weight.path
+        for weight in model.weights
+        if weight.path.startswith(("block_1", "encoder_norm", "head"))
+    }

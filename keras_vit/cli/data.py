@@ -85,11 +85,12 @@ class Data:
 
     def load(self, split, training=False):
         """The split as it is trained or evaluated on."""
-        from keras_vit.data.catalog import changes_that_keep_labels
+        from keras_vit.data.catalog import changes_that_keep_labels, check_augmentation
         from keras_vit.data.datasets import load
 
         options = {}
         if training:
+            check_augmentation(self.name, self.augmentation)
             options = {
                 "training": True,
                 "repeat": True,

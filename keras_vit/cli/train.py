@@ -154,10 +154,11 @@ class Train:
         """What the model was trained on by the run that it comes from, if it comes from one."""
         from keras_vit.training.run import find_model
         from keras_vit.training.saved_models import run_of, warn_of_lost_record
+        from keras_vit.training.starting_model import is_variant
         from keras_vit.training.trained_on import images_trained_on
 
         path = find_model(self.model)
-        if path.suffix != ".keras":
+        if is_variant(self.model) or path.suffix != ".keras":
             return None
         if not run_of(path):
             warn_of_lost_record(path)
@@ -185,7 +186,8 @@ class Train:
         recipe, accuracies = choose_learning_rate(self.recipe, train)
         for rate, accuracy in accuracies.items():
             chosen = "  <- chosen" if rate == recipe.learning_rate else ""
-            print(f"learning rate {rate:g}: validation accuracy {accuracy:.2%}{chosen}")
+            told = "diverged" if accuracy is None else f"validation accuracy {accuracy:.2%}"
+            print(f"learning rate {rate:g}: {told}{chosen}")
         sweep = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
         everything = {"split": "train+validation", "validation": None}
         return self._train(recipe, self.workdir, **everything, sweep=sweep)

@@ -193,8 +193,10 @@ def with_one_rate(recipe):
 
 def findable_model(model):
     """The name of a model, such that it is found from any working directory."""
+    from keras_vit.training.starting_model import is_variant
+
     path = pathlib.Path(model).expanduser()
-    return str(path.resolve()) if path.exists() else model
+    return str(path.resolve()) if path.exists() and not is_variant(model) else model
 
 
 def describe_row(row, recipe):

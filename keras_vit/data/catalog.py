@@ -1,9 +1,11 @@
 """The datasets that the paper trains and evaluates on, as rows of one table."""
 
 import dataclasses
+import logging
 from collections.abc import Callable
 
 from keras_vit.data import vtab
+from keras_vit.data.augmentations import AUGMENTATIONS, find_augmentation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,22 +187,62 @@ VTAB_STRUCTURED = (
 VTAB = VTAB_NATURAL + VTAB_SPECIALIZED + VTAB_STRUCTURED
 
 
-def changes_that_keep_labels(name, min_crop_area, flip):
-    """The crop and the flip, as far as they leave what the labels of a dataset say.
+def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
+    """Leave out the crops and the flip that would change what the labels of a dataset say.
+
+    What is left out is logged.
 
     Args:
         name: as in `load`.
         min_crop_area: as in `load`.
         flip: as in `load`.
+        random_crop_from: as in `load`.
 
     Returns:
-        A dictionary of the two options of `load`.
+        A dictionary of the three options of `load`.
+    """
+    asked = {"min_crop_area": min_crop_area, "random_crop_from": random_crop_from, "flip": flip}
+    row = DATASETS.get(name)
+    if row is None:
+        return asked
+    kept = {
+        "min_crop_area": min_crop_area if row.crop else None,
+        "random_crop_from": random_crop_from if row.crop else None,
+        "flip": flip if row.flip else False,
+    }
+    left_out = [f"{option}={asked[option]!r}" for option in asked if asked[option] != kept[option]]
+    if left_out:
+        logging.getLogger("keras_vit").info(
+            "%s: left out, as it would change labels: %s", name, ", ".join(left_out)
+        )
+    return kept
+
+
+def check_augmentation(name, augmentation):
+    """Check that an augmentation leaves what the labels of a dataset say.
+
+    RandAugment shifts and shears images, Random Erasing and CutMix hide parts of them. MixUp blends
+    whole images and labels alike, and goes with any dataset.
+
+    Args:
+        name: as in `load`.
+        augmentation: as in `load`.
+
+    Raises:
+        ValueError: if it would change them.
     """
     row = DATASETS.get(name)
-    return {
-        "min_crop_area": min_crop_area if row is None or row.crop else None,
-        "flip": flip if row is None or row.flip else False,
-    }
+    if row is None or row.crop or not _changes_places(find_augmentation(augmentation)):
+        return
+    allowed = [key for key, value in AUGMENTATIONS.items() if not _changes_places(value)]
+    raise ValueError(
+        f"`augmentation` must be one of {', '.join(allowed)} for {name}, whose labels depend on "
+        f"places, directions or numbers. Received: augmentation={augmentation!r}"
+    )
+
+
+def _changes_places(augmentation):
+    return bool(augmentation.layers or augmentation.erasing or augmentation.cutmix)
 
 
 DATASETS = {dataset.name: dataset for dataset in _PAPER + VTAB}

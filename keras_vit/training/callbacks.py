@@ -3,7 +3,6 @@
 import json
 import logging
 import math
-import os
 import signal
 import threading
 import time
@@ -11,6 +10,7 @@ import time
 import keras
 from keras import ops
 
+from keras_vit.models.weights import check_finite
 from keras_vit.training.averaging import averaged_weights
 from keras_vit.training.optimizers import inner_optimizer
 from keras_vit.training.run import (
@@ -103,6 +103,8 @@ class SaveModels(keras.callbacks.Callback):
     """Keeps the metrics of a run, its last model and its best, by accuracy and then by loss.
 
     Where the optimizer has averages of the weights, the best model and `averaged.keras` have them.
+    After an epoch whose validation loss or weights are not finite no model is saved. If this is the
+    last epoch, `NotFiniteError` is raised unless the weights are finite and there is a model.
 
     Args:
         workdir: the run's directory.
@@ -118,16 +120,21 @@ class SaveModels(keras.callbacks.Callback):
         self.workdir = workdir
         self.history = history
         self.saved = model
+        self._problem = None
 
     def on_epoch_end(self, epoch, logs=None):
         best = max(map(_score, self.history), default=(-math.inf,))
         metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
         self.history.append({"epoch": epoch, **metrics})
         write_metrics(self.workdir, self.history)
-        if not math.isfinite(logs.get("val_loss", 0.0)):
-            return
         # On JAX it is this that gives the variables what has been trained.
         trained = self.model
+        self._problem = _find_problem(trained, logs)
+        if self._problem:
+            logging.getLogger("keras_vit").warning(
+                "no model is saved after epoch %d: %s", epoch + 1, self._problem
+            )
+            return
         self._save(self.saved, LAST_MODEL)
         if trained is not self.saved:
             self._save(trained, PREDICTOR_MODEL)
@@ -136,6 +143,15 @@ class SaveModels(keras.callbacks.Callback):
                 self._save(self.saved, AVERAGED_MODEL)
             if _score(self.history[-1]) > best:
                 self._save(self.saved, BEST_MODEL)
+
+    def on_train_end(self, logs=None):
+        if self._problem is None:
+            return
+        if not (self.workdir / LAST_MODEL).exists() or not _has_finite_weights(self.model):
+            raise NotFiniteError(
+                "A run must end with finite weights and a model; try a smaller `learning_rate`. "
+                f"Received: {self._problem} after epoch {self.history[-1]['epoch'] + 1}"
+            )
 
     def _save(self, model, name):
         save_model(model, self.workdir / name, self.mark)
@@ -213,9 +229,28 @@ class SaveState(keras.callbacks.Callback):
 
 
 def write_metrics(workdir, history):
-    """Writes the metrics of all epochs, one in a line, as JSON."""
-    lines = [json.dumps(metrics) + os.linesep for metrics in history]
+    """Write the metrics of all epochs, one per line, as JSON; `null` if they are not finite."""
+    lines = [
+        json.dumps({k: v if math.isfinite(v) else None for k, v in metrics.items()}) + "\n"
+        for metrics in history
+    ]
     write_text(workdir / METRICS_FILE, "".join(lines))
+
+
+def _find_problem(model, logs):
+    """Return why a model cannot be saved after an epoch, or `None`."""
+    loss = logs.get("val_loss", 0.0)
+    if not math.isfinite(loss):
+        return f"a validation loss of {loss}"
+    return None if _has_finite_weights(model) else "weights that are not finite"
+
+
+def _has_finite_weights(model):
+    try:
+        check_finite(model)
+    except ValueError:
+        return False
+    return True
 
 
 def _score(metrics):

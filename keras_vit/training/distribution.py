@@ -62,6 +62,11 @@ def strategy(name="auto", model_shards=None):
             "machines use the JAX backend (KERAS_BACKEND=jax), a process on each. "
             f"Received: strategy={name!r}"
         )
+    if backend not in STRATEGIES:
+        raise ValueError(
+            f"Training needs one of the backends {', '.join(STRATEGIES)}. "
+            f"Received: KERAS_BACKEND={backend}"
+        )
     if name not in STRATEGIES[backend]:
         raise ValueError(
             f"`strategy` must be one of {', '.join(STRATEGIES[backend])} with the {backend} "
@@ -148,7 +153,7 @@ def join_processes():
     """Joins the processes that a launcher has started, if it has; before anything is computed."""
     import jax
 
-    counts = [int(os.environ.get(variable, 1)) for variable in PROCESS_COUNTS]
+    counts = [int(os.environ.get(variable) or 1) for variable in PROCESS_COUNTS]
     if max(counts) > 1 and not jax.distributed.is_initialized():
         keras.distribution.initialize()
 

@@ -1,9 +1,12 @@
 """The optimizers of the paper."""
 
+import logging
+import math
+
 import keras
 from keras import ops
 
-from keras_vit.training.paper_optimizer import PaperOptimizer
+from keras_vit.training.paper_optimizer import PaperOptimizer, check_shares
 from keras_vit.training.schedules import learning_rate_schedule
 
 
@@ -29,6 +32,7 @@ class SGD(PaperOptimizer):
     """
 
     def __init__(self, learning_rate, momentum=0.9, **arguments):
+        check_shares(momentum=momentum)
         super().__init__(learning_rate, **arguments)
         self.momentum = momentum
 
@@ -69,6 +73,9 @@ class AdamW(PaperOptimizer):
     """
 
     def __init__(self, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-8, **arguments):
+        check_shares(beta_1=beta_1, beta_2=beta_2)
+        if not 0 <= epsilon < math.inf:
+            raise ValueError(f"`epsilon` must not be negative. Received: epsilon={epsilon}")
         super().__init__(learning_rate, **arguments)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -117,6 +124,13 @@ def make_optimizer(recipe, model, total_steps):
     Reference:
         Tables 3 and 4 of the ViT paper (arXiv 2010.11929).
     """
+    start = (recipe.average_momentum or 0.0) ** total_steps
+    if start > 0.5:
+        logging.getLogger("keras_vit").warning(
+            "after %d steps the averaged weights are still %.0f %% those of the first step; choose "
+            "a smaller `average_momentum` than %s",
+            *(total_steps, 100 * start, recipe.average_momentum),
+        )
     learning_rate = learning_rate_schedule(
         recipe.decay, recipe.learning_rate, total_steps, recipe.warmup_steps, recipe.boundaries
     )

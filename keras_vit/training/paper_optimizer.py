@@ -1,11 +1,13 @@
 """What the paper's optimizers share."""
 
+import math
 import re
 
 import keras
 from keras import ops
 
 from keras_vit.training.distribution import sum_over_replicas
+from keras_vit.training.recipe_checks import is_whole
 
 # What has the whole learning rate under layer-wise decay.
 BEHIND_BLOCKS = ("encoder_norm/", "pooling/", "fc_norm/", "pre_logits/", "head/", "patch_head/")
@@ -41,17 +43,17 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         average_momentum=None,
         name=None,
     ):
-        momentum_is_right = 0 <= (average_momentum or 0) < 1
+        count_is_right = is_whole(accumulation_steps) and accumulation_steps >= 1
         rules = {
-            "weight_decay": (weight_decay, weight_decay >= 0, "not be negative"),
+            "weight_decay": (weight_decay, 0 <= weight_decay < math.inf, "not be negative"),
             "clip_norm": (clip_norm, clip_norm is None or clip_norm > 0, "be positive"),
-            "layer_decay": (layer_decay, layer_decay > 0, "be positive"),
-            "accumulation_steps": (accumulation_steps, accumulation_steps >= 1, "be positive"),
-            "average_momentum": (average_momentum, momentum_is_right, "be at least 0, less than 1"),
+            "layer_decay": (layer_decay, 0 < layer_decay < math.inf, "be positive"),
+            "accumulation_steps": (accumulation_steps, count_is_right, "be a positive integer"),
         }
         for argument, (value, is_right, rule) in rules.items():
             if not is_right:
                 raise ValueError(f"`{argument}` must {rule}. Received: {argument}={value}")
+        check_shares(average_momentum=average_momentum or 0)
         super().__init__(learning_rate, name=name)
         self.schedule = learning_rate
         self.kernel_decay = weight_decay
@@ -71,7 +73,13 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         if self.accumulation_steps > 1:
             self.sums = self.add_optimizer_variables(variables, "sum")
         if self.average_momentum is not None:
-            self.averages = self.add_optimizer_variables(variables, "average")
+            self.averages = [
+                self.add_variable_from_reference(
+                    # A copy: JAX gives up a variable's buffer when its model is trained.
+                    *(variable, "average", lambda shape, dtype, v=variable: ops.copy(v))
+                )
+                for variable in variables
+            ]
 
     @property
     def updates(self):
@@ -167,6 +175,13 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             "average_momentum": self.average_momentum,
             "name": self.name,
         }
+
+
+def check_shares(**arguments):
+    """Check that arguments of an optimizer are at least 0 and less than 1."""
+    for name, value in arguments.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"`{name}` must be at least 0, less than 1. Received: {name}={value}")
 
 
 def layer_factors(variables, decay):

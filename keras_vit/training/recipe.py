@@ -133,7 +133,7 @@ class Recipe:
             epoch ends with an evaluation.
 
         Raises:
-            ValueError: if the warm-up would take all the steps.
+            ValueError: if the warm-up would take all the steps, or a boundary is not reached.
         """
         steps_per_pass = -(-num_examples // self.batch_size)
         if self.epochs is not None:
@@ -143,9 +143,15 @@ class Recipe:
             lengths = (n for n in range(least, self.steps) if self.steps % n == 0)
             steps_per_epoch = next(lengths, self.steps)
             epochs = self.steps // steps_per_epoch
-        if self.warmup_steps >= epochs * steps_per_epoch:
+        total = epochs * steps_per_epoch
+        if self.warmup_steps >= total:
             raise ValueError(
-                "`warmup_steps` must be smaller than the steps of the run, "
-                f"{epochs * steps_per_epoch}. Received: warmup_steps={self.warmup_steps}"
+                f"`warmup_steps` must be smaller than the steps of the run, {total}. "
+                f"Received: warmup_steps={self.warmup_steps}"
+            )
+        if self.boundaries and self.boundaries[-1] >= total:
+            raise ValueError(
+                f"`boundaries` must be smaller than the steps of the run, {total}. "
+                f"Received: boundaries={self.boundaries}"
             )
         return epochs, steps_per_epoch

@@ -3,8 +3,13 @@
 import dataclasses
 import itertools
 import math
+import numbers
 import typing
 
+WHOLE = (
+    *("image_size", "batch_size", "warmup_steps", "epochs", "steps", "frozen_blocks"),
+    *("accumulation_steps", "random_crop_from", "seed"),
+)
 POSITIVE = (
     *("image_size", "batch_size", "learning_rate", "epochs", "steps", "layer_decay"),
     *("accumulation_steps", "clip_norm"),
@@ -36,8 +41,15 @@ def check_recipe(recipe):
         )
 
 
+def is_whole(value):
+    """Return whether a value is an integer, and neither a boolean nor a float."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def _check_ranges(recipe):
     rules = [
+        (WHOLE, "be a whole number", is_whole),
+        (("boundaries",), "be whole numbers", lambda values: all(map(is_whole, values))),
         (POSITIVE, "be positive", lambda value: 0 < value < math.inf),
         (NOT_NEGATIVE, "not be negative", lambda value: 0 <= value < math.inf),
         (SHARES, "be at least 0 and less than 1", lambda value: 0 <= value < 1),
@@ -87,4 +99,9 @@ def _check_crop(recipe):
         raise ValueError(
             "Only one of `min_crop_area` and `random_crop_from` can be given. "
             f"Received: {recipe.min_crop_area} and {recipe.random_crop_from}"
+        )
+    if recipe.random_crop_from is not None and recipe.random_crop_from < recipe.image_size:
+        raise ValueError(
+            f"`random_crop_from` must be at least the `image_size`, {recipe.image_size}. "
+            f"Received: random_crop_from={recipe.random_crop_from}"
         )

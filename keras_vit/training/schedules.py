@@ -80,7 +80,8 @@ def learning_rate_schedule(decay, learning_rate, total_steps, warmup_steps, boun
     """The schedule of a recipe; the first update has the learning rate 0 where there is a warm-up.
 
     Args:
-        decay: `"linear"` (to 1e-5), `"cosine"` (to 0), `"rsqrt"` (without an end) or `"staircase"`.
+        decay: `"linear"` (to 1e-5, or constant if `learning_rate` is smaller),
+            `"cosine"` (to 0), `"rsqrt"` (without an end) or `"staircase"`.
         learning_rate: reached at the end of the warm-up.
         total_steps: steps of the run, the warm-up included.
         warmup_steps: steps of the warm-up.
@@ -92,7 +93,7 @@ def learning_rate_schedule(decay, learning_rate, total_steps, warmup_steps, boun
     schedules = keras.optimizers.schedules
     steps = total_steps - warmup_steps
     if decay == "linear":
-        schedule = schedules.PolynomialDecay(learning_rate, steps, LINEAR_END)
+        schedule = schedules.PolynomialDecay(learning_rate, steps, min(LINEAR_END, learning_rate))
     elif decay == "cosine":
         schedule = schedules.CosineDecay(learning_rate, steps)
     elif decay == "rsqrt":

@@ -1,5 +1,6 @@
 """The model that a run starts from."""
 
+import dataclasses
 import logging
 import pathlib
 import re
@@ -7,10 +8,22 @@ import re
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-from keras_vit.models import Variant, build, find_variant, freeze_blocks, replace_head, resize
+from keras_vit.models import (
+    VARIANTS,
+    Variant,
+    build,
+    find_variant,
+    freeze_blocks,
+    replace_head,
+    resize,
+)
+from keras_vit.models.describe import describe
 from keras_vit.models.files import load_model
 from keras_vit.models.options import is_resnet
 from keras_vit.training.run import find_model
+
+# Settings of a recipe that hold only for a model that is built.
+OF_THE_MODEL = ("dropout", "pre_logits", "pooling", "position_embedding")
 
 
 def make_model(recipe, model, num_classes, dtype=None):
@@ -22,8 +35,9 @@ def make_model(recipe, model, num_classes, dtype=None):
     Args:
         recipe: a `Recipe`.
         model: name of a variant; path of a `.keras` file or of a run's directory; or a checkpoint
-            as in `keras_vit.from_checkpoint`. What is loaded gets a zero head and the recipe's
-            image size. A `.keras` file keeps its own dropout.
+            as in `keras_vit.from_checkpoint`. The name of a variant always means the variant: write
+            `./ViT_Ti16` for a directory of that name. A loaded model gets a zero head and the
+            recipe's image size. The other settings that it keeps are logged.
         num_classes: classes of the head; there is none to predict masked patches.
         dtype: policy of the model; a `.keras` file has its own.
 
@@ -36,6 +50,7 @@ def make_model(recipe, model, num_classes, dtype=None):
     """
     num_classes = num_classes if recipe.is_of_classes else 0
     made = _make_model(recipe, model, num_classes, dtype)
+    _log_kept_settings(recipe, made, is_built=is_variant(model))
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
@@ -48,16 +63,14 @@ def make_model(recipe, model, num_classes, dtype=None):
 
 def _make_model(recipe, model, num_classes, dtype):
     keras.utils.set_random_seed(recipe.seed)
-    if _is_variant(model):
+    if is_variant(model) or _is_unknown_name(model):
         return _build_variant(recipe, find_variant(model), num_classes, dtype)
     path = find_model(model)
     if path.suffix != ".keras":
         options = {"image_size": recipe.image_size, "dtype": dtype}
-        if recipe.dropout or recipe.pre_logits:
+        if recipe.dropout:
             summary = inspect_checkpoint(model, image_size=recipe.image_size)
-            if is_resnet(summary.options):
-                _tell_what_is_left_out(recipe)
-            else:
+            if not is_resnet(summary.options):
                 options["dropout"] = recipe.dropout
         return from_checkpoint(model, num_classes=num_classes, **options)
     if dtype is not None:
@@ -71,11 +84,13 @@ def _make_model(recipe, model, num_classes, dtype):
 
 
 def _build_variant(recipe, variant, num_classes, dtype):
+    if pathlib.Path(variant.name).exists():
+        logging.getLogger("keras_vit").warning(
+            "%s is the variant of that name; write ./%s for the path", variant.name, variant.name
+        )
     options = {"num_classes": num_classes, "image_size": recipe.image_size, "dtype": dtype}
     # Table 3 of the paper: its ResNets have neither dropout nor a hidden layer in the head.
-    if not isinstance(variant, Variant):
-        _tell_what_is_left_out(recipe)
-    else:
+    if isinstance(variant, Variant):
         options["dropout"] = recipe.dropout
         options["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
         options["pooling"] = recipe.pooling
@@ -83,13 +98,35 @@ def _build_variant(recipe, variant, num_classes, dtype):
     return build(variant.name, **options)
 
 
-def _tell_what_is_left_out(recipe):
-    if recipe.dropout or recipe.pre_logits:
-        logging.getLogger("keras_vit").info(
-            "a ResNet has no dropout and no `pre_logits`: the recipe's are left out"
+def _log_kept_settings(recipe, model, is_built):
+    """Log which of the recipe's settings do not hold for the model.
+
+    A setting at its default is taken as not asked for, except the dropout of a loaded model.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
+    names = [name for name in OF_THE_MODEL if getattr(recipe, name) != defaults[name]]
+    if not is_built:
+        names = [*dict.fromkeys(["dropout", *names])]
+    try:
+        options = describe(model) if names else {}
+    except ValueError:
+        # The model is not of this package: what it keeps is not known.
+        return
+    # A ResNet has none of them.
+    actual = {"dropout": 0.0, "pooling": None, "position_embedding": None, **options}
+    actual["pre_logits"] = options.get("representation_size") is not None
+    kept = [f"{name} {actual[name]!r}" for name in names if actual[name] != getattr(recipe, name)]
+    if kept:
+        logging.getLogger("keras_vit").warning(
+            "the model keeps its own settings, not the recipe's: %s", ", ".join(kept)
         )
 
 
-def _is_variant(model):
-    """Whether a model is meant by its variant's name and not by a file, an address or weights."""
+def is_variant(model):
+    """Return whether a string is the name of a variant, also if a path has the same name."""
+    return isinstance(model, str) and any(variant.name == model for variant in VARIANTS)
+
+
+def _is_unknown_name(model):
+    """Whether a model is neither a path nor an address, so that an error lists similar variants."""
     return re.fullmatch(r"\w+", str(model)) and not pathlib.Path(model).exists()

@@ -1,14 +1,17 @@
 """What a recipe has a model learn: classes, or what masked patches show."""
 
 import dataclasses
+import logging
 
 import keras
 
 from keras_vit.core.class_names import check_class_names
+from keras_vit.data.fingerprints import name_some
 from keras_vit.data.patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.surgery import check_classifier, token_stride
+from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import make_loss
 from keras_vit.training.masked_patches import masked_patch_loss
 
@@ -46,8 +49,11 @@ def make_task(recipe, model, data):
         A `Task`.
 
     Raises:
-        ValueError: if the model has no head for the dataset's classes, or no patches to be masked.
+        ValueError: if the model has no head for the dataset's classes, or no patches to be masked;
+            the training images are of fewer than two classes; or the datasets were loaded for
+            another recipe.
     """
+    _check_batches(recipe, data[0])
     if not recipe.is_of_classes:
         return _masked_patches(recipe, model, *data)
     train, validation = data
@@ -63,9 +69,42 @@ def make_task(recipe, model, data):
             f"`model` must have a head of the dataset's {len(train.class_names)} classes; "
             f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
         )
+    _check_classes(train)
     loss = make_loss(recipe, train.element_spec[1])
     facts = {"class_names": train.class_names, "num_examples": train.num_examples}
     return Task(model, train, validation, loss, ("accuracy",), facts)
+
+
+def _check_batches(recipe, train):
+    """Check that a training dataset has the recipe's batches, and no end."""
+    expected = recipe.batch_size // recipe.accumulation_steps // process()[1]
+    # The size of the last batch, and so of all, is not known of a dataset that ends.
+    size = train.element_spec[0].shape[0]
+    if size != expected:
+        received = f"batches of {size}" if size else "a dataset that is not repeated"
+        raise ValueError(
+            f"`data` must have the recipe's batches of {expected} images, without an end; see "
+            f"`load_training_data`. Received: {received}"
+        )
+
+
+def _check_classes(train):
+    """Check that there are training images of two classes, and warn of classes without any."""
+    labels = set(train.fingerprints().labels) if is_first_process() else ()
+    # Several labels per image are shares of all classes, separated by commas.
+    if not labels or any("," in label for label in labels):
+        return
+    empty = [name for i, name in enumerate(train.class_names) if str(i) not in labels]
+    if len(labels) < 2:
+        raise ValueError(
+            "The training images must be of at least two classes. Received: images of "
+            f"{len(labels)} of the {len(train.class_names)} classes"
+        )
+    if empty:
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d classes have no training image: %s",
+            *(len(empty), len(train.class_names), name_some(empty, 20)),
+        )
 
 
 def _masked_patches(recipe, model, train, validation):

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.data.catalog import changes_that_keep_labels
+from keras_vit.data.catalog import changes_that_keep_labels, check_augmentation
 from keras_vit.data.datasets import load
 from keras_vit.data.padding import pad
 from keras_vit.data.processes import process
@@ -24,8 +24,9 @@ def load_training_data(
 ):
     """The train and validation splits of a dataset, as a recipe wants them.
 
-    Where a crop or a flip would change what the label says (a number, a place), it is left out. A
-    process among several (`keras_vit.training.distribution`) reads its share.
+    Crops and flips that would change what a label says (a number, a place) are left out, and this
+    is logged; an augmentation that would is an error. A process among several
+    (`keras_vit.training.distribution`) reads its share.
 
     Args:
         recipe: a `Recipe`.
@@ -41,10 +42,12 @@ def load_training_data(
         `(train, validation)`; the first has no end.
 
     Raises:
-        ValueError: as `load`, or if the recipe's batches cannot be cut as they must.
+        ValueError: as `load`, or if the recipe's batches cannot be cut as they must, or its
+            augmentation would change labels.
     """
     index, count = process()
     check_batch(recipe)
+    check_augmentation(name, recipe.augmentation)
     shared = {
         "image_size": (recipe.image_size, recipe.image_size),
         "batch_size": recipe.batch_size // recipe.accumulation_steps // count,
@@ -59,8 +62,9 @@ def load_training_data(
         split,
         training=True,
         repeat=True,
-        **changes_that_keep_labels(name, recipe.min_crop_area, FLIPS[recipe.flip]),
-        random_crop_from=recipe.random_crop_from,
+        **changes_that_keep_labels(
+            name, recipe.min_crop_area, FLIPS[recipe.flip], recipe.random_crop_from
+        ),
         augmentation=recipe.augmentation,
         fraction=fraction,
         cache=cache,
