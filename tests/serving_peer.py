@@ -259,7 +259,7 @@ def as_json(outputs, by_row):
 
 
 def as_text(array):
-    return np.char.decode(array.astype(bytes), "utf-8") if array.dtype == object else array
+    return np.frompyfunc(bytes.decode, 1, 1)(array) if array.dtype == object else array
 
 
 def c_escape(message):

@@ -6,12 +6,13 @@ import keras
 from keras import ops
 
 from keras_vit.layers.arguments import check_heads, check_rate
+from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Layer):
     """Multi-head dot-product attention from one token sequence to another of the same width.
 
     Inputs: query `(batch, queries, width)` and tokens `(batch, keys, width)`.
@@ -65,7 +66,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.qkv_bias = qkv_bias
         self.qk_norm = qk_norm
         self.epsilon = epsilon
-        self.score_dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.score_dropout = Dropout(dropout, name="dropout", **self.part_options())
 
     def build(self, query_shape, tokens_shape):
         width = query_shape[-1]
@@ -78,8 +79,8 @@ class MultiHeadAttention(keras.layers.Layer):
             output_shape=(None, width),
             bias_axes="w",
             kernel_initializer=xavier_uniform(width),
-            dtype=self.dtype_policy,
             name="output",
+            **self.part_options(),
         )
         self.query.build(query_shape)
         self.key.build(tokens_shape)
@@ -87,8 +88,9 @@ class MultiHeadAttention(keras.layers.Layer):
         heads_shape = (*query_shape[:-1], self.num_heads, width // self.num_heads)
         self.output_projection.build(heads_shape)
         if self.qk_norm:
-            self.query_norm = layer_norm(self.dtype_policy, "query_norm", self.epsilon)
-            self.key_norm = layer_norm(self.dtype_policy, "key_norm", self.epsilon)
+            options = {"epsilon": self.epsilon, **self.part_options()}
+            self.query_norm = layer_norm(name="query_norm", **options)
+            self.key_norm = layer_norm(name="key_norm", **options)
             self.query_norm.build(heads_shape)
             self.key_norm.build(heads_shape)
 
@@ -98,8 +100,8 @@ class MultiHeadAttention(keras.layers.Layer):
             output_shape=(None, self.num_heads, width // self.num_heads),
             bias_axes="hd" if self.qkv_bias else None,
             kernel_initializer=xavier_uniform(width),
-            dtype=self.dtype_policy,
             name=name,
+            **self.part_options(),
         )
 
     def call(self, query, tokens, training=None, return_attention_scores=False, seed=None):

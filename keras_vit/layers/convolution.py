@@ -5,7 +5,9 @@ import dataclasses
 import keras
 from keras import ops
 
+from keras_vit.core.pixels import check_floats
 from keras_vit.layers.arguments import check_choice, check_integer
+from keras_vit.layers.base import KeepsFrozen
 
 NUM_GROUPS = 32
 # What the convolutions of both families are, of Keras's arguments.
@@ -36,7 +38,7 @@ BIT = Convention("variance", 1e-10, 1e-5, symmetric_padding=True)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class StandardizedConv2D(keras.layers.Conv2D):
+class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
     """A convolution, without bias, whose kernel has mean 0 and variance 1 for each output channel.
 
     Input: `(batch, height, width, channels)`. Output: `(batch, height, width, filters)`, height and
@@ -110,6 +112,8 @@ class StandardizedConv2D(keras.layers.Conv2D):
         return kernel / (ops.sqrt(variance) + self.epsilon)
 
     def convolution_op(self, inputs, kernel):
+        # The kernel is cast to the dtype of the inputs.
+        check_floats(inputs, "inputs")
         kernel = ops.cast(self.standardize(kernel), inputs.dtype)
         # Without a stride, "same" is symmetric.
         if not self.symmetric_padding or max(self.strides) == 1:
@@ -138,7 +142,7 @@ def check_width(argument, width):
     return width
 
 
-def standardized_conv(convention, filters, kernel_size, strides, dtype, name):
+def standardized_conv(convention, filters, kernel_size, strides, dtype, name, trainable=True):
     """The convolution of a family."""
     return StandardizedConv2D(
         filters,
@@ -147,17 +151,19 @@ def standardized_conv(convention, filters, kernel_size, strides, dtype, name):
         symmetric_padding=convention.symmetric_padding,
         epsilon=convention.conv_epsilon,
         epsilon_in=convention.epsilon_in,
+        trainable=trainable,
         dtype=dtype,
         name=name,
     )
 
 
-def group_norm(convention, dtype, name, gamma_initializer="ones"):
+def group_norm(convention, dtype, name, gamma_initializer="ones", trainable=True):
     """Keras's GroupNormalization with the family's epsilon; its statistics are float32."""
     return keras.layers.GroupNormalization(
         NUM_GROUPS,
         epsilon=convention.norm_epsilon,
         gamma_initializer=gamma_initializer,
+        trainable=trainable,
         dtype=dtype,
         name=name,
     )

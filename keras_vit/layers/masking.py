@@ -3,9 +3,11 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Layer
+
 
 @keras.saving.register_keras_serializable("keras_vit")
-class CorruptPatches(keras.layers.Layer):
+class CorruptPatches(Layer):
     """Puts the learnable `[mask]` embedding, or that of another patch, in the place of some tokens.
 
     Input: tokens `(batch, patches, width)`, and `(batch, patches)` integers that say for each token

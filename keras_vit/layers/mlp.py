@@ -3,6 +3,7 @@
 import keras
 
 from keras_vit.layers.arguments import check_rate
+from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 
 
@@ -33,7 +34,7 @@ OWN_ACTIVATIONS = {"gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class MlpBlock(keras.layers.Layer):
+class MlpBlock(Layer):
     """Two dense layers with an activation between them.
 
     Input and output: `(batch, tokens, width)`.
@@ -47,7 +48,7 @@ class MlpBlock(keras.layers.Layer):
     Call arguments:
         tokens: the token sequence.
         training: whether to drop.
-        seeds: of the dropout after each layer, where they were drawn before; `None` to draw one.
+        seeds: pair of seeds for the dropout after each layer, drawn before; `None` to draw them.
 
     Raises:
         ValueError: if `activation` is unknown, or `dropout` is not a rate.
@@ -67,7 +68,7 @@ class MlpBlock(keras.layers.Layer):
         self.activation = activation
         self.dropout = dropout
         self.dense_0 = self._dense(mlp_dim, "dense_0", activation=as_activation(activation))
-        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout_layer = Dropout(dropout, name="dropout", **self.part_options())
 
     def _dense(self, units, name, activation=None):
         return keras.layers.Dense(
@@ -75,8 +76,8 @@ class MlpBlock(keras.layers.Layer):
             activation=activation,
             kernel_initializer="glorot_uniform",
             bias_initializer=keras.initializers.RandomNormal(stddev=1e-6),
-            dtype=self.dtype_policy,
             name=name,
+            **self.part_options(),
         )
 
     def build(self, input_shape):
@@ -84,9 +85,11 @@ class MlpBlock(keras.layers.Layer):
         self.dense_0.build(input_shape)
         self.dense_1.build((*input_shape[:-1], self.mlp_dim))
 
-    def call(self, tokens, training=None, seeds=(None, None)):
-        hidden = self.dropout_layer(self.dense_0(tokens), training=training, seed=seeds[0])
-        return self.dropout_layer(self.dense_1(hidden), training=training, seed=seeds[1])
+    # Not `seeds=(None, None)`: Keras 3.12 looks for the shapes of nested arguments.
+    def call(self, tokens, training=None, seeds=None):
+        first, second = (None, None) if seeds is None else seeds
+        hidden = self.dropout_layer(self.dense_0(tokens), training=training, seed=first)
+        return self.dropout_layer(self.dense_1(hidden), training=training, seed=second)
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -3,17 +3,21 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.base import Layer
+
 # Flax's default, which vit_jax and big_vision leave as it is; Keras's default is 1e-3.
 LAYER_NORM_EPSILON = 1e-6
 
 
-def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON):
+def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON, trainable=True):
     """Keras's LayerNormalization with the original's epsilon."""
-    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
+    return keras.layers.LayerNormalization(
+        epsilon=epsilon, trainable=trainable, dtype=dtype, name=name
+    )
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class LayerScale(keras.layers.Layer):
+class LayerScale(Layer):
     """Scales each channel by a learnable factor.
 
     Input and output: `(batch, tokens, width)`.

@@ -3,11 +3,13 @@
 import keras
 from keras import ops
 
+from keras_vit.core.pixels import check_floats
 from keras_vit.layers.arguments import as_pair
+from keras_vit.layers.base import Layer
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class PatchEmbedding(keras.layers.Layer):
+class PatchEmbedding(Layer):
     """Cuts an image into patches and projects each one linearly to a token.
 
     Input: `(batch, height, width, channels)`, height and width multiples of the patch size.
@@ -48,8 +50,8 @@ class PatchEmbedding(keras.layers.Layer):
             use_bias=use_bias,
             kernel_initializer="lecun_normal",
             data_format="channels_last",
-            dtype=self.dtype_policy,
             name="projection",
+            **self.part_options(),
         )
 
     def build(self, input_shape):
@@ -64,6 +66,7 @@ class PatchEmbedding(keras.layers.Layer):
         self.projection.build(input_shape)
 
     def call(self, images):
+        check_floats(images)
         rows, columns = self.grid_size
         return ops.reshape(self.projection(images), (-1, rows * columns, self.embedding_dim))
 

@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.base import Layer
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class ClassTokenPooling(keras.layers.Layer):
+class ClassTokenPooling(Layer):
     """Takes the class token, the first of the sequence.
 
     Input: `(batch, 1 + patches, width)`. Output: `(batch, width)`.
@@ -30,7 +31,7 @@ class ClassTokenPooling(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class MultiHeadAttentionPooling(keras.layers.Layer):
+class MultiHeadAttentionPooling(Layer):
     """Pools by attention from a learnable probe, followed by an MLP with a residual (MAP head).
 
     Input: `(batch, tokens, width)`. Output: `(batch, width)`; with
@@ -71,10 +72,10 @@ class MultiHeadAttentionPooling(keras.layers.Layer):
         self.mlp_dim = mlp_dim
         self.activation = activation
         self.epsilon = epsilon
-        policy = self.dtype_policy
-        self.attention = MultiHeadAttention(num_heads, dtype=policy, name="attention")
-        self.layer_norm = layer_norm(policy, "layer_norm", epsilon)
-        self.mlp = MlpBlock(mlp_dim, activation, dtype=policy, name="mlp")
+        options = self.part_options()
+        self.attention = MultiHeadAttention(num_heads, name="attention", **options)
+        self.layer_norm = layer_norm(name="layer_norm", epsilon=epsilon, **options)
+        self.mlp = MlpBlock(mlp_dim, activation, name="mlp", **options)
 
     def build(self, input_shape):
         batch_size, _, width = input_shape

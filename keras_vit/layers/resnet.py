@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.layers.arguments import check_integer
+from keras_vit.layers.base import Layer
 from keras_vit.layers.convolution import (
     BIT,
     HYBRID,
@@ -18,7 +19,7 @@ from keras_vit.layers.convolution import (
 )
 
 
-class Bottleneck(keras.layers.Layer):
+class Bottleneck(Layer):
     """What the two units share: three convolutions, their norms, a projection where needed."""
 
     convention: Convention
@@ -35,11 +36,13 @@ class Bottleneck(keras.layers.Layer):
         self.norm_2 = self._norm("norm_2")
 
     def _conv(self, filters, kernel_size, strides, name):
-        policy = self.dtype_policy
-        return standardized_conv(self.convention, filters, kernel_size, strides, policy, name)
+        options = self.part_options()
+        return standardized_conv(
+            self.convention, filters, kernel_size, strides, name=name, **options
+        )
 
     def _norm(self, name, **options):
-        return group_norm(self.convention, self.dtype_policy, name, **options)
+        return group_norm(self.convention, name=name, **self.part_options(), **options)
 
     def build(self, input_shape):
         if len(input_shape) != 4 or input_shape[-1] is None or input_shape[-1] % NUM_GROUPS:

@@ -5,10 +5,11 @@ import numpy as np
 from keras import ops
 
 from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.layers.base import Layer
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class ClassToken(keras.layers.Layer):
+class ClassToken(Layer):
     """Puts a learnable class token in front of a token sequence.
 
     Input: `(batch, tokens, width)`. Output: `(batch, 1 + tokens, width)`.
@@ -36,7 +37,7 @@ class ClassToken(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class RegisterTokens(keras.layers.Layer):
+class RegisterTokens(Layer):
     """Puts learnable tokens that no output is read from in front of a token sequence.
 
     Input: `(batch, tokens, width)`. Output: `(batch, num_registers + tokens, width)`.
@@ -83,7 +84,7 @@ def _prepend(learned, tokens):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class AddPositionEmbedding(keras.layers.Layer):
+class AddPositionEmbedding(Layer):
     """Adds a learnable embedding of its position to each token.
 
     Input and output: `(batch, tokens, width)`. Each position has its own row, that of the class
@@ -113,7 +114,7 @@ class AddPositionEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class AddPositionEmbedding2D(keras.layers.Layer):
+class AddPositionEmbedding2D(Layer):
     """Adds learnable embeddings of its row and of its column to each patch token.
 
     Input and output: `(batch, rows * columns, width)`, patches row by row. The first half of the
@@ -174,7 +175,7 @@ class AddPositionEmbedding2D(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class AddSincosPositionEmbedding(keras.layers.Layer):
+class AddSincosPositionEmbedding(Layer):
     """Adds sines and cosines of its place in the image to each patch token; nothing is learned.
 
     Input and output: `(batch, rows * columns, width)`, patches row by row.
@@ -183,8 +184,8 @@ class AddSincosPositionEmbedding(keras.layers.Layer):
         grid_size: `(rows, columns)` of the patches.
 
     Raises:
-        ValueError: if `grid_size` is not a pair of positive integers, or the width is not a
-            multiple of 4 of at least 8.
+        ValueError: if `grid_size` is not a pair of positive integers, they are not the patches', or
+            the width is not a multiple of 4 of at least 8.
 
     Reference:
         `posemb_sincos_2d` in `big_vision/models/vit.py`; "Better plain ViT baselines for
@@ -200,6 +201,12 @@ class AddSincosPositionEmbedding(keras.layers.Layer):
         self.grid_size = as_pair(grid_size, "grid_size")
 
     def build(self, input_shape):
+        (rows, columns), num_patches = self.grid_size, input_shape[1]
+        if rows * columns != num_patches:
+            raise ValueError(
+                "`grid_size` must be the rows and columns of the patches. "
+                f"Received: grid_size={self.grid_size}, {num_patches} patches"
+            )
         self.table = sincos_table(self.grid_size, input_shape[-1]).astype("float32")
 
     def call(self, tokens):

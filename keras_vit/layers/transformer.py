@@ -6,17 +6,18 @@ import keras
 
 from keras_vit.layers.arguments import check_rate
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer_norm
 
 
 class Seeds(NamedTuple):
-    """Of everything that a block drops in a call; `None` where the dropout is to draw one."""
+    """Dropout seeds for one call of a block; `None` where the dropout is to draw one."""
 
     scores: Any = None
     attended: Any = None
-    mlp: tuple = (None, None)
+    mlp: Any = None
     branches: tuple = (None, None)
 
 
@@ -24,7 +25,7 @@ NO_SEEDS = Seeds()
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(Layer):
     """Self-attention and an MLP, each behind a LayerNorm and around a residual connection.
 
     Input and output: `(batch, tokens, width)`; with `return_attention_scores=True` also the
@@ -95,27 +96,27 @@ class TransformerBlock(keras.layers.Layer):
         self.layer_scale = layer_scale
         self.epsilon = epsilon
         self.remat = remat
-        policy = self.dtype_policy
-        self.layer_norm_1 = layer_norm(policy, "layer_norm_1", epsilon)
+        options = self.part_options()
+        self.layer_norm_1 = layer_norm(name="layer_norm_1", epsilon=epsilon, **options)
         self.attention = MultiHeadAttention(
             num_heads,
             attention_dropout,
             qkv_bias,
             qk_norm,
             epsilon,
-            dtype=policy,
             name="attention",
+            **options,
         )
-        self.dropout_layer = Dropout(dropout, dtype=policy, name="dropout")
-        self.layer_norm_2 = layer_norm(policy, "layer_norm_2", epsilon)
-        self.mlp = MlpBlock(mlp_dim, activation, dropout, dtype=policy, name="mlp")
+        self.dropout_layer = Dropout(dropout, name="dropout", **options)
+        self.layer_norm_2 = layer_norm(name="layer_norm_2", epsilon=epsilon, **options)
+        self.mlp = MlpBlock(mlp_dim, activation, dropout, name="mlp", **options)
         # One draw for an example, shared by its tokens and channels.
         self.drop_branch = Dropout(
-            stochastic_depth, noise_shape=(None, 1, 1), dtype=policy, name="stochastic_depth"
+            stochastic_depth, noise_shape=(None, 1, 1), name="stochastic_depth", **options
         )
         if layer_scale is not None:
-            self.layer_scale_1 = LayerScale(layer_scale, dtype=policy, name="layer_scale_1")
-            self.layer_scale_2 = LayerScale(layer_scale, dtype=policy, name="layer_scale_2")
+            self.layer_scale_1 = LayerScale(layer_scale, name="layer_scale_1", **options)
+            self.layer_scale_2 = LayerScale(layer_scale, name="layer_scale_2", **options)
 
     def build(self, input_shape):
         self.layer_norm_1.build(input_shape)

@@ -9,6 +9,7 @@ from keras_vit.layers import (
     PatchEmbedding,
 )
 from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.layers.patches import grid_size
 from keras_vit.layers.resnet import Bottleneck
 from keras_vit.models.head import zero_head
@@ -18,10 +19,11 @@ HEAD_LAYERS = ("pre_logits", "head")
 
 
 def replace_head(model, num_classes):
-    """A new model with the same backbone and a linear head for other classes, zero at the start.
+    """Make a model with the same backbone and a new linear head, zero at the start.
 
     The hidden layer of a pre-training head (`pre_logits`) is dropped. The backbone's variables are
-    copies: training the new model leaves the given one as it was.
+    copies: training the new model leaves the given one as it was. What is frozen in the backbone
+    stays frozen, layer by layer and variable by variable; the new head is trained.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
@@ -47,17 +49,18 @@ def replace_head(model, num_classes):
     backbone = keras.Model(model.input, representation(model), name=model.name)
     copy = _clone(backbone, model.inputs[0].shape[1:])
     _copy_weights(backbone, copy)
-    if num_classes == 0:
-        return copy
-    return keras.Model(copy.input, zero_head(num_classes)(copy.output), name=model.name)
+    if num_classes:
+        copy = keras.Model(copy.input, zero_head(num_classes)(copy.output), name=model.name)
+    keep_frozen(model, copy, has_new_head=num_classes > 0)
+    return copy
 
 
 def resize(model, image_size):
-    """A new model for another image size, its position embeddings interpolated in 2-D.
+    """Make a model for another image size, with position embeddings interpolated in 2-D.
 
     The patch size stays, so the number of patches changes. A ResNet has no position embeddings, and
     takes any size. All other variables are copies: training the new model leaves the given one as
-    it was.
+    it was. What is frozen stays frozen, layer by layer and variable by variable.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
@@ -82,7 +85,28 @@ def resize(model, image_size):
     channels = model.inputs[0].shape[-1]
     resized = _clone(model, (*as_pair(image_size, "image_size"), channels))
     _copy_weights(model, resized)
+    keep_frozen(model, resized)
     return resized
+
+
+def keep_frozen(model, new, has_new_head=False):
+    """Freeze in a new model exactly what is frozen in the model that it was made from.
+
+    Args:
+        model: the model that the new one was made from.
+        new: a model whose layers have the same names as those of `model`.
+        has_new_head: whether the head of `new` is a new one, which is trained.
+    """
+    is_frozen_whole = has_new_head and not model.trainable
+    new.trainable = has_new_head or model.trainable
+    twins = {layer.name: layer for layer in new.layers}
+    for layer in model.layers:
+        if layer.name not in twins or (has_new_head and layer.name in HEAD_LAYERS):
+            continue
+        if is_frozen_whole:
+            set_trainable(twins[layer.name], False)
+        else:
+            copy_frozen(layer, twins[layer.name])
 
 
 def token_grid(model):
@@ -120,11 +144,12 @@ def representation(model, head_layers=HEAD_LAYERS):
     for layer in model.layers:
         if layer.name in head_layers:
             return layer.input
-    last = model.layers[-1]
-    if isinstance(last, keras.layers.Dense) and last.name not in HEAD_LAYERS:
+    dense = [layer.name for layer in model.layers if isinstance(layer, keras.layers.Dense)]
+    others = [name for name in dense if name not in HEAD_LAYERS]
+    if others:
         raise ValueError(
             "`model` must have a classifier that is called `head`, or none. "
-            f"Received: a model that ends with the Dense layer {last.name!r}"
+            f"Received: a model with the Dense layer {others[-1]!r}"
         )
     return model.outputs[0]
 
@@ -147,6 +172,11 @@ def check_classifier(model):
         raise ValueError(
             "`model` must return logits: a head without an activation. "
             f"Received: a head with the activation {heads[0].activation.__name__!r}"
+        )
+    if model.outputs[0] is not heads[0].output:
+        raise ValueError(
+            "`model` must return the logits of its layer `head`. Received: a model with layers "
+            f"after it, the last of them {model.layers[-1].name!r}"
         )
     images, logits = model.inputs[0].shape, model.outputs[0].shape
     if images[-1] != 3 or len(logits) != 2:

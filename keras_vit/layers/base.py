@@ -1,0 +1,111 @@
+"""The base of the layers: what is frozen inside a layer survives files and copies."""
+
+import keras
+
+
+class KeepsFrozen:
+    """Mixin for layers that record in a file which of their parts are frozen.
+
+    A `.keras` file records `trainable` of a model's layers, but not of their sublayers and
+    variables. Where one of these differs from its layer, the build configuration of the layer
+    lists what is frozen.
+    """
+
+    def part_options(self):
+        """Return the options that a layer passes on to each of its sublayers."""
+        return {"dtype": self.dtype_policy, "trainable": self.trainable}
+
+    def get_build_config(self):
+        config = super().get_build_config()
+        parts = [*_sublayers(self).values(), *_variables(self).values()]
+        if config is None or all(part.trainable == self.trainable for part in parts):
+            return config
+        return {**config, "frozen": frozen_parts(self)}
+
+    def build_from_config(self, config):
+        super().build_from_config(config)
+        if "frozen" in config:
+            freeze_parts(self, config["frozen"])
+
+
+class Layer(KeepsFrozen, keras.layers.Layer):
+    """A Keras layer that keeps what is frozen inside it in a `.keras` file."""
+
+
+def frozen_parts(layer):
+    """List what is frozen inside a layer.
+
+    Args:
+        layer: a built layer.
+
+    Returns:
+        A dictionary of two lists, `"layers"` and `"variables"`, of the paths of frozen sublayers
+        and variables, relative to the layer.
+
+    Example:
+    >>> from keras_vit.layers.base import frozen_parts
+    >>> layer = keras_vit.PatchEmbedding(8, patch_size=4)
+    >>> layer.build((None, 16, 16, 3))
+    >>> layer.projection.kernel.trainable = False
+    >>> frozen_parts(layer)
+    {'layers': [], 'variables': ['projection/kernel']}
+    """
+    parts = {"layers": _sublayers(layer), "variables": _variables(layer)}
+    return {
+        kind: [path for path, part in found.items() if not part.trainable]
+        for kind, found in parts.items()
+    }
+
+
+def freeze_parts(layer, frozen):
+    """Freeze the listed parts of a layer, and unfreeze all others.
+
+    Args:
+        layer: a built layer.
+        frozen: what `frozen_parts` returned.
+    """
+    # A layer passes its flag on to all that is inside it, so parents come first.
+    for path, part in _sublayers(layer).items():
+        part.trainable = path not in frozen["layers"]
+    for path, variable in _variables(layer).items():
+        variable.trainable = path not in frozen["variables"]
+
+
+def set_trainable(layer, trainable):
+    """Freeze a layer or a model with all its parts, or unfreeze all of them."""
+    for child in children(layer):
+        set_trainable(child, trainable)
+    # On TensorFlow, assigning the value that a flag already has does nothing, also to the parts.
+    layer.trainable = not trainable
+    layer.trainable = trainable
+
+
+def copy_frozen(source, target):
+    """Freeze in a layer exactly what is frozen in another layer of the same structure."""
+    target.trainable = source.trainable
+    for old, new in zip(children(source), children(target), strict=True):
+        copy_frozen(old, new)
+    for old, new in zip(source.weights, target.weights, strict=True):
+        new.trainable = old.trainable
+
+
+def children(layer):
+    """Return the layers that are attributes of a layer, or the layers of a model."""
+    if isinstance(layer, keras.Model):
+        return layer.layers
+    # On torch a layer is a module, and modules are not among its attributes.
+    is_module = keras.backend.backend() == "torch"
+    found = layer.children() if is_module else vars(layer).values()
+    return [child for child in found if isinstance(child, keras.layers.Layer)]
+
+
+def _sublayers(layer, prefix=""):
+    found = {}
+    for child in children(layer):
+        found[prefix + child.name] = child
+        found |= _sublayers(child, f"{prefix}{child.name}/")
+    return found
+
+
+def _variables(layer):
+    return {weight.path.removeprefix(f"{layer.path}/"): weight for weight in layer.weights}
