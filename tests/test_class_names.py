@@ -7,9 +7,11 @@ from keras_vit.core.class_names import check_class_names
 from keras_vit.data import find_source, write_records
 from keras_vit.data.labels import imagenet_class_names, read_labels
 from keras_vit.models import vision_transformer
+from keras_vit.serving.labels import labels_of
 from tests.images import write_folder
 from tests.models.test_vit import TINY
 
+ALIKE = ["cafe\u0301", "café ", "ca\u200bfé", "\ufeffcafé", "\uff43afé"]
 WRONG = [
     (["cat"], "at least two classes"),
     (["cat", "cat"], "be there once. Received: 'cat' and 'cat'"),
@@ -21,7 +23,11 @@ WRONG = [
     (["cat", "dog\u2028"], "of one line"),
     (["cat", "dog\udcff"], "UTF-8"),
     (["cat", 1], "must be strings"),
+    (["cat", "\u200b"], "not empty"),
     ("cat", "must be a list"),
+    ({"dog": 1, "cat": 0}, "must be a list or tuple .* Received: dict"),
+    ({"cat", "dog"}, "must be a list or tuple .* Received: set"),
+    *((["café", name], "not look alike") for name in ALIKE),
 ]
 
 
@@ -29,6 +35,12 @@ WRONG = [
 def test_wrong_names(names, message):
     with pytest.raises(ValueError, match=message):
         check_class_names(names)
+
+
+def test_labels_of_an_export_have_no_byte_order_mark(tmp_path):
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "labels.txt").write_text("cat\ndog\n", encoding="utf-8-sig")
+    assert labels_of(tmp_path) == ["cat", "dog"]
 
 
 @pytest.mark.parametrize(("names", "message"), WRONG[1:])

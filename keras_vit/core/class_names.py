@@ -1,5 +1,7 @@
 """What the names of classes must be, wherever a dataset, a run or an export begins."""
 
+import unicodedata
+
 
 def check_class_names(names, what="`class_names`", num_classes=None):
     """Check that classes can be told apart by their names, in files and by people.
@@ -14,7 +16,8 @@ def check_class_names(names, what="`class_names`", num_classes=None):
 
     Raises:
         ValueError: if there are too few or too many names; or a name is no string, empty, of
-            several lines or not in UTF-8; or two names are equal when case is ignored.
+            several lines or not in UTF-8; or two names look alike: they are equal without case,
+            spaces around them and characters that are not printed.
 
     Example:
     >>> from keras_vit.core.class_names import check_class_names
@@ -24,10 +27,11 @@ def check_class_names(names, what="`class_names`", num_classes=None):
     Traceback (most recent call last):
     ValueError: `class_names` must differ by more than case. Received: 'cat' and 'Cat'
     """
-    if isinstance(names, str) or (num_classes is not None and len(names) != num_classes):
+    is_list = isinstance(names, (list, tuple))
+    if not is_list or (num_classes is not None and len(names) != num_classes):
         raise ValueError(
-            f"{what} must be a list that names {num_classes or 'all'} classes. "
-            f"Received: {names!r:.200}"
+            f"{what} must be a list or tuple that names {num_classes or 'all'} classes. "
+            f"Received: {type(names).__name__} {names!r:.200}"
         )
     for name in names:
         if not _is_line(name):
@@ -39,12 +43,24 @@ def check_class_names(names, what="`class_names`", num_classes=None):
         raise ValueError(f"{what} must have at least two classes. Received: {list(names)!r}")
     seen = {}
     for name in names:
-        other = seen.get(name.casefold())
-        if other is not None:
-            rule = "each be there once" if other == name else "differ by more than case"
-            raise ValueError(f"{what} must {rule}. Received: {other!r} and {name!r}")
-        seen[name.casefold()] = name
+        if (other := seen.get(_looks(name))) is not None:
+            raise ValueError(f"{what} must {_rule(name, other)}. Received: {other!r} and {name!r}")
+        seen[_looks(name)] = name
     return tuple(names)
+
+
+def _looks(name):
+    """Return what is seen of a name, in one spelling, without case and format characters."""
+    printed = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", printed).casefold()).strip()
+
+
+def _rule(name, other):
+    if name == other:
+        return "each be there once"
+    if name.casefold() == other.casefold():
+        return "differ by more than case"
+    return f"not look alike, as {other!a} and {name!a} do"
 
 
 def _is_line(name):
@@ -53,4 +69,4 @@ def _is_line(name):
         is_one_line = isinstance(name, str) and len(f"{name}.".encode().decode().splitlines()) == 1
     except UnicodeEncodeError:
         return False
-    return is_one_line and bool(name.strip())
+    return is_one_line and bool(_looks(name))

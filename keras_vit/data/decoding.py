@@ -38,7 +38,8 @@ def decode(encoded):
 
     Grey becomes three equal channels, CMYK is converted, alpha is left out (transparent pixels of
     a GIF are black), and 16 bits are cut to the upper 8. The bytes decide about the format, not a
-    name. A BMP must be uncompressed, with 8, 24 or 32 bits per pixel.
+    name. A BMP must be uncompressed, with 8, 24 or 32 bits per pixel. The first frame of a GIF must
+    fill its canvas.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.

@@ -140,10 +140,14 @@ def match_hashes(searched, hashed, max_distance):
             image, view = divmod(near, views)
             test_set = int(np.searchsorted(starts, image, side="right")) - 1
             hashes, image = hashed[test_set], image - starts[test_set]
-            if _correlation(colours, view_colours(hashes.colours[image], view)) < _MIN_CORRELATION:
+            distance = int(np.bitwise_count(query ^ words[near]).sum())
+            others = view_colours(hashes.colours[image], view)
+            # A fine pattern has a thumbnail of one colour, without a correlation.
+            is_equal = distance == 0 and np.array_equal(colours, others)
+            if not is_equal and _correlation(colours, others) < _MIN_CORRELATION:
                 continue
             yield Duplicate(
-                int(np.bitwise_count(query ^ words[near]).sum()),
+                distance,
                 searched.source.find_id(int(searched.numbers[place])),
                 test_set,
                 hashes.source.find_id(int(hashes.numbers[image])),

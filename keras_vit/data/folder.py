@@ -58,11 +58,19 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
             paths += found
             labels += [label] * len(found)
     return _as_source(
-        root, split, paths, np.array(labels, "int32"), names, classes, shard, left_out
+        root,
+        split,
+        paths,
+        np.array(labels, "int32"),
+        names,
+        classes,
+        shard,
+        left_out=left_out,
+        part_by_id=not by_position,
     )
 
 
-def _as_source(root, split, paths, labels, names, classes, shard, left_out):
+def _as_source(root, split, paths, labels, names, classes, shard, **options):
     if classes is not None:
         keep, labels, names = take_classes(labels, names, classes)
         paths, labels = [path for path, kept in zip(paths, keep, strict=True) if kept], labels[keep]
@@ -79,7 +87,7 @@ def _as_source(root, split, paths, labels, names, classes, shard, left_out):
         part=slice(shard[0], None, shard[1]),
         read=tf.io.read_file,
         path_of=lambda number: paths[number],
-        left_out=left_out,
+        **options,
     )
 
 

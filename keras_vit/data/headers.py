@@ -11,6 +11,8 @@ _JPEG_END = b"\xff\xd9"
 # Values of a tensor in a message.
 _SHOWN = 8
 
+_GIF_EXTENSION = 0x21
+
 # A side of a WebP has 14 bits.
 _WEBP_SIDE = 0x3FFF
 
@@ -76,13 +78,13 @@ def declared_size(encoded):
 
     Raises:
         tf.errors.InvalidArgumentError: if the bytes are not a JPEG, PNG, GIF, BMP or WebP file, or
-            a kind of BMP that is not decoded.
+            a kind of BMP or GIF that is not decoded.
     """
     return tf.case(
         [
             (starts_with(encoded, JPEG), lambda: tf.io.extract_jpeg_shape(encoded)[:2]),
             (starts_with(encoded, PNG), lambda: _integers(encoded, 16, 2, ">u4")[::-1]),
-            (starts_with(encoded, GIF), lambda: _integers(encoded, 6, 2, "<u2")[::-1]),
+            (starts_with(encoded, GIF), lambda: _gif_size(encoded)),
             (starts_with(encoded, BMP), lambda: _bmp_size(encoded)),
             (is_webp(encoded), lambda: _webp_size(encoded)),
         ],
@@ -143,6 +145,39 @@ def bmp_palette(encoded):
     colors = tf.io.decode_raw(tf.strings.substr(encoded, start, 4 * count), tf.uint8)
     # Blue, green, red and an unused byte.
     return tf.reshape(colors, (-1, 4))[:, 2::-1]
+
+
+@as_one_operation
+def _gif_size(encoded):
+    """Return the size of a GIF; TensorFlow does not put a smaller frame in its place."""
+    canvas = _integers(encoded, 6, 2, "<u2")
+    frame = _integers(encoded, _find_gif_frame(encoded) + 1, 4, "<u2")
+    fills = tf.reduce_all(frame == tf.concat([[0, 0], canvas], 0))
+    message = (
+        "The first frame of a GIF must fill its canvas. The frame's left, top, width and height, "
+        "and the canvas's width and height are"
+    )
+    with tf.control_dependencies([require(fills, message, tf.concat([frame, canvas], 0))]):
+        return canvas[::-1]
+
+
+def _find_gif_frame(encoded):
+    """Return the place of the first frame, after the palette and the extensions."""
+    flags = _byte(encoded, 10)
+    # Three bytes for each of 2, 4, ... 256 colors, if the upper bit says that there is a palette.
+    palette = tf.where(flags >= 128, 3 * tf.bitwise.left_shift(2, flags % 8), 0)
+    length = tf.strings.length(encoded)
+
+    def is_before_frame(place, is_in_extension):
+        is_extension = _byte(encoded, place) == _GIF_EXTENSION
+        return (place < length) & (is_in_extension | is_extension)
+
+    def step(place, is_in_extension):
+        # An extension has two bytes, and blocks that begin with their lengths. The last has 0.
+        block = _byte(encoded, place)
+        return place + tf.where(is_in_extension, block + 1, 2), ~is_in_extension | (block > 0)
+
+    return tf.while_loop(is_before_frame, step, (13 + palette, tf.constant(False)))[0]
 
 
 @as_one_operation

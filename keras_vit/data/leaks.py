@@ -1,26 +1,35 @@
 """Held-out images that are trained on, too, as copies under other names."""
 
 import collections
+import functools
 import hashlib
 import logging
 import pathlib
 
-from keras_vit.data.fingerprints import name_some
+from keras_vit.data.fingerprints import fingerprints, name_some
 
 
-def find_copies(source, held_out):
-    """Find the files of a held-out split that are byte-identical to files that are trained on.
+def find_copies(source, held_out, find_fingerprints=None):
+    """Find the images of a held-out split that are byte-identical to images that are trained on.
 
-    Only files of one size are read. Pictures that look alike are found by
+    Only files of one size are read, but all TFRecords. Pictures that look alike are found by
     `keras_vit.data.find_duplicates`.
 
     Args:
         source: the `Source` of the images that are trained on.
         held_out: the `Source` of a validation or test split.
+        find_fingerprints: function that returns the `Fingerprints` of `source`.
 
     Returns:
-        A list of `(id, trained_id)`; empty where examples are no files.
+        A list of `(id, trained_id)`; empty where examples are neither files nor TFRecords.
     """
+    if source.in_records and held_out.in_records:
+        trained = find_fingerprints() if find_fingerprints else fingerprints(source)
+        tested = fingerprints(held_out)
+        # The first of several copies.
+        twins = dict(zip(reversed(trained.digests), reversed(trained.ids), strict=True))
+        pairs = zip(tested.ids, tested.digests, strict=True)
+        return [(id, twins[digest]) for id, digest in pairs if digest in twins]
     if source.path_of is None or held_out.path_of is None:
         return []
     by_size = collections.defaultdict(list)
@@ -44,15 +53,17 @@ def find_copies(source, held_out):
     return found
 
 
-def warn_of_copies(sources):
+def warn_of_copies(sources, find_fingerprints=None):
     """Log a warning for each held-out split that has copies of images that are trained on.
 
     Args:
         sources: dictionary of `Source`s, the first the one that is trained on, by names of splits.
+        find_fingerprints: as in `find_copies`.
     """
     (trained, source), *others = sources.items()
+    find_fingerprints = functools.cache(find_fingerprints or (lambda: fingerprints(source)))
     for name, held_out in others:
-        copies = find_copies(source, held_out)
+        copies = find_copies(source, held_out, find_fingerprints)
         if copies:
             named = name_some([f"{id} = {twin}" for id, twin in copies])
             logging.getLogger("keras_vit").warning(

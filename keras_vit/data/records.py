@@ -1,7 +1,11 @@
 """TFRecord files of encoded images and labels: private datasets, and fast copies of others."""
 
+import collections
+import functools
 import hashlib
+import os
 import pathlib
+import re
 import struct
 import unicodedata
 
@@ -9,12 +13,18 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from keras_vit.data.skipped import COUNT_FROM_1
 from keras_vit.data.source import Source
 from keras_vit.data.splits import SPLITS, find_parts
 
 # The names of the image and its label: those that TensorFlow Datasets writes, and those of the
 # ImageNet files that were made with TensorFlow's scripts.
 _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
+_SCRIPTS = 1
+# TensorFlow's scripts count labels from 1. So many are read to find out: of 1,000 classes of the
+# same size 20,000 images lack one with a probability of 2e-9.
+_LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
+_SHARD = re.compile(r"(.*-)(\d+)-of-(\d+)((?:\.\w+)*)")
 # One class name a line, beside the files: ours, and that of TensorFlow Datasets.
 LABEL_FILES = ("labels.txt", "label.labels.txt")
 # Bytes before and behind those of a record: its length and two checksums.
@@ -40,15 +50,25 @@ def records(pattern, split, shard=(0, 1), by_position=False):
             after another; another file then changes the split of records in others.
 
     Returns:
-        A `Source`; an id is the name of a file, `#`, and the place in it.
+        A `Source`; an id is the name of a file (its path, where names repeat), `#`, and the place
+        in it.
 
     Raises:
-        ValueError: if there is no such file, one is damaged, or there are no class names.
+        ValueError: if there is no such file, one is missing or damaged, there are no class names,
+            or labels count from 1.
     """
-    files, turns = _find_files(pattern, split)
+    every, files, turns = _find_files(pattern, split)
     turns = turns if by_position else turns[:, _ORDER]
-    names, features = _read_class_names(files), _find_features(files[0])
+    names = _read_class_names(files)
     counts = np.array([count_records(file) for file in files], "int64")
+    if not counts.any():
+        raise ValueError(
+            "The TFRecord files of `tfrecord:PATTERN` must have records. "
+            f"Received: {pattern!r}, split={split!r}, whose files are empty"
+        )
+    kinds = np.array([_find_kind(file) for file in files], "int32")
+    if _SCRIPTS in kinds:
+        _check_first_label(every, names)
     starts = np.cumsum(counts) - counts
     index, count = shard
     mine = slice(None)
@@ -59,14 +79,16 @@ def records(pattern, split, shard=(0, 1), by_position=False):
     # there are, and files of a few records together have their shares.
     firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
 
-    def read_file(file, start, first, file_turns):
+    def read_file(file, start, first, file_turns, kind):
         examples = tf.data.TFRecordDataset(file).enumerate(start)
-        return examples.filter(
+        examples = examples.filter(
             lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
         )
+        # The pipeline would count an error as an image; it reports images that are missing.
+        return examples.map(lambda number, record: (number, *_parse(record, kind))).ignore_errors()
 
     arrays = (files[mine], starts[mine], firsts[mine], turns[mine])
-    examples = tf.data.Dataset.from_tensor_slices(arrays)
+    examples = tf.data.Dataset.from_tensor_slices((*arrays, kinds[mine]))
     examples = examples.interleave(
         read_file,
         cycle_length=min(_FILES_AT_ONCE, len(files[mine])),
@@ -80,11 +102,13 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         found = np.arange(length)
         is_wanted = _is_wanted(found + first, file_turns, index, count, np)
         numbers.append(found[is_wanted] + start)
+    short_names = _name_files(every)
     return Source(
-        examples.map(lambda number, record: (number, *_parse(record, *features))),
+        examples,
         names,
         np.concatenate(numbers),
-        find_id=lambda number: _find_id(files, starts, number),
+        find_id=lambda number: _find_id(files, short_names, starts, number),
+        in_records=True,
     )
 
 
@@ -132,7 +156,7 @@ def count_records(path):
 
 
 def _find_files(pattern, split):
-    """The files, and for each of them which of ten records in a row are wanted."""
+    """Files of all splits, those that are wanted, and which of ten records in a row are wanted."""
     path = pathlib.Path(pattern).expanduser()
     if "{split}" in pattern:
         found = {name: _glob(str(path).replace("{split}", name)) for name in SPLITS}
@@ -152,17 +176,39 @@ def _find_files(pattern, split):
         if wanted.any():
             files += paths
             turns += [wanted] * len(paths)
-    return np.array(files), np.array(turns)
+    every = [path for paths in given.values() for path in paths]
+    return every, np.array(files), np.array(turns)
 
 
 def _glob(pattern):
     """Files of a pattern, without those that lie beside TFRecord files."""
     found = [pathlib.Path(path) for path in sorted(tf.io.gfile.glob(pattern))]
-    return [
-        str(path)
+    found = [
+        path
         for path in found
         if not (path.name in LABEL_FILES or path.suffix == ".json" or path.name[0] == ".")
     ]
+    _check_shards(found)
+    return [str(path) for path in found]
+
+
+def _check_shards(paths):
+    """Refuse files `-NNNNN-of-MMMMM` whose others do not exist, or with different `MMMMM`."""
+    totals = collections.defaultdict(set)
+    for path in paths:
+        if match := _SHARD.fullmatch(path.name):
+            head, number, total, tail = match.groups()
+            totals[path.parent / head, len(number), tail].add(total)
+    for (head, digits, tail), found in totals.items():
+        total = min(found)
+        shards = (f"{head}{i:0{digits}d}-of-{total}{tail}" for i in range(int(total)))
+        missing = next((shard for shard in shards if not pathlib.Path(shard).exists()), None)
+        if missing or len(found) > 1:
+            raise ValueError(
+                "The files `-NNNNN-of-MMMMM` of `tfrecord:PATTERN` must be complete and have one "
+                f"MMMMM. Received: {str(head)!r}, "
+                + (f"without {missing!r}" if missing else f"of {' and of '.join(sorted(found))}")
+            )
 
 
 def _read_class_names(files):
@@ -181,7 +227,7 @@ def _read_class_names(files):
 def _class_names_in(folder):
     paths = [folder / name for name in LABEL_FILES if (folder / name).is_file()]
     try:
-        names = tuple(paths[0].read_text(encoding="utf-8").splitlines()) if paths else ()
+        names = tuple(paths[0].read_text(encoding="utf-8-sig").splitlines()) if paths else ()
     except UnicodeDecodeError:
         names = ()
     if not names:
@@ -192,37 +238,85 @@ def _class_names_in(folder):
     return names
 
 
-def _find_features(file):
+def _find_kind(file):
+    """Return which of `_FEATURES` the first record of a file has."""
+    with pathlib.Path(file).open("rb") as stream:
+        head = stream.read(_HEAD)
+        if not head:
+            return 0
+        record = stream.read(struct.unpack("<Q", head[:8])[0])
     try:
-        record = next(iter(tf.data.TFRecordDataset(file).take(1)), None)
-        found = set() if record is None else set(_features_of(record))
-    except (tf.errors.OpError, DecodeError) as error:
+        found = set(tf.train.Example.FromString(record).features.feature)
+    except DecodeError as error:
         raise ValueError(
             "`tfrecord:PATTERN` must name TFRecord files of `tf.train.Example`s. "
             f"Received: {str(file)!r}"
         ) from error
-    for image, label in _FEATURES:
-        if {image, label} <= found:
-            return image, label
+    for kind, names in enumerate(_FEATURES):
+        if set(names) <= found:
+            return kind
     raise ValueError(
         "The records of `tfrecord:PATTERN` must have the features "
         f"{' or '.join(map(str, _FEATURES))}. Received: {str(file)!r} with {sorted(found)}"
     )
 
 
-def _features_of(record):
-    return tf.train.Example.FromString(record.numpy()).features.feature
+def _check_first_label(files, class_names):
+    """Refuse labels of TensorFlow's scripts that count from 1, without a name for 0."""
+    if class_names[0].casefold() == "background":
+        return
+    count = len(class_names)
+    # Where classes follow one another, the first and the last are in the first and the last file.
+    records = tf.data.TFRecordDataset([files[0], *files[:0:-1]])
+    labels = records.map(lambda record: _parse(record, _SCRIPTS)[1]).ignore_errors()
+    labels = labels.filter(lambda label: label >= 0)
+    wanted = _LABELS_PER_CLASS * count
+    for label in labels.take(min(wanted, _LABELS_READ)).as_numpy_iterator():
+        if label == 0:
+            return
+        if label == count:
+            break
+    else:
+        if wanted > _LABELS_READ:
+            # The label 0 of one of so many classes may be absent by chance.
+            return
+    raise ValueError(
+        "`image/class/label` must count from 0. "
+        f"Received: {files[0]!r} and others, without a label 0 {COUNT_FROM_1}"
+    )
 
 
-def _parse(record, image, label):
-    features = {
-        image: tf.io.FixedLenFeature((), tf.string),
-        label: tf.io.FixedLenFeature((), tf.int64),
+def _parse(record, kind):
+    """Return the image and the label of a record: b"" and -1 unless there is exactly one."""
+
+    def parse(image, label):
+        features = {image: tf.io.VarLenFeature(tf.string), label: tf.io.VarLenFeature(tf.int64)}
+        parsed = tf.io.parse_single_example(record, features)
+        return _only(parsed[image].values, b""), _only(parsed[label].values, -1)
+
+    image, label = tf.switch_case(
+        tf.convert_to_tensor(kind), [functools.partial(parse, *names) for names in _FEATURES]
+    )
+    # The cast would make 0 of 2**32.
+    return image, tf.cast(tf.clip_by_value(label, -1, tf.int32.max), tf.int32)
+
+
+def _only(values, otherwise):
+    default = tf.constant(otherwise, values.dtype)
+    return tf.cond(tf.size(values) == 1, lambda: values[0], lambda: default)
+
+
+def _name_files(files):
+    """Return for each file its name or, where names repeat, its path below the common folder."""
+    paths = {file: pathlib.Path(file) for file in files}
+    counts = collections.Counter(path.name for path in paths.values())
+    common = os.path.commonpath([path.parent for path in paths.values()])
+    return {
+        file: path.name if counts[path.name] == 1 else path.relative_to(common).as_posix()
+        for file, path in paths.items()
     }
-    parsed = tf.io.parse_single_example(record, features)
-    return parsed[image], tf.cast(parsed[label], tf.int32)
 
 
-def _find_id(files, starts, number):
+def _find_id(files, names, starts, number):
     file = int(np.searchsorted(starts, number, side="right")) - 1
-    return f"{pathlib.Path(files[file]).name}#{number - starts[file]}"
+    return f"{names[files[file]]}#{number - starts[file]}"

@@ -13,6 +13,7 @@ from keras_vit.data.decoding import decode
 # So few images may always be skipped, whatever their share.
 _ALWAYS_ALLOWED = 10
 _SHOWN = 5
+COUNT_FROM_1 = "(where labels count from 1, put a line `background` first in `labels.txt`)"
 
 
 class Skipped:
@@ -78,9 +79,12 @@ class Skipped:
     def refuse_label(self, number, label):
         """Raises `ValueError` for an image whose label is not the number of a class."""
         count = len(self._source.class_names)
+        hints = {-1: " (not exactly one label)"}
+        if self._source.in_records:
+            hints[count] = f" {COUNT_FROM_1}"
         self._fail(
             f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
-            f"label={int(label)} of {self._source.find_id(int(number))}"
+            f"label={int(label)} of {self._source.find_id(int(number))}{hints.get(int(label), '')}"
         )
 
     def check_count(self, count):

@@ -3,6 +3,8 @@
 import collections
 import dataclasses
 import functools
+import hashlib
+import unicodedata
 from collections.abc import Callable
 
 import numpy as np
@@ -39,6 +41,9 @@ class Source:
         scale: what pixels are multiplied with, for datasets of zeros and ones.
         path_of: the file of the example with a number, where examples are files.
         left_out: how many files of a folder are no examples, by reason.
+        in_records: whether the examples are in TFRecord files.
+        part_by_id: whether `part` chooses examples by their ids, not by their numbers, which change
+            when files are added.
     """
 
     examples: tf.data.Dataset
@@ -50,6 +55,8 @@ class Source:
     scale: int = 1
     path_of: Callable[[int], str] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    in_records: bool = False
+    part_by_id: bool = False
 
     @property
     def num_examples(self):
@@ -74,7 +81,7 @@ class Source:
         )
 
     def part(self, fraction):
-        """About a share of the examples, in the same order, each chosen by its number.
+        """About a share of the examples, in the same order, each chosen by its number or id.
 
         Args:
             fraction: the share, up to 1. The examples of a smaller one are among those of a larger.
@@ -85,6 +92,10 @@ class Source:
         if fraction == 1:
             return self
         limit = int(fraction * 2**64)
+        if self.part_by_id:
+            ids = (self.find_id(number) for number in self.numbers.tolist())
+            keys = np.fromiter(map(_hash_id, ids), "uint64", len(self.numbers))
+            return self.without(self.numbers[keys >= np.uint64(limit)])
 
         def is_kept(number, *_):
             shift, xor = tf.bitwise.right_shift, tf.bitwise.bitwise_xor
@@ -99,6 +110,12 @@ class Source:
             examples=self.examples.filter(is_kept),
             numbers=self.numbers[scattered < np.uint64(limit)],
         )
+
+
+def _hash_id(id):
+    # File systems differ in how they spell letters with accents.
+    name = unicodedata.normalize("NFC", id).encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest())
 
 
 def _scatter(numbers, shift, xor, as_uint64):

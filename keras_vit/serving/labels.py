@@ -16,4 +16,4 @@ def write_labels(folder, class_names):
 def labels_of(version):
     """The names of the classes of a version, `None` where it has no such file."""
     path = pathlib.Path(version) / FOLDER / NAME
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else None
+    return path.read_text(encoding="utf-8-sig").splitlines() if path.is_file() else None

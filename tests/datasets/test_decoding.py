@@ -52,6 +52,38 @@ def test_header_tells_the_size(name):
     assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
 
 
+def as_gif(canvas, box, extension=b""):
+    """A GIF of 20 x 16 pixels whose frame is said to have another box, left, top, width, height."""
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 20, 3), "uint8")
+    encoded = to_bytes(Image.fromarray(pixels), "GIF")
+    palette = 13 + 3 * 2 ** (encoded[10] % 8 + 1)
+    frame = palette + (8 if encoded[palette] == 0x21 else 0)
+    assert encoded[frame] == 0x2C
+    size, place = np.array(canvas, "<u2").tobytes(), np.array(box, "<u2").tobytes()
+    start = encoded[:6] + size + encoded[10:palette] + extension + encoded[palette:frame]
+    return start + b"," + place + encoded[frame + 9 :]
+
+
+@pytest.mark.parametrize(
+    ("canvas", "box"),
+    [
+        ((40, 32), (0, 0, 20, 16)),
+        ((40, 32), (20, 16, 20, 16)),
+        ((20, 16), (4, 0, 20, 16)),
+        ((20, 16), (0, 0, 60_000, 60_000)),
+    ],
+)
+def test_a_gif_whose_frame_does_not_fill_the_canvas_is_refused(canvas, box):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must fill its canvas"):
+        decode(as_gif(canvas, box))
+
+
+def test_a_gif_with_extensions_is_decoded():
+    comments = b"!\xfe" + (bytes([255]) + 255 * b",") * 3 + b"\0"
+    encoded = as_gif((20, 16), (0, 0, 20, 16), comments + b"!\xf9\x04\x00\x0a\x00\x00\x00")
+    np.testing.assert_array_equal(decode(encoded), by_pillow("", encoded))
+
+
 def test_webp_tells_sizes_beyond_a_byte():
     for options in ({"lossless": True}, {}, {"lossless": True, "exif": Image.Exif()}):
         encoded = to_bytes(Image.new("RGB", (1031, 517)), "WEBP", **options)

@@ -188,6 +188,14 @@ def test_blank_images_are_not_duplicates(distinct):
     assert len(find_duplicates(as_source(grey), source)) == 0
 
 
+def test_a_fine_pattern_is_its_own_duplicate():
+    squares = (np.indices((128, 128)) // 2).sum(axis=0) % 2
+    patterns = [squares, np.indices((128, 128))[0] // 2 % 2]
+    encoded = [to_bytes(Image.fromarray(np.uint8(255 * each)), "PNG") for each in patterns]
+    found = find_duplicates(as_source(encoded), as_source(encoded[:1]))
+    assert found.pairs == (Duplicate(0, "image#0", 0, "image#0"),)
+
+
 def test_broken_files_are_skipped(distinct):
     whole = to_bytes(next(pieces(100)), "JPEG")
     broken = [b"", whole[: len(whole) // 2], distinct[0][0][:500]]

@@ -4,7 +4,8 @@ import shutil
 
 import pytest
 
-from keras_vit.data import find_source
+from keras_vit.cli.train import Train
+from keras_vit.data import find_source, load, write_records
 from keras_vit.data.leaks import find_copies
 from tests.images import encode, random_image, write_folder
 from tests.test_cli import run, train_arguments
@@ -39,6 +40,19 @@ def test_broken_and_vanished_files_are_nobodys_copies(photos):
     (photos / "test" / "dog" / "new.jpg").unlink()
     (photos / "train" / "cat" / "0.jpg").unlink()
     assert find_copies(everything, test) == [("test/cat/copy.jpg", "train/dog/3.jpg")]
+
+
+def test_copies_in_records_are_found(photos, tmp_path, caplog):
+    for split in ("train", "test"):
+        write_records(find_source(f"folder:{photos}", split), tmp_path / "records", split)
+    name = f"tfrecord:{tmp_path}/records/{{split}}-*"
+    sources = [find_source(name, split) for split in ("train", "test")]
+    ((copy, twin),) = find_copies(*sources)
+    assert copy.startswith("test-00000-of-00001.tfrecord#")
+    assert twin.startswith("train-00000-of-00001.tfrecord#")
+    train = load(name, "train", 16, 7)
+    Train(None, "", name, tmp_path)._tell_about_files(name, train, "train")
+    assert "1 of 3 images of the split test are copies of images of train" in caplog.text
 
 
 def test_data_and_train_warn(photos, tmp_path, capsys, caplog):

@@ -1,5 +1,7 @@
 """Which batches come when: seeds, epochs, resuming, workers, caches."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -160,6 +162,40 @@ def test_fractions_are_parts_of_each_other():
         # Of the digits no two have the same pixels.
         found.append({image.tobytes() for image in images})
     assert found[0] < found[1] < found[2]
+
+
+def test_a_fraction_of_a_folder_hardly_changes_with_another_file(tmp_path):
+    root = write_photos(tmp_path / "photos", 30, size=(4, 4))
+    train = root / "train"
+    train.mkdir()
+    for folder in ("china", "flower", "portrait"):
+        (root / folder).rename(train / folder)
+
+    def chosen(kind=""):
+        part = find_source(f"{kind}folder:{root}", "train+validation").part(0.3)
+        return {part.find_id(number) for number in part.numbers.tolist()}
+
+    before, before_by_position = chosen(), chosen("by-position:")
+    shutil.copy(train / "china" / "001.png", train / "china" / "000 first.png")
+    assert chosen() - {"train/china/000 first.png"} == before
+    assert len(chosen("by-position:") & before_by_position) < len(before_by_position) / 2
+
+
+def test_excluded_ids_of_no_image_are_told(tmp_path, caplog):
+    root = write_photos(tmp_path / "photos", 10, size=(4, 4))
+    sources = [find_source(f"folder:{root}", split) for split in ("train", "test")]
+    ids = [source.find_id(source.numbers[0]) for source in sources]
+    path = tmp_path / "exclude.txt"
+    path.write_text("".join(f"{id} \n" for id in ids), encoding="utf-8-sig")
+    options = {"image_size": 4, "batch_size": 2, "exclude": path}
+    for split, source in zip(("train", "test"), sources, strict=True):
+        left = load(f"folder:{root}", split, **options).num_examples
+        assert left == source.num_examples - 1
+    load(f"folder:{root}", "validation", **options)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    load(f"folder:{root}", "train", **{**options, "exclude": [*ids, "china/none.png"]})
+    assert "1 of the 3 ids to exclude are of no image of folder:" in caplog.text
+    assert "'china/none.png'" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["folder", "tfrecord"])

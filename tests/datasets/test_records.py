@@ -42,6 +42,32 @@ def write_examples(path, examples, image="image", label="label"):
             writer.write(example.SerializeToString())
 
 
+def as_example(**features):
+    """The bytes of a record with lists of bytes or of integers."""
+    kinds = {bytes: ("bytes_list", tf.train.BytesList), int: ("int64_list", tf.train.Int64List)}
+    lists = {
+        name: tf.train.Feature(**{field: kind(value=values)})
+        for name, values in features.items()
+        for field, kind in [kinds[type(values[0])]]
+    }
+    return tf.train.Example(features=tf.train.Features(feature=lists)).SerializeToString()
+
+
+def write_raw(path, records):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    (path.parent / "labels.txt").write_text("cat\ndog\n", encoding="utf-8-sig")
+    return f"tfrecord:{path.parent}/*"
+
+
+def read_all(name, **options):
+    dataset = load(name, "train+validation+test", 4, 4, **options)
+    with explaining_errors(dataset):
+        labels = [label for _, labels in dataset.as_numpy_iterator() for label in labels]
+    return labels, dataset
+
+
 def rows(name, split, **options):
     return identify(list(load(name, split, 8, 5, **options).as_numpy_iterator()))
 
@@ -121,11 +147,11 @@ def test_ids_name_file_and_record(files):
 @pytest.mark.parametrize("names", [("image", "label"), ("image/encoded", "image/class/label")])
 def test_names_of_other_writers(tmp_path, names):
     encoded = tf.io.encode_png(np.zeros((4, 4, 3), "uint8")).numpy()
-    write_examples(tmp_path / "a.tfrecord", [(encoded, 1)] * 10, *names)
+    write_examples(tmp_path / "a.tfrecord", [(encoded, 0), *[(encoded, 1)] * 9], *names)
     (tmp_path / "label.labels.txt").write_text("cat\ndog\n")
-    dataset = load(f"tfrecord:{tmp_path}/*.tfrecord", "train", 4, 4)
+    dataset = load(f"tfrecord:{tmp_path}/*.tfrecord", "train+validation+test", 4, 10)
     assert dataset.class_names == ("cat", "dog")
-    assert all((labels == 1).all() for _, labels in dataset.as_numpy_iterator())
+    assert next(dataset.as_numpy_iterator())[1].tolist() == [0, *[1] * 9]
 
 
 def test_broken_and_wrongly_labelled_records(tmp_path):
@@ -141,6 +167,94 @@ def test_broken_and_wrongly_labelled_records(tmp_path):
     message = r"A label must be from 0 to 1.*Received: label=2 of wrong.tfrecord#1"
     with pytest.raises(ValueError, match=message), explaining_errors(dataset):
         list(dataset.as_numpy_iterator())
+
+
+PNG = tf.io.encode_png(np.zeros((4, 4, 3), "uint8")).numpy()
+GOOD = [as_example(image=[PNG], label=[i % 2]) for i in range(12)]
+
+
+@pytest.mark.parametrize("label", [[0, 1], [], [2**32], [-(2**32)]])
+def test_a_wrong_label_is_refused_by_its_id(tmp_path, label):
+    wrong = as_example(image=[PNG], **({"label": label} if label else {}))
+    name = write_raw(tmp_path / "a.tfrecord", [*GOOD, wrong])
+    with pytest.raises(ValueError, match=r"label=-?\d+ of a.tfrecord#12"):
+        read_all(name)
+
+
+def test_records_without_one_image_are_skipped(tmp_path):
+    wrong = [as_example(image=[PNG, PNG], label=[0]), as_example(label=[0])]
+    labels, dataset = read_all(write_raw(tmp_path / "a.tfrecord", [*GOOD, *wrong]))
+    assert len(labels) == 12
+    assert dataset.skipped.ids == ["a.tfrecord#12", "a.tfrecord#13"]
+    assert len(dataset.fingerprints().ids) == 14
+
+
+@pytest.mark.parametrize("wrong", [as_example(image=[1], label=[0]), b"no example"])
+def test_what_is_no_example_is_missed(tmp_path, wrong):
+    with pytest.raises(ValueError, match="All 13 examples must be read. Received: 12"):
+        read_all(write_raw(tmp_path / "a.tfrecord", [*GOOD, wrong]))
+
+
+def test_a_damaged_last_record_is_missed(tmp_path):
+    name = write_raw(tmp_path / "a.tfrecord", GOOD)
+    damaged = bytearray((tmp_path / "a.tfrecord").read_bytes())
+    damaged[-20] ^= 255
+    (tmp_path / "a.tfrecord").write_bytes(damaged)
+    with pytest.raises(ValueError, match="All 12 examples must be read. Received: 11"):
+        read_all(name)
+
+
+def test_each_file_has_its_own_features(tmp_path):
+    write_raw(tmp_path / "a.tfrecord", GOOD)
+    write_raw(tmp_path / "empty.tfrecord", [])
+    others = [as_example(**{"image/encoded": [PNG], "image/class/label": [i % 2]}) for i in (0, 1)]
+    labels, dataset = read_all(write_raw(tmp_path / "b.tfrecord", others))
+    assert len(labels) == dataset.num_examples == len(dataset.fingerprints().ids) == 14
+    assert dataset.class_names == ("cat", "dog")
+
+
+@pytest.mark.parametrize("labels", [(1, 1), (1, 2)])
+def test_labels_that_count_from_1_are_refused(tmp_path, labels):
+    records = [as_example(**{"image/encoded": [PNG], "image/class/label": [i]}) for i in labels]
+    name = write_raw(tmp_path / "a.tfrecord", records)
+    with pytest.raises(ValueError, match="must count from 0.*a line `background` first"):
+        read_all(name)
+    (tmp_path / "labels.txt").write_text("background\ncat\ndog\n")
+    assert sorted(read_all(name)[0]) == list(labels)
+
+
+def test_a_last_label_that_is_no_class_has_a_hint(tmp_path):
+    wrong = as_example(image=[PNG], label=[2])
+    with pytest.raises(ValueError, match=r"label=2 of a.tfrecord#12 \(where labels count from 1"):
+        read_all(write_raw(tmp_path / "a.tfrecord", [*GOOD, wrong]))
+
+
+def test_incomplete_and_mixed_shards_are_refused(tmp_path):
+    for i in range(3):
+        name = write_raw(tmp_path / f"a-train-0000{i}-of-00003.tfrecord", GOOD[:4])
+    assert load(name, "train+validation+test", 4, 4).num_examples == 12
+    assert load(f"{name}-00001-*", "train+validation+test", 4, 4).num_examples == 4
+    write_raw(tmp_path / "a-train-00000-of-00001.tfrecord", GOOD[:4])
+    with pytest.raises(ValueError, match="of 00001 and of 00003"):
+        load(name, "train", 4, 4)
+    (tmp_path / "a-train-00000-of-00001.tfrecord").unlink()
+    (tmp_path / "a-train-00001-of-00003.tfrecord").unlink()
+    with pytest.raises(ValueError, match="without .*a-train-00001-of-00003.tfrecord"):
+        load(name, "train", 4, 4)
+
+
+def test_ids_have_folders_where_names_repeat(tmp_path):
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        for file in ("part", split):
+            write_raw(tmp_path / split / f"{file}.tfrecord", GOOD[:4])
+    ids = {}
+    for split in ("train", "test"):
+        source = find_source(f"tfrecord:{tmp_path}/{{split}}/*", split)
+        ids[split] = {source.find_id(number) for number in source.numbers.tolist()}
+    assert not ids["train"] & ids["test"]
+    names = {id.partition("#")[0] for id in ids["train"]}
+    assert names <= {"train/part.tfrecord", "train.tfrecord"}
 
 
 @pytest.mark.parametrize("length", [3, 20])
@@ -163,7 +277,7 @@ def test_damaged_file_is_named(files, tmp_path, length):
                 write_examples(root / "a.tfrecord", []),
                 (root / "labels.txt").write_text("a"),
             ),
-            "must have the features",
+            "must have records. Received: .*are empty",
         ),
         (
             lambda root: (
