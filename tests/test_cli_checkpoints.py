@@ -179,6 +179,8 @@ def sources(directory):
 def test_convert_never_replaces_what_it_reads(flags, tmp_path, capsys, unread):
     for source, target, to in sources(tmp_path):
         before = contents(tmp_path)
+        # Making the source may have warned.
+        capsys.readouterr()
         error = error_of(capsys, "convert", source, target, *to, *flags)
         assert "`target` must not be what the model is read from" in error
         assert contents(tmp_path) == before

@@ -37,7 +37,8 @@ def cache(tmp_path_factory):
     for build in (keras_vit.ViT_S16, keras_vit.R26_S32):
         checkpoint = find_checkpoint(f"{build.__name__}/augreg_imagenet21k")
         path = home / "keras_vit" / checkpoint.url.removeprefix("gs://")
-        keras_vit.save_checkpoint(build(num_classes=10), path, "google")
+        model = build(num_classes=checkpoint.num_classes)
+        keras_vit.save_checkpoint(model, path, "google")
     return home
 
 

@@ -91,6 +91,22 @@ def check_told(told, options):
             )
 
 
+def check_project(config, keys, project):
+    """Raise an error if a `config.json` is not of the project whose weights it lies next to.
+
+    Args:
+        config: contents of the file; empty if there is none.
+        keys: at least one of them is in each `config.json` of the project.
+        project: its name.
+    """
+    if config and not any(config.get(key) for key in keys):
+        raise ValueError(
+            f"the config.json next to weights of {project} must be their own, with "
+            f"{' or '.join(map(repr, keys))}: move it away to read the weights without it. "
+            f"Received: a config.json with {', '.join(map(repr, list(config)[:4]))}"
+        )
+
+
 def check_epsilon(epsilon):
     """The epsilon of a configuration, checked to be a small positive number."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:

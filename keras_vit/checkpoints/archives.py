@@ -198,7 +198,13 @@ def _shards(path):
             f"Received: weight_map={weight_map!r:.60}"
         )
     names = sorted(set(weight_map.values()))
-    files = [directory / pathlib.PurePath(name).name for name in names]
+    in_folders = [name for name in names if name != pathlib.PureWindowsPath(name).name]
+    if in_folders:
+        raise ValueError(
+            f"{str(index)!r} must name files next to it. "
+            f"Received: weight_map with {in_folders[0]!r}"
+        )
+    files = [directory / name for name in names]
     missing = [file.name for file in files if not file.exists()]
     if missing or not files:
         raise ValueError(

@@ -1,6 +1,7 @@
 """Where weights come from: a path, an address, a name of the catalogue, a name of AugReg's."""
 
 import hashlib
+import json
 import os
 import pathlib
 import urllib.error
@@ -16,6 +17,9 @@ from keras_vit.checkpoints.npz import what_it_is
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
+# Files that belong to a .safetensors file, and answers of servers that have none.
+CONFIGURATION_FILES = ("config.json", "preprocessor_config.json")
+NOT_THERE = (403, 404, 410)
 FILES = (".npz", ".safetensors", ".keras", ".h5", ".json", ".bin", ".pt", ".pth")
 
 
@@ -71,8 +75,9 @@ def fetch(url):
     """Downloads a file into Keras's cache with progress, unless it is there.
 
     The file appears under its name once it is complete; what is interrupted is fetched anew by the
-    next call. The environment variable `KERAS_VIT_MIRROR` puts another address in the place of
-    https://storage.googleapis.com.
+    next call. The `config.json` and the `preprocessor_config.json` next to a `.safetensors` file
+    are fetched first, if there are any. The environment variable `KERAS_VIT_MIRROR` puts another
+    address in the place of https://storage.googleapis.com.
 
     Args:
         url: `https://` or `gs://` address.
@@ -83,7 +88,22 @@ def fetch(url):
     Raises:
         ValueError: if the address cannot be reached, or has something else than the file.
     """
-    url = url.replace("gs://", f"{GOOGLE_STORAGE}/", 1) if url.startswith("gs://") else url
+    url = _over_https(url)
+    target = cache_path(url)
+    if not target.is_file():
+        if target.suffix == ".safetensors":
+            _download_configuration(url)
+        _download(url, target)
+    return target
+
+
+def _over_https(url):
+    return url.replace("gs://", f"{GOOGLE_STORAGE}/", 1) if url.startswith("gs://") else url
+
+
+def cache_path(url):
+    """Return the `pathlib.Path` in Keras's cache for a file of an address; see `fetch`."""
+    url = _over_https(url)
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("https", "http") or not pathlib.PurePosixPath(parts.path).name:
         raise ValueError(
@@ -96,11 +116,22 @@ def fetch(url):
         # Another version of the file, as `?rev=2`.
         place = place.parent / hashlib.sha256(parts.query.encode()).hexdigest()[:12] / place.name
     host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else parts.netloc.replace(":", "_")
-    home = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
-    target = home / "keras_vit" / host / place
-    if not target.is_file():
-        _download(_mirrored(url), home, target)
-    return target
+    return _home() / "keras_vit" / host / place
+
+
+def _home():
+    return pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+
+
+def _download_configuration(url):
+    """Fetch the JSON files next to a file of weights, if there are any."""
+    parts = urllib.parse.urlsplit(url)
+    for name in CONFIGURATION_FILES:
+        path = str(pathlib.PurePosixPath(parts.path).with_name(name))
+        sibling = urllib.parse.urlunsplit(parts._replace(path=path))
+        target = cache_path(sibling)
+        if not target.is_file():
+            _download(sibling, target, is_optional=True)
 
 
 def _mirrored(url):
@@ -110,7 +141,8 @@ def _mirrored(url):
     return url
 
 
-def _download(url, home, target):
+def _download(url, target, is_optional=False):
+    url, home = _mirrored(url), _home()
     try:
         home.mkdir(parents=True, exist_ok=True)
         # Keras writes under the name itself and would take what a killed process left for a file.
@@ -126,6 +158,8 @@ def _download(url, home, target):
         if isinstance(error.__context__, urllib.error.HTTPError):
             # Keras leaves the connection open.
             error.__context__.close()
+            if is_optional and error.__context__.code in NOT_THERE:
+                return
         raise ValueError(
             f"a checkpoint must be at an address that can be reached. Received: {url} ({error}). "
             f"Without a network, put the file at {target}, or set {MIRROR} to the address of a "
@@ -135,7 +169,25 @@ def _download(url, home, target):
     what = what_it_is(part)
     if what is None and target.suffix == ".npz" and not zipfile.is_zipfile(part):
         what = "no .npz archive"
+    if what is None and target.suffix == ".safetensors" and not _is_whole_safetensors(part):
+        what = "no .safetensors file or not all of one"
     if what is not None:
         part.unlink()
+        if is_optional:
+            # Some servers answer with a page instead of an error.
+            return
         raise ValueError(f"a checkpoint must be at the address. Received: {url}, {what}")
     part.replace(target)
+
+
+def _is_whole_safetensors(path):
+    """Whether a file is as long as its header says: 8 bytes of length, JSON, the arrays."""
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, size)))
+        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name[:2] != "__"]
+        return size == 8 + length + max(ends)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return False

@@ -8,11 +8,13 @@ import re
 from keras_vit.checkpoints.architecture import (
     block_depth,
     check_epsilon,
+    check_project,
     check_told,
     first_of,
     torch_heads,
 )
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
+from keras_vit.layers.arguments import as_pair
 
 WEIGHT = ("weight", "bias")
 LAYER = "encoder.layer.{i}"
@@ -99,6 +101,7 @@ def _name_in_files(name):
 
 def describe_huggingface(shape_of, config, num_heads):
     """The options of a transformers model, from its arrays and its configuration."""
+    check_project(config, ("model_type", "architectures"), "transformers")
     _check(config)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
     mlp_dim = first_of(shape_of, "block_0/mlp/dense_0/bias", "block_0/mlp/dense_0/kernel")
@@ -132,8 +135,28 @@ def describe_huggingface(shape_of, config, num_heads):
         "num_channels": "image_channels",
         "qkv_bias": "qkv_bias",
     }
-    check_told({name: (config.get(name), option) for name, option in told.items()}, options)
+    told = {name: (config.get(name), option) for name, option in told.items()}
+    if head:
+        # Without a head, transformers writes its default of two labels.
+        labels = config.get("id2label")
+        told["num_labels"] = (config.get("num_labels"), "num_classes")
+        told["id2label"] = (None if labels is None else len(labels), "num_classes")
+    check_told(told, options)
+    _check_grid(shape_of("position_embedding/embedding"), config.get("image_size"), patch_size)
     return options
+
+
+def _check_grid(table, image_size, patch_size):
+    """Raise an error if the position embedding is not of the configured image size."""
+    if table is None or image_size is None:
+        return
+    sizes = as_pair(image_size, "image_size")
+    rows, columns = (size // patch for size, patch in zip(sizes, patch_size, strict=True))
+    if table[1:2] != (1 + rows * columns,):
+        raise ValueError(
+            "`image_size` of the file's config.json must be that of its position embedding, "
+            f"{table}. Received: image_size={image_size!r} with patches of {tuple(patch_size)}"
+        )
 
 
 def _check(config):

@@ -1,10 +1,13 @@
 """Models from checkpoint files, and checkpoint files into models."""
 
+import contextlib
+
 import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.augreg import parse_augreg
 from keras_vit.checkpoints.catalog import CHECKPOINTS
-from keras_vit.checkpoints.download import find_file
+from keras_vit.checkpoints.download import cache_path, find_file
 from keras_vit.checkpoints.formats import KERAS
 from keras_vit.checkpoints.grids import UNTOLD_SIZE
 from keras_vit.checkpoints.reader import open_checkpoint
@@ -78,7 +81,9 @@ def from_checkpoint(
         if row is not None:
             described.setdefault("name", row.name)
         new_head = num_classes is not None
-        return _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
+        model = _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
+        warn_of_assumed(checkpoint, described, num_heads, options)
+        return model
 
 
 def load_checkpoint(model, path, format=None):
@@ -140,11 +145,14 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         load_weights(model, file)
         return model
     with open_checkpoint(file) as checkpoint:
-        described = described_options(file, checkpoint, _heads_of(row, checkpoint), image_size)
+        num_heads = _heads_of(row, checkpoint)
+        described = described_options(file, checkpoint, num_heads, image_size)
         _check_architecture(row, described, file)
         new_head = num_classes not in (None, described["num_classes"])
         described["name"] = row.name
-        return _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
+        model = _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
+        warn_of_assumed(checkpoint, described, num_heads, options)
+        return model
 
 
 def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
@@ -171,6 +179,25 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     if checkpoint.format is KERAS:
         keep_frozen(checkpoint.archive.model, model, has_new_head=new_head and num_classes > 0)
     return model
+
+
+def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
+    """Warn of what is assumed of a `.safetensors` file without a `config.json`.
+
+    Args:
+        checkpoint: the open `Checkpoint`.
+        described: options that the file describes.
+        num_heads: as in `from_checkpoint`.
+        given: names of the options that the caller gives.
+    """
+    assumed = checkpoint.assumed(described, num_heads)
+    assumed = [f"{name}={value}" for name, value in assumed.items() if name not in given]
+    if assumed:
+        logger.warning(
+            "%s has no config.json: %s are assumed, which its arrays do not record",
+            checkpoint.path,
+            ", ".join(assumed),
+        )
 
 
 def _check_told(options, callers_options):
@@ -208,6 +235,7 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
     rows = [
         row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}") and row.variant == variant
     ]
+    _check_published(file, checkpoint, options, variant)
     if image_size is None and not checkpoint.tells_image_size:
         known = rows[0].image_size if len(rows) == 1 else UNTOLD_SIZE
         options["image_size"] = (known, known)
@@ -220,6 +248,35 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
         if known == {"gelu"}:
             logger.info("%s: by its name, a published file with the erf GELU", file)
     return options
+
+
+def _check_published(file, checkpoint, options, variant):
+    """Raise an error if a file in the place of a published one holds another model."""
+    row = _published(file)
+    if row is None:
+        return
+    said = {"variant": row.variant, "num_classes": row.num_classes}
+    found = {"variant": variant, "num_classes": options["num_classes"]}
+    if checkpoint.tells_image_size:
+        size = getattr(row, "image_size", None) or row.resolution
+        said["image_size"], found["image_size"] = (size, size), tuple(options["image_size"])
+    if hasattr(row, "representation_size"):
+        said["representation_size"] = row.representation_size
+        found["representation_size"] = options.get("representation_size")
+    if said != found:
+        texts = [", ".join(f"{k}={v}" for k, v in facts.items()) for facts in (said, found)]
+        name = getattr(row, "name", None) or row.file_name
+        raise ValueError(
+            f"the file must hold {name} with {texts[0]}. Received: {str(file)!r}, with {texts[1]}"
+        )
+
+
+def _published(file):
+    """The row of the catalog, or the `AugRegFile`, whose place in the cache this is, or `None`."""
+    rows = list(CHECKPOINTS)
+    with contextlib.suppress(ValueError):
+        rows.append(parse_augreg(file.name))
+    return next((row for row in rows if cache_path(row.url) == file), None)
 
 
 def _heads_of(row, checkpoint):
@@ -239,11 +296,11 @@ def _check_architecture(row, described, file):
 def _warn_of_other_functions(model, file, checkpoint):
     """Says it if the file tells another function of the same arrays than the model's."""
     ours = describe(model)
-    if is_resnet(ours):
-        return
-    theirs = described_options(file, checkpoint, ours["num_heads"], ours["image_size"])
-    names = ["activation", "epsilon"]
-    if checkpoint.has_configuration or checkpoint.format.name == "keras":
+    theirs = described_options(file, checkpoint, ours.get("num_heads"), ours["image_size"])
+    names = ["classifier_activation"]
+    if not is_resnet(ours):
+        names += ["activation", "epsilon"]
+    if "pooling" in ours and (checkpoint.has_configuration or checkpoint.format is KERAS):
         names.append("pooling")
     for name in names:
         if theirs.get(name, ours[name]) != ours[name]:

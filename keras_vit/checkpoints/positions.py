@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from keras_vit.checkpoints.architecture import logger
 from keras_vit.models import resize_position_embedding
 
 
@@ -26,13 +27,17 @@ class PositionRows:
 
 
 def position_rows(num_rows, counts, known=None, asked=None):
-    """Tells the rows of prefix tokens from those of patches by their number.
+    """Tell the rows of prefix tokens from those of patches by their number.
+
+    A warning names both if the rows fit two numbers of prefix tokens and nothing but `asked`, or
+    nothing at all, tells them apart.
 
     Args:
         num_rows: rows of the file's table.
         counts: numbers of prefix rows that the file's format may have, the likeliest first.
         known: `(rows, columns)` of patches that the file is for, if something tells.
-        asked: `(rows, columns)` of patches that the file may be for if its grid is not square.
+        asked: `(rows, columns)` of patches that the file may be for. Of one number of prefix rows
+            a square grid is preferred to it; of two, the one that fits it.
 
     Returns:
         `PositionRows`; `None` if the numbers do not tell.
@@ -43,14 +48,22 @@ def position_rows(num_rows, counts, known=None, asked=None):
     >>> position_rows(196, counts=(1, 0))
     PositionRows(grid=(14, 14), num_prefix=0)
     """
-    candidates = [(known, count) for count in counts]
+    fitting = []
     for count in counts:
         side = math.isqrt(max(num_rows - count, 0))
-        candidates += [((side, side), count), (asked, count)]
-    for grid, count in candidates:
-        if grid and 0 < num_rows - count == grid[0] * grid[1]:
-            return PositionRows(tuple(grid), count)
-    return None
+        grids = [known, (side, side), asked]
+        fits = [grid for grid in grids if grid and 0 < num_rows - count == grid[0] * grid[1]]
+        fitting += [PositionRows(tuple(grid), count) for grid in fits[:1]]
+    # The sort is stable: if nothing is asked for, the likeliest stays first.
+    fitting.sort(key=lambda rows: (rows.grid != known, rows.grid != asked))
+    if len(fitting) > 1 and fitting[0].grid != known:
+        logger.warning(
+            "%d positions are read as a grid of %s and %d prefix rows, but %s and %d fit too: "
+            "`image_size` decides",
+            num_rows,
+            *(fitting[0].grid, fitting[0].num_prefix, fitting[1].grid, fitting[1].num_prefix),
+        )
+    return fitting[0] if fitting else None
 
 
 def fit_positions(table, rows, num_prefix_tokens, grid, interpolation):

@@ -116,6 +116,20 @@ class Checkpoint:
             raise ValueError(f"`num_heads` must {rule}. Received: num_heads={num_heads}")
         return options
 
+    def assumed(self, options, num_heads=None):
+        """The options that neither the arrays nor a `config.json` record, with assumed values.
+
+        Args:
+            options: those of the model, as `options()` returns them.
+            num_heads: attention heads that the caller has given, or `None`.
+        """
+        if self.format.name not in ("timm", "huggingface") or self.has_configuration:
+            return {}
+        # The norm of the queries is as wide as a head.
+        has_heads = num_heads is not None or options.get("qk_norm")
+        names = ("activation", "epsilon") if has_heads else ("num_heads", "activation", "epsilon")
+        return {name: options[name] for name in names}
+
     def _warn_of_normalisation(self):
         told = getattr(self.archive, "normalisation", None)
         if told is not None and any(value != 0.5 for values in told for value in values):

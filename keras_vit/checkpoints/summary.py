@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from keras_vit.checkpoints.download import find_file
-from keras_vit.checkpoints.loading import described_options
+from keras_vit.checkpoints.loading import described_options, warn_of_assumed
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.models import match_variant
 from keras_vit.models.options import token_grid_of, variable_shapes
@@ -63,6 +63,7 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
     file = find_file(path)
     with open_checkpoint(file, format) as checkpoint:
         options = described_options(file, checkpoint, num_heads, image_size)
+        warn_of_assumed(checkpoint, options, num_heads)
         row = match_variant(options)
         return Summary(
             str(file),

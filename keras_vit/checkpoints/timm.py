@@ -1,6 +1,12 @@
 """timm's `VisionTransformer`: `.safetensors` with a `config.json` beside."""
 
-from keras_vit.checkpoints.architecture import block_depth, check_told, first_of, torch_heads
+from keras_vit.checkpoints.architecture import (
+    block_depth,
+    check_project,
+    check_told,
+    first_of,
+    torch_heads,
+)
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
 
 WEIGHT = ("weight", "bias")
@@ -97,6 +103,7 @@ def find_timm(shapes):
 
 def describe_timm(shape_of, config, num_heads):
     """The options of a timm model, from its arrays and what its configuration adds."""
+    check_project(config, ("architecture", "model_args", "num_features"), "timm")
     arguments = config.get("model_args") or {}
     architecture = config.get("architecture") or ""
     _check(architecture, arguments)
@@ -140,7 +147,11 @@ def describe_timm(shape_of, config, num_heads):
         "qkv_bias": "qkv_bias",
         "qk_norm": "qk_norm",
     }
-    check_told({name: (arguments.get(name), option) for name, option in told.items()}, options)
+    told = {name: (arguments.get(name), option) for name, option in told.items()}
+    told["num_features"] = (config.get("num_features"), "embedding_dim")
+    # 0 is what a config has for a backbone; the file's own head decides.
+    told["num_classes"] = (config.get("num_classes") or None, "num_classes")
+    check_told(told, options)
     return options
 
 
@@ -259,9 +270,8 @@ def configuration(options, arrays):
 def _prefix_rows(num_tokens, shape_of):
     """Numbers of rows that the tokens before the patches may have, the likeliest first.
 
-    DeiT III and the models with registers have none, and a DeiT III of 14 x 14 patches, asked for
-    13 x 15, must not be taken for 13 x 15 patches behind a class token. Those without LayerScale
-    and registers have one for each token.
+    DeiT III and the models with registers have none. Those without LayerScale and registers have
+    one for each token.
     """
     has_none = num_tokens > 1 or shape_of("block_0/layer_scale_1/gamma") is not None
     return (0, num_tokens) if has_none else (num_tokens, 0)

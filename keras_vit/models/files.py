@@ -26,7 +26,7 @@ def load_weights(model, path):
     # Keras assigns while it reads.
     before = model.get_weights()
     try:
-        _check_array_count(path, model)
+        _check_arrays(path, model)
         model.load_weights(path)
     # Keras lets HDF5's own errors through, of many types.
     except Exception as error:
@@ -43,12 +43,22 @@ def load_weights(model, path):
         raise
 
 
-def _check_array_count(path, model):
+def _check_arrays(path, model):
+    """Raise an error if the number of arrays or the names of layers are not the model's."""
     arrays = []
     with h5py.File(path, "r") as file:
         file.visititems(lambda name, item: arrays.append(name) if _is_weight(name, item) else None)
+        names = {_layer_name(group) for group in file.get("layers", {}).values()} - {None}
     if len(arrays) != len(model.weights):
         raise ValueError(f"it has {len(arrays)} arrays, the model {len(model.weights)} variables")
+    different = names ^ {layer.name for layer in model.layers}
+    if names and different:
+        raise ValueError(f"only one of them has the layers {', '.join(sorted(different))}")
+
+
+def _layer_name(group):
+    """The name that Keras records next to a layer's arrays, or `None`."""
+    return group["vars"].attrs.get("name") if "vars" in group else None
 
 
 def _is_weight(name, item):

@@ -1,6 +1,10 @@
 """Vision Transformers, plain and on a ResNet, as Functional Keras models."""
 
+import math
+import numbers
+
 import keras
+import numpy as np
 
 from keras_vit.layers import (
     AddPositionEmbedding,
@@ -156,6 +160,23 @@ def vision_transformer(
     check_choice("pooling", pooling, POOLINGS)
     check_choice("position_embedding", position_embedding, POSITION_EMBEDDINGS)
     class_token = pooling in ("token", None) if class_token is None else class_token
+    _check_flags(
+        class_token=class_token,
+        qkv_bias=qkv_bias,
+        qk_norm=qk_norm,
+        pre_norm=pre_norm,
+        fc_norm=fc_norm,
+        remat=remat,
+    )
+    if not (_is_number(epsilon) and 0 < epsilon < 1):
+        raise ValueError(
+            f"`epsilon` must be a number between 0 and 1. Received: epsilon={epsilon!r}"
+        )
+    if layer_scale is not None and not _is_number(layer_scale):
+        raise ValueError(
+            "`layer_scale` must be a finite number, the factors' initial value, or None. "
+            f"Received: layer_scale={layer_scale!r}"
+        )
     if pooling == "token" and not class_token:
         raise ValueError("`pooling='token'` needs a class token. Received: class_token=False")
     if fc_norm and pooling != "gap":
@@ -220,6 +241,17 @@ def vision_transformer(
         outputs, num_classes, representation_size, classifier_activation, dtype
     )
     return keras.Model(images, outputs, name=name)
+
+
+def _check_flags(**flags):
+    for argument, value in flags.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"`{argument}` must be True or False. Received: {argument}={value!r}")
+
+
+def _is_number(value):
+    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
 
 
 def total_stride(patch_size, resnet_stages=None):

@@ -10,18 +10,28 @@ import keras
 import keras_vit
 from keras_vit.models import resize
 from keras_vit.models.describe import describe
-from keras_vit.models.options import match_variant
+from keras_vit.models.options import defaults_of, is_resnet, match_variant
 from keras_vit.models.surgery import check_classifier
+from keras_vit.models.weights import check_finite
 from keras_vit.serving import labels
 from keras_vit.serving.checks import (
     USUAL_SIGNATURES,
     check_calibration,
-    check_class_names,
     check_settings,
+    class_names_or_numbers,
     has_serving_api,
 )
-from keras_vit.serving.quantization import check_images
+from keras_vit.serving.quantization import check_images, warn_of_calibration
 from keras_vit.serving.versions import new_version
+
+# Options that `model.json` has by itself, or that change training alone.
+NOT_COMPARED = (
+    "num_classes",
+    "image_size",
+    "dropout",
+    "attention_dropout",
+    "stochastic_depth",
+)
 
 
 def export(
@@ -77,15 +87,15 @@ def export(
         quantize: `"int8"`, `"float16"` or `"bfloat16"`, where the format has it; `None` for not.
         calibration: for int8 of ONNX and OpenVINO, float32 `(images, height, width, 3)`, some
             preprocessed images like those that will be served.
-        facts: dictionary of what else `model.json` shall say.
+        facts: dictionary of other facts for `model.json`.
 
     Returns:
         The `pathlib.Path` of the version.
 
     Raises:
         ValueError: if an argument is out of range, the version exists, the directory cannot be
-            written, the model is not a classifier of RGB images, the backend cannot export, or a
-            package is missing.
+            written, the model is not a classifier of RGB images or has weights that are not
+            finite, the backend cannot export, or a package is missing.
         OSError: if the disk is full.
 
     Example:
@@ -99,15 +109,19 @@ def export(
     )
     check_calibration(format, quantize, calibration is not None)
     num_classes = check_classifier(model)
+    check_finite(model)
     if format == "saved_model" and num_classes < 2:
         raise ValueError(
             "`model` must have two classes or more for a SavedModel, whose probabilities are a "
             f"softmax of the logits. Received: a model of {num_classes}"
         )
-    class_names = check_class_names(class_names, num_classes)
+    class_names = class_names_or_numbers(class_names, num_classes)
     if image_size is not None:
         model = resize(model, image_size)
-    check_images(format, quantize, calibration, model.input_shape[1:3], "calibration")
+    images = check_images(format, quantize, calibration, model.input_shape[1:3], "calibration")
+    if images is not None:
+        warn_of_calibration(images)
+    facts = _with_facts(model, format, quantize, facts or {})
     if warmup_batch_sizes is None:
         warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
     with new_version(directory, version) as (folder, publish), _enough_space(directory):
@@ -118,7 +132,6 @@ def export(
             )
         else:
             written = _write_file(model, folder, format, quantize, calibration, class_names)
-        facts = {**_facts(model, format, quantize), **(facts or {})}
         text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
         (written / "model.json").write_text(text, encoding="utf-8")
         path = publish(written)
@@ -167,12 +180,35 @@ def _write_operations(directory):
     write_operations(directory, directory.name)
 
 
+def _with_facts(model, format, quantize, others):
+    """The contents of `model.json`: the facts of any export, and others that the caller gives."""
+    facts = _facts(model, format, quantize)
+    if not facts.keys().isdisjoint(others):
+        raise ValueError(
+            f"`facts` must not have {', '.join(map(repr, facts))}, which are read off the model. "
+            f"Received: {', '.join(map(repr, others))}"
+        )
+    return {**facts, **others}
+
+
+def _variant_of(model):
+    """The name of the variant whose builder makes the model without other options, or `None`."""
+    options = describe(model)
+    row = match_variant(options)
+    if row is None:
+        return None
+    usual = {**defaults_of(options), **row.architecture}
+    if not is_resnet(options):
+        usual["class_token"] = usual["pooling"] in ("token", None)
+    compared = set(options) - set(NOT_COMPARED) - set(row.architecture)
+    return row.name if all(options[name] == usual[name] for name in compared) else None
+
+
 def _facts(model, format, quantize):
     """What `model.json` says of any export."""
-    variant = match_variant(describe(model))
     return {
         "model": model.name,
-        "variant": None if variant is None else variant.name,
+        "variant": _variant_of(model),
         "image_size": model.input_shape[1:3],
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),

@@ -1,12 +1,19 @@
 """Files of other runtimes in fewer bits, by the tools that come with each runtime."""
 
+import logging
+
 import numpy as np
+
+from keras_vit.core.pixels import MAX_NORMALISED, check_pixels
 
 QUANTIZATIONS = {
     "onnx": ("int8", "float16"),
     "litert": ("int8", "float16"),
     "openvino": ("int8", "float16", "bfloat16"),
 }
+FEWEST_IMAGES = 10
+# Of pixels in [-1, 1]: 3 of 256 levels.
+LEAST_CONTRAST = 0.025
 NEEDS_IMAGES = {("onnx", "int8"), ("openvino", "int8")}
 # Where an OpenVINO file says what it is to be computed in.
 PRECISION = ["runtime_options", "INFERENCE_PRECISION_HINT"]
@@ -53,13 +60,28 @@ def check_images(format_name, quantize, images, image_size, argument="images"):
     array = np.asarray(images)
     if array.dtype.kind != "f" or array.shape[1:] != shape or not len(array):
         raise ValueError(f"{rule}Received: an array {array.shape} of {array.dtype}")
-    # Resizing can go a little beyond 1; a few packages normalise by other means and deviations.
-    if not np.isfinite(array).all() or np.abs(array).max() > 4:
+    if not np.isfinite(array).all() or np.abs(array).max() > MAX_NORMALISED:
         raise ValueError(
             f"{rule}Received: values from {array.min()} to {array.max()}; `keras_vit.preprocess` "
             "makes values from -1 to 1"
         )
+    # For the warnings.
+    check_pixels(array, argument)
     return array.astype("float32")
+
+
+def warn_of_calibration(images):
+    """Warn of calibration images that do not show the range of a model's activations.
+
+    Args:
+        images: array `(n, height, width, 3)`.
+    """
+    logger = logging.getLogger("keras_vit")
+    if len(images) < FEWEST_IMAGES:
+        logger.warning("int8 is calibrated on %d images: use some hundred", len(images))
+    constant = int((np.ptp(images, axis=(1, 2, 3)) < LEAST_CONTRAST).sum())
+    if constant:
+        logger.warning("%d of %d calibration images are almost constant", constant, len(images))
 
 
 def onnx_in_int8(path, images, is_large):

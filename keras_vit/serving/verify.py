@@ -1,15 +1,19 @@
 """An export beside the model that it was made of, on real images."""
 
 import dataclasses
+import logging
 import pathlib
 
 import keras
 import numpy as np
 
+from keras_vit.data.listing import describe_left_out, list_images
 from keras_vit.serving.loaded import load_export, preprocess_files
 from keras_vit.serving.predict import read_stored
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+# An export in int8 that is as accurate as its model stays well within both.
+MIN_AGREEMENT = 0.9
+MAX_DIFFERENCE = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +24,19 @@ class Comparison:
         num_images: how many images were compared.
         largest_difference: of two logits.
         agreement: share of the images whose most likely class is the same, from 0 to 1.
+        logit_range: difference of the model's largest and smallest logit.
     """
 
     num_images: int
     largest_difference: float
     agreement: float
+    logit_range: float
+
+    @property
+    def is_verified(self):
+        """Whether the export gives the model's answers, up to rounding and quantization."""
+        is_near = self.largest_difference <= MAX_DIFFERENCE * self.logit_range
+        return self.logit_range > 0 and is_near and self.agreement >= MIN_AGREEMENT
 
 
 def verify(model, version, files, batch_size=8):
@@ -42,7 +54,7 @@ def verify(model, version, files, batch_size=8):
         A `Comparison`.
 
     Raises:
-        ValueError: if there is no export, or a file is not an image.
+        ValueError: if there is no export, a file is not an image, or logits are not finite.
 
     Example:
     >>> from keras_vit.serving.verify import verify
@@ -60,16 +72,25 @@ def verify(model, version, files, batch_size=8):
         images = preprocess_files(encoded, model.input_shape[1:3])
         expected.append(keras.ops.convert_to_numpy(model(images, training=False)))
         found.append(answer(encoded))
-    expected, found = np.concatenate(expected), np.concatenate(found)
+    expected, found = np.concatenate(expected).astype("float32"), np.concatenate(found)
+    for name, logits in (("model", expected), ("export", found)):
+        if not np.isfinite(logits).all():
+            raise ValueError(
+                f"the {name} must have finite logits. Received: NaN or infinity for "
+                f"{(~np.isfinite(logits).all(axis=1)).sum()} of {len(files)} images"
+            )
     return Comparison(
         num_images=len(files),
-        largest_difference=float(np.abs(found - expected.astype("float32")).max()),
+        largest_difference=float(np.abs(found - expected).max()),
         agreement=float(np.mean(found.argmax(axis=1) == expected.argmax(axis=1))),
+        logit_range=float(np.ptp(expected)),
     )
 
 
 def find_images(paths):
-    """The image files that paths mean: themselves, or what is in a folder and those below it.
+    """List the image files that paths stand for: themselves, or the images below a folder.
+
+    They are recognised as those of datasets are; how many other files a folder has is logged.
 
     Args:
         paths: of files and folders.
@@ -84,8 +105,11 @@ def find_images(paths):
     for path in map(pathlib.Path, paths):
         inside = [path]
         if path.expanduser().is_dir():
-            below = sorted(path.expanduser().rglob("*"))
-            inside = [file for file in below if file.suffix.lower() in SUFFIXES and file.is_file()]
+            listed, left_out = list_images(path.expanduser())
+            inside = [pathlib.Path(file) for file in listed]
+            if left_out:
+                log = logging.getLogger("keras_vit")
+                log.warning("in %s %s", path, describe_left_out(left_out))
         if not inside:
             raise ValueError(f"A folder must have images. Received: {str(path)!r}, without any")
         found += inside

@@ -1,9 +1,11 @@
 """Downloads, from a server of this machine."""
 
 import concurrent.futures
+import dataclasses
 import functools
 import http.server
 import os
+import shutil
 import threading
 import typing
 
@@ -12,7 +14,7 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints.download import fetch, find_file
-from tests.reference import case_path
+from tests.reference import REFERENCE, case_path
 
 NAME = "vit_models/imagenet21k/ViT-B_16.npz"
 
@@ -65,7 +67,36 @@ def test_fetched_once_and_kept(published, tmp_path, capsys):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_model_by_its_name(published):
+def test_another_model_under_a_published_name(published, tmp_path):
+    for load in (
+        lambda: keras_vit.from_checkpoint("ViT_B16/imagenet21k"),
+        lambda: keras_vit.ViT_B16(weights="imagenet21k"),
+        lambda: keras_vit.from_checkpoint(tmp_path / "home" / "keras_vit" / NAME),
+        lambda: keras_vit.checkpoints.inspect_checkpoint("ViT_B16/imagenet21k"),
+    ):
+        with pytest.raises(
+            ValueError,
+            match="must hold ViT_B16/imagenet21k with variant=ViT_B16, num_classes=21843, "
+            "image_size=\\(224, 224\\), representation_size=768. Received: .*ViT-B_16.npz', with "
+            "variant=None, num_classes=10, image_size=\\(32, 32\\), representation_size=None",
+        ):
+            load()
+
+
+def test_another_model_under_the_name_of_an_augreg_file(server):
+    name = "B_16-i1k-300ep-lr_0.001-aug_strong2-wd_0.1-do_0.1-sd_0.1"
+    file = server / "vit_models" / "augreg" / f"{name}.npz"
+    file.parent.mkdir()
+    file.write_bytes(case_path("a_vit_token").read_bytes())
+    with pytest.raises(ValueError, match=f"must hold {name} with .*num_classes=1000"):
+        keras_vit.from_checkpoint(name)
+
+
+def test_a_model_by_its_name(published, monkeypatch):
+    row = keras_vit.checkpoints.catalog.find_checkpoint("ViT_B16/imagenet21k")
+    facts = {"num_classes": 10, "image_size": 32, "representation_size": None}
+    row = dataclasses.replace(row, variant=None, **facts)
+    monkeypatch.setattr("keras_vit.checkpoints.loading.CHECKPOINTS", (row,))
     model = keras_vit.from_checkpoint("ViT_B16/imagenet21k")
     with np.load(published) as arrays:
         np.testing.assert_array_equal(model.get_layer("head").get_weights()[1], arrays["head/bias"])
@@ -110,8 +141,35 @@ def test_an_error_page_in_the_place_of_safetensors_is_not_kept(server, tmp_path,
     address = f"{os.environ['KERAS_VIT_MIRROR']}m.safetensors"
     with pytest.raises(ValueError, match="a checkpoint must be at the address.*an HTML"):
         fetch(address)
-    (server / "m.safetensors").write_bytes(b"repaired")
-    assert fetch(address).read_bytes() == b"repaired"
+    contents = (REFERENCE / "timm_token.safetensors").read_bytes()
+    (server / "m.safetensors").write_bytes(contents[:-4])
+    with pytest.raises(ValueError, match="no .safetensors file or not all of one"):
+        fetch(address)
+    (server / "m.safetensors").write_bytes(contents)
+    assert fetch(address).read_bytes() == contents
+
+
+def test_safetensors_come_with_their_configuration(server, caplog):
+    shutil.copytree(REFERENCE / "hf_classifier", server / "hf")
+    address = f"{os.environ['KERAS_VIT_MIRROR']}hf/model.safetensors"
+    for _ in range(2):
+        model = keras_vit.from_checkpoint(address)
+        assert model.get_layer("block_0").num_heads == 4
+        assert model.get_layer("block_0").epsilon == 1e-12
+    names = ("config.json", "preprocessor_config.json", "model.safetensors")
+    # An error is logged twice.
+    assert list(dict.fromkeys(QuietHandler.requests)) == [f"/hf/{name}" for name in names]
+    assert not [line for line in caplog.messages if "assumed" in line]
+
+
+def test_what_is_assumed_without_a_configuration_is_named(server, caplog):
+    (server / "m.safetensors").write_bytes((REFERENCE / "timm_token.safetensors").read_bytes())
+    (server / "config.json").write_text("<html>no such page</html>")
+    address = f"{os.environ['KERAS_VIT_MIRROR']}m.safetensors"
+    keras_vit.from_checkpoint(address, num_heads=4)
+    keras_vit.from_checkpoint(address, num_heads=4, activation="gelu", epsilon=1e-6)
+    (line,) = [line for line in caplog.messages if "assumed" in line]
+    assert "has no config.json: activation=gelu, epsilon=1e-06 are assumed" in line
 
 
 def test_the_query_is_part_of_an_address(published):

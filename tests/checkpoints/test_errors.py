@@ -187,6 +187,15 @@ def twice_in_shards(path):
     return path
 
 
+def index_with_a_folder(path):
+    """Without the folder, the name is that of another file."""
+    contents = (REFERENCE / "hf_classifier" / "model.safetensors").read_bytes()
+    (path / "a.safetensors").write_bytes(contents)
+    index = {"weight_map": {"classifier.bias": "step_9/a.safetensors"}}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    return path
+
+
 def index_without_a_map(path):
     (path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": [1]}))
     return path
@@ -291,6 +300,7 @@ FILES = [
     (lying_npz_header, r"'head/bias' is \(300000000000,\) by its header, and has 128 bytes"),
     (number_for_blocks, "unused: 'Transformer/encoderblock/x'"),
     (twice_in_shards, "'classifier.bias' is in two files"),
+    (index_with_a_folder, "must name files next to it. Received: .*'step_9/a.safetensors'"),
     (index_without_a_map, "must say in `weight_map` which file"),
     (lone_array, "must be a complete .npz archive"),
     (lying_header, "must be a complete .safetensors file.*lying.safetensors"),

@@ -93,3 +93,21 @@ np.save(f"{directory}/logits.npy", keras.ops.convert_to_numpy(logits))
     subprocess.run([sys.executable, "-c", code, tmp_path], check=True, capture_output=True)
     expected = to_numpy(model(batch, training=False))
     np.testing.assert_array_equal(np.load(tmp_path / "logits.npy"), expected)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"pooling": "gap", "fc_norm": True}, {"pooling": "gap", "class_token": True}]
+)
+def test_arrays_of_the_same_shapes_in_other_layers(changes, tmp_path):
+    plain = {"pooling": "token" if "class_token" in changes else "gap"}
+    path = tmp_path / "plain.weights.h5"
+    vision_transformer(**{**TINY, **plain}).save_weights(path)
+    with pytest.raises(ValueError, match="of this very model.*only one of them has the layers"):
+        load_checkpoint(vision_transformer(**{**TINY, **changes}), path)
+
+
+def test_another_activation_of_the_head_is_told(tmp_path, caplog):
+    vision_transformer(**TINY).save(tmp_path / "logits.keras")
+    model = vision_transformer(**TINY, classifier_activation="softmax")
+    load_checkpoint(model, tmp_path / "logits.keras")
+    assert "the model has classifier_activation='softmax', the file None" in caplog.text

@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint, load_checkpoint
+from keras_vit.checkpoints.positions import PositionRows, position_rows
 from keras_vit.layers.tokens import sincos_table
 from tests.checkpoints.files import as_bfloat16, case_arrays, write
 from tests.reference import assert_logits, case_model, case_outputs
@@ -226,3 +227,22 @@ def test_as_many_patches_on_another_grid_are_interpolated(size):
     loaded = ops.convert_to_numpy(model.get_layer("position_embedding").embedding.value)
     assert loaded.shape == table.shape
     assert not np.array_equal(loaded, table)
+
+
+def test_a_row_of_the_class_token_that_makes_a_square_grid_one_too_large(tmp_path, caplog):
+    """3 x 5 patches and the row of a class token that is not there are as many as 4 x 4 patches."""
+    path, table = rectangular("i1_bv_gap_learn", 4, 4, tmp_path)
+    model = from_checkpoint(path, image_size=(24, 40))
+    loaded = ops.convert_to_numpy(model.get_layer("position_embedding").embedding.value)
+    np.testing.assert_array_equal(loaded, table[:, 1:])
+    line = caplog.messages[0]
+    assert "a grid of (3, 5) and 1 prefix rows, but (4, 4) and 0 fit too" in line
+    assert from_checkpoint(path).input_shape == (None, 32, 32, 3)
+
+
+def test_squares_after_two_numbers_of_tokens(caplog):
+    assert position_rows(9, counts=(0, 5)) == PositionRows((3, 3), 0)
+    assert "but (2, 2) and 5 fit too" in caplog.text
+    caplog.clear()
+    assert position_rows(9, counts=(0, 5), known=(2, 2)) == PositionRows((2, 2), 5)
+    assert not caplog.messages

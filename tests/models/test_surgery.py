@@ -6,6 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.models import features, replace_head, resize, vision_transformer
+from keras_vit.models.surgery import check_classifier
 from tests.contract import to_numpy
 from tests.models.test_vit import TINY, images
 
@@ -223,3 +224,21 @@ def test_features_of_a_model_without_a_head():
     model = vision_transformer(**{**TINY, "num_classes": 0})
     batch = images(2, 16, 16, 3)
     np.testing.assert_array_equal(features(model, batch), model.predict(batch, verbose=0))
+
+
+@pytest.mark.parametrize("after", [keras.layers.Softmax(), keras.layers.Dropout(0.1, name="last")])
+def test_a_head_of_another_name_before_other_layers(after):
+    backbone = vision_transformer(**{**TINY, "num_classes": 0})
+    outputs = after(keras.layers.Dense(3, name="classifier")(backbone.output))
+    model = keras.Model(backbone.input, outputs)
+    for call in (lambda: replace_head(model, 2), lambda: features(model, images(1, 16, 16, 3))):
+        with pytest.raises(ValueError, match="`head`, or none. Received: .*'classifier'"):
+            call()
+
+
+def test_a_classifier_returns_the_logits_of_its_head():
+    model = vision_transformer(**TINY)
+    assert check_classifier(model) == 3
+    model = keras.Model(model.input, keras.layers.Softmax(name="softmax")(model.output))
+    with pytest.raises(ValueError, match="the logits of its layer `head`. Received: .*'softmax'"):
+        check_classifier(model)

@@ -236,6 +236,14 @@ def test_summary_has_a_line_for_each_block(capsys):
         ({"num_registers": -1}, "`num_registers` must be .*num_registers=-1"),
         ({"class_token": False}, "needs a class token. Received: class_token=False"),
         ({"fc_norm": True}, "`fc_norm` needs `pooling='gap'`. Received: pooling='token'"),
+        ({"class_token": 2, "pooling": "gap"}, "`class_token` must be True or False.*=2"),
+        ({"qkv_bias": "False"}, "`qkv_bias` must be True or False.*='False'"),
+        ({"pre_norm": "no"}, "`pre_norm` must be True or False.*='no'"),
+        ({"epsilon": -1}, "`epsilon` must be a number between 0 and 1.*epsilon=-1"),
+        ({"epsilon": float("nan")}, "`epsilon` must be .*epsilon=nan"),
+        ({"epsilon": True}, "`epsilon` must be .*epsilon=True"),
+        ({"layer_scale": float("nan")}, "`layer_scale` must be a finite number.*=nan"),
+        ({"layer_scale": True}, "`layer_scale` must be .*layer_scale=True"),
         ({"embedding_dim": 6, "position_embedding": "sincos2d"}, "must be a multiple of 4"),
         (
             {"embedding_dim": 5, "num_heads": 1, "position_embedding": "learned2d"},
@@ -271,3 +279,8 @@ def test_layer_norm_statistics_are_float32():
     outputs = to_numpy(norm(ops.cast(tokens, "bfloat16")))
     # Half a bfloat16 step of the result; statistics in bfloat16 would be off by whole units.
     np.testing.assert_allclose(outputs, expected, rtol=2**-8, atol=2**-8)
+
+
+def test_fixed_positions_are_for_as_many_patches():
+    with pytest.raises(ValueError, match=r"`grid_size` must be .*\(1, 1\), 24 patches"):
+        keras_vit.layers.AddSincosPositionEmbedding((1, 1))(images(2, 24, 8))

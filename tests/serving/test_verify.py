@@ -1,10 +1,13 @@
 """Exports beside their models, loaded from files of every kind of signature."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_vit.cli import main
+from keras_vit.cli.export import _compare
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export
 from keras_vit.serving.verify import find_images, verify
@@ -38,7 +41,7 @@ def test_each_signature_alone(signature, batch_size, on_bad_image, photographs, 
     found = verify(model, path, find_images([photographs]), batch_size=4)
     assert found.num_images == 9
     assert found.largest_difference < 1e-5
-    assert found.agreement == 1
+    assert found.agreement == 1 and found.is_verified
 
 
 def test_images_of_a_folder_are_those_of_datasets(photographs, caplog):
@@ -66,6 +69,42 @@ def test_another_model_is_told(photographs, tmp_path):
     head.bias.assign([0.0, 0.0, 5.0])
     found = verify(model, path, find_images([photographs]))
     assert found.largest_difference >= 5 and found.agreement < 1
+    assert not found.is_verified
+
+
+def compare_with(logits, monkeypatch, photographs, model=None):
+    """Compare a model with an export that gives the same logits for each image."""
+    answer = lambda encoded: np.tile(np.float32(logits), (len(encoded), 1))  # noqa: E731
+    monkeypatch.setattr("keras_vit.serving.verify.load_export", lambda version: answer)
+    _compare(model or classifier(), "pets", find_images([photographs]))
+
+
+@pytest.mark.parametrize(
+    ("logits", "is_verified"),
+    [([1.0, 0.0, 0.0], True), ([1.45, 0.0, 0.0], True), ([0, 1, 0], False), ([1.6, 0, 0], False)],
+)
+def test_other_answers_are_not_verified(logits, is_verified, monkeypatch, photographs, capsys):
+    model = classifier()
+    model.get_layer("head").kernel.assign(np.zeros((8, 3)))
+    model.get_layer("head").bias.assign([1.0, 0.0, 0.0])
+    with contextlib.nullcontext() if is_verified else pytest.raises(SystemExit, match="1"):
+        compare_with(logits, monkeypatch, photographs, model)
+    assert capsys.readouterr().out.startswith(f"{'V' if is_verified else 'Not v'}erified on 9 im")
+
+
+def test_equal_logits_verify_nothing(monkeypatch, photographs, capsys):
+    model = classifier()
+    model.get_layer("head").kernel.assign(np.zeros((8, 3)))
+    with pytest.raises(SystemExit, match="1"):
+        compare_with([0, 0, 0], monkeypatch, photographs, model)
+    assert "Not verified: all logits of the model are the same" in capsys.readouterr().out
+
+
+def test_logits_of_the_model_that_are_not_finite(monkeypatch, photographs):
+    model = classifier()
+    model.get_layer("head").bias.assign([np.nan, 0, 0])
+    with pytest.raises(ValueError, match="model must have finite logits.* for 9 of 9 images"):
+        compare_with([0, 0, 0], monkeypatch, photographs, model)
 
 
 def test_what_is_no_export(photographs, tmp_path):

@@ -1,0 +1,65 @@
+"""A `config.json` of another model or project next to weights is refused, never half used."""
+
+import pytest
+import safetensors.numpy
+
+from keras_vit.checkpoints import from_checkpoint, load_checkpoint
+from tests.checkpoints.files import config_next_to
+from tests.reference import case_model
+
+CLIP = "vit_base_patch16_clip_quickgelu_224"
+TIMM_OTHERS = [
+    ({"architecture": CLIP, "num_features": 768, "num_classes": 512}, "`num_features` .* 48. Rec"),
+    ({"architecture": CLIP, "num_classes": 512}, "`num_classes` .* 10. Received: num_classes=512"),
+    (
+        {"architecture": "vit_so400m_patch16_siglip_256", "num_features": 1152, "num_classes": 0},
+        "`num_features` .*num_features=1152",
+    ),
+    (
+        {"model_type": "vit", "architectures": ["ViTModel"], "num_attention_heads": 4},
+        "next to weights of timm must be their own, .*move it away",
+    ),
+    ({"learning_rate": 0.1}, "move it away .*'learning_rate'"),
+]
+HUGGINGFACE_OTHERS = [
+    ({"num_labels": 9}, "`num_labels` .*, 10. Received: num_labels=9"),
+    ({"id2label": dict.fromkeys("012", "cat")}, "`id2label` .*, 10. Received: id2label=3"),
+    ({"image_size": 48}, "`image_size` .* position embedding.*image_size=48"),
+]
+
+
+@pytest.mark.parametrize(("config", "message"), TIMM_OTHERS)
+def test_config_of_another_model_of_timm(config, message, tmp_path):
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    with pytest.raises(ValueError, match=message) as error:
+        from_checkpoint(path, num_heads=4)
+    assert len(str(error.value).splitlines()) == 1
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(case_model("timm_token"), path)
+
+
+@pytest.mark.parametrize(("changes", "message"), HUGGINGFACE_OTHERS)
+def test_config_of_another_model_of_transformers(changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        from_checkpoint(config_next_to("hf_classifier", tmp_path, changes))
+
+
+def test_config_of_timm_next_to_weights_of_transformers(tmp_path):
+    config = {"architecture": "vit_base_patch16_224", "num_classes": 10, "num_features": 48}
+    path = config_next_to("hf_classifier/model.safetensors", tmp_path, config)
+    with pytest.raises(ValueError, match="next to weights of transformers must be their own"):
+        from_checkpoint(path, num_heads=4)
+
+
+def test_config_of_transformers_without_a_head_may_have_its_default_labels(tmp_path):
+    path = config_next_to("hf_classifier", tmp_path, {"id2label": {"0": "A", "1": "B"}})
+    arrays = safetensors.numpy.load_file(path / "model.safetensors")
+    arrays = {name: a for name, a in arrays.items() if not name.startswith("classifier")}
+    safetensors.numpy.save_file(arrays, path / "model.safetensors")
+    assert from_checkpoint(path).output_shape == (None, 48)
+
+
+def test_config_of_the_model_itself(tmp_path):
+    config = {"architecture": "vit_base_patch16_224", "num_classes": 10, "num_features": 48}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    assert from_checkpoint(path, num_heads=4).output_shape == (None, 10)

@@ -1,0 +1,40 @@
+"""What an export says of itself, and of the images that it is calibrated on."""
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.serving.export import _variant_of, export
+from keras_vit.serving.quantization import warn_of_calibration
+from tests.images import random_image
+from tests.serving.models import classifier
+
+
+def test_facts_of_the_model_cannot_be_replaced(tmp_path):
+    with pytest.raises(ValueError, match="`facts` must not have .*Received: 'num_classes'"):
+        export(classifier(), tmp_path / "pets", format="onnx", facts={"num_classes": 77})
+    assert not (tmp_path / "pets").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "variant"),
+    [
+        ({"dropout": 0.1}, "ViT_Ti16"),
+        ({"num_registers": 4}, None),
+        ({"pooling": "map"}, None),
+        ({"activation": "gelu"}, None),
+    ],
+)
+def test_variant_is_what_the_builder_makes_by_default(options, variant):
+    model = keras_vit.ViT_Ti16(num_classes=3, image_size=(16, 32), **options)
+    assert _variant_of(model) == variant
+
+
+def test_calibration_images_that_show_no_range(caplog):
+    images = np.stack([random_image(16, 16, seed=i) for i in range(10)]) / 127.5 - 1
+    warn_of_calibration(images)
+    assert not caplog.messages
+    images[3] = 0.5
+    warn_of_calibration(images[:9])
+    assert caplog.messages[0].startswith("int8 is calibrated on 9 images")
+    assert caplog.messages[1] == "1 of 9 calibration images are almost constant"
