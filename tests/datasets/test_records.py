@@ -189,7 +189,9 @@ def test_records_without_one_image_are_skipped(tmp_path):
     assert len(dataset.fingerprints().ids) == 14
 
 
-@pytest.mark.parametrize("wrong", [as_example(image=[1], label=[0]), b"no example"])
+@pytest.mark.parametrize(
+    "wrong", [as_example(image=[1], label=[0]), b"no example"], ids=["number", "text"]
+)
 def test_what_is_no_example_is_missed(tmp_path, wrong):
     with pytest.raises(ValueError, match="All 13 examples must be read. Received: 12"):
         read_all(write_raw(tmp_path / "a.tfrecord", [*GOOD, wrong]))
