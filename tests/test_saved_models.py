@@ -11,7 +11,7 @@ from keras_vit.cli import main
 from keras_vit.models import vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.training.run import MODELS, read_run
-from keras_vit.training.saved_models import class_names_of, run_of, save_model
+from keras_vit.training.saved_models import recorded_class_names, run_of, save_model
 from tests.images import write_folder
 from tests.models.test_vit import TINY
 from tests.test_cli import error_of, run, train_arguments
@@ -46,7 +46,7 @@ def test_a_runs_own_models_have_its_facts(workdir):
     assert {path.name for path in workdir.glob("*.keras")} <= set(MODELS)
     for path in workdir.glob("*.keras"):
         assert run_of(path)["class_names"] == ["cat", "dog"]
-        assert class_names_of(path, 2) == ["cat", "dog"]
+        assert recorded_class_names(path, 2) == ["cat", "dog"]
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate", "export"])
@@ -70,7 +70,7 @@ def test_a_model_of_another_run_is_refused(workdir, tmp_path):
 def test_a_file_next_to_a_run_is_not_the_runs(workdir, finished, capsys):
     another_model(3).save(workdir / "mine.keras")
     assert run_of(workdir / "mine.keras") == {}
-    assert class_names_of(workdir / "mine.keras", 3) is None
+    assert recorded_class_names(workdir / "mine.keras", 3) is None
     out = run(capsys, "predict", workdir / "mine.keras", finished / "photos" / "cat" / "0.jpg")
     assert "cat 3" not in out
     assert " 2 " in out
@@ -78,7 +78,7 @@ def test_a_file_next_to_a_run_is_not_the_runs(workdir, finished, capsys):
 
 def test_names_go_with_the_file(workdir, finished, tmp_path, capsys):
     shutil.copy(workdir / "best.keras", tmp_path / "elsewhere.keras")
-    assert class_names_of(tmp_path / "elsewhere.keras", 2) == ["cat", "dog"]
+    assert recorded_class_names(tmp_path / "elsewhere.keras", 2) == ["cat", "dog"]
     main(["convert", str(workdir), str(tmp_path / "converted.keras"), "--image-size", "24"])
     photo = finished / "photos" / "dog" / "0.jpg"
     capsys.readouterr()
@@ -97,7 +97,7 @@ def test_a_run_of_version_0_1_is_trusted_if_its_names_fit(workdir, finished, cap
     without_id(workdir)
     model = load_model(workdir / "best.keras")
     model.save(workdir / "best.keras")
-    assert class_names_of(workdir / "best.keras", 2) == ["cat", "dog"]
+    assert recorded_class_names(workdir / "best.keras", 2) == ["cat", "dog"]
     another_model(3).save(workdir / "best.keras")
     photo = finished / "photos" / "cat" / "0.jpg"
     error = error_of(capsys, "predict", workdir, photo)

@@ -21,8 +21,8 @@ from keras_vit.training.trained_on import (
     TRAINED_ON,
     check_same_images,
     images_trained_on,
+    record_images,
     warn_of_trained_images,
-    write_records,
 )
 from tests.images import encode, random_image, write_folder
 from tests.models.test_vit import TINY
@@ -194,7 +194,7 @@ def test_a_run_of_version_0_1_is_evaluated_on_its_own_division(root, capsys, cap
     assert data_of(facts, f"folder:{root / 'photos'}") == data_of(facts)
     assert data_of(facts, "folder:elsewhere") == "folder:elsewhere"
     assert "images: 4" in run(capsys, "evaluate", root / "run")
-    assert "a version that did not record what it was trained on" in caplog.text
+    assert "a version that did not record its training images" in caplog.text
 
 
 def test_a_file_that_left_its_run_says_so(root, tmp_path, capsys, caplog):
@@ -257,13 +257,13 @@ def test_changes_are_described():
 def test_odd_ids_are_recorded(tmp_path):
     ids = ("a\tb", "c\nd", "\u00e9", "e\udcff", 'f"g', "")
     images = Fingerprints(ids, ("0",) * len(ids), tuple(map(str, range(len(ids)))))
-    assert write_records(tmp_path, {"training": images}) == {"training": images.digest()}
+    assert record_images(tmp_path, {"training": images}) == {"training": images.digest()}
     assert images_trained_on(tmp_path) == images
     (tmp_path / TRAINED_ON).write_text("[1, 2]\n")
     with pytest.raises(ValueError, match="must be as the run has written it"):
         images_trained_on(tmp_path)
-    write_records(tmp_path, {"training": images})
+    record_images(tmp_path, {"training": images})
     lines = (tmp_path / TRAINED_ON).read_text().splitlines(keepends=True)
     (tmp_path / TRAINED_ON).write_text("".join(lines[:3]))
-    with pytest.raises(ValueError, match="2 images, whose digest is another"):
+    with pytest.raises(ValueError, match="2 images, with a different digest"):
         images_trained_on(tmp_path)

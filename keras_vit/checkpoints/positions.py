@@ -27,20 +27,19 @@ class PositionRows:
 
 
 def position_rows(num_rows, counts, known=None, asked=None):
-    """Tell the rows of prefix tokens from those of patches by their number.
+    """Split the rows of a position table into prefix tokens and patches, by their number.
 
-    A warning names both if the rows fit two numbers of prefix tokens and nothing but `asked`, or
-    nothing at all, tells them apart.
+    Log a warning if two numbers of prefix rows fit and `known` does not decide.
 
     Args:
         num_rows: rows of the file's table.
         counts: numbers of prefix rows that the file's format may have, the likeliest first.
-        known: `(rows, columns)` of patches that the file is for, if something tells.
-        asked: `(rows, columns)` of patches that the file may be for. Of one number of prefix rows
-            a square grid is preferred to it; of two, the one that fits it.
+        known: `(rows, columns)` of patches that the file is for, if it is recorded.
+        asked: `(rows, columns)` of patches that the file may be for. For one number of prefix rows a
+            square grid is preferred; between two, the grid that is asked for.
 
     Returns:
-        `PositionRows`; `None` if the numbers do not tell.
+        `PositionRows`; `None` if no grid fits.
 
     Example:
     >>> position_rows(197, counts=(1, 0))

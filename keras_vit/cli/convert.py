@@ -178,7 +178,7 @@ def class_names_of(model, source, is_guessing=True):
 
     path, num_classes = find_model(source), model.output_shape[-1]
     if path.suffix == ".keras":
-        return saved_models.class_names_of(path, num_classes)
+        return saved_models.recorded_class_names(path, num_classes)
     if num_classes not in LABEL_FILES:
         return None
     if not _is_published_name(str(source)):

@@ -55,7 +55,7 @@ class Evaluate:
         from keras_vit.evaluation.classification import predictions
         from keras_vit.training.distribution import is_first_process
         from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import class_names_of, load_trained, run_of
+        from keras_vit.training.saved_models import load_trained, recorded_class_names, run_of
 
         join_processes()
         check_files(self.confusion, self.confusion_figure)
@@ -63,9 +63,9 @@ class Evaluate:
         run = run_of(path)
         model = load_trained(self.model, as_image_size(self.image_size))
         is_keras = path.suffix == ".keras"
-        class_names = class_names_of(path, model.output_shape[-1]) if is_keras else None
+        class_names = recorded_class_names(path, model.output_shape[-1]) if is_keras else None
         dataset = self._load(run, model.input_shape[1:3], class_names)
-        self._tell_about_images(run, dataset)
+        self._report_images(run, dataset)
         reported = self._find_reported(model, run, dataset)
         predicted = predictions(model, dataset)
         if len(dataset.skipped):
@@ -110,15 +110,15 @@ class Evaluate:
             )
         return dataset
 
-    def _tell_about_images(self, run, dataset):
-        """Says which files are no images, and which images the model was trained on."""
+    def _report_images(self, run, dataset):
+        """Print which files are not images, and warn of images that the model was trained on."""
         from keras_vit.cli.data import print_left_out
         from keras_vit.training.run import find_model
         from keras_vit.training.saved_models import data_of, warn_of_images
 
         print_left_out(dataset)
         is_own_data = data_of(run, self.data and absolute_name(self.data)) == data_of(run)
-        # Of its own training images that is no news.
+        # A run evaluated on its own training split needs no warning.
         if not (is_own_data and self.split in run.get("split", "").split("+")):
             warn_of_images(find_model(self.model), run, dataset.fingerprints())
 

@@ -172,11 +172,9 @@ def _read_accuracies(path):
     """The validation accuracies of the epochs whose models were saved."""
     try:
         epochs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        found = [
-            epoch["val_accuracy"]
-            for epoch in epochs
-            if "val_accuracy" in epoch and math.isfinite(epoch["val_loss"])
-        ]
+        # A loss that is not finite is null, in older files NaN or Infinity.
+        saved = [epoch for epoch in epochs if math.isfinite(epoch.get("val_loss") or math.inf)]
+        found = [epoch["val_accuracy"] for epoch in saved if "val_accuracy" in epoch]
         if not all(0 <= accuracy <= 1 for accuracy in found):
             raise ValueError(f"accuracies {found}")
     except (KeyError, TypeError, ValueError) as error:

@@ -99,7 +99,7 @@ class Train:
             cache=self._cache_of(split),
             max_skipped=self.max_skipped,
         )
-        self._tell_about_files(name, data[0], split)
+        self._report_files(name, data[0], split)
         model = make_model(recipe, self.model, len(data[0].class_names), self.dtype)
         facts = {
             "model": self.model,
@@ -118,7 +118,7 @@ class Train:
         return fit(recipe, model, data, workdir, facts, **options)
 
     def _cache_of(self, split):
-        """A sweep ends with a run on more images, whose cache is another file."""
+        """Return the cache for a split: the last run of a sweep needs its own file."""
         is_file = self.cache not in (None, "memory")
         return f"{self.cache}-{split}" if is_file and self.sweep_lr else self.cache
 
@@ -134,7 +134,7 @@ class Train:
             return data_of(before, self.data), {}
         return self.data, {"division": "by name"}
 
-    def _tell_about_files(self, name, train, split):
+    def _report_files(self, name, train, split):
         """Say which files are no images, and which held-out images are copies of trained ones."""
         from keras_vit.cli.data import print_left_out
         from keras_vit.data.datasets import find_source
@@ -186,8 +186,8 @@ class Train:
         recipe, accuracies = choose_learning_rate(self.recipe, train)
         for rate, accuracy in accuracies.items():
             chosen = "  <- chosen" if rate == recipe.learning_rate else ""
-            told = "diverged" if accuracy is None else f"validation accuracy {accuracy:.2%}"
-            print(f"learning rate {rate:g}: {told}{chosen}")
+            result = "diverged" if accuracy is None else f"validation accuracy {accuracy:.2%}"
+            print(f"learning rate {rate:g}: {result}{chosen}")
         sweep = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
         everything = {"split": "train+validation", "validation": None}
         return self._train(recipe, self.workdir, **everything, sweep=sweep)

@@ -2,9 +2,9 @@
 
 import pathlib
 
-# Kinds of datasets that are divided where they come without splits, and what stands before the name
-# of one that is divided as versions before 0.2 did.
+# Kinds of datasets that are divided if they have no splits.
 DIVIDED = ("folder", "tfrecord")
+# Prefix of datasets divided as in versions before 0.2.
 BY_POSITION = "by-position:"
 
 

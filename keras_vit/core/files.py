@@ -1,4 +1,4 @@
-"""Write files beside and rename them, lock directories, and compare settings."""
+"""Atomic file replacement, directory locks, and comparison of settings."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ PARTIAL = ".partial"
 
 @contextlib.contextmanager
 def replacing(path):
-    """Gives a path beside a file, and puts what was written there in the file's place at the end.
+    """Yield a temporary path next to a file, and rename it to the file at the end.
 
     Args:
         path: of the file.
@@ -39,8 +39,8 @@ def replacing(path):
 
 
 @contextlib.contextmanager
-def alone(directory):
-    """Keeps other processes waiting that want to be alone in a directory.
+def exclusive_lock(directory):
+    """Hold an exclusive lock on a directory.
 
     Args:
         directory: path of a directory that is there.
@@ -60,7 +60,7 @@ def alone(directory):
 
 
 def differences(before, now):
-    """What differs between the settings that something was begun with and those of now.
+    """List the settings that changed since something was begun.
 
     Args:
         before: dictionary, read from JSON.

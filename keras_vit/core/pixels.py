@@ -6,19 +6,19 @@ import warnings
 import keras
 import numpy as np
 
-# Normalised images: [-1, 1] here, about [-2.7, 2.7] by the means and deviations of ImageNet.
-MAX_NORMALISED = 10
+# Normalized images: [-1, 1] here, about [-2.7, 2.7] by the means and deviations of ImageNet.
+MAX_NORMALIZED = 10
 # Interpolation overshoots at sharp edges.
 MAX_OVERSHOOT = 1.5
 RULE = "must be scaled to [-1, 1], as `keras_vit.preprocess` does"
 
 
 def check_pixels(images, argument="images", model=None):
-    """Check that images could have been normalised for a model.
+    """Check that images could have been normalized for a model.
 
     Pixels in [0, 255] are refused by their dtype or their values. Two cases may be right and give a
-    warning: values beyond [-1, 1], as images have that are normalised by means and deviations, and
-    values that all lie in [0, 1], where every pixel would be brighter than grey. Of a
+    warning: values beyond [-1, 1], as images have that are normalized by means and deviations, and
+    values that all lie in [0, 1], where every pixel would be brighter than gray. Of a
     `tf.data.Dataset` the first batch is checked. Tensors without values, in a traced function, are
     not checked.
 
@@ -100,12 +100,12 @@ def _check_range(found, argument):
         return
     low, high = found
     # NaN is not within any bounds.
-    if not (low >= -MAX_NORMALISED and high <= MAX_NORMALISED):
+    if not (low >= -MAX_NORMALIZED and high <= MAX_NORMALIZED):
         raise ValueError(f"`{argument}` {RULE}. Received: values from {low} to {high}")
     if low < -MAX_OVERSHOOT or high > MAX_OVERSHOOT:
         warn_of_pixels(
             f"Images {RULE}. Received: values beyond [-1, 1], which are right only for a model "
-            "that was trained on images normalised otherwise"
+            "that was trained on images normalized otherwise"
         )
     elif low >= 0 and high <= 1 and low < high:
         warn_of_pixels(

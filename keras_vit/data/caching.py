@@ -4,11 +4,9 @@ import dataclasses
 import json
 import pathlib
 
-import tensorflow as tf
-
 from keras_vit.core.files import replacing
 
-# Next to the files of a cache, which do not say what they were made of.
+# Records next to a cache which images it was made of.
 _RECORD = ".keras_vit.json"
 
 
@@ -33,11 +31,8 @@ def cached(source, place, find_fingerprints):
         path = str(pathlib.Path(place).expanduser())
         _check_file(pathlib.Path(path))
         _check_examples(pathlib.Path(path), find_fingerprints().digest())
-    examples = source.examples.map(
-        lambda number, payload, label: (number, source.read(payload), label),
-        num_parallel_calls=tf.data.AUTOTUNE,
-    )
-    return dataclasses.replace(source, examples=examples.cache(path), read=lambda payload: payload)
+    examples = source.encoded().cache(path)
+    return dataclasses.replace(source, examples=examples, read=lambda payload: payload)
 
 
 def _check_examples(path, digest):

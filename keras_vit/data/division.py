@@ -1,4 +1,4 @@
-"""Which files of a folder are trained on: decided once for each file, and recorded."""
+"""Division of a folder's images into splits, recorded in the folder."""
 
 import collections
 import contextlib
@@ -8,7 +8,7 @@ import logging
 import pathlib
 import unicodedata
 
-from keras_vit.core.files import alone, replacing
+from keras_vit.core.files import exclusive_lock, replacing
 
 # In the folder that is divided. Its name is hidden, so that it is no class and no image.
 RECORD = ".keras_vit_division.json"
@@ -22,10 +22,10 @@ _WHAT = (
 def divide(root, classes, shares):
     """Divide the files of a folder into splits, such that no file ever changes its split.
 
-    A file goes where a hash of its name says, unless its class already has its share there; then
-    it goes where the class lacks most. The result is recorded in the folder: files that come later
-    are divided in the same way, and those that are recorded stay. Equal folders without a record
-    are divided equally on every machine.
+    A hash of its name chooses the split of a file, unless that split already has its share of the
+    class; then the split that lacks most gets it. The result is recorded in the folder: files that
+    are added later are divided in the same way, and recorded files stay. Equal folders without a
+    record are divided equally on every machine.
 
     Args:
         root: `pathlib.Path` of the folder.
@@ -87,7 +87,7 @@ def _only_process(root):
     """Hold an exclusive lock on a folder, where its file system has locks."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
-            stack.enter_context(alone(root))
+            stack.enter_context(exclusive_lock(root))
         yield
 
 

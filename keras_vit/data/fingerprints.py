@@ -1,13 +1,11 @@
-"""What tells images apart, whatever their files are called."""
+"""Fingerprints of images, independent of file names."""
 
 import dataclasses
 import hashlib
 
-import tensorflow as tf
 import tqdm
 
-# A million images and a million others: two different ones are taken for the same with a chance of
-# one to 10**26.
+# Two sets of a million images have a collision with a probability below 1e-26.
 _DIGEST_BYTES = 16
 _SHOWN_FROM = 10_000
 _NAMED = 3
@@ -41,7 +39,7 @@ class Fingerprints:
 
 
 def fingerprints(source):
-    """Read the images of a split and compute what tells them apart.
+    """Compute the fingerprints of the images of a split.
 
     Nothing is decoded, so it costs little more than reading the files; progress is shown for many.
 
@@ -57,14 +55,10 @@ def fingerprints(source):
     >>> found.ids[:2], found.labels[:2], len(set(found.digests))
     (('digits#55', 'digits#80'), ('0', '1'), 72)
     """
-    examples = source.examples.map(
-        lambda number, payload, label: (number, source.read(payload), label),
-        num_parallel_calls=tf.data.AUTOTUNE,
-    )
     ids, labels, digests = [], [], []
     progress = tqdm.tqdm(
         # A file that cannot be read is skipped when images are loaded, too.
-        examples.ignore_errors().as_numpy_iterator(),
+        source.encoded().ignore_errors().as_numpy_iterator(),
         total=source.num_examples,
         desc="fingerprints",
         unit="image",
@@ -77,14 +71,14 @@ def fingerprints(source):
     return Fingerprints(tuple(ids), tuple(labels), tuple(digests))
 
 
-def digest(source):
-    """A digest of all images of a split as they are stored, of their labels and their order.
+def source_digest(source):
+    """Return a digest of the images of a split, their labels, order and class names.
 
     Args:
         source: a `Source`.
 
     Returns:
-        A hexadecimal string; another one if a byte of an image, a label or a class name is another.
+        A hexadecimal string that changes with any byte of an image, any label or class name.
     """
     found = fingerprints(source)
     facts = (source.class_names, source.num_examples, source.scale, found.digests, found.labels)
@@ -92,7 +86,7 @@ def digest(source):
 
 
 def describe_changes(before, now):
-    """Describe in one line what is another in a split than it was.
+    """Describe in one line how a split has changed.
 
     Args:
         before: `Fingerprints`.

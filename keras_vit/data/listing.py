@@ -4,9 +4,9 @@ import collections
 import os
 import pathlib
 
-# Named by their suffix as what the decoder takes; whether they are is its to say.
+# Taken by their suffix; the decoder checks the bytes.
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
-# Bytes that tell a format: as many as ISO media files (HEIC, AVIF) need.
+# Bytes needed to recognize a format, ISO media files (HEIC, AVIF) included.
 _HEAD = 32
 _DECODED = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
 _OTHER_FORMATS = {"TIFF": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), "JPEG 2000": (b"\0\0\0\x0cjP",)}

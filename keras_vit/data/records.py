@@ -87,8 +87,8 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         # The pipeline would count an error as an image; it reports images that are missing.
         return examples.map(lambda number, record: (number, *_parse(record, kind))).ignore_errors()
 
-    arrays = (files[mine], starts[mine], firsts[mine], turns[mine])
-    examples = tf.data.Dataset.from_tensor_slices((*arrays, kinds[mine]))
+    columns = starts[mine], firsts[mine], turns[mine]
+    examples = tf.data.Dataset.from_tensor_slices((files[mine], *columns, kinds[mine]))
     examples = examples.interleave(
         read_file,
         cycle_length=min(_FILES_AT_ONCE, len(files[mine])),
@@ -96,12 +96,9 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         deterministic=True,
     )
     numbers = [np.array([], "int64")]
-    for length, (_, start, first, file_turns) in zip(
-        counts[mine], zip(*arrays, strict=True), strict=True
-    ):
-        found = np.arange(length)
-        is_wanted = _is_wanted(found + first, file_turns, index, count, np)
-        numbers.append(found[is_wanted] + start)
+    for length, start, first, file_turns in zip(counts[mine], *columns, strict=True):
+        places = np.arange(length)
+        numbers.append(start + places[_is_wanted(places + first, file_turns, index, count, np)])
     short_names = _name_files(every)
     return Source(
         examples,

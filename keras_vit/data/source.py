@@ -63,6 +63,13 @@ class Source:
         """How many examples there are."""
         return len(self.numbers)
 
+    def encoded(self):
+        """Return the examples with their encoded images in place of the payloads."""
+        return self.examples.map(
+            lambda number, payload, label: (number, self.read(payload), label),
+            num_parallel_calls=tf.data.AUTOTUNE,
+        )
+
     def find_numbers(self, ids):
         """The numbers of the examples that have one of the ids; others are not looked for."""
         wanted = set(ids)

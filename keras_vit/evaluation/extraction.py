@@ -16,7 +16,7 @@ import keras_vit
 from keras_vit.checkpoints.npz import DAMAGED
 from keras_vit.core.files import replacing
 from keras_vit.data.datasets import find_source, load
-from keras_vit.data.fingerprints import digest
+from keras_vit.data.fingerprints import source_digest
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.surgery import check_backbone, representation
@@ -106,7 +106,7 @@ def split_features(
     if cache is None:
         return *compute(), source.class_names
     settings = (image_size, central_crop_from, max_skipped)
-    key = _key(_model_digest(extractor), digest(source), settings)
+    key = _key(_model_digest(extractor), source_digest(source), settings)
     # The name is for people; the digest says what is in the file.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
     path = cache / f"{words}-{key[:16]}.npz"

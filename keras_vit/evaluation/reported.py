@@ -16,10 +16,10 @@ VTAB = "vtab"
 TRAINED_ON = {"imagenet2012_real": "imagenet2012"}
 # What a run is free in; its rate is one of those that the paper tries.
 _FREE = ("learning_rate", "learning_rates", "seed", "accumulation_steps")
-# Options that are no part of what a builder's name stands for.
+# Options that a builder's name leaves open.
 _SIZES = ("num_classes", "image_size", "name", "dtype", "remat")
-# Nor these in an evaluation: dropout does nothing there, and ports of the same weights differ in
-# the form of the GELU and in epsilon.
+# Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
+# weights differ.
 _IN_EVALUATION = ("dropout", "attention_dropout", "stochastic_depth", "activation", "epsilon")
 
 

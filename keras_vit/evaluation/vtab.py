@@ -5,7 +5,7 @@ import logging
 import pathlib
 import textwrap
 
-from keras_vit.core.files import PARTIAL, alone, replacing
+from keras_vit.core.files import PARTIAL, exclusive_lock, replacing
 from keras_vit.data.catalog import DATASETS, VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
 from keras_vit.data.datasets import find_source
 from keras_vit.evaluation.digests import recorded_differences
@@ -129,7 +129,7 @@ def _add_result(workdir, settings, result):
     workdir = pathlib.Path(workdir)
     read_results(workdir, settings)
     workdir.mkdir(parents=True, exist_ok=True)
-    with alone(workdir):
+    with exclusive_lock(workdir):
         accuracies = {**read_results(workdir, settings), **result}
         text = json.dumps({"settings": settings, "accuracies": accuracies}, indent=2)
         with replacing(workdir / RESULTS_FILE) as partial:

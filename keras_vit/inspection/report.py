@@ -106,7 +106,7 @@ def write_report(model, images, directory, verbose=0):
     if token_grid(model) is not None:
         figures += _draw_attention(model, images, directory, verbose)
     for figure in FIGURES:
-        # Of another model, it would be taken for one of this.
+        # Remove figures of another model.
         if figure not in figures:
             (directory / figure.file).unlink(missing_ok=True)
     page = directory / PAGE

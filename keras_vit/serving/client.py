@@ -17,7 +17,7 @@ _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0
 _GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
 # The export's message about images that it cannot decode: their indices, "..." after the first 100.
 _BAD_IMAGES = re.compile(r"index in the batch:\W+([0-9 ]+)(\.\.\.)?")
-# And about their number.
+# The message about a wrong number of images.
 _FIXED_BATCH = re.compile(r"\[(\d+)\] is not compatible with expected shape \[(\d+)\]")
 _SECONDS_BETWEEN_ATTEMPTS = 0.2
 
@@ -187,7 +187,7 @@ class Client:
             )
         found = _BAD_IMAGES.search(str(error))
         bad = [int(index) for index in found[1].split()] if found else []
-        # Otherwise they are indices in a batch that has the images of other clients, too.
+        # Larger indices belong to a batch that the server merged with other clients' images.
         if bad and max(bad) < len(batch):
             names = ", ".join(_name(batch[index], start + index) for index in bad)
             return BadImageError(

@@ -121,7 +121,7 @@ def _refuse_bad_images(outputs, encoded, start):
     """Raise an error for an image that an export flags: the logits of such an image are zeros."""
     is_bad = outputs["is_bad"].numpy()[: len(encoded)] if "is_bad" in outputs else ()
     for index in np.flatnonzero(is_bad):
-        # It says why.
+        # Raises an error with the reason.
         decode(encoded[index])
         raise tf.errors.InvalidArgumentError(
             None, None, f"The export cannot decode image {start + index}"

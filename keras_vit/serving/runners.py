@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.core.pixels import MAX_NORMALISED, RULE, check_floats
+from keras_vit.core.pixels import MAX_NORMALIZED, RULE, check_floats
 from keras_vit.serving.quantization import PRECISION
 
 
@@ -77,7 +77,7 @@ class Runner:
                 f"Received: an array {images.shape}"
             )
         # NaN is not within any bounds.
-        if not np.all(np.abs(images) <= MAX_NORMALISED):
+        if not np.all(np.abs(images) <= MAX_NORMALIZED):
             raise ValueError(
                 f"`images` {RULE}. Received: values from {images.min()} to {images.max()}"
             )

@@ -5,7 +5,7 @@ import numbers
 import pathlib
 import shutil
 
-from keras_vit.core.files import PARTIAL, alone
+from keras_vit.core.files import PARTIAL, exclusive_lock
 
 # In a version's directory, where it is no SavedModel.
 FILES = ("model.onnx", "model.tflite", "model.xml")
@@ -37,7 +37,7 @@ def new_version(directory, version="auto"):
         )
     with _that_can_be_written(directory):
         directory.mkdir(parents=True, exist_ok=True)
-    with alone(directory):
+    with exclusive_lock(directory):
         # Of exports that were killed.
         for partial in directory.glob(f".*{PARTIAL}"):
             shutil.rmtree(partial, ignore_errors=True)

@@ -111,12 +111,12 @@ class SaveModels(keras.callbacks.Callback):
         history: list of the metrics of earlier epochs, a dictionary each; it grows.
         model: the model to save; where another is trained that has its weights, that is saved as
             `predictor.keras`.
-        mark: as in `save_model`.
+        metadata: as in `save_model`.
     """
 
-    def __init__(self, workdir, history, model, mark=None):
+    def __init__(self, workdir, history, model, metadata=None):
         super().__init__()
-        self.mark = mark
+        self.metadata = metadata
         self.workdir = workdir
         self.history = history
         self.saved = model
@@ -154,7 +154,7 @@ class SaveModels(keras.callbacks.Callback):
             )
 
     def _save(self, model, name):
-        save_model(model, self.workdir / name, self.mark)
+        save_model(model, self.workdir / name, self.metadata)
 
 
 class SaveState(keras.callbacks.Callback):

@@ -18,10 +18,15 @@ from keras_vit.training.run import (
     open_run,
     write_text,
 )
-from keras_vit.training.saved_models import mark_of
+from keras_vit.training.saved_models import run_metadata
 from keras_vit.training.state import States
 from keras_vit.training.tasks import make_task
-from keras_vit.training.trained_on import check_same_images, find_images, is_recorded, write_records
+from keras_vit.training.trained_on import (
+    check_same_images,
+    is_recorded,
+    record_images,
+    run_fingerprints,
+)
 
 
 def fit(
@@ -80,7 +85,7 @@ def fit(
     task = make_task(recipe, model, data)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)
     state = _find_state(workdir, keep) if resume else None
-    images = find_images(data) if is_first_process() else {}
+    images = run_fingerprints(data) if is_first_process() else {}
     if images and state is not None:
         check_same_images(pathlib.Path(workdir).expanduser(), images, state)
     with own_directory(workdir) as own:
@@ -93,12 +98,12 @@ def fit(
         # Made while TensorFlow traces the first step, its variables would have it traced twice.
         task.model.optimizer.build(task.model.trainable_variables)
         run = ResumableFit(
-            recipe, own, epochs, updates_per_epoch, save_steps, keep, mark_of(own / LAST_MODEL)
+            recipe, own, epochs, updates_per_epoch, save_steps, keep, run_metadata(own / LAST_MODEL)
         )
         try:
             with locked(own):
                 if images and is_recorded(state):
-                    run.images = write_records(own, images, trained_before)
+                    run.images = record_images(own, images, trained_before)
                 run.fit(task, model, state)
         except BaseException:
             # What failed before it saved anything is no run, and not in the way of the next.
@@ -118,7 +123,7 @@ def _find_state(workdir, keep):
     """
     workdir = pathlib.Path(workdir).expanduser()
     state = States(workdir / STATES, keep).load()
-    run = mark_of(workdir / LAST_MODEL)["run"]
+    run = run_metadata(workdir / LAST_MODEL)["run"]
     if state is not None and state[1].get("run", run) != run:
         raise ValueError(
             "`workdir` must have the states of its own run. Received: workdir="

@@ -74,9 +74,9 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             self.sums = self.add_optimizer_variables(variables, "sum")
         if self.average_momentum is not None:
             self.averages = [
+                # A copy: JAX donates the buffers of a model's variables to the training step.
                 self.add_variable_from_reference(
-                    # A copy: JAX gives up a variable's buffer when its model is trained.
-                    *(variable, "average", lambda shape, dtype, v=variable: ops.copy(v))
+                    variable, "average", lambda shape, dtype, v=variable: ops.copy(v)
                 )
                 for variable in variables
             ]

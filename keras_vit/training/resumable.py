@@ -37,20 +37,20 @@ class ResumableFit:
         updates_per_epoch: of how many updates of the weights each.
         save_steps: batches after which the state is saved, beside the ends of epochs.
         keep: how many states are kept.
-        mark: as in `save_model`.
+        metadata: as in `save_model`.
 
     Attributes:
-        images: the digests of `write_records`, for the states.
+        images: the digests of `record_images`, for the states.
     """
 
-    def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep, mark):
+    def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep, metadata):
         self.recipe = recipe
         self.workdir = workdir
         self.epochs = epochs
         self.batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
         self.save_steps = save_steps
         self.states = States(workdir / STATES, keep)
-        self.mark = mark
+        self.metadata = metadata
         self.history = []
         self.train = None
         self.images = None
@@ -100,7 +100,7 @@ class ResumableFit:
             EvaluateAverages(),
             stopping,
             keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False),
-            SaveModels(self.workdir, self.history, model, self.mark),
+            SaveModels(self.workdir, self.history, model, self.metadata),
         ]
         saving = SaveState(
             self.states,
@@ -129,6 +129,6 @@ class ResumableFit:
         return {
             "history": self.history,
             "skipped": self.train.skipped.ids,
-            "run": self.mark["run"],
+            "run": self.metadata["run"],
             "images": self.images,
         }

@@ -1,4 +1,4 @@
-"""The model files of runs: saved with the names of their classes, and told from other files."""
+"""Save and load the models of runs, with their run id and class names."""
 
 import json
 import logging
@@ -15,8 +15,8 @@ from keras_vit.models.files import load_model
 from keras_vit.training.run import MODELS, find_model, read_run
 from keras_vit.training.trained_on import warn_of_trained_images
 
-# In a .keras file that this package has saved; Keras does not read it.
-_MARK = "keras_vit.json"
+# Member of a .keras file that this package adds; Keras ignores it.
+_METADATA_FILE = "keras_vit.json"
 
 
 def load_trained(source, image_size=None):
@@ -41,14 +41,14 @@ def load_trained(source, image_size=None):
     return model if image_size is None else resize(model, image_size)
 
 
-def save_model(model, path, mark=None):
+def save_model(model, path, metadata=None):
     """Saves a `.keras` file without the optimizer, such that it is never half written.
 
     Args:
         model: a Functional `keras.Model`.
         path: of the file.
-        mark: dictionary that is kept in the file, which Keras does not read: `run`, the id of the
-            run that saves it, and `class_names`, a list or `None`.
+        metadata: dictionary to keep in the file, which Keras ignores: `run`, the id of the run that
+            saves it, and `class_names`, a list or `None`.
     """
     with replacing(path) as partial:
         try:
@@ -56,15 +56,15 @@ def save_model(model, path, mark=None):
                 model.input, model.output, name=model.name, trainable=model.trainable
             )
             saved.save(partial)
-            if mark is not None:
+            if metadata is not None:
                 with zipfile.ZipFile(partial, "a") as file:
-                    file.writestr(_MARK, json.dumps(mark))
+                    file.writestr(_METADATA_FILE, json.dumps(metadata))
         except RuntimeError as error:
             # What h5py raises where a disk is full.
             raise OSError(str(error)) from error
 
 
-def mark_of(model_path):
+def run_metadata(model_path):
     """What a run writes into the model file at a path, so that it can be told from others."""
     run = read_run(model_path)
     return {"run": run.get("id"), "class_names": run.get("class_names")}
@@ -84,7 +84,7 @@ def run_of(model_path):
     """
     path = pathlib.Path(model_path)
     run = read_run(path) if path.name in MODELS else {}
-    if "id" in run and _read_mark(path).get("run") != run["id"]:
+    if "id" in run and _read_metadata(path).get("run") != run["id"]:
         raise ValueError(
             f"{path.name} in the directory of a run must be the model that the run saved: its "
             "classes are those of `run.json`; move another model elsewhere. "
@@ -93,7 +93,7 @@ def run_of(model_path):
     return run
 
 
-def class_names_of(model_path, num_classes):
+def recorded_class_names(model_path, num_classes):
     """The names of the classes of a `.keras` file, from the file itself or from its run.
 
     Args:
@@ -106,8 +106,8 @@ def class_names_of(model_path, num_classes):
     Raises:
         ValueError: if there are not as many names as outputs, or as `run_of`.
     """
-    run, mark = run_of(model_path), _read_mark(model_path)
-    names = mark.get("class_names") or run.get("class_names")
+    run, metadata = run_of(model_path), _read_metadata(model_path)
+    names = metadata.get("class_names") or run.get("class_names")
     if names is not None and len(names) != num_classes:
         raise ValueError(
             "A model must have as many outputs as its run has class names. Received: "
@@ -118,7 +118,7 @@ def class_names_of(model_path, num_classes):
 
 def warn_of_lost_record(model_path):
     """Log a warning if a run has saved a model file that is no longer in the run's directory."""
-    run = _read_mark(model_path).get("run")
+    run = _read_metadata(model_path).get("run")
     if run:
         logging.getLogger("keras_vit").warning(
             "%s was saved by the run %s, whose record is not next to it: images that it was "
@@ -160,13 +160,15 @@ def data_of(run, name=None):
     return name
 
 
-def _read_mark(path):
+def _read_metadata(path):
     try:
         with zipfile.ZipFile(path) as file:
-            mark = json.loads(file.read(_MARK)) if _MARK in file.namelist() else {}
+            metadata = (
+                json.loads(file.read(_METADATA_FILE)) if _METADATA_FILE in file.namelist() else {}
+            )
     except (OSError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
         raise ValueError(
             "`model` must be a complete Keras model. "
             f"Received: model={str(path)!r}, which is no .keras file or not all of one"
         ) from error
-    return mark if isinstance(mark, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}

@@ -15,7 +15,7 @@ TRAINED_BEFORE = "trained_before.jsonl"
 _RECORDS = {"training": TRAINED_ON, "validation": VALIDATED_ON}
 
 
-def find_images(data):
+def run_fingerprints(data):
     """Find the images that a run trains and validates on.
 
     Args:
@@ -28,12 +28,12 @@ def find_images(data):
     return {kind: dataset.fingerprints() for kind, dataset in datasets if dataset is not None}
 
 
-def write_records(workdir, images, before=None):
+def record_images(workdir, images, before=None):
     """Record what a run trains and validates on.
 
     Args:
         workdir: `pathlib.Path` of the run's directory.
-        images: dictionary of `find_images`.
+        images: dictionary of `run_fingerprints`.
         before: `Fingerprints` of the images that the model was trained on before; `None` for none.
 
     Returns:
@@ -60,7 +60,7 @@ def check_same_images(workdir, images, state):
 
     Args:
         workdir: path of the run's directory.
-        images: dictionary of `find_images`.
+        images: dictionary of `run_fingerprints`.
         state: what `States.load` returned.
 
     Raises:
@@ -68,8 +68,8 @@ def check_same_images(workdir, images, state):
     """
     if not is_recorded(state):
         logging.getLogger("keras_vit").warning(
-            "the run was begun by a version that did not record its images: whether they are still "
-            "the same is not known"
+            "the run was begun by a version that did not record its images: changes cannot be "
+            "detected"
         )
         return
     for kind in _RECORDS:
@@ -119,8 +119,8 @@ def warn_of_trained_images(workdir, images):
     trained = images_trained_on(workdir)
     if trained is None:
         log.warning(
-            "%s is a run of a version that did not record what it was trained on: whether the "
-            "images that it is evaluated on are among it is not known",
+            "%s is a run of a version that did not record its training images: they cannot be "
+            "compared with those of the evaluation",
             workdir,
         )
         return []
@@ -153,7 +153,7 @@ def _read(path):
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _damaged(path, error) from error
     if not is_whole:
-        raise _damaged(path, f"{len(rows)} images, whose digest is another")
+        raise _damaged(path, f"{len(rows)} images with a different digest")
     return images
 
 

@@ -74,14 +74,14 @@ def load_training_data(
     if count > 1:
         # Shares differ by an image, and all processes must do the same steps.
         shared["shard"] = (0, 1)
-        _tell_of_all(train, load(name, split, fraction=fraction, **shared))
+        _describe_whole(train, load(name, split, fraction=fraction, **shared))
         if held_out is not None:
-            _tell_of_all(held_out, load(name, validation, **shared))
+            _describe_whole(held_out, load(name, validation, **shared))
     return train, held_out
 
 
-def _tell_of_all(dataset, whole):
-    """Gives a process's share of a dataset what it must know of all shares."""
+def _describe_whole(dataset, whole):
+    """Replace the facts about one process's share by those of the whole dataset."""
     dataset.num_examples = whole.num_examples
     dataset.source = whole.source
     dataset.fingerprints = whole.fingerprints
