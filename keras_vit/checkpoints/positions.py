@@ -35,8 +35,8 @@ def position_rows(num_rows, counts, known=None, asked=None):
         num_rows: rows of the file's table.
         counts: numbers of prefix rows that the file's format may have, the likeliest first.
         known: `(rows, columns)` of patches that the file is for, if it is recorded.
-        asked: `(rows, columns)` of patches that the file may be for. For one number of prefix rows a
-            square grid is preferred; between two, the grid that is asked for.
+        asked: `(rows, columns)` of patches that the file may be for. For one number of prefix rows
+            a square grid is preferred; between two, the grid that is asked for.
 
     Returns:
         `PositionRows`; `None` if no grid fits.
