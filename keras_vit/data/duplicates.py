@@ -91,9 +91,9 @@ def find_duplicates(train, test, max_distance=MAX_DISTANCE):
 
     Example:
     >>> from keras_vit.data.datasets import find_source
-    >>> digits = find_source("digits", "test", classes=["1"])
+    >>> digits = find_source("digits", "test", classes=["1", "7"])
     >>> find_duplicates(digits, digits, max_distance=0).pairs[0]
-    Duplicate(distance=0, train_id='digits#1030', test_set=0, test_id='digits#1030')
+    Duplicate(distance=0, train_id='digits#1019', test_set=0, test_id='digits#1019')
     """
     is_whole = isinstance(max_distance, numbers.Integral) and not isinstance(max_distance, bool)
     if not is_whole or not 0 <= max_distance <= _GREATEST_DISTANCE:

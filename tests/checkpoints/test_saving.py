@@ -175,9 +175,10 @@ def test_an_untold_gelu_is_said(tmp_path, caplog):
 
 
 def test_weights_alone(tmp_path, caplog):
-    path = tmp_path / "weights.safetensors"
+    path, model = tmp_path / "weights.safetensors", case_model("timm_token")
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
-        save_checkpoint(case_model("timm_token"), path, "timm")
+        save_checkpoint(model, path, "timm")
     assert not caplog.messages
     assert_same_bits(path, case_path("timm_token"))
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
