@@ -290,9 +290,10 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
     assert exit_info.value.code == 1
     printed = capsys.readouterr()
     assert printed.out.startswith(str(good)) and len(printed.out.splitlines()) == 1
-    missing, page = printed.err.splitlines()
+    missing, page, untrained = printed.err.splitlines()
     assert "`images` must be files that can be read" in missing
     assert "`images` must be complete JPEG, PNG" in page
+    assert "the model's head is zero" in untrained
 
 
 def test_evaluate_on_other_classes(finished_run, capsys):

@@ -187,7 +187,7 @@ def test_a_run_of_version_0_1_is_evaluated_on_its_own_division(root, capsys, cap
     assert [source.find_id(number) for number in source.numbers] == TEST_IMAGES_OF_VERSION_0_1
     run_file = root / "run" / "run.json"
     facts = json.loads(run_file.read_text())
-    del facts["division"], facts["id"]
+    del facts["id"]
     run_file.write_text(json.dumps(facts))
     (root / "run" / TRAINED_ON).unlink()
     assert data_of(facts) == f"by-position:folder:{root / 'photos'}"
@@ -195,6 +195,18 @@ def test_a_run_of_version_0_1_is_evaluated_on_its_own_division(root, capsys, cap
     assert data_of(facts, "folder:elsewhere") == "folder:elsewhere"
     assert "images: 4" in run(capsys, "evaluate", root / "run")
     assert "a version that did not record its training images" in caplog.text
+
+
+def test_a_run_is_evaluated_without_what_it_left_out(root, tmp_path, capsys, caplog):
+    left_out = images_of(root / "photos", "test").ids[:2]
+    exclude = tmp_path / "exclude.txt"
+    exclude.write_text("".join(f"{id}\n" for id in left_out))
+    run_file = root / "run" / "run.json"
+    run_file.write_text(json.dumps({**json.loads(run_file.read_text()), "exclude": str(exclude)}))
+    assert "images: 2" in run(capsys, "evaluate", root / "run")
+    exclude.unlink()
+    assert "images: 4" in run(capsys, "evaluate", root / "run")
+    assert "which is not there: none are left out" in caplog.text
 
 
 def test_a_file_that_left_its_run_says_so(root, tmp_path, capsys, caplog):
@@ -265,5 +277,5 @@ def test_odd_ids_are_recorded(tmp_path):
     record_images(tmp_path, {"training": images})
     lines = (tmp_path / TRAINED_ON).read_text().splitlines(keepends=True)
     (tmp_path / TRAINED_ON).write_text("".join(lines[:3]))
-    with pytest.raises(ValueError, match="2 images, with a different digest"):
+    with pytest.raises(ValueError, match="2 images with a different digest"):
         images_trained_on(tmp_path)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import pathlib
 from typing import Annotated
 
@@ -96,6 +97,7 @@ class Evaluate:
             central_crop_from=self.central_crop_from,
             max_skipped=self.max_skipped,
             shard=process(),
+            exclude=self._excluded(run),
         )
         if class_names is not None and class_names != list(dataset.class_names):
             raise ValueError(
@@ -110,16 +112,33 @@ class Evaluate:
             )
         return dataset
 
+    def _excluded(self, run):
+        """The ids that the run has left out of its data, if it is evaluated on these."""
+        path = run.get("exclude")
+        if path is None or not self._is_own_data(run):
+            return ()
+        if not pathlib.Path(path).is_file():
+            logging.getLogger("keras_vit").warning(
+                "the run left out the images listed in %s, which is not there: none are left out",
+                path,
+            )
+            return ()
+        return path
+
+    def _is_own_data(self, run):
+        from keras_vit.training.saved_models import data_of
+
+        return self.data is None or data_of(run, absolute_name(self.data)) == data_of(run)
+
     def _report_images(self, run, dataset):
         """Print which files are not images, and warn of images that the model was trained on."""
         from keras_vit.cli.data import print_left_out
         from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import data_of, warn_of_images
+        from keras_vit.training.saved_models import warn_of_images
 
         print_left_out(dataset)
-        is_own_data = data_of(run, self.data and absolute_name(self.data)) == data_of(run)
         # A run evaluated on its own training split needs no warning.
-        if not (is_own_data and self.split in run.get("split", "").split("+")):
+        if not (self._is_own_data(run) and self.split == "train"):
             warn_of_images(find_model(self.model), run, dataset.fingerprints())
 
     def _find_reported(self, model, run, dataset):

@@ -84,9 +84,10 @@ class Train:
     def _train(self, recipe, workdir, split="train", validation="validation", **facts):
         from keras_vit.training.fit import fit
         from keras_vit.training.starting_model import make_model
+        from keras_vit.training.trained_on import warn_of_validation
         from keras_vit.training.training_data import load_training_data
 
-        name, division = self._find_division(workdir)
+        name = self._find_data(workdir)
         data = load_training_data(
             recipe,
             name,
@@ -108,13 +109,14 @@ class Train:
             "classes": self.classes,
             "exclude": self.exclude and str(self.exclude),
             "dtype": self.dtype,
-            **division,
             **facts,
         }
         if self.fraction < 1:
             facts["fraction"] = self.fraction
         options = {"resume": self.resume, "save_steps": self.save_steps, "keep": self.keep}
-        options["trained_before"] = self._trained_before()
+        options["trained_before"] = before = self._trained_before()
+        if before is not None and data[1] is not None:
+            warn_of_validation(before, data[1].fingerprints())
         return fit(recipe, model, data, workdir, facts, **options)
 
     def _cache_of(self, split):
@@ -122,17 +124,12 @@ class Train:
         is_file = self.cache not in (None, "memory")
         return f"{self.cache}-{split}" if is_file and self.sweep_lr else self.cache
 
-    def _find_division(self, workdir):
-        """The name of the data as the run divides them, and what `run.json` says of it."""
+    def _find_data(self, workdir):
+        """The name of the data, as the run that is begun or resumed divides them."""
         from keras_vit.training.run import LAST_MODEL, read_run
         from keras_vit.training.saved_models import data_of
 
-        if self.data.partition(":")[0] not in DIVIDED:
-            return self.data, {}
-        before = read_run(workdir / LAST_MODEL) if self.resume else {}
-        if before and "division" not in before:
-            return data_of(before, self.data), {}
-        return self.data, {"division": "by name"}
+        return data_of(read_run(workdir / LAST_MODEL) if self.resume else {}, self.data)
 
     def _report_files(self, name, train, split):
         """Say which files are no images, and which held-out images are copies of trained ones."""

@@ -37,10 +37,10 @@ def cached(source, place, find_fingerprints):
 
 def _check_examples(path, digest):
     record = path.with_name(path.name + _RECORD)
-    if not path.with_name(f"{path.name}.index").exists():
+    # Whoever opens the file first decides what it is made of, long before it is written.
+    if not record.exists() and not path.with_name(f"{path.name}.index").exists():
         with replacing(record) as partial:
             partial.write_text(json.dumps({"digest": digest}) + "\n")
-        return
     try:
         made_of = json.loads(record.read_text())["digest"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -9,6 +10,7 @@ import pathlib
 import unicodedata
 
 from keras_vit.core.files import exclusive_lock, replacing
+from keras_vit.data.splits import SPLITS
 
 # In the folder that is divided. Its name is hidden, so that it is no class and no image.
 RECORD = ".keras_vit_division.json"
@@ -104,6 +106,8 @@ def _read(root):
         for key, splits in record["divisions"].items():
             pairs = [(path, name) for name, paths in splits.items() for path in paths]
             divisions[key] = dict(pairs)
+            if not set(splits) <= set(SPLITS) or not all(isinstance(p, str) for p, _ in pairs):
+                raise ValueError(f"splits {sorted(splits)}, or paths that are no strings")
             if len(divisions[key]) < len(pairs):
                 raise ValueError("a file in two splits")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -126,8 +130,14 @@ def _write(root, divisions):
         with replacing(root / RECORD) as partial:
             partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        logging.getLogger("keras_vit").warning(
-            "the division of %s cannot be recorded, so that images may change their split when "
-            "others are added or deleted: %s",
-            *(root, error),
-        )
+        _warn_once(root, type(error.__cause__ or error).__name__)
+
+
+@functools.cache
+def _warn_once(root, reason):
+    logging.getLogger("keras_vit").warning(
+        "the division of %s into splits cannot be recorded there (%s): images may change their "
+        "split when others are added or deleted. Make the folder writable once, or divide the "
+        "images yourself into train/, validation/ and test/",
+        *(root, reason),
+    )

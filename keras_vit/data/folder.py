@@ -110,7 +110,7 @@ def _list_classes(folder, class_names, required, by_position):
             found = _list_as_before(below)
         if required and not found:
             raise ValueError(
-                "Every class must have images that are decoded. "
+                "Every class must have images: add some to its folder, or remove it. "
                 f"Received: {str(below)!r}, which has none. {describe_left_out(ignored)}".rstrip()
             )
         listed.append(found)

@@ -2,6 +2,7 @@
 
 import collections
 
+from keras_vit.data.division import RECORD
 from keras_vit.data.listing import list_images
 
 # Compared without case.
@@ -61,21 +62,20 @@ def _folders(folder):
 
 
 def _count_files(folder):
-    return sum(1 for entry in folder.iterdir() if not entry.is_dir() and entry.name[0] != ".")
+    return sum(1 for entry in folder.iterdir() if not entry.is_dir() and entry.name != RECORD)
 
 
 def _find_splits(root):
     """The folders that are named as splits; nothing if there are none."""
     given = {}
     for name in _folders(root):
-        for split, names in SPLIT_NAMES.items():
-            if name.casefold() not in names:
-                continue
-            if split in given:
-                raise ValueError(
-                    f"A folder of images must have one folder for the split `{split}`. "
-                    f"Received: {str(root)!r} with {given[split].name}/ and {name}/"
-                )
+        split = _split_of(name)
+        if split in given:
+            raise ValueError(
+                f"A folder of images must have one folder for the split `{split}`. "
+                f"Received: {str(root)!r} with {given[split].name}/ and {name}/"
+            )
+        if split is not None:
             given[split] = root / name
     if given and "train" not in given:
         listed = ", ".join(f"{folder.name}/" for folder in given.values())
@@ -86,6 +86,12 @@ def _find_splits(root):
     return {split: given[split] for split in SPLIT_NAMES if split in given}
 
 
+def _split_of(name):
+    """The split that a folder is named as, or `None`."""
+    names = SPLIT_NAMES.items()
+    return next((split for split, known in names if name.casefold().strip() in known), None)
+
+
 def _check_classes(root, given):
     train = given["train"]
     if train != root and not _folders(train):
@@ -94,6 +100,12 @@ def _check_classes(root, given):
             f"class must not have the name of a split. Received: {str(train)!r}, which has none"
         )
     below = [set(_folders(train / name)) for name in _folders(train)]
+    for name in {*_folders(train), *(name for names in below for name in names)}:
+        if _split_of(name) is not None:
+            raise ValueError(
+                "A class, and a folder in it, must not have the name of a split. "
+                f"Received: a folder {name!r} in {str(train)!r}"
+            )
     common = sorted(set.intersection(*below)) if len(below) > 1 else []
     # One folder in each class is usual, as `images/` in Tiny ImageNet.
     if len(common) > 1:

@@ -67,9 +67,10 @@ def warn_of_copies(sources, find_fingerprints=None):
         if copies:
             named = name_some([f"{id} = {twin}" for id, twin in copies])
             logging.getLogger("keras_vit").warning(
-                "%d of %d images of the split %s are copies of images of %s: %s. "
-                "`keras-vit deduplicate` writes a list for `train --exclude`.",
-                *(len(copies), held_out.num_examples, name, trained, named),
+                "%d of %d images of the split %s are copies of images of %s: %s. Delete them, or "
+                "list them with `keras-vit deduplicate DATA DATA --train-split %s --test-split %s "
+                "--output FILE` for `train --exclude FILE`",
+                *(len(copies), held_out.num_examples, name, trained, named, trained, name),
             )
 
 

@@ -64,7 +64,7 @@ def _walk(folder, above):
     for entry in os.scandir(folder):
         if entry.is_dir() and not entry.name.startswith("."):
             yield from _walk(pathlib.Path(entry.path), (*above, place))
-        elif not entry.is_dir():
+        else:
             yield pathlib.Path(entry.path)
 
 

@@ -4,6 +4,7 @@ Each function returns a predictor: a function of an encoded image (the bytes of 
 `[(class name, probability), ...]`, the most likely first.
 """
 
+import logging
 import pathlib
 
 import numpy as np
@@ -68,6 +69,11 @@ def ranked(probabilities, class_names):
         raise ValueError(
             "A model must have as many outputs as its classes have names. "
             f"Received: {len(probabilities)} outputs and {len(class_names)} names"
+        )
+    if np.ptp(probabilities) == 0 and len(probabilities) > 1:
+        logging.getLogger("keras_vit").warning(
+            "all %d classes are equally likely: the model's head is zero, so it is not trained",
+            len(probabilities),
         )
     names = class_names or [str(index) for index in range(len(probabilities))]
     order = np.argsort(-probabilities, kind="stable")

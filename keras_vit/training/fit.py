@@ -19,11 +19,10 @@ from keras_vit.training.run import (
     write_text,
 )
 from keras_vit.training.saved_models import run_metadata
-from keras_vit.training.state import States
+from keras_vit.training.state import States, check_same_model, options_of
 from keras_vit.training.tasks import make_task
 from keras_vit.training.trained_on import (
     check_same_images,
-    is_recorded,
     record_images,
     run_fingerprints,
 )
@@ -88,8 +87,12 @@ def fit(
     images = run_fingerprints(data) if is_first_process() else {}
     if images and state is not None:
         check_same_images(pathlib.Path(workdir).expanduser(), images, state)
+    options = options_of(model)
+    if state is not None:
+        check_same_model(options, state)
     with own_directory(workdir) as own:
-        made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume)
+        digests = [found.digest() for found in images.values()]
+        made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume, digests)
         task.model.compile(
             optimizer=make_optimizer(recipe, task.model, epochs * updates_per_epoch),
             loss=task.loss,
@@ -100,9 +103,12 @@ def fit(
         run = ResumableFit(
             recipe, own, epochs, updates_per_epoch, save_steps, keep, run_metadata(own / LAST_MODEL)
         )
+        run.options = options
         try:
             with locked(own):
-                if images and is_recorded(state):
+                if state is not None:
+                    run.images = state[1].get("images")
+                elif images:
                     run.images = record_images(own, images, trained_before)
                 run.fit(task, model, state)
         except BaseException:

@@ -41,6 +41,7 @@ class ResumableFit:
 
     Attributes:
         images: the digests of `record_images`, for the states.
+        options: the options of the model, for the states.
     """
 
     def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep, metadata):
@@ -54,6 +55,7 @@ class ResumableFit:
         self.history = []
         self.train = None
         self.images = None
+        self.options = None
 
     def fit(self, task, model, state=None):
         """Trains from a state on, or from the start.
@@ -131,4 +133,5 @@ class ResumableFit:
             "skipped": self.train.skipped.ids,
             "run": self.metadata["run"],
             "images": self.images,
+            "options": self.options,
         }

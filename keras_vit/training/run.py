@@ -24,7 +24,7 @@ PREDICTOR_MODEL = "predictor.keras"
 MODELS = (BEST_MODEL, LAST_MODEL, AVERAGED_MODEL, PREDICTOR_MODEL)
 
 
-def open_run(workdir, recipe, facts, resume=False):
+def open_run(workdir, recipe, facts, resume=False, digests=()):
     """Makes the directory of a run and writes what it is into `run.json`.
 
     Args:
@@ -33,6 +33,7 @@ def open_run(workdir, recipe, facts, resume=False):
         recipe: the resolved `Recipe`.
         facts: dictionary of what else to write down.
         resume: whether the directory may hold the same run, which then goes on.
+        digests: strings that tell the images of the run from others, for its id.
 
     Returns:
         Paths of what was made, to be taken away by `discard`.
@@ -42,7 +43,7 @@ def open_run(workdir, recipe, facts, resume=False):
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     # Equal runs have equal ids, so that they can be compared file by file.
-    run["id"] = hashlib.sha256(json.dumps(run).encode()).hexdigest()[:16]
+    run["id"] = hashlib.sha256(json.dumps([run, *digests]).encode()).hexdigest()[:16]
     try:
         is_made = not workdir.exists()
         if _holds_something(workdir):

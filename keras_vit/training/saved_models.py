@@ -155,12 +155,14 @@ def data_of(run, name=None):
     """
     name = name or run.get("data")
     is_divided = name is not None and name.partition(":")[0] in DIVIDED
-    if is_divided and absolute_name(name) == run.get("data") and "division" not in run:
+    if is_divided and run and absolute_name(name) == run.get("data") and "id" not in run:
         return BY_POSITION + name
     return name
 
 
 def _read_metadata(path):
+    if not pathlib.Path(path).exists():
+        raise ValueError(f"`model` must be an existing file. Received: model={str(path)!r}")
     try:
         with zipfile.ZipFile(path) as file:
             metadata = (

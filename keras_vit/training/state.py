@@ -9,7 +9,8 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checkpoints.npz import DAMAGED
-from keras_vit.core.files import replacing
+from keras_vit.core.files import differences, replacing
+from keras_vit.models.describe import describe
 
 
 class States:
@@ -68,6 +69,32 @@ class States:
 
     def _paths(self):
         return sorted(self.directory.glob("batch-*.npz"))
+
+
+def options_of(model):
+    """The options of the model's builder as JSON has them, or `None` if no builder makes it."""
+    try:
+        return json.loads(json.dumps(describe(model)))
+    except ValueError:
+        return None
+
+
+def check_same_model(options, state):
+    """Check that a resumed run has a model of the options that it was begun with.
+
+    Args:
+        options: what `options_of` returns of the model.
+        state: what `States.load` returned.
+
+    Raises:
+        ValueError: if they are others; states of versions before 0.2 do not record them.
+    """
+    before = state[1].get("options")
+    changed = differences(before, options) if before and options else []
+    if changed:
+        raise ValueError(
+            f"A resumed run must have the model it was begun with. Received: {', '.join(changed)}"
+        )
 
 
 def restore(model, arrays):

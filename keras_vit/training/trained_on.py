@@ -134,6 +134,22 @@ def warn_of_trained_images(workdir, images):
     return found
 
 
+def warn_of_validation(before, images):
+    """Log a warning that names validation images that the starting model was trained on.
+
+    Args:
+        before: `Fingerprints` of the images that the starting model was trained on.
+        images: `Fingerprints` of the validation images.
+    """
+    found = images.ids_among(set(before.digests))
+    if found:
+        logging.getLogger("keras_vit").warning(
+            "the starting model was trained on %d of the %d validation images, which choose the "
+            "best model: %s",
+            *(len(found), len(images.ids), name_some(found)),
+        )
+
+
 def _write(path, images):
     rows = images.rows()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:

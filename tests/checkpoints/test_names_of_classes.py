@@ -7,7 +7,7 @@ import pytest
 from keras_vit.cli import main
 from keras_vit.cli.convert import class_names_of
 from keras_vit.models import vision_transformer
-from keras_vit.training.saved_models import class_names_of as recorded_names
+from keras_vit.training.saved_models import recorded_class_names as recorded_names
 from tests.models.test_vit import TINY
 
 MODEL = types.SimpleNamespace(output_shape=(None, 1000))

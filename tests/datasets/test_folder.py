@@ -116,7 +116,7 @@ def test_what_is_no_image_file_is_left_out(tmp_path):
         (lambda root: (root / "picture.jpg").write_text(""), "one folder for each class"),
         (
             lambda root: (write_folder(root), (root / "bird").mkdir()),
-            "Every class must have images .*bird.*none",
+            "Every class must have images: .*bird.*none",
         ),
         (
             lambda root: (
