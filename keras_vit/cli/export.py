@@ -173,7 +173,9 @@ def _read_accuracies(path):
     try:
         epochs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         # A loss that is not finite is null, in older files NaN or Infinity.
-        saved = [epoch for epoch in epochs if math.isfinite(epoch.get("val_loss") or math.inf)]
+        losses = [epoch.get("val_loss") for epoch in epochs]
+        is_saved = [loss is not None and math.isfinite(loss) for loss in losses]
+        saved = [epoch for epoch, kept in zip(epochs, is_saved, strict=True) if kept]
         found = [epoch["val_accuracy"] for epoch in saved if "val_accuracy" in epoch]
         if not all(0 <= accuracy <= 1 for accuracy in found):
             raise ValueError(f"accuracies {found}")

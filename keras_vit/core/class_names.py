@@ -1,10 +1,10 @@
-"""What the names of classes must be, wherever a dataset, a run or an export begins."""
+"""Rules for the names of classes of datasets, runs and exports."""
 
 import unicodedata
 
 
 def check_class_names(names, what="`class_names`", num_classes=None):
-    """Check that classes can be told apart by their names, in files and by people.
+    """Check that the names of classes are distinct, also to the eye.
 
     Args:
         names: list or tuple of strings.

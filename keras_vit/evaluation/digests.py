@@ -1,4 +1,4 @@
-"""Digests that tell whether a study or a series of tasks goes on with the same data and model."""
+"""Digests of data and models, to detect changes when results are resumed."""
 
 import functools
 import hashlib

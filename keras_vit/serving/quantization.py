@@ -12,7 +12,7 @@ QUANTIZATIONS = {
     "openvino": ("int8", "float16", "bfloat16"),
 }
 FEWEST_IMAGES = 10
-# Of pixels in [-1, 1]: 3 of 256 levels.
+# A range of pixel values in [-1, 1]: 3 of 256 levels.
 LEAST_CONTRAST = 0.025
 NEEDS_IMAGES = {("onnx", "int8"), ("openvino", "int8")}
 # Where an OpenVINO file says what it is to be computed in.

@@ -65,7 +65,7 @@ def save_model(model, path, metadata=None):
 
 
 def run_metadata(model_path):
-    """What a run writes into the model file at a path, so that it can be told from others."""
+    """Return the metadata that a run saves in its model files: its id and class names."""
     run = read_run(model_path)
     return {"run": run.get("id"), "class_names": run.get("class_names")}
 

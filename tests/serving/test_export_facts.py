@@ -38,3 +38,15 @@ def test_calibration_images_that_show_no_range(caplog):
     warn_of_calibration(images[:9])
     assert caplog.messages[0].startswith("int8 is calibrated on 9 images")
     assert caplog.messages[1] == "1 of 9 calibration images are almost constant"
+
+
+def test_epochs_without_a_finite_loss_have_no_accuracy(tmp_path):
+    from keras_vit.cli.export import _read_accuracies
+
+    losses = ("0.0", "null", "NaN", "0.5")
+    lines = [
+        f'{{"val_loss": {loss}, "val_accuracy": 0.{number}}}\n'
+        for number, loss in enumerate(losses, start=1)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(lines))
+    assert _read_accuracies(tmp_path / "metrics.jsonl") == [0.1, 0.4]

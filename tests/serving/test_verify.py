@@ -74,7 +74,10 @@ def test_another_model_is_told(photographs, tmp_path):
 
 def compare_with(logits, monkeypatch, photographs, model=None):
     """Compare a model with an export that gives the same logits for each image."""
-    answer = lambda encoded: np.tile(np.float32(logits), (len(encoded), 1))  # noqa: E731
+
+    def answer(encoded):
+        return np.tile(np.float32(logits), (len(encoded), 1))
+
     monkeypatch.setattr("keras_vit.serving.verify.load_export", lambda version: answer)
     _compare(model or classifier(), "pets", find_images([photographs]))
 
