@@ -341,6 +341,15 @@ def test_inspect(capsys):
     assert "num_heads=4" in facts["options"]
 
 
+def test_inspect_a_head_that_is_not_finite(tmp_path, capsys):
+    path = write(
+        tmp_path / "nan.npz", {**case_arrays(CASE), "head/bias": np.full(10, np.nan, "f4")}
+    )
+    assert facts_of(run(capsys, "inspect-checkpoint", path))["head"] == (
+        "10 classes, with NaN or infinity"
+    )
+
+
 def test_inspect_a_published_architecture(tmp_path, capsys):
     model = keras_vit.ViT_Ti16(num_classes=3, image_size=32, activation="gelu")
     keras_vit.save_checkpoint(model, tmp_path, "huggingface")

@@ -161,3 +161,12 @@ def test_only_the_same_run_is_resumed(tmp_path, begun, message):
     with pytest.raises(ValueError, match=message):
         open_run(tmp_path, RECIPE, facts, resume=True)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == begun
+
+
+def test_a_run_is_the_same_with_its_classes_in_another_order_and_its_split_recorded(tmp_path):
+    open_run(tmp_path, RECIPE, {"classes": ("8", "7")})
+    same = {"classes": ("7", "8"), "split": "train"}
+    assert open_run(tmp_path, RECIPE, same, resume=True) == []
+    for other in ({"classes": ("7", "9")}, {"split": "train+validation"}):
+        with pytest.raises(ValueError, match="must have the settings it was begun with"):
+            open_run(tmp_path, RECIPE, {**same, **other}, resume=True)

@@ -104,6 +104,15 @@ def test_a_run_of_version_0_1_is_trusted_if_its_names_fit(workdir, finished, cap
     assert "as many outputs as its run has class names" in error
 
 
+@pytest.mark.parametrize(
+    "text", ["[]", '"recipe"', '{"recipe": 5}', '{"class_names": "cat"}', '{"id": null}', "", "{"]
+)
+def test_a_damaged_run_file(text, tmp_path):
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(ValueError, match="The `run.json` of a run must be .*Received: .*run.json"):
+        read_run(tmp_path / "best.keras")
+
+
 @pytest.mark.parametrize("names", [["cat"], ["cat", "dog", "bird"]])
 def test_labels_of_an_export_must_fit_its_outputs(names, workdir, finished, tmp_path, capsys):
     main(["export", str(workdir), str(tmp_path / "out")])

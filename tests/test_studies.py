@@ -227,6 +227,14 @@ def test_a_study_without_digests_goes_on_with_a_warning(tmp_path, caplog):
         run_study(settings, [0], measured([]), tmp_path / "new", {**now, "train_digest": "1f"})
 
 
+def test_the_order_of_the_classes_to_keep_is_no_other_study(tmp_path):
+    settings = [Setting("a", "a")]
+    run_study(settings, [0], measured([]), tmp_path, {**FACTS, "classes": ("1", "0")})
+    run_study(settings, [0], measured([]), tmp_path, {**FACTS, "classes": ("0", "1")})
+    with pytest.raises(ValueError, match="classes=.* instead of"):
+        run_study(settings, [0], measured([]), tmp_path, {**FACTS, "classes": ("0", "2")})
+
+
 @pytest.mark.parametrize(
     "rows", ["a,0,0.5\na,0,0.5\n", "a,0,nan\n", "a,0,50\n", "a,0,-0.1\n", "a,0,inf\n"]
 )
@@ -253,5 +261,6 @@ def test_a_run_records_how_many_images_it_trains_on(tmp_path, monkeypatch):
     study = Study("data-size", recipe, "digits", tmp_path, classes=("0", "1"))
     _, _, num_images, _ = train_setting(study, *data_sizes(["ViT_Ti16"], (0.1,)), 0)
     assert recorded["num_examples"] == num_images < 50
+    assert recorded["split"] == "train"
     # The steps of all images.
     assert recorded["steps"] > 1

@@ -1,6 +1,7 @@
 """What a run was trained on: recorded, told by `evaluate`, and the same when a run is resumed."""
 
 import json
+import logging
 import shutil
 
 import keras
@@ -15,7 +16,10 @@ from keras_vit.data import find_source
 from keras_vit.data.division import RECORD
 from keras_vit.data.fingerprints import Fingerprints, describe_changes, fingerprints
 from keras_vit.models import vision_transformer
-from keras_vit.training.saved_models import data_of
+from keras_vit.training.fit import fit
+from keras_vit.training.run import RUN_FILE
+from keras_vit.training.saved_models import data_of, images_trained_before, load_trained
+from keras_vit.training.starting_model import make_model
 from keras_vit.training.trained_on import (
     TRAINED_BEFORE,
     TRAINED_ON,
@@ -24,8 +28,11 @@ from keras_vit.training.trained_on import (
     record_images,
     warn_of_trained_images,
 )
+from keras_vit.training.training_data import load_training_data
 from tests.images import encode, random_image, write_folder
 from tests.models.test_vit import TINY
+from tests.reference import case_path
+from tests.small_runs import CLASSES, small_recipe
 from tests.test_cli import error_of, run, train_arguments
 
 
@@ -174,6 +181,69 @@ def test_a_run_knows_what_its_model_was_trained_on_before(root, tmp_path, capsys
     assert "4 of the 4 images were trained on" in caplog.text
 
 
+WAYS = {
+    "make_model": lambda run: make_model(small_recipe(), run, num_classes=3),
+    "load_trained": load_trained,
+    "resize": lambda run: keras_vit.resize(load_trained(run), 24),
+    "replace_head": lambda run: keras_vit.replace_head(load_trained(run), 5),
+    "from_checkpoint": lambda run: keras_vit.from_checkpoint(run / "best.keras", num_classes=4),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_of_a_run_leads_to_its_images(finished, way):
+    assert images_trained_before(WAYS[way](finished / "run")) == images_trained_on(finished / "run")
+
+
+def test_weights_of_another_file_are_of_that_file(finished):
+    model = keras_vit.replace_head(load_trained(finished / "run"), TINY["num_classes"])
+    keras_vit.load_checkpoint(model, finished / "start.keras")
+    assert images_trained_before(model) is None
+
+
+def test_a_run_from_python_records_what_its_model_was_trained_on_before(finished, tmp_path):
+    recipe = small_recipe(steps=2, warmup_steps=1)
+    data = load_training_data(recipe, "digits", CLASSES)
+    model = make_model(recipe, finished / "run", num_classes=3)
+    fit(recipe, model, data, tmp_path / "second")
+    found = images_trained_on(tmp_path / "second")
+    assert set(found.ids) == trained_ids(finished) | set(data[0].fingerprints().ids)
+    # The model itself was trained further.
+    assert images_trained_before(model) == found
+
+
+@pytest.mark.parametrize(
+    ("source", "level", "message"),
+    [
+        (lambda root: root / "start.keras", "INFO", "does not record the images"),
+        (lambda root: case_path("a_vit_token"), "INFO", "does not record the images"),
+        (lambda root: root / "alone.keras", "WARNING", "whose record is not next to it"),
+        (lambda root: root / "gone.keras", "WARNING", "is not there"),
+    ],
+)
+def test_a_start_without_a_record_is_logged(root, caplog, source, level, message):
+    for name in ("alone", "gone"):
+        shutil.copy(root / "run" / "best.keras", root / f"{name}.keras")
+    model = keras_vit.from_checkpoint(source(root))
+    (root / "gone.keras").unlink()
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="keras_vit"):
+        assert images_trained_before(model) is None
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert message in record.getMessage()
+
+
+def test_new_and_published_weights_are_not_logged(caplog, monkeypatch):
+    loading = "keras_vit.checkpoints.loading"
+    monkeypatch.setattr(f"{loading}._published", lambda file: "a row of the catalog")
+    monkeypatch.setattr(f"{loading}._check_published", lambda *arguments: None)
+    with caplog.at_level(logging.INFO, logger="keras_vit"):
+        assert images_trained_before(vision_transformer(**TINY)) is None
+        assert images_trained_before(keras_vit.from_checkpoint(case_path("a_vit_token"))) is None
+    assert "does not record" not in caplog.text
+
+
 def images_of(photos, split):
     return fingerprints(find_source(f"folder:{photos}", split))
 
@@ -271,11 +341,82 @@ def test_odd_ids_are_recorded(tmp_path):
     images = Fingerprints(ids, ("0",) * len(ids), tuple(map(str, range(len(ids)))))
     assert record_images(tmp_path, {"training": images}) == {"training": images.digest()}
     assert images_trained_on(tmp_path) == images
-    (tmp_path / TRAINED_ON).write_text("[1, 2]\n")
-    with pytest.raises(ValueError, match="must be as the run has written it"):
-        images_trained_on(tmp_path)
-    record_images(tmp_path, {"training": images})
-    lines = (tmp_path / TRAINED_ON).read_text().splitlines(keepends=True)
-    (tmp_path / TRAINED_ON).write_text("".join(lines[:3]))
-    with pytest.raises(ValueError, match="2 images with a different digest"):
-        images_trained_on(tmp_path)
+
+
+def some_images(*digests):
+    return Fingerprints(digests, ("0",) * len(digests), digests)
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A function that makes the directory of a run with an id, which has trained on an image."""
+
+    def record(id, before=None):
+        workdir = tmp_path / id
+        workdir.mkdir()
+        (workdir / RUN_FILE).write_text(json.dumps({"id": id}))
+        record_images(workdir, {"training": some_images(id)}, before)
+        return workdir
+
+    return record
+
+
+@pytest.mark.parametrize(
+    ("damage", "what"),
+    [
+        (lambda lines: [], "not enough values"),
+        (lambda lines: lines[:1], "0 images with a different digest"),
+        (lambda lines: lines[1:], "list indices"),
+        (lambda lines: [lines[0], lines[1].replace("one", "two")], "1 images with a different"),
+        (lambda lines: [lines[0], lines[1][:5]], "Unterminated string"),
+        (lambda lines: [*lines, "[1, 2]"], "zip"),
+        (lambda lines: ["{}", lines[1]], "'digest'"),
+    ],
+)
+def test_a_damaged_record_is_refused(recorded, damage, what):
+    path = recorded("one") / TRAINED_ON
+    path.write_text("\n".join(damage(path.read_text().splitlines())))
+    with pytest.raises(ValueError, match=f"must be as the run has written it.*{what}"):
+        images_trained_on(path.parent)
+
+
+@pytest.mark.parametrize("place", [shutil.copy, lambda old, new: new.symlink_to(old)])
+@pytest.mark.parametrize("name", [TRAINED_ON, TRAINED_BEFORE])
+def test_the_record_of_another_run_is_refused(recorded, place, name):
+    one, two = (recorded(id, some_images("before")) for id in ("one", "two"))
+    (two / name).unlink()
+    place(one / name, two / name)
+    with pytest.raises(ValueError, match=f"two/{name}.*of the run one, in the .* of the run two"):
+        images_trained_on(two)
+
+
+def test_a_record_of_other_images_before_is_refused(recorded):
+    one = recorded("one")
+    record_images(one, {"training": some_images("a")}, some_images("b"))
+    others = (one / TRAINED_BEFORE).read_text()
+    record_images(one, {"training": some_images("a")}, some_images("c"))
+    (one / TRAINED_BEFORE).write_text(others)
+    with pytest.raises(ValueError, match="with others than the images that the model was trained"):
+        images_trained_on(one)
+
+
+def test_a_missing_record_of_the_images_before_is_logged(recorded, caplog):
+    one, two = recorded("one", some_images("before")), recorded("two")
+    assert images_trained_on(one).ids == ("before", "one")
+    assert images_trained_on(two).ids == ("two",)
+    assert not caplog.text
+    (one / TRAINED_BEFORE).unlink()
+    assert images_trained_on(one).ids == ("one",)
+    assert f"{TRAINED_BEFORE} is missing" in caplog.text
+
+
+def test_records_without_the_run_are_read(recorded, caplog):
+    workdir = recorded("one", some_images("before"))
+    for path in workdir.glob("*.jsonl"):
+        header, *lines = path.read_text().splitlines()
+        kept = {name: json.loads(header)[name] for name in ("images", "digest")}
+        path.write_text("\n".join([json.dumps(kept), *lines]))
+    assert images_trained_on(workdir).ids == ("before", "one")
+    (workdir / TRAINED_BEFORE).unlink()
+    assert images_trained_on(workdir).ids == ("one",)
+    assert not caplog.text

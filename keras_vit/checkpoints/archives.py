@@ -29,13 +29,14 @@ class SafetensorsArchive:
     def __init__(self, path):
         self.path = path
         self._exit = contextlib.ExitStack()
-        files = _shards(path)
+        files, listed = _shards(path)
         self.config = read_config(files[0].parent)
         self.normalisation = read_normalisation(files[0].parent, self.config)
         self._files = {}
         try:
             for file in files:
                 self._add(file)
+            self._check_index(listed)
         except ValueError:
             self.close()
             raise
@@ -53,6 +54,14 @@ class SafetensorsArchive:
                 f"where {sorted(twice)[0]!r} is in two files"
             )
         self._files.update(dict.fromkeys(tensors.keys(), tensors))
+
+    def _check_index(self, listed):
+        absent = [name for name in listed if name not in self._files]
+        if absent:
+            raise ValueError(
+                "`path` must hold each array of its index. "
+                f"Received: path={str(self.path)!r}, without {absent[0]!r}"
+            )
 
     def _open(self, file):
         try:
@@ -177,14 +186,14 @@ def open_archive(path):
 
 
 def _shards(path):
-    """The files that hold the arrays of a file, an index or a directory."""
+    """The files that hold the arrays of a file, an index or a directory, and the index's names."""
     if path.suffix == ".safetensors":
-        return [path]
+        return [path], ()
     directory = path if path.is_dir() else path.parent
     file, index = directory / "model.safetensors", directory / SHARD_INDEX
     # As in transformers, an index that an earlier model has left does not count.
     if path != index and file.exists():
-        return [file]
+        return [file], ()
     if not index.exists():
         raise ValueError(
             "`path` must be a directory with model.safetensors, or its index of several; that of a "
@@ -211,21 +220,42 @@ def _shards(path):
             f"`path` must hold every file of its index. Received: path={str(path)!r}, "
             f"without {', '.join(missing) or 'any'}"
         )
-    return files
+    return files, weight_map
 
 
 def read_config(directory):
     """What the `config.json` of a directory says; nothing if there is none."""
     path = directory / "config.json"
-    return _read_json(path) if path.is_file() else {}
+    config = _read_json(path) if path.is_file() else {}
+    for name in ("pretrained_cfg", "model_args"):
+        if not isinstance(config.get(name) or {}, dict):
+            raise ValueError(
+                f"`{name}` of {str(path)!r} must be a JSON object. "
+                f"Received: {name}={config[name]!r:.80}"
+            )
+    return config
 
 
 def read_normalisation(directory, config):
     """Mean and standard deviation of the pixels in [0, 1], if a file of the directory tells."""
     path = directory / "preprocessor_config.json"
     told = _read_json(path) if path.is_file() else config.get("pretrained_cfg") or {}
+    if told.get("do_normalize") is False:
+        return (0.0,), (1.0,)
     pairs = (told.get("image_mean"), told.get("image_std")), (told.get("mean"), told.get("std"))
-    return next(((tuple(mean), tuple(std)) for mean, std in pairs if mean and std), None)
+    found = next((pair for pair in pairs if not any(values in (None, []) for values in pair)), None)
+    return found and tuple(_per_channel(values, directory) for values in found)
+
+
+def _per_channel(values, directory):
+    """The mean or the standard deviation of each channel; one number stands for all."""
+    values = values if isinstance(values, list) else [values]
+    if not all(isinstance(value, (int, float)) for value in values):
+        raise ValueError(
+            f"The mean and standard deviation of pixels next to the weights in {str(directory)!r} "
+            f"must be numbers. Received: {values!r:.80}"
+        )
+    return tuple(values)
 
 
 def _read_json(path):

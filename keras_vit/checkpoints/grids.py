@@ -47,6 +47,12 @@ def stored_image_size(checkpoint, options, asked):
             f"{table[1]} positions with {num_prefix} tokens before the patches. "
             f"Received: path={str(checkpoint.path)!r}"
         )
+    if configured not in (None, rows.grid):
+        logger.warning(
+            "%s: its position embedding is for a grid of %s patches, which is used; its settings "
+            "are for %s",
+            *(checkpoint.path, rows.grid, configured),
+        )
     return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
 
 
@@ -72,7 +78,8 @@ def fit_arguments(checkpoint, shapes, grid, stored_size):
         The arguments behind the table.
 
     Raises:
-        ValueError: if it has to fit, and is of another grid of as many patches.
+        ValueError: if it has to fit, and the file records another grid, or records none and has as
+            many positions as a square grid that is not the model's.
     """
     table = checkpoint.shape_of(POSITIONS)
     if POSITIONS not in shapes or table is None or len(table) != 3:
@@ -80,24 +87,48 @@ def fit_arguments(checkpoint, shapes, grid, stored_size):
     num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
     stages = describe_stages(shapes.get) if "root_conv/kernel" in shapes else None
     patch_size = total_stride(shapes["patch_embedding/projection/kernel"][:2], stages)
-    configured = _configured_grid(checkpoint, patch_size)
-    known = _grid(stored_size, patch_size) if stored_size else configured or grid
     counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
-    rows = position_rows(table[1], counts, known)
-    if rows is None and stored_size is None:
-        rows = position_rows(table[1], counts, grid)
+    if stored_size:
+        rows = position_rows(table[1], counts, _grid(stored_size, patch_size))
+    else:
+        rows = _rows_for_model(checkpoint, table[1], counts, grid, patch_size)
     if rows is None:
         return None
-    if stored_size is None and rows.grid != grid:
-        raise ValueError(
-            f"`path` must be for the model's grid of {grid} patches, and `from_checkpoint` "
-            f"resizes. Received: path={str(checkpoint.path)!r}, for {rows.grid}"
-        )
     if rows.num_prefix > num_prefix:
         logger.warning(
             "%s: the position of a class token that is not there is left out", checkpoint.path
         )
     return rows, num_prefix, grid, checkpoint.format.interpolation
+
+
+def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
+    """The rows of a table that has to be for the model's grid, or `None` if no grid fits."""
+    rows = position_rows(num_rows, counts, _configured_grid(checkpoint, patch_size), asked=grid)
+    if rows is not None and rows.grid != grid:
+        raise ValueError(
+            f"`path` must be for the model's grid of {grid} patches: `from_checkpoint` with "
+            f"`image_size` resizes others. Received: path={str(checkpoint.path)!r}, for {rows.grid}"
+        )
+    return rows
+
+
+def records_grid(checkpoint):
+    """Whether a file records the grid of patches that its position embedding is for."""
+    return _configured_grid(checkpoint, patch_size=(1, 1)) is not None
+
+
+def warn_of_assumed_grid(path, grid):
+    """Log a warning for a file without a record of its grid and a model of no square one.
+
+    Args:
+        path: of the file.
+        grid: `(rows, columns)` of the model's patches.
+    """
+    if grid[0] != grid[1]:
+        logger.warning(
+            "%s does not record its grid of patches: it is assumed to be the model's, %s",
+            *(path, grid),
+        )
 
 
 def _grid(image_size, patch_size):

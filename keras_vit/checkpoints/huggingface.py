@@ -11,12 +11,16 @@ from keras_vit.checkpoints.architecture import (
     check_project,
     check_told,
     first_of,
+    logger,
     torch_heads,
 )
+from keras_vit.checkpoints.class_names import default_names
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
 from keras_vit.layers.arguments import as_pair
 
 WEIGHT = ("weight", "bias")
+# `num_attention_heads` of transformers' `ViTConfig`, where none is given.
+DEFAULT_HEADS = 12
 LAYER = "encoder.layer.{i}"
 
 
@@ -116,7 +120,7 @@ def describe_huggingface(shape_of, config, num_heads):
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
         "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, config.get("num_attention_heads"), num_heads),
+        "num_heads": torch_heads(width, _configured_heads(config, num_heads), num_heads),
         "mlp_dim": mlp_dim[0] if mlp_dim else None,
         "num_classes": head[0] if head else 0,
         "image_channels": channels,
@@ -144,6 +148,18 @@ def describe_huggingface(shape_of, config, num_heads):
     check_told(told, options)
     _check_grid(shape_of("position_embedding/embedding"), config.get("image_size"), patch_size)
     return options
+
+
+def _configured_heads(config, asked):
+    """Heads of the configuration; as in transformers, 12 if it does not name their number."""
+    heads = config.get("num_attention_heads")
+    if heads is not None or not config or asked is not None:
+        return heads
+    logger.warning(
+        "the config.json does not record num_attention_heads: %d are assumed, as in transformers",
+        DEFAULT_HEADS,
+    )
+    return DEFAULT_HEADS
 
 
 def _check_grid(table, image_size, patch_size):
@@ -179,19 +195,20 @@ def file_name(name, options):
     return name if is_backbone or name.startswith("classifier.") else f"vit.{name}"
 
 
-def configuration(options, arrays):
+def configuration(options, arrays, class_names=None):
     """The `config.json` and the `preprocessor_config.json` of a transformers model.
 
     Args:
         options: of `vision_transformer`.
         arrays: of the file, by name.
+        class_names: names of the classes, or `None`.
 
     Returns:
         The contents of the files beside the weights, by file name.
     """
     names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     height, width = options["image_size"]
-    labels = [f"LABEL_{index}" for index in range(options["num_classes"])]
+    labels = class_names or default_names(options["num_classes"])
     config = {
         "architectures": ["ViTForImageClassification" if labels else "ViTModel"],
         "model_type": "vit",

@@ -8,8 +8,8 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.augreg import parse_augreg
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.download import cache_path, find_file
-from keras_vit.checkpoints.formats import KERAS
-from keras_vit.checkpoints.grids import UNTOLD_SIZE
+from keras_vit.checkpoints.formats import KERAS, POSITIONS
+from keras_vit.checkpoints.grids import UNTOLD_SIZE, records_grid, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.models import architecture_differences
@@ -17,8 +17,11 @@ from keras_vit.models.builders import maker, register_pretrained_builder
 from keras_vit.models.describe import describe
 from keras_vit.models.files import load_weights
 from keras_vit.models.options import defaults_of, is_resnet, make_model, match_variant
-from keras_vit.models.surgery import keep_frozen
+from keras_vit.models.origin import set_origin
+from keras_vit.models.surgery import keep_frozen, token_grid
 
+# Formats whose files have a `config.json` next to them.
+CONFIGURED = ("timm", "huggingface")
 # What a caller may choose: no file tells it, or not every file.
 UNTOLD_OPTIONS = (
     "dropout",
@@ -108,11 +111,13 @@ def load_checkpoint(model, path, format=None):
     """
     file = find_file(path)
     if file.name.endswith(".weights.h5"):
-        load_weights(model, file)
+        _load_keras_weights(model, file)
         return
     with open_checkpoint(file, format) as checkpoint:
         values = checkpoint.read(model)
         _warn_of_other_functions(model, file, checkpoint)
+        if checkpoint.shape_of(POSITIONS) is not None and not records_grid(checkpoint):
+            warn_of_assumed_grid(file, token_grid(model))
         if checkpoint.is_mapped:
             for _ in values:
                 # Each is read and checked, and none kept: reading it again costs little.
@@ -122,6 +127,7 @@ def load_checkpoint(model, path, format=None):
             values = list(values)
         for variable, value in values:
             assign(variable, value)
+    _record_origin(model, file)
 
 
 def build_pretrained(row, weights, num_classes, image_size, options):
@@ -142,7 +148,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         sizes = {"num_classes": num_classes, "image_size": image_size}
         sizes = {name: size for name, size in sizes.items() if size is not None}
         model = maker(row)(**row.architecture, **sizes, **{"name": row.name, **options})
-        load_weights(model, file)
+        _load_keras_weights(model, file)
         return model
     with open_checkpoint(file) as checkpoint:
         num_heads = _heads_of(row, checkpoint)
@@ -153,6 +159,12 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         model = _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
         warn_of_assumed(checkpoint, described, num_heads, options)
         return model
+
+
+def _load_keras_weights(model, file):
+    load_weights(model, file)
+    if any(variable.path == POSITIONS for variable in model.weights):
+        warn_of_assumed_grid(file, token_grid(model))
 
 
 def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
@@ -178,7 +190,12 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
         assign(variable, value)
     if checkpoint.format is KERAS:
         keep_frozen(checkpoint.archive.model, model, has_new_head=new_head and num_classes > 0)
+    _record_origin(model, checkpoint.path)
     return model
+
+
+def _record_origin(model, file):
+    set_origin(model, None if _published(file) else file)
 
 
 def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
@@ -242,6 +259,10 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
         how = "by its name it is" if len(rows) == 1 else "it is taken for"
         logger.warning("%s does not tell its image size: %s %d pixels", file, how, known)
     if checkpoint.format.name in ("google", "big_vision") and not is_resnet(options):
+        if not rows and not checkpoint.tells_image_size:
+            logger.warning(
+                "%s has no position embedding: the fixed sines and cosines are assumed", file
+            )
         known = {row.activation for row in rows}
         if len(known) == 1:
             (options["activation"],) = known
@@ -263,8 +284,14 @@ def _check_published(file, checkpoint, options, variant):
     if hasattr(row, "representation_size"):
         said["representation_size"] = row.representation_size
         found["representation_size"] = options.get("representation_size")
-    if said != found:
-        texts = [", ".join(f"{k}={v}" for k, v in facts.items()) for facts in (said, found)]
+    if not is_resnet(options):
+        # All of AugReg's files have a class token and learned positions.
+        said["pooling"] = getattr(row, "pooling", "token")
+        said["position_embedding"] = getattr(row, "position_embedding", "learned")
+        found |= {name: options.get(name, "learned") for name in ("pooling", "position_embedding")}
+    different = [name for name in said if said[name] != found[name]]
+    if different:
+        texts = [", ".join(f"{k}={facts[k]}" for k in different) for facts in (said, found)]
         name = getattr(row, "name", None) or row.file_name
         raise ValueError(
             f"the file must hold {name} with {texts[0]}. Received: {str(file)!r}, with {texts[1]}"
@@ -280,7 +307,7 @@ def _published(file):
 
 
 def _heads_of(row, checkpoint):
-    is_told = checkpoint.format.name not in ("timm", "huggingface")
+    is_told = checkpoint.format.name not in CONFIGURED
     return None if is_told else getattr(row, "num_heads", None)
 
 
@@ -299,9 +326,10 @@ def _warn_of_other_functions(model, file, checkpoint):
     theirs = described_options(file, checkpoint, ours.get("num_heads"), ours["image_size"])
     names = ["classifier_activation"]
     if not is_resnet(ours):
-        names += ["activation", "epsilon"]
-    if "pooling" in ours and (checkpoint.has_configuration or checkpoint.format is KERAS):
-        names.append("pooling")
+        names += ["activation", "epsilon", "position_embedding"]
+        # Without its config.json, the pooling of a file of timm is assumed.
+        if checkpoint.has_configuration or checkpoint.format.name not in CONFIGURED:
+            names.append("pooling")
     for name in names:
         if theirs.get(name, ours[name]) != ours[name]:
             logger.warning(

@@ -4,6 +4,7 @@ Nothing is unpickled.
 """
 
 import contextlib
+import json
 import lzma
 import math
 import pathlib
@@ -13,6 +14,9 @@ import zipfile
 import zlib
 
 import numpy as np
+
+# Key of the image size in the archive's comment.
+RECORDED = "keras_vit.image_size"
 
 # What reading raises on a file that is not what it claims.
 DAMAGED = (
@@ -41,7 +45,7 @@ class NpzArchive:
         path: of the file.
         shapes: shape of each array by name.
         dtypes: names of the dtypes that the arrays are stored in, by name.
-        config: settings that came with the arrays; none in this kind of file.
+        config: the image size, where this package has recorded it; see `write_npz`.
         is_mapped: whether all arrays are stored as they are, and mapped rather than read.
     """
 
@@ -52,6 +56,7 @@ class NpzArchive:
         try:
             self._file = self._exit.enter_context(path.open("rb"))
             self._zip = self._exit.enter_context(zipfile.ZipFile(self._file))
+            self.config = _recorded(self._zip.comment)
             headers = {name: self._header(name) for name in self._names()}
         except DAMAGED as error:
             self.close()
@@ -118,6 +123,32 @@ class NpzArchive:
         self._exit.close()
 
 
+def write_npz(path, arrays, image_size):
+    """Write arrays to an `.npz` file, with the image size in the archive's comment.
+
+    Readers of `.npz` files do not see the comment: for them the file holds the arrays alone.
+
+    Args:
+        path: `pathlib.Path` of the file.
+        arrays: arrays by name.
+        image_size: `(height, width)` to record, or `None`.
+    """
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+    if image_size is not None:
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.comment = json.dumps({RECORDED: image_size}).encode()
+
+
+def _recorded(comment):
+    """What `write_npz` has recorded; nothing for an archive with another comment."""
+    try:
+        recorded = json.loads(comment or b"{}")[RECORDED]
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return {"image_size": recorded}
+
+
 def read_header(file):
     """Shape, whether it is in Fortran's order, and dtype of an array in NumPy's format."""
     versions = {
@@ -142,7 +173,9 @@ def as_float32(name, array):
         raise ValueError(
             f"the array {name!r} must hold floating-point numbers. Received: dtype={array.dtype}"
         )
-    return array.astype(np.float32, copy=False)
+    # The caller checks for infinity.
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
 
 
 def _dtype_name(dtype):

@@ -16,6 +16,9 @@ class Checkpoint:
         representation_size: width of the hidden layer `pre_logits` of its head, if it has one.
         activation: of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights born in torch), or `"relu"`
             (BiT).
+        pooling: what the head reads.
+        position_embedding: kind of the position embedding, which a file without a table does not
+            record.
         value_range: what the pixels are scaled to.
         zero_head: whether the head was set to zero before publication.
         accuracy: reported top-1 on ImageNet-1k in percent, `None` where none was reported for
@@ -30,6 +33,8 @@ class Checkpoint:
     num_classes: int
     representation_size: int | None = None
     activation: str = "gelu_tanh"
+    pooling: str = "token"
+    position_embedding: str = "learned"
     value_range: tuple = (-1, 1)
     zero_head: bool = False
     accuracy: float | None = None
@@ -110,6 +115,8 @@ def _plain(epochs, accuracy=None, source=BV_VIT):
         224,
         1000,
         representation_size=384,
+        pooling="gap",
+        position_embedding="sincos2d",
         accuracy=accuracy,
         source=source,
     )
@@ -136,7 +143,8 @@ def _deit3(variant, size, *accuracies):
 
 def _siglip(variant, tag, file, image_size):
     """Image towers, `params/img/` of a file with both towers; zero-shot accuracy needs both."""
-    return Checkpoint(variant, tag, f"gs://big_vision/{file}.npz", image_size, 0, source=BV_VIT)
+    url = f"gs://big_vision/{file}.npz"
+    return Checkpoint(variant, tag, url, image_size, 0, pooling="map", source=BV_VIT)
 
 
 def _bit(variant, tag, file, image_size, num_classes, accuracy=None, source=BIT_README):

@@ -68,10 +68,14 @@ class Checkpoint:
         stored = {source.name for source in self.naming.sources.values()}
         return sorted({self.archive.dtypes[name] for name in stored})
 
-    def has_zero_head(self):
-        """Whether the file has a head, and all its weights are zero."""
-        source = self.naming.sources.get(self._sources.get("head/kernel"))
-        return source is not None and not self.archive.read(source.name).any()
+    def head_state(self):
+        """`"zero"` or `"not finite"` if the weights of the file's head are, else `None`."""
+        names = [self._sources.get(f"head/{part}") for part in ("kernel", "bias")]
+        sources = [self.naming.sources[name] for name in names if name in self.naming.sources]
+        arrays = [self.archive.read(source.name) for source in sources]
+        if not all(np.isfinite(array).all() for array in arrays):
+            return "not finite"
+        return "zero" if arrays and not arrays[0].any() else None
 
     @property
     def tells_image_size(self):

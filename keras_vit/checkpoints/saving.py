@@ -13,10 +13,12 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import ArrayArchive, read_config
 from keras_vit.checkpoints.formats import FORMATS, POSITIONS
 from keras_vit.checkpoints.grids import num_prefix_tokens
+from keras_vit.checkpoints.npz import write_npz
 from keras_vit.checkpoints.positions import fold_prefix
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries
+from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
 from keras_vit.layers.arguments import check_choice
 from keras_vit.layers.tokens import sincos_table
@@ -37,7 +39,7 @@ FILE_NAMES = {
 NOT_COMPARED = ("dropout", "attention_dropout", "stochastic_depth", "layer_scale")
 
 
-def save_checkpoint(model, path, format):
+def save_checkpoint(model, path, format, class_names=None):
     """Writes a model's weights to a file that another project reads.
 
     Files are written beside and renamed: what was at `path` stays until the new one is complete.
@@ -49,10 +51,13 @@ def save_checkpoint(model, path, format):
             and what else the project has there, or a `.safetensors` file of the weights alone.
         format: `"google"` (vit_jax's released layout), `"big_vision"`, `"timm"` or `"huggingface"`;
             `"big_transfer"` for BiT.
+        class_names: names of the classes, for the `config.json` of timm and transformers. A warning
+            says it where the file has no place for them.
 
     Raises:
         ValueError: if the format has no place for something in the model, such as register tokens,
-            a weight is not finite, or `path` is of another kind.
+            a weight is not finite, `path` is of another kind, or there are other than as many
+            different names as classes.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -63,6 +68,8 @@ def save_checkpoint(model, path, format):
     check_choice("format", format, tuple(FORMATS))
     path = _check_path(path, format)
     options = describe(model)
+    if class_names is not None:
+        class_names = check_class_names(class_names, num_classes=options["num_classes"])
     if format == "big_vision" and options.get("resnet_stages") is not None:
         raise ValueError(
             "`model` must be one that big_vision has, and it has no hybrids. "
@@ -72,12 +79,14 @@ def save_checkpoint(model, path, format):
     arrays = _arrays(model, options, format)
     files = {}
     if path.suffix not in WEIGHT_FILES:
-        files = CONFIGURATIONS[format](options, arrays)
+        files = CONFIGURATIONS[format](options, arrays, class_names)
         path = path / "model.safetensors"
+    elif class_names is not None:
+        logger.warning("%s does not record the names of the classes", path)
     # Weights alone are read with the configuration that lies beside them.
     config = files.get("config.json") or (read_config(path.parent) if path.suffix != ".npz" else {})
     _check_read_back(arrays, config, options, format)
-    _write(path, arrays, files)
+    _write(path, arrays, files, _size_to_record(options))
 
 
 def _check_path(path, format):
@@ -97,7 +106,13 @@ def _check_path(path, format):
     return path
 
 
-def _write(path, arrays, files):
+def _size_to_record(options):
+    """The image size of a model whose grid of patches is not square, or `None`."""
+    grid = token_grid_of(options)
+    return options["image_size"] if grid is not None and grid[0] != grid[1] else None
+
+
+def _write(path, arrays, files, image_size):
     """Writes the arrays, and files of JSON beside them: all of them, or none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,16 +123,14 @@ def _write(path, arrays, files):
             for name, contents in files.items():
                 text = json.dumps(contents, indent=2) + "\n"
                 parts[name].write_text(text, encoding="utf-8")
-            (_save_npz if path.suffix == ".npz" else _save_safetensors)(arrays, part)
+            if path.suffix == ".npz":
+                write_npz(part, arrays, image_size)
+            else:
+                _save_safetensors(arrays, part)
     except OSError as error:
         raise ValueError(
             f"`path` must be where files can be written. Received: path={str(path)!r} ({error})"
         ) from error
-
-
-def _save_npz(arrays, path):
-    with path.open("wb") as file:
-        np.savez(file, **arrays)
 
 
 def _save_safetensors(arrays, path):

@@ -24,6 +24,7 @@ class Summary:
         parameters: their number.
         zero_head: whether there is a head, and it is all zeros.
         ignored: arrays that are no part of the model, such as an optimizer's state.
+        finite_head: whether the head has neither NaN nor infinity; such a file is not loaded.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Summary:
     parameters: int
     zero_head: bool
     ignored: tuple[str, ...]
+    finite_head: bool = True
 
 
 def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
@@ -64,7 +66,7 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
     with open_checkpoint(file, format) as checkpoint:
         options = described_options(file, checkpoint, num_heads, image_size)
         warn_of_assumed(checkpoint, options, num_heads)
-        row = match_variant(options)
+        row, head_state = match_variant(options), checkpoint.head_state()
         return Summary(
             str(file),
             checkpoint.format.name,
@@ -72,8 +74,9 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
             options,
             tuple(checkpoint.dtypes),
             _count_matching(checkpoint, options),
-            checkpoint.has_zero_head(),
+            head_state == "zero",
             tuple(checkpoint.naming.ignored),
+            head_state != "not finite",
         )
 
 

@@ -204,12 +204,13 @@ def _activation(config, arguments):
     return ACTIVATIONS[told]
 
 
-def configuration(options, arrays):
+def configuration(options, arrays, class_names=None):
     """The `config.json` from which timm builds the model (`timm.create_model("local-dir:...")`).
 
     Args:
         options: of `vision_transformer`.
         arrays: of the file, by name.
+        class_names: names of the classes, or `None`.
 
     Returns:
         The contents of the files beside the weights, by file name.
@@ -264,6 +265,8 @@ def configuration(options, arrays):
             "classifier": "head",
         },
     }
+    if class_names:
+        config["label_names"] = class_names
     return {"config.json": config}
 
 

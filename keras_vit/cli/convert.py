@@ -71,9 +71,9 @@ class Convert:
         if self.to is None and to == "google":
             to = npz_format(model)
         class_names = None
-        if self.num_classes is None and to in ("keras", "saved_model"):
-            # A .keras file records only names that are known.
-            class_names = class_names_of(model, source, is_guessing=to != "keras")
+        if self.num_classes is None:
+            # Files record only names that are known.
+            class_names = class_names_of(model, source, is_guessing=to == "saved_model")
         written = target
         if to == "keras":
             written.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ class Convert:
         elif to == "saved_model":
             written = export(model, written, class_names=class_names)
         else:
-            save_checkpoint(model, written, to)
+            save_checkpoint(model, written, to, class_names)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
 
 
@@ -161,7 +161,7 @@ def as_image_size(numbers):
 
 
 def class_names_of(model, source, is_guessing=True):
-    """The names of a model's classes: those of its file or run, or ImageNet's for so many.
+    """The names of a model's classes: those of its files or run, or ImageNet's for so many.
 
     Args:
         model: the model.
@@ -172,6 +172,7 @@ def class_names_of(model, source, is_guessing=True):
     Returns:
         A list of names, or `None`.
     """
+    from keras_vit.checkpoints.class_names import read_class_names
     from keras_vit.data.labels import LABEL_FILES, imagenet_class_names
     from keras_vit.training import saved_models
     from keras_vit.training.run import find_model
@@ -179,8 +180,9 @@ def class_names_of(model, source, is_guessing=True):
     path, num_classes = find_model(source), model.output_shape[-1]
     if path.suffix == ".keras":
         return saved_models.recorded_class_names(path, num_classes)
-    if num_classes not in LABEL_FILES:
-        return None
+    recorded = read_class_names(source, num_classes)
+    if recorded is not None or num_classes not in LABEL_FILES:
+        return recorded
     if not _is_published_name(str(source)):
         if not is_guessing:
             return None

@@ -32,8 +32,8 @@ class InspectCheckpoint:
     def run(self):
         """Prints a line for each fact."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-        from keras_vit.evaluation.reported import changed_options
         from keras_vit.models import architecture_differences, list_variants
+        from keras_vit.models.options import changed_options
         from keras_vit.training.run import find_model
 
         size, file = as_image_size(self.image_size), find_model(self.file)
@@ -67,9 +67,8 @@ class InspectCheckpoint:
 
 def facts(summary):
     """Names and values of what a `Summary` tells, those options that are not the default."""
-    from keras_vit.evaluation.reported import changed_options
     from keras_vit.models import find_variant
-    from keras_vit.models.options import is_resnet
+    from keras_vit.models.options import changed_options, is_resnet
 
     options = summary.options
     row = find_variant(summary.variant) if summary.variant else None
@@ -82,7 +81,8 @@ def facts(summary):
     yield "builder", summary.variant or builder
     yield "options", ", ".join(different) or "none"
     yield "image size", "x".join(map(str, options["image_size"]))
-    yield "head", head + (", all zeros" if summary.zero_head else "")
+    state = ", all zeros" if summary.zero_head else ""
+    yield "head", head + (state if summary.finite_head else ", with NaN or infinity")
     yield "stored as", ", ".join(summary.dtypes)
     yield "parameters", f"{summary.parameters:,}"
     if summary.ignored:

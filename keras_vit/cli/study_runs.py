@@ -31,8 +31,8 @@ def train_setting(study, setting, seed):
     data[0].num_examples = find_source(study.data, "train", **data_options(study)).num_examples
     num_classes = len(data[0].class_names)
     model = make_model(recipe, setting.model, num_classes)
-    facts = {"model": setting.model, "data": study.data, "classes": study.classes}
-    facts["num_examples"] = num_images
+    facts = {"model": setting.model, "data": study.data, "split": "train"}
+    facts |= {"classes": study.classes, "num_examples": num_images}
     if setting.fraction < 1:
         facts["fraction"] = setting.fraction
     fit(recipe, model, data, run_directory(study, setting, seed), facts, resume=True)

@@ -1,7 +1,6 @@
 """`keras-vit train`."""
 
 import dataclasses
-import logging
 import pathlib
 import shlex
 from typing import Literal
@@ -84,7 +83,6 @@ class Train:
     def _train(self, recipe, workdir, split="train", validation="validation", **facts):
         from keras_vit.training.fit import fit
         from keras_vit.training.starting_model import make_model
-        from keras_vit.training.trained_on import warn_of_validation
         from keras_vit.training.training_data import load_training_data
 
         name = self._find_data(workdir)
@@ -114,9 +112,6 @@ class Train:
         if self.fraction < 1:
             facts["fraction"] = self.fraction
         options = {"resume": self.resume, "save_steps": self.save_steps, "keep": self.keep}
-        options["trained_before"] = before = self._trained_before()
-        if before is not None and data[1] is not None:
-            warn_of_validation(before, data[1].fingerprints())
         return fit(recipe, model, data, workdir, facts, **options)
 
     def _cache_of(self, split):
@@ -132,10 +127,10 @@ class Train:
         return data_of(read_run(workdir / LAST_MODEL) if self.resume else {}, self.data)
 
     def _report_files(self, name, train, split):
-        """Say which files are no images, and which held-out images are copies of trained ones."""
+        """Say which files are left out, and warn of splits that mislead."""
         from keras_vit.cli.data import print_left_out
         from keras_vit.data.datasets import find_source
-        from keras_vit.data.leaks import warn_of_copies
+        from keras_vit.data.leaks import check_splits
         from keras_vit.training.distribution import is_first_process
 
         if name.removeprefix(BY_POSITION).partition(":")[0] not in DIVIDED:
@@ -145,29 +140,7 @@ class Train:
         print_left_out(train)
         others = [s for s in ("validation", "test") if s not in split.split("+")]
         held_out = {other: find_source(name, other, self.classes) for other in others}
-        warn_of_copies({split: train.source, **held_out}, train.fingerprints)
-
-    def _trained_before(self):
-        """What the model was trained on by the run that it comes from, if it comes from one."""
-        from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import run_of, warn_of_lost_record
-        from keras_vit.training.starting_model import is_variant
-        from keras_vit.training.trained_on import images_trained_on
-
-        path = find_model(self.model)
-        if is_variant(self.model) or path.suffix != ".keras":
-            return None
-        if not run_of(path):
-            warn_of_lost_record(path)
-            return None
-        found = images_trained_on(path.parent)
-        if found is None:
-            logging.getLogger("keras_vit").warning(
-                "%s is a run of a version that did not record what it was trained on: `evaluate` "
-                "cannot name these images for the new run",
-                path.parent,
-            )
-        return found
+        check_splits({split: train.source, **held_out}, train.fingerprints)
 
     def _sweep(self):
         from keras_vit.training.run import check_new

@@ -62,6 +62,8 @@ def exclusive_lock(directory):
 def differences(before, now):
     """List the settings that changed since something was begun.
 
+    The order of `classes` is no change: a dataset numbers those to keep in its own order.
+
     Args:
         before: dictionary, read from JSON.
         now: dictionary of what JSON can say.
@@ -78,5 +80,10 @@ def differences(before, now):
     return [
         f"{name}={now.get(name)!r} instead of {before.get(name)!r}"
         for name in {**before, **now}
-        if before.get(name) != now.get(name)
+        if _comparable(name, before.get(name)) != _comparable(name, now.get(name))
     ]
+
+
+def _comparable(name, value):
+    is_unordered = name in ("classes", "fewshot_classes") and isinstance(value, list)
+    return sorted(value, key=str) if is_unordered else value

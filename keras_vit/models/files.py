@@ -1,14 +1,21 @@
 """Models and weights from Keras's own files."""
 
+import collections
+import io
 import pathlib
 import zipfile
 
 import h5py
 import keras
 
+from keras_vit.models.origin import set_origin
 from keras_vit.models.weights import check_finite
 
 WEIGHTS_SUFFIX = ".weights.h5"
+# Name of the weights in a `.keras` file.
+_WEIGHTS_MEMBER = "model.weights.h5"
+# Names that an error lists.
+MAX_LISTED = 4
 
 
 def load_weights(model, path):
@@ -41,19 +48,39 @@ def load_weights(model, path):
     except ValueError:
         model.set_weights(before)
         raise
+    set_origin(model, path)
 
 
 def _check_arrays(path, model):
     """Raise an error if the number of arrays or the names of layers are not the model's."""
-    arrays = []
     with h5py.File(path, "r") as file:
-        file.visititems(lambda name, item: arrays.append(name) if _is_weight(name, item) else None)
+        num_arrays = _check_all_used(file, model)
         names = {_layer_name(group) for group in file.get("layers", {}).values()} - {None}
-    if len(arrays) != len(model.weights):
-        raise ValueError(f"it has {len(arrays)} arrays, the model {len(model.weights)} variables")
+    if num_arrays < len(model.weights):
+        raise ValueError(f"it has {num_arrays} arrays, the model {len(model.weights)} variables")
     different = names ^ {layer.name for layer in model.layers}
     if names and different:
         raise ValueError(f"only one of them has the layers {', '.join(sorted(different))}")
+
+
+def _check_all_used(file, model):
+    """Return the number of weights in an HDF5 file, or raise an error if the model has fewer."""
+    arrays = []
+    file.visititems(lambda name, item: arrays.append(name) if _is_weight(name, item) else None)
+    if len(arrays) > len(model.weights):
+        groups = collections.Counter("/".join(name.split("/")[:2]) for name in arrays)
+        unused = [name for name, n in groups.items() if n > _num_weights(file[name], model)]
+        raise ValueError(
+            f"it has {len(arrays)} arrays, the model {len(model.weights)} variables: "
+            f"not used are all or some of {', '.join(unused[:MAX_LISTED])}"
+        )
+    return len(arrays)
+
+
+def _num_weights(group, model):
+    """The number of variables of the layer whose arrays a group holds."""
+    name = _layer_name(group) if isinstance(group, h5py.Group) else None
+    return sum(len(layer.weights) for layer in model.layers if layer.name == name)
 
 
 def _layer_name(group):
@@ -62,7 +89,7 @@ def _layer_name(group):
 
 
 def _is_weight(name, item):
-    is_state = name.startswith("optimizer") or "seed_generator" in name
+    is_state = name.startswith("optimizer/") or "seed_generator" in name
     return isinstance(item, h5py.Dataset) and not is_state
 
 
@@ -104,13 +131,20 @@ def load_unchecked(path):
             f"Received: model={str(path)!r}, which is no .keras file or not all of one"
         )
     try:
-        return keras.models.load_model(path, compile=False)
+        model = keras.models.load_model(path, compile=False)
+        # Keras leaves out arrays that the model has no place for.
+        with zipfile.ZipFile(path) as archive:
+            weights = io.BytesIO(archive.read(_WEIGHTS_MEMBER))
+        with h5py.File(weights, "r") as file:
+            _check_all_used(file, model)
     # Keras lets the archive's and HDF5's own errors through, of many types.
     except Exception as error:
         raise ValueError(
             f"`model` must be a complete Keras model. Received: model={str(path)!r}, "
             f"which Keras cannot load: {error}"
         ) from error
+    set_origin(model, path)
+    return model
 
 
 def check_file(argument, path, suffixes):

@@ -13,6 +13,7 @@ from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.layers.patches import grid_size
 from keras_vit.layers.resnet import Bottleneck
 from keras_vit.models.head import zero_head
+from keras_vit.models.origin import origin_of, set_origin
 from keras_vit.models.positions import resize_position_embedding
 
 HEAD_LAYERS = ("pre_logits", "head")
@@ -52,6 +53,7 @@ def replace_head(model, num_classes):
     if num_classes:
         copy = keras.Model(copy.input, zero_head(num_classes)(copy.output), name=model.name)
     keep_frozen(model, copy, has_new_head=num_classes > 0)
+    set_origin(copy, origin_of(model))
     return copy
 
 
@@ -86,6 +88,7 @@ def resize(model, image_size):
     resized = _clone(model, (*as_pair(image_size, "image_size"), channels))
     _copy_weights(model, resized)
     keep_frozen(model, resized)
+    set_origin(resized, origin_of(model))
     return resized
 
 

@@ -5,12 +5,14 @@ import logging
 import pathlib
 import tempfile
 
+from keras_vit.models.origin import set_origin
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.resumable import ResumableFit
 from keras_vit.training.run import (
     LAST_MODEL,
+    RUN_FILE,
     SKIPPED_FILE,
     STATES,
     discard,
@@ -18,13 +20,14 @@ from keras_vit.training.run import (
     open_run,
     write_text,
 )
-from keras_vit.training.saved_models import run_metadata
+from keras_vit.training.saved_models import images_trained_before, run_metadata
 from keras_vit.training.state import States, check_same_model, options_of
 from keras_vit.training.tasks import make_task
 from keras_vit.training.trained_on import (
     check_same_images,
     record_images,
     run_fingerprints,
+    warn_of_validation,
 )
 
 
@@ -64,8 +67,8 @@ def fit(
             ends with the weights that it would have had without the stop.
         save_steps: batches after which the state is saved, beside the ends of epochs.
         keep: how many states are kept.
-        trained_before: `Fingerprints` of the images that the model was trained on before, as
-            `images_trained_on` reads them from the run that this one is started from.
+        trained_before: `Fingerprints` of the images that the model was trained on before; `None`
+            for what the run that it comes from records (`images_trained_before`).
 
     Returns:
         The metrics of the epochs, a list of dictionaries.
@@ -109,7 +112,9 @@ def fit(
                 if state is not None:
                     run.images = state[1].get("images")
                 elif images:
-                    run.images = record_images(own, images, trained_before)
+                    before = _find_trained_before(model, trained_before, images)
+                    run.images = record_images(own, images, before)
+                set_origin(model, own / RUN_FILE)
                 run.fit(task, model, state)
         except BaseException:
             # What failed before it saved anything is no run, and not in the way of the next.
@@ -119,6 +124,13 @@ def fit(
         assign_averages(task.model)
         report_skipped(own, run.train, task.validation)
     return run.history
+
+
+def _find_trained_before(model, given, images):
+    before = images_trained_before(model) if given is None else given
+    if before is not None and "validation" in images:
+        warn_of_validation(before, images["validation"])
+    return before
 
 
 def _find_state(workdir, keep):

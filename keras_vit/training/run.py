@@ -10,11 +10,13 @@ import shutil
 import keras
 
 from keras_vit.core.files import PARTIAL, differences, replacing
-from keras_vit.training.trained_on import TRAINED_BEFORE, TRAINED_ON, VALIDATED_ON
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
 SKIPPED_FILE = "skipped.txt"
+TRAINED_ON = "trained_on.jsonl"
+VALIDATED_ON = "validated_on.jsonl"
+TRAINED_BEFORE = "trained_before.jsonl"
 STATES = "states"
 TENSORBOARD = "tensorboard"
 BEST_MODEL = "best.keras"
@@ -22,6 +24,8 @@ LAST_MODEL = "last.keras"
 AVERAGED_MODEL = "averaged.keras"
 PREDICTOR_MODEL = "predictor.keras"
 MODELS = (BEST_MODEL, LAST_MODEL, AVERAGED_MODEL, PREDICTOR_MODEL)
+# What this package writes into `RUN_FILE` whatever the facts, and reads again.
+_KINDS = {"recipe": dict, "class_names": list, "id": str}
 
 
 def open_run(workdir, recipe, facts, resume=False, digests=()):
@@ -125,8 +129,10 @@ def _check_same(workdir, run):
             "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
             f"Received: workdir={str(workdir)!r}"
         )
+    # Runs of studies did not always record the split.
     old, new = (
-        {**settings["recipe"], **settings, "recipe": None, "keras": None, "id": None}
+        {"split": "train", **settings["recipe"], **settings}
+        | {"recipe": None, "keras": None, "id": None}
         for settings in (before, run)
     )
     changed = differences(old, new)
@@ -151,11 +157,20 @@ def read_run(model_path):
     """
     path = pathlib.Path(model_path).with_name(RUN_FILE)
     try:
-        return json.loads(path.read_text()) if path.is_file() else {}
+        run = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError) as error:
         raise ValueError(
             f"The `run.json` of a run must be JSON. Received: {str(path)!r} ({error})"
         ) from error
+    is_right = isinstance(run, dict) and all(
+        isinstance(run.get(name, kind()), kind) for name, kind in _KINDS.items()
+    )
+    if not is_right:
+        kinds = ", ".join(f"{name} ({kind.__name__})" for name, kind in _KINDS.items())
+        raise ValueError(
+            f"The `run.json` of a run must be a dictionary with {kinds}. Received: {str(path)!r}"
+        )
+    return run
 
 
 def find_model(path):

@@ -12,8 +12,9 @@ from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
 from keras_vit.core.files import replacing
 from keras_vit.models import resize
 from keras_vit.models.files import load_model
-from keras_vit.training.run import MODELS, find_model, read_run
-from keras_vit.training.trained_on import warn_of_trained_images
+from keras_vit.models.origin import origin_of
+from keras_vit.training.run import MODELS, RUN_FILE, TRAINED_ON, find_model, read_run
+from keras_vit.training.trained_on import images_trained_on, warn_of_trained_images
 
 # Member of a .keras file that this package adds; Keras ignores it.
 _METADATA_FILE = "keras_vit.json"
@@ -116,8 +117,52 @@ def recorded_class_names(model_path, num_classes):
     return names
 
 
+def images_trained_before(model):
+    """Read what a model was trained on by the run that it comes from.
+
+    What is not recorded is logged, except of a model that is new or published.
+
+    Args:
+        model: a model that `fit` trained, or that this package loaded from a file.
+
+    Returns:
+        `Fingerprints`, or `None` if there is no such run or record.
+
+    Raises:
+        ValueError: as `run_of`, or if a record is damaged.
+    """
+    path = origin_of(model)
+    if path is None:
+        return None
+    log = logging.getLogger("keras_vit")
+    if not path.exists():
+        log.warning(
+            "%s, which the model comes from, is not there: images that it was trained on before "
+            "cannot be named",
+            path,
+        )
+        return None
+    is_keras = path.suffix == ".keras"
+    if path.name != RUN_FILE and not (is_keras and run_of(path)):
+        if not (is_keras and warn_of_lost_record(path)):
+            log.info("%s does not record the images that it was trained on", path)
+        return None
+    found = images_trained_on(path.parent)
+    if found is None:
+        log.warning(
+            "%s has no %s, or is a run of a version that did not record what it was trained on: "
+            "`evaluate` cannot name these images for the new run",
+            *(path.parent, TRAINED_ON),
+        )
+    return found
+
+
 def warn_of_lost_record(model_path):
-    """Log a warning if a run has saved a model file that is no longer in the run's directory."""
+    """Log a warning if a run has saved a model file that is no longer in the run's directory.
+
+    Returns:
+        Whether it is so.
+    """
     run = _read_metadata(model_path).get("run")
     if run:
         logging.getLogger("keras_vit").warning(
@@ -125,6 +170,7 @@ def warn_of_lost_record(model_path):
             "trained on cannot be named",
             *(model_path, run),
         )
+    return bool(run)
 
 
 def warn_of_images(model_path, run, images):

@@ -6,12 +6,11 @@ import pathlib
 
 from keras_vit.core.files import replacing
 from keras_vit.data.fingerprints import Fingerprints, describe_changes, name_some
+from keras_vit.training.run import TRAINED_BEFORE, TRAINED_ON, VALIDATED_ON, read_run
 
-# A line `{"images": count, "digest": ...}`, and one `[digest, label, id]` per image, as JSON.
-# `TRAINED_BEFORE` has the images of the run that this one was started from.
-TRAINED_ON = "trained_on.jsonl"
-VALIDATED_ON = "validated_on.jsonl"
-TRAINED_BEFORE = "trained_before.jsonl"
+# A record is a line `{"images": count, "digest": ..., "run": id}`, and one `[digest, label, id]`
+# per image, as JSON. `TRAINED_BEFORE` has the images of the run that this one was started from; its
+# digest is `before` in the first line of the others.
 _RECORDS = {"training": TRAINED_ON, "validation": VALIDATED_ON}
 
 
@@ -39,10 +38,14 @@ def record_images(workdir, images, before=None):
     Returns:
         A dictionary of digests, to be saved in the states as `images`.
     """
-    for kind, found in images.items():
-        _write(workdir / _RECORDS[kind], found)
-    if before is not None and before.ids:
+    has_before = before is not None and len(before.ids) > 0
+    if has_before:
         _write(workdir / TRAINED_BEFORE, before)
+    else:
+        # Of a process that was killed before it saved anything.
+        (workdir / TRAINED_BEFORE).unlink(missing_ok=True)
+    for kind, found in images.items():
+        _write(workdir / _RECORDS[kind], found, before=before.digest() if has_before else None)
     return {kind: found.digest() for kind, found in images.items()}
 
 
@@ -76,7 +79,7 @@ def check_same_images(workdir, images, state):
         now = images.get(kind)
         if state[1]["images"].get(kind) == (now and now.digest()):
             continue
-        before = _read(pathlib.Path(workdir) / _RECORDS[kind])
+        before, _ = _read(pathlib.Path(workdir) / _RECORDS[kind])
         what = "others" if None in (before, now) else describe_changes(before, now)
         raise ValueError(
             f"A resumed run must have the {kind} images that it was begun with. "
@@ -94,11 +97,23 @@ def images_trained_on(workdir):
         `Fingerprints`, or `None` for a run of a version that did not record it.
 
     Raises:
-        ValueError: if a record is damaged.
+        ValueError: if a record is damaged, or is that of another run.
     """
-    own = _read(pathlib.Path(workdir) / TRAINED_ON)
-    before = _read(pathlib.Path(workdir) / TRAINED_BEFORE)
-    if own is None or before is None:
+    path = pathlib.Path(workdir) / TRAINED_BEFORE
+    own, facts = _read(path.with_name(TRAINED_ON))
+    before, facts_before = _read(path)
+    if own is None:
+        return None
+    digest = facts_before.get("digest")
+    if facts.get("before", digest) != digest:
+        if before is not None:
+            raise _damaged(path, "with others than the images that the model was trained on before")
+        logging.getLogger("keras_vit").warning(
+            "%s is missing: the images that the model was trained on before this run cannot be "
+            "named",
+            path,
+        )
+    if before is None:
         return own
     return Fingerprints(
         before.ids + own.ids, before.labels + own.labels, before.digests + own.digests
@@ -119,9 +134,9 @@ def warn_of_trained_images(workdir, images):
     trained = images_trained_on(workdir)
     if trained is None:
         log.warning(
-            "%s is a run of a version that did not record its training images: they cannot be "
-            "compared with those of the evaluation",
-            workdir,
+            "%s has no %s, or is a run of a version that did not record its training images: they "
+            "cannot be compared with those of the evaluation",
+            *(workdir, TRAINED_ON),
         )
         return []
     found = images.ids_among(set(trained.digests))
@@ -150,16 +165,19 @@ def warn_of_validation(before, images):
         )
 
 
-def _write(path, images):
+def _write(path, images, **facts):
     rows = images.rows()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-        header = {"images": len(rows), "digest": images.digest()}
+        run = read_run(path).get("id")
+        header = {"images": len(rows), "digest": images.digest(), "run": run, **facts}
         file.writelines(f"{json.dumps(line)}\n" for line in (header, *rows))
 
 
 def _read(path):
+    """The `Fingerprints` of a record and its first line; `(None, {})` if there is none."""
     if not path.exists():
-        return None
+        return None, {}
+    run = read_run(path).get("id")
     try:
         with path.open(encoding="utf-8") as file:
             header, *rows = (json.loads(line) for line in file)
@@ -170,7 +188,10 @@ def _read(path):
         raise _damaged(path, error) from error
     if not is_whole:
         raise _damaged(path, f"{len(rows)} images with a different digest")
-    return images
+    # The first records did not have the run.
+    if header.get("run", run) != run:
+        raise _damaged(path, f"of the run {header['run']}, in the directory of the run {run}")
+    return images, header
 
 
 def _damaged(path, what):

@@ -1,5 +1,7 @@
 """A `config.json` of another model or project next to weights is refused, never half used."""
 
+import json
+
 import pytest
 import safetensors.numpy
 
@@ -63,3 +65,66 @@ def test_config_of_the_model_itself(tmp_path):
     config = {"architecture": "vit_base_patch16_224", "num_classes": 10, "num_features": 48}
     path = config_next_to("timm_token.safetensors", tmp_path, config)
     assert from_checkpoint(path, num_heads=4).output_shape == (None, 10)
+
+
+def test_transformers_own_number_of_heads_where_none_is_configured(tmp_path, caplog):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    config = json.loads((path / "config.json").read_text())
+    del config["num_attention_heads"]
+    (path / "config.json").write_text(json.dumps(config))
+    assert from_checkpoint(path).get_layer("block_0").num_heads == 12
+    assert "does not record num_attention_heads: 12 are assumed" in caplog.text
+    caplog.clear()
+    assert from_checkpoint(path, num_heads=4).get_layer("block_0").num_heads == 4
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"pretrained_cfg": "vit_base"},
+            "`pretrained_cfg` of .* must be a JSON object.*'vit_base'",
+        ),
+        ({"model_args": [1]}, r"`model_args` of .* must be a JSON object.*\[1\]"),
+        ({"pretrained_cfg": {"mean": "0.5", "std": 0.5}}, "must be numbers. Received: .*'0.5'"),
+        ({"pretrained_cfg": {"mean": [0.5], "std": [None]}}, "must be numbers. Received: .*None"),
+    ],
+    ids=str,
+)
+def test_settings_of_another_type(config, message, tmp_path):
+    config = {"architecture": "vit_base_patch16_224", **config}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    with pytest.raises(ValueError, match=message) as error:
+        from_checkpoint(path, num_heads=4)
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"mean": 0.5, "std": 0.5}, None),
+        ({"mean": 0, "std": 1}, "the mean (0,) and the standard deviation (1,)"),
+        ({"mean": [0, 0, 0], "std": [1, 1, 1]}, "the mean (0, 0, 0)"),
+    ],
+    ids=str,
+)
+def test_one_number_for_all_channels(config, said, tmp_path, caplog):
+    config = {"architecture": "vit_base_patch16_224", "pretrained_cfg": config}
+    from_checkpoint(config_next_to("timm_token.safetensors", tmp_path, config), num_heads=4)
+    assert (said in caplog.text) if said else not caplog.messages
+
+
+def test_images_that_are_not_normalised_are_told(tmp_path, caplog):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    settings = {"do_normalize": False, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (path / "preprocessor_config.json").write_text(json.dumps(settings))
+    from_checkpoint(path)
+    assert "the mean (0.0,) and the standard deviation (1.0,) of pixels in [0, 1]" in caplog.text
+
+
+def test_another_grid_than_that_of_the_table_is_told(tmp_path, caplog):
+    config = {"architecture": "vit_base_patch16_224", "model_args": {"img_size": 64}}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    assert from_checkpoint(path, num_heads=4).input_shape == (None, 32, 32, 3)
+    assert "for a grid of (4, 4) patches, which is used; its settings are for (8, 8)" in caplog.text

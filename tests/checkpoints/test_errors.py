@@ -127,6 +127,10 @@ def not_finite(path):
     return write(path / "nan.npz", arrays)
 
 
+def too_large_for_float32(path):
+    return write(path / "large.npz", {**case_arrays(CASE), "head/bias": np.full(10, 1e300)})
+
+
 def integers(path):
     arrays = case_arrays(CASE)
     arrays["head/bias"] = np.arange(10)
@@ -192,6 +196,14 @@ def index_with_a_folder(path):
     contents = (REFERENCE / "hf_classifier" / "model.safetensors").read_bytes()
     (path / "a.safetensors").write_bytes(contents)
     index = {"weight_map": {"classifier.bias": "step_9/a.safetensors"}}
+    (path / "model.safetensors.index.json").write_text(json.dumps(index))
+    return path
+
+
+def index_with_an_array_of_no_file(path):
+    config_of(path)
+    (path / "model.safetensors").rename(path / "a.safetensors")
+    index = {"weight_map": {"classifier.bias": "a.safetensors", "other.bias": "a.safetensors"}}
     (path / "model.safetensors.index.json").write_text(json.dumps(index))
     return path
 
@@ -291,6 +303,7 @@ FILES = [
     (config_with_another_activation, "`hidden_act` of the file's config.json must be 'gelu' or"),
     (config_that_is_no_json, "config.json' must hold JSON"),
     (not_finite, f"whose array '{QUERY}' has NaN or infinity"),
+    (too_large_for_float32, "whose array 'head/bias' has NaN or infinity"),
     (integers, "'head/bias' must hold floating-point numbers. Received: dtype=int64"),
     (empty, "an empty file"),
     (two_spellings, "'.*LayerNorm_2/scale' and '.*LayerNorm_1/scale', which are the same"),
@@ -301,6 +314,7 @@ FILES = [
     (number_for_blocks, "unused: 'Transformer/encoderblock/x'"),
     (twice_in_shards, "'classifier.bias' is in two files"),
     (index_with_a_folder, "must name files next to it. Received: .*'step_9/a.safetensors'"),
+    (index_with_an_array_of_no_file, "each array of its index. Received: .* without 'other.bias'"),
     (index_without_a_map, "must say in `weight_map` which file"),
     (lone_array, "must be a complete .npz archive"),
     (lying_header, "must be a complete .safetensors file.*lying.safetensors"),

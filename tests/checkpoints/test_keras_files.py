@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import zipfile
 
+import h5py
 import numpy as np
 import pytest
 
@@ -111,3 +113,45 @@ def test_another_activation_of_the_head_is_told(tmp_path, caplog):
     model = vision_transformer(**TINY, classifier_activation="softmax")
     load_checkpoint(model, tmp_path / "logits.keras")
     assert "the model has classifier_activation='softmax', the file None" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        ("extra/vars/0", "extra/vars"),
+        ("layers/dense_7/vars/0", "layers/dense_7"),
+        ("layers/transformer_block/more/vars/0", "layers/transformer_block"),
+        ("optimizers/vars/0", "optimizers/vars"),
+    ],
+)
+def test_arrays_that_would_not_be_loaded_are_named(place, named, tmp_path):
+    model = vision_transformer(**TINY)
+    model.save(tmp_path / "plain.keras")
+    weights = tmp_path / "model.weights.h5"
+    model.save_weights(weights)
+    with h5py.File(weights, "a") as file:
+        file[place] = np.ones(3)
+    plain = zipfile.ZipFile(tmp_path / "plain.keras")
+    with plain, zipfile.ZipFile(tmp_path / "model.keras", "w") as changed:
+        for name in ("config.json", "metadata.json"):
+            changed.writestr(name, plain.read(name))
+        changed.write(weights, weights.name)
+    for path in (weights, tmp_path / "model.keras"):
+        with pytest.raises(ValueError, match=f"41 arrays, the model 40 .* all or some of {named}$"):
+            load_checkpoint(model, path)
+
+
+def test_a_grid_that_weights_do_not_record_is_assumed_with_a_warning(tmp_path, caplog):
+    path = tmp_path / "model.weights.h5"
+    for size, warns in (((16, 16), False), ((8, 32), True)):
+        model = vision_transformer(**{**TINY, "image_size": size})
+        model.save_weights(path)
+        load_checkpoint(model, path)
+        assert ("it is assumed to be the model's, (2, 8)" in caplog.text) == warns
+
+
+def test_another_kind_of_positions_is_told(tmp_path, caplog):
+    vision_transformer(**TINY, position_embedding="sincos2d").save(tmp_path / "sincos.keras")
+    model = vision_transformer(**TINY, position_embedding="none")
+    load_checkpoint(model, tmp_path / "sincos.keras")
+    assert "the model has position_embedding='none', the file 'sincos2d'" in caplog.text

@@ -10,8 +10,10 @@ from keras import ops
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint, load_checkpoint
 from keras_vit.checkpoints.positions import PositionRows, position_rows
 from keras_vit.layers.tokens import sincos_table
-from tests.checkpoints.files import as_bfloat16, case_arrays, write
-from tests.reference import assert_logits, case_model, case_outputs
+from keras_vit.models.describe import describe
+from keras_vit.models.options import make_model
+from tests.checkpoints.files import as_bfloat16, case_arrays, unchanged, write
+from tests.reference import assert_logits, case_model, case_outputs, case_path
 
 
 def in_folder(prefix, **others):
@@ -246,3 +248,52 @@ def test_squares_after_two_numbers_of_tokens(caplog):
     caplog.clear()
     assert position_rows(9, counts=(0, 5), known=(2, 2)) == PositionRows((2, 2), 5)
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("size", [(16, 64), (64, 16)])
+def test_a_square_grid_is_not_loaded_into_another_of_as_many_patches(size):
+    model = case_model("a_vit_token", image_size=size)
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=r"`from_checkpoint` with `image_size` .*, for \(4, 4\)"):
+        load_checkpoint(model, case_path("a_vit_token"))
+    assert unchanged(model, before)
+
+
+def test_a_grid_that_the_file_does_not_record_is_assumed_with_a_warning(tmp_path, caplog):
+    path, _ = rectangular("a_vit_token", 3, 5, tmp_path)
+    model = from_checkpoint(path, image_size=(40, 24))
+    caplog.clear()
+    load_checkpoint(model, path)
+    line = "does not record its grid of patches: it is assumed to be the model's, (5, 3)"
+    assert caplog.messages == [f"{path} {line}"]
+
+
+def test_fixed_positions_are_assumed_with_a_warning(tmp_path, caplog):
+    _, fixed = sincos_file(tmp_path)
+    model = from_checkpoint(fixed, image_size=32)
+    line = f"{fixed} has no position embedding: the fixed sines and cosines are assumed"
+    assert caplog.messages == [line]
+    caplog.clear()
+    config = {**describe(model), "position_embedding": "none"}
+    load_checkpoint(make_model(config), fixed)
+    assert caplog.messages == [
+        line,
+        f"{fixed}: the model has position_embedding='none', the file 'sincos2d'",
+    ]
+
+
+def test_another_pooling_than_the_projects_is_told(caplog):
+    config = {**describe(case_model("a_vit_token")), "pooling": "gap"}
+    load_checkpoint(make_model(config), case_path("a_vit_token"))
+    assert "the model has pooling='gap', the file 'token'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("head/kernel", np.nan), ("head/bias", np.inf)], ids=str
+)
+def test_a_head_that_is_not_finite_is_told(name, value, tmp_path):
+    arrays = case_arrays("a_vit_token")
+    arrays[name][..., 0] = value
+    summary = inspect_checkpoint(write(tmp_path / "nan.npz", arrays))
+    assert (summary.finite_head, summary.zero_head) == (False, False)
+    assert inspect_checkpoint(case_path("a_vit_token")).finite_head

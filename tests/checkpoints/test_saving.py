@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import stat
+import zipfile
 
 import keras
 import numpy as np
@@ -350,3 +351,32 @@ def test_a_keras_file_is_adapted_like_any_other(tmp_path):
     assert unchanged(again, model.get_weights())
     adapted = keras_vit.from_checkpoint(tmp_path / "model.keras", num_classes=5, image_size=(8, 24))
     assert (adapted.input_shape, adapted.output_shape) == ((None, 8, 24, 3), (None, 5))
+
+
+@pytest.mark.parametrize("format", ["google", "big_vision"])
+def test_a_grid_that_is_not_square_is_recorded(format, tmp_path):
+    """The same number of patches fits 2 x 10 and 10 x 2; other readers see the arrays alone."""
+    model, path = tiny({"image_size": (8, 40)}), tmp_path / "wide.npz"
+    save_checkpoint(model, path, format)
+    assert from_checkpoint(path).input_shape == (None, 8, 40, 3)
+    load_checkpoint(model, path)
+    tall = tiny({"image_size": (40, 8)})
+    before = tall.get_weights()
+    with pytest.raises(ValueError, match=r"grid of \(10, 2\) patches.*, for \(2, 10\)"):
+        load_checkpoint(tall, path)
+    assert unchanged(tall, before)
+    np.savez(tmp_path / "plain.npz", **arrays_of(path))
+    assert_same_bits(path, tmp_path / "plain.npz")
+    with pytest.raises(ValueError, match="`image_size` must be that of the file"):
+        from_checkpoint(tmp_path / "plain.npz")
+
+
+@pytest.mark.parametrize("comment", [b"made by hand", b"[1]", b"\xff", b'{"image_size": [40, 8]}'])
+def test_the_comment_of_another_program_is_no_record(comment, tmp_path):
+    path = tmp_path / "wide.npz"
+    save_checkpoint(tiny({"image_size": (8, 40)}), path, "google")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = comment
+    assert from_checkpoint(path, image_size=(8, 40)).input_shape == (None, 8, 40, 3)
+    with pytest.raises(ValueError, match="`image_size` must be that of the file"):
+        from_checkpoint(path)

@@ -153,3 +153,19 @@ def test_other_models_are_refused(timm, name, tmp_path):
     safetensors.torch.save_file(theirs.state_dict(), path)
     with pytest.raises(ValueError, match="distillation token|misshapen: .*mlp"):
         keras_vit.from_checkpoint(path, num_heads=4)
+
+
+def test_names_of_classes(timm, tmp_path):
+    names = [f"class {index}" for index in range(10)]
+    keras_vit.save_checkpoint(case_model("timm_token"), tmp_path, "timm", names)
+    model = timm.create_model(f"local-dir:{tmp_path}", pretrained=True)
+    assert model.pretrained_cfg["label_names"] == names
+
+
+def test_the_recorded_grid_of_an_npz_does_not_disturb(timm, tmp_path):
+    ours = keras_vit.ViT_Ti16(num_classes=3, image_size=(32, 160))
+    keras_vit.save_checkpoint(ours, tmp_path / "wide.npz", "google")
+    theirs = timm.create_model("vit_tiny_patch16_224", num_classes=3, img_size=(32, 160))
+    theirs.load_pretrained(str(tmp_path / "wide.npz"))
+    table = ops.convert_to_numpy(ours.get_layer("position_embedding").embedding.value)
+    np.testing.assert_array_equal(theirs.pos_embed.detach().numpy(), table)

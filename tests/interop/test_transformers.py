@@ -7,6 +7,7 @@ import transformers
 from keras import ops
 
 import keras_vit
+from keras_vit.checkpoints.huggingface import DEFAULT_HEADS
 from tests.interop.torch_models import IMAGES, TOLERANCE, randomise, torch_images
 from tests.reference import case_model, case_outputs
 
@@ -124,3 +125,11 @@ def test_other_models_are_refused(tmp_path):
     transformers.ViTForMaskedImageModeling(config).save_pretrained(tmp_path / "masked")
     with pytest.raises(ValueError, match="unused: .*mask_token"):
         keras_vit.from_checkpoint(tmp_path / "masked")
+
+
+def test_names_of_classes_and_the_default_number_of_heads(tmp_path):
+    names = [f"class {index}" for index in range(10)]
+    keras_vit.save_checkpoint(case_model("hf_classifier"), tmp_path, "huggingface", names)
+    config = transformers.ViTConfig.from_pretrained(tmp_path)
+    assert [config.id2label[index] for index in range(10)] == names
+    assert transformers.ViTConfig().num_attention_heads == DEFAULT_HEADS
