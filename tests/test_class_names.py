@@ -12,6 +12,7 @@ from tests.images import write_folder
 from tests.models.test_vit import TINY
 
 ALIKE = ["cafe\u0301", "café ", "ca\u200bfé", "\ufeffcafé", "\uff43afé"]
+INVISIBLE = "\x07\xad\u034f\u115f\u1160\u17b4\u180b\u180e\u2800\u3164\ufe0f\uffa0\U000e0100"
 WRONG = [
     (["cat"], "at least two classes"),
     (["cat", "cat"], "be there once. Received: 'cat' and 'cat'"),
@@ -28,6 +29,14 @@ WRONG = [
     ({"dog": 1, "cat": 0}, "must be a list or tuple .* Received: dict"),
     ({"cat", "dog"}, "must be a list or tuple .* Received: set"),
     *((["café", name], "not look alike") for name in ALIKE),
+    *((["cat", f"ca{letter}t"], "not look alike") for letter in INVISIBLE),
+    (["cat", INVISIBLE], "not empty"),
+    (["ice cream", "ice  cream"], "not look alike"),
+    (["ice cream", "ice\u3000\u200b cream"], "not look alike"),
+    # Cyrillic, Greek, and two mixtures of Cyrillic and Latin letters.
+    (["cat", "\u0441\u0430t"], "not look alike"),
+    (["OX", "\u039f\u03a7"], "not look alike"),
+    (["c\u0430t", "\u0441at"], "not look alike"),
 ]
 
 
@@ -37,10 +46,30 @@ def test_wrong_names(names, message):
         check_class_names(names)
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["кот", "вор", "рот", "нос", "сом", "ёж", "еж", "сор", "ВОЛ", "Ворона"],  # noqa: RUF001
+        ["γάτα", "σκύλος", "άλογο", "ίππος"],
+        ["고양이", "개", "猫", "犬", "❤", "cat", "cat dog", "catdog"],
+    ],
+)
+def test_names_of_other_scripts(names):
+    assert check_class_names(names) == tuple(names)
+
+
 def test_labels_of_an_export_have_no_byte_order_mark(tmp_path):
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "labels.txt").write_text("cat\ndog\n", encoding="utf-8-sig")
     assert labels_of(tmp_path) == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("labels", [b"", b"cat\n\n", b"cat\ndog\ncat\n", b"cat\n\xff\n"])
+def test_edited_labels_of_an_export_are_refused(labels, tmp_path):
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets" / "labels.txt").write_bytes(labels)
+    with pytest.raises(ValueError, match="must hold a different name on each line, in UTF-8. Rec"):
+        labels_of(tmp_path)
 
 
 @pytest.mark.parametrize(("names", "message"), WRONG[1:])

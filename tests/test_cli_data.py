@@ -8,8 +8,10 @@ import pytest
 from PIL import Image
 
 from keras_vit.cli import main
+from keras_vit.cli.data import check_picture
 from keras_vit.models import vision_transformer
 from tests.datasets.test_tfds import Photos
+from tests.images import write_folder
 from tests.photos import (
     broken_images,
     odd_images,
@@ -105,6 +107,20 @@ def test_data_draws_what_is_trained_on(folder, tmp_path, capsys):
     pixels = np.asarray(Image.open(picture).convert("RGB"))
     assert pixels.shape[0] > 800
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 1000
+
+
+def test_data_does_not_replace_a_picture_of_somebody_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command = ["data", f"folder:{write_folder(tmp_path / 'photos', count=10)}", "--image-size", "8"]
+    pathlib.Path("data.png").write_bytes(b"my plot")
+    with pytest.raises(SystemExit):
+        main(command)
+    assert "`--picture` must be given where data.png is not a" in capsys.readouterr().err
+    assert pathlib.Path("data.png").read_bytes() == b"my plot"
+    pathlib.Path("data.png").unlink()
+    main(command)
+    # Its own picture is replaced.
+    check_picture(pathlib.Path("data.png"))
 
 
 def test_data_lists_the_papers_datasets(capsys):

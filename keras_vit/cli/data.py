@@ -13,6 +13,7 @@ from keras_vit.data.augmentations import AUGMENTATIONS
 SPLITS = ("train", "validation", "test")
 # Classes that are named; of more, the first ones.
 SHOWN = 10
+PICTURE = pathlib.Path("data.png")
 
 
 @dataclasses.dataclass
@@ -25,7 +26,7 @@ class Data:
     name: Annotated[str | None, tyro.conf.Positional] = None
     """`digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`, or one of the paper's
     datasets; without it, these are listed."""
-    picture: pathlib.Path = pathlib.Path("data.png")
+    picture: pathlib.Path = PICTURE
     """The contact sheet to draw, a PNG file."""
     image_size: int = 224
     """Side of the square images, in pixels."""
@@ -57,6 +58,7 @@ class Data:
             self.write(self.find_splits())
             return
         check_matplotlib()
+        check_picture(self.picture)
         splits = self.find_splits()
         train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
         evaluation = self.load(next(reversed(splits)))
@@ -69,7 +71,7 @@ class Data:
         """The splits that the dataset has, printed with their sizes and classes."""
         from keras_vit.data.catalog import DATASETS
         from keras_vit.data.datasets import find_source
-        from keras_vit.data.leaks import warn_of_copies
+        from keras_vit.data.leaks import check_splits
 
         row = DATASETS.get(self.name)
         names = SPLITS if row is None else tuple(row.splits)
@@ -77,7 +79,7 @@ class Data:
         for name, source in splits.items():
             print(f"{name}: {source.num_examples} images")
         print_left_out(next(iter(splits.values())))
-        warn_of_copies(splits)
+        check_splits(splits)
         classes = next(iter(splits.values())).class_names
         more = ", ..." if len(classes) > SHOWN else ""
         print(f"{len(classes)} classes: {', '.join(classes[:SHOWN])}{more}")
@@ -119,6 +121,26 @@ class Data:
             written = sum(count_records(path) for path in paths)
             print(f"wrote {written} images to {len(paths)} files, {paths[0]} ...")
         print(f"Next: keras-vit data 'tfrecord:{self.records}/{{split}}-*'")
+
+
+def check_picture(path):
+    """Raise `ValueError` if `data.png`, which nobody asked to replace, is another picture."""
+    from PIL import Image
+
+    from keras_vit.inspection.figures import SHEET_TITLE
+
+    if path != PICTURE or not path.exists():
+        return
+    try:
+        with Image.open(path) as image:
+            is_ours = image.info.get("Title") == SHEET_TITLE
+    except (OSError, ValueError):
+        is_ours = False
+    if not is_ours:
+        raise ValueError(
+            f"`--picture` must be given where {path} is not a picture of this command: it would be "
+            f"replaced. Received: {str(path.absolute())!r}"
+        )
 
 
 def print_left_out(dataset):

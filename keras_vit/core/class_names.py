@@ -1,6 +1,22 @@
 """Rules for the names of classes of datasets, runs and exports."""
 
+import re
 import unicodedata
+
+# Characters that show nothing and are neither control nor format characters: joiners, fillers,
+# variation selectors and the Braille pattern without dots.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+# Cyrillic and Greek letters, and the Latin letters that look the same.
+_LOOK_ALIKES = str.maketrans(
+    "\u0410\u0412\u0421\u0415\u041d\u0406\u0408\u041a\u041c\u041e\u0420\u0405\u0422\u0425\u0423"
+    "\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7"
+    "\u03b1\u03bd\u03bf\u03c1",
+    "ABCEHIJKMOPSTXYaceijopsxyABEZHIKMNOPTYXavop",
+)
 
 
 def check_class_names(names, what="`class_names`", num_classes=None):
@@ -17,7 +33,8 @@ def check_class_names(names, what="`class_names`", num_classes=None):
     Raises:
         ValueError: if there are too few or too many names; or a name is no string, empty, of
             several lines or not in UTF-8; or two names look alike: they are equal without case,
-            spaces around them and characters that are not printed.
+            invisible characters, and spaces around them or repeated in them, or where Cyrillic and
+            Greek letters are read as the Latin ones that look the same.
 
     Example:
     >>> from keras_vit.core.class_names import check_class_names
@@ -43,16 +60,27 @@ def check_class_names(names, what="`class_names`", num_classes=None):
         raise ValueError(f"{what} must have at least two classes. Received: {list(names)!r}")
     seen = {}
     for name in names:
-        if (other := seen.get(_looks(name))) is not None:
+        views = {_looks(name), _looks(_as_latin(name))}
+        if (other := next((seen[view] for view in views if view in seen), None)) is not None:
             raise ValueError(f"{what} must {_rule(name, other)}. Received: {other!r} and {name!r}")
-        seen[_looks(name)] = name
+        seen |= dict.fromkeys(views, name)
     return tuple(names)
 
 
 def _looks(name):
-    """Return what is seen of a name, in one spelling, without case and format characters."""
-    printed = "".join(letter for letter in name if unicodedata.category(letter) != "Cf")
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", printed).casefold()).strip()
+    """Return what is seen of a name, in one spelling and without case."""
+    shown = "".join(filter(_is_shown, name))
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", shown).casefold())
+    return " ".join(folded.split())
+
+
+def _is_shown(letter):
+    is_hidden = _INVISIBLE.match(letter) or unicodedata.category(letter) in ("Cc", "Cf")
+    return letter.isspace() or not is_hidden
+
+
+def _as_latin(name):
+    return unicodedata.normalize("NFKD", name).translate(_LOOK_ALIKES)
 
 
 def _rule(name, other):

@@ -2,9 +2,7 @@
 
 import dataclasses
 import functools
-import logging
 import numbers
-import pathlib
 
 from keras_vit.core.choices import BY_POSITION, DIVIDED
 from keras_vit.core.class_names import check_class_names
@@ -13,7 +11,8 @@ from keras_vit.data.augmentations import find_augmentation
 from keras_vit.data.caching import cached
 from keras_vit.data.catalog import DATASETS
 from keras_vit.data.digits import digits
-from keras_vit.data.fingerprints import fingerprints, name_some
+from keras_vit.data.exclusion import leave_out
+from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.folder import folder
 from keras_vit.data.image_maker import ImageMaker
 from keras_vit.data.pipeline import Pipeline
@@ -130,7 +129,8 @@ def load(
     )
     _check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
-    source = _leave_out(source, exclude, name, data_dir)
+    find_every = functools.partial(_find_every, name, data_dir)
+    source = leave_out(source, exclude, name, find_every)
     stored, find_fingerprints = source, functools.cache(functools.partial(fingerprints, source))
     broken = source.find_numbers(skip)
     if source.num_examples <= len(broken):
@@ -273,53 +273,7 @@ def _part(source, fraction):
     return part
 
 
-def _leave_out(source, ids, name, data_dir):
-    """The source without the examples that have one of the ids, given or in a file."""
-    if isinstance(ids, (str, pathlib.Path)):
-        ids = read_ids(ids)
-    if not ids:
-        return source
-    found = source.find_numbers(ids)
-    logger = logging.getLogger("keras_vit")
-    logger.info("%d of the %d ids to exclude are in this part of the dataset", len(found), len(ids))
-    unknown = set(ids) - {source.find_id(number) for number in found}
-    if unknown:
-        every = _find_every(name, data_dir)
-        unknown -= {every.find_id(number) for number in every.find_numbers(unknown)}
-    if unknown:
-        text = "%d of the %d ids to exclude are of no image of %s: %s"
-        logger.warning(text, len(unknown), len(ids), name, name_some(sorted(map(repr, unknown))))
-    left = source.without(found)
-    if not left.num_examples:
-        raise ValueError("`exclude` must leave an image. Received: the ids of all of them")
-    return left
-
-
 def _find_every(name, data_dir):
     """Return the `Source` of all splits of a dataset."""
     row = DATASETS.get(name)
     return find_source(name, "+".join(SPLITS if row is None else row.splits), data_dir=data_dir)
-
-
-def read_ids(path):
-    """Return the ids in a file, one per line; lines that start with `# ` are comments.
-
-    Spaces around an id and a byte order mark are left out.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        A list of strings.
-
-    Raises:
-        ValueError: if the file cannot be read.
-    """
-    try:
-        lines = pathlib.Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(
-            "`exclude` must be a list of ids, or a file with one a line. "
-            f"Received: exclude={str(path)!r} ({error})"
-        ) from error
-    return [line.strip() for line in lines if line.strip() and not line.startswith("# ")]

@@ -21,6 +21,7 @@ from keras_vit.data.headers import (
     starts_with,
     webp_has_alpha,
 )
+from keras_vit.data.listing import other_format
 
 # Pillow's limit (`Image.MAX_IMAGE_PIXELS`): a quarter of a gigabyte of RGB. A file of a few
 # kilobytes can claim a thousand times as much (a decompression bomb).
@@ -156,11 +157,12 @@ def turn_upright(image, orientation):
     return tf.switch_case(orientation - 1, [lambda one=one: one for one in turned])
 
 
-def explain(error):
+def explain(error, encoded=b""):
     """Return the reason why an image cannot be decoded, without TensorFlow's names.
 
     Args:
         error: `tf.errors.OpError` that a decoder raised.
+        encoded: bytes of the file, to name a format that is not decoded.
 
     Returns:
         A string of one line.
@@ -173,6 +175,8 @@ def explain(error):
     ...     explain(error)
     'Unknown image file format'
     """
+    if name := other_format(encoded):
+        return f"{name}, which is not decoded; it must be a JPEG or PNG"
     names = r"{{.*?}}|\[Op:\w+\].*|assertion failed: "
     reason = re.sub(names, "", error.message, flags=re.DOTALL)
     return " ".join(reason.replace("[", "").replace("]", "").split())

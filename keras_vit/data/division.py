@@ -10,7 +10,6 @@ import pathlib
 import unicodedata
 
 from keras_vit.core.files import exclusive_lock, replacing
-from keras_vit.data.splits import SPLITS
 
 # In the folder that is divided. Its name is hidden, so that it is no class and no image.
 RECORD = ".keras_vit_division.json"
@@ -44,24 +43,52 @@ def divide(root, classes, shares):
     """
     with _only_process(root):
         divisions = _read(root)
-        key = ", ".join(f"{name} {stop - start:.0%}" for name, (start, stop) in shares.items())
-        known = divisions.get(key, {})
-        found = dict(known)
+        key = _describe(shares)
+        recorded = divisions.get(key, {})
+        found = dict(recorded)
+        # A copy of the folder may spell letters with accents in another way.
+        known = {_spell(path): split for path, split in recorded.items()} | recorded
         for folder, paths in classes.items():
             found |= _divide_class(folder, paths, shares, known)
-        if len(found) > len(known):
+        if len(found) > len(recorded):
             _write(root, {**divisions, key: found})
     return found
 
 
+def warn_of_other_divisions(root, shares):
+    """Log a warning if a folder was divided when it had the folders of other splits.
+
+    Args:
+        root: as in `divide`.
+        shares: as in `divide`, of the folders of splits that are there now.
+    """
+    _warn_of_others(root, _describe(shares))
+
+
+@functools.cache
+def _warn_of_others(root, key):
+    others = [f"({other})" for other in _read(root) if other != key]
+    if others:
+        log_once(
+            logging.WARNING,
+            f"{root}: the folder was divided {' and '.join(others)} when it had other folders of "
+            f"splits, as {RECORD} records. Runs made then have other splits than it has now",
+        )
+
+
+def _describe(shares):
+    return ", ".join(f"{name} {stop - start:.0%}" for name, (start, stop) in shares.items())
+
+
 def _divide_class(folder, paths, shares, known):
-    splits = {path: known[path] for path in paths if path in known}
+    recorded = {path: known.get(path) or known.get(_spell(path)) for path in paths}
+    splits = {path: split for path, split in recorded.items() if split}
     counts = collections.Counter(splits.values())
     quotas = {
         name: round(stop * len(paths)) - round(start * len(paths))
         for name, (start, stop) in shares.items()
     }
-    places = {path: _place(folder, path) for path in paths if path not in known}
+    places = {path: _place(folder, path) for path in paths if path not in splits}
     for path in sorted(places, key=lambda path: (places[path], path)):
         wanted = next(name for name, (_, stop) in shares.items() if places[path] < stop)
         if not counts["train"]:
@@ -74,14 +101,16 @@ def _divide_class(folder, paths, shares, known):
 
 
 def _place(folder, path):
-    """Return a number from 0 to 1, by the name of a file below the folder of its class.
-
-    File systems differ in how they spell letters with accents.
-    """
-    name = unicodedata.normalize("NFC", str(pathlib.PurePosixPath(path).relative_to(folder)))
+    """Return a number from 0 to 1, by the name of a file below the folder of its class."""
+    name = _spell(str(pathlib.PurePosixPath(path).relative_to(folder)))
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
     # As many bits as a float has: the number stays below 1.
     return int.from_bytes(digest[:8]) // 2**11 / 2**53
+
+
+def _spell(path):
+    """Return a path in one spelling: file systems differ in that of letters with accents."""
+    return unicodedata.normalize("NFC", path)
 
 
 @contextlib.contextmanager
@@ -106,7 +135,8 @@ def _read(root):
         for key, splits in record["divisions"].items():
             pairs = [(path, name) for name, paths in splits.items() for path in paths]
             divisions[key] = dict(pairs)
-            if not set(splits) <= set(SPLITS) or not all(isinstance(p, str) for p, _ in pairs):
+            expected = {part.partition(" ")[0] for part in key.split(", ")}
+            if not set(splits) <= expected or not all(isinstance(p, str) for p, _ in pairs):
                 raise ValueError(f"splits {sorted(splits)}, or paths that are no strings")
             if len(divisions[key]) < len(pairs):
                 raise ValueError("a file in two splits")
@@ -130,14 +160,16 @@ def _write(root, divisions):
         with replacing(root / RECORD) as partial:
             partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        _warn_once(root, type(error.__cause__ or error).__name__)
+        log_once(
+            logging.WARNING,
+            f"the division of {root} into splits cannot be recorded there "
+            f"({type(error.__cause__ or error).__name__}): images may change their split when "
+            "others are added or deleted. Make the folder writable once, or divide the images "
+            "yourself into train/, validation/ and test/",
+        )
 
 
 @functools.cache
-def _warn_once(root, reason):
-    logging.getLogger("keras_vit").warning(
-        "the division of %s into splits cannot be recorded there (%s): images may change their "
-        "split when others are added or deleted. Make the folder writable once, or divide the "
-        "images yourself into train/, validation/ and test/",
-        *(root, reason),
-    )
+def log_once(level, text):
+    """Log a line, unless this process has logged it already."""
+    logging.getLogger("keras_vit").log(level, "%s", text)

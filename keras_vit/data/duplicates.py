@@ -167,10 +167,8 @@ def write_ids(duplicates, path):
     """
     ids = sorted(pair.train_id for pair in duplicates)
     for id in ids:
-        if id.splitlines() != [id] or id.startswith("# "):
-            raise ValueError(
-                f"An id must be one line that does not start with '# '. Received: {id!r}"
-            )
+        if id.splitlines() != [id] or id != id.strip():
+            raise ValueError(f"An id must be one line without spaces around it. Received: {id!r}")
     path = pathlib.Path(path).expanduser()
     partial = path.with_name(f".{path.name}.partial")
     lines = [f"# {len(ids)} images that are in a test set", *ids]

@@ -6,7 +6,7 @@ import hashlib
 import tqdm
 
 # Two sets of a million images have a collision with a probability below 1e-26.
-_DIGEST_BYTES = 16
+DIGEST_BYTES = 16
 _SHOWN_FROM = 10_000
 _NAMED = 3
 
@@ -67,7 +67,7 @@ def fingerprints(source):
     for number, payload, label in progress:
         ids.append(source.find_id(int(number)))
         labels.append(",".join(map(str, label.ravel().tolist())))
-        digests.append(hashlib.blake2b(payload, digest_size=_DIGEST_BYTES).hexdigest())
+        digests.append(hashlib.blake2b(payload, digest_size=DIGEST_BYTES).hexdigest())
     return Fingerprints(tuple(ids), tuple(labels), tuple(digests))
 
 

@@ -1,17 +1,24 @@
 """Image files in one folder per class."""
 
 import collections
+import logging
 import pathlib
 
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
-from keras_vit.data.division import divide
+from keras_vit.data.division import divide, log_once, warn_of_other_divisions
 from keras_vit.data.folder_layout import class_folders, find_layout
 from keras_vit.data.listing import SUFFIXES, describe_left_out, list_images
 from keras_vit.data.source import from_arrays, take_classes
-from keras_vit.data.splits import SPLITS, find_parts, split_names, stratified_part
+from keras_vit.data.splits import (
+    SPLITS,
+    describe_parts,
+    find_parts,
+    split_names,
+    stratified_part,
+)
 
 
 def folder(path, split, classes=None, shard=(0, 1), by_position=False):
@@ -44,6 +51,9 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
     names = check_class_names(
         class_folders(given["train"]), f"The folders of classes in {str(given['train'])!r}"
     )
+    if not by_position:
+        warn_of_other_divisions(root, _shares(given, "train"))
+    _log_layout(root, given)
     names_of_split = split_names(split)
     paths, labels = [], []
     for given_split, given_folder in given.items():
@@ -68,6 +78,13 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
         left_out=left_out,
         part_by_id=not by_position,
     )
+
+
+def _log_layout(root, given):
+    """Say what the folders of splits are used as, unless all of them are there."""
+    if given["train"] != root and len(given) < len(SPLITS):
+        folders = {split: f"{folder.name}/" for split, folder in given.items()}
+        log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
 
 
 def _as_source(root, split, paths, labels, names, classes, shard, **options):
@@ -120,12 +137,7 @@ def _list_classes(folder, class_names, required, by_position):
 
 def _part_by_name(root, given, given_split, listed, wanted):
     """The paths of each class that belong to one of the wanted splits."""
-    shares = {
-        name: (start, stop)
-        for name in SPLITS
-        for part, start, stop in find_parts(name, given)
-        if part == given_split
-    }
+    shares = _shares(given, given_split)
     wanted = set(wanted) & set(shares)
     if not wanted:
         return [[] for _ in listed]
@@ -138,6 +150,16 @@ def _part_by_name(root, given, given_split, listed, wanted):
     }
     division = divide(root, classes, shares)
     return [[path for path in paths if division[_id_of(path, root)] in wanted] for paths in listed]
+
+
+def _shares(given, given_split):
+    """Which fractions of a given split belong to which splits."""
+    return {
+        name: (start, stop)
+        for name in SPLITS
+        for part, start, stop in find_parts(name, given)
+        if part == given_split
+    }
 
 
 def _list_as_before(folder):

@@ -1,9 +1,10 @@
 """Which folders of a folder of images are splits, and which are classes."""
 
 import collections
+import re
 
 from keras_vit.data.division import RECORD
-from keras_vit.data.listing import list_images
+from keras_vit.data.listing import list_images, walk_hidden
 
 # Compared without case.
 SPLIT_NAMES = {
@@ -35,6 +36,7 @@ def find_layout(root):
             left_out[f"in {name}/, which is no split"] = len(files) + others.total()
     for folder in {root, *given.values()}:
         left_out["outside of a folder of a class"] += _count_files(folder)
+        left_out += _count_hidden(folder)
     given = given or {"train": root}
     _check_classes(root, given)
     return given, +left_out
@@ -65,6 +67,14 @@ def _count_files(folder):
     return sum(1 for entry in folder.iterdir() if not entry.is_dir() and entry.name != RECORD)
 
 
+def _count_hidden(folder):
+    """The files in the hidden folders of a folder, which may have been meant as classes."""
+    hidden = [e.name for e in folder.iterdir() if e.is_dir() and e.name[0] == "."]
+    return collections.Counter(
+        {f"in {name}/, which is hidden": len([*walk_hidden(folder / name)]) for name in hidden}
+    )
+
+
 def _find_splits(root):
     """The folders that are named as splits; nothing if there are none."""
     given = {}
@@ -92,12 +102,25 @@ def _split_of(name):
     return next((split for split, known in names if name.casefold().strip() in known), None)
 
 
+def _are_named_as_splits(names):
+    """Whether the names of all folders have the name of a split as a word, of several splits."""
+    words = [re.findall(r"[^\W\d_]+", name) for name in names]
+    found = [{_split_of(word) for word in parts} - {None} for parts in words]
+    return all(found) and len(set().union(*found)) > 1
+
+
 def _check_classes(root, given):
     train = given["train"]
     if train != root and not _folders(train):
         raise ValueError(
             f"`{train.name}/` must have one folder for each class, as in `{train}/CLASS/a.jpg`; a "
             f"class must not have the name of a split. Received: {str(train)!r}, which has none"
+        )
+    if train == root and _are_named_as_splits(_folders(root)):
+        raise ValueError(
+            "Folders of splits must be named `train`, `validation` and `test`, with one folder for "
+            f"each class in them. Received: {str(root)!r} with {', '.join(_folders(root))}, which "
+            "would be classes"
         )
     below = [set(_folders(train / name)) for name in _folders(train)]
     for name in {*_folders(train), *(name for names in below for name in names)}:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_vit.data.decoding import check_size, decode_function, decode_jpeg_part, jpeg_size
 from keras_vit.data.headers import is_complete_jpeg
-from keras_vit.data.preprocessing import preprocess
+from keras_vit.data.preprocessing import scale_pixels
 
 # Of the original's training pipeline: `vit_jax/input_pipeline.py`.
 CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
@@ -154,7 +154,7 @@ def evaluation_image(image, image_size):
     Reference:
         `vit_jax/input_pipeline.py`: there is no central crop.
     """
-    return preprocess(resize(image, image_size))
+    return scale_pixels(resize(image, image_size))
 
 
 def hyper_rule_sizes(height, width):

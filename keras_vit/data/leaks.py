@@ -1,89 +1,92 @@
-"""Held-out images that are trained on, too, as copies under other names."""
+"""What makes the splits of a dataset mislead: copies, two labels of one image, missing classes."""
 
-import collections
-import functools
 import hashlib
+import itertools
 import logging
-import pathlib
 
-from keras_vit.data.fingerprints import fingerprints, name_some
+from keras_vit.data.fingerprints import DIGEST_BYTES, fingerprints, name_some
+
+_EMPTY = hashlib.blake2b(digest_size=DIGEST_BYTES).hexdigest()
 
 
-def find_copies(source, held_out, find_fingerprints=None):
-    """Find the images of a held-out split that are byte-identical to images that are trained on.
+def find_copies(images, held_out):
+    """Find the images of a held-out split that are byte-identical to images of another.
 
-    Only files of one size are read, but all TFRecords. Pictures that look alike are found by
-    `keras_vit.data.find_duplicates`.
+    Pictures that look alike are found by `keras_vit.data.find_duplicates`.
 
     Args:
-        source: the `Source` of the images that are trained on.
-        held_out: the `Source` of a validation or test split.
-        find_fingerprints: function that returns the `Fingerprints` of `source`.
+        images: `Fingerprints` of the other split.
+        held_out: `Fingerprints` of a validation or test split.
 
     Returns:
-        A list of `(id, trained_id)`; empty where examples are neither files nor TFRecords.
+        A list of `(id, other_id)`.
     """
-    if source.in_records and held_out.in_records:
-        trained = find_fingerprints() if find_fingerprints else fingerprints(source)
-        tested = fingerprints(held_out)
-        # The first of several copies.
-        twins = dict(zip(reversed(trained.digests), reversed(trained.ids), strict=True))
-        pairs = zip(tested.ids, tested.digests, strict=True)
-        return [(id, twins[digest]) for id, digest in pairs if digest in twins]
-    if source.path_of is None or held_out.path_of is None:
-        return []
-    by_size = collections.defaultdict(list)
-    for number in source.numbers.tolist():
-        by_size[_size(source.path_of(number))].append(number)
-    found, digests = [], {}
-    for number in held_out.numbers.tolist():
-        path = held_out.path_of(number)
-        size = _size(path)
-        if size not in by_size:
-            continue
-        if size not in digests:
-            # The first of several copies; a file that cannot be read is nobody's copy.
-            digests[size] = {
-                _digest(source.path_of(other)): source.find_id(other)
-                for other in reversed(by_size[size])
-            }
-        twin = digests[size].get(_digest(path)) if size else None
-        if twin is not None:
-            found.append((held_out.find_id(number), twin))
+    twins = _first_ids(images)
+    return [
+        (id, twins[digest])
+        for id, digest in zip(held_out.ids, held_out.digests, strict=True)
+        if digest in twins
+    ]
+
+
+def find_two_labels(images):
+    """Find byte-identical images that have different labels.
+
+    Args:
+        images: list of `Fingerprints`.
+
+    Returns:
+        A list of `(id, first_id)`.
+    """
+    first, found = {}, []
+    for row in itertools.chain.from_iterable(split.rows() for split in images):
+        digest, label, id = row
+        known_label, known_id = first.setdefault(digest, (label, id))
+        if digest != _EMPTY and label != known_label:
+            found.append((id, known_id))
     return found
 
 
-def warn_of_copies(sources, find_fingerprints=None):
-    """Log a warning for each held-out split that has copies of images that are trained on.
+def check_splits(sources, find_fingerprints=None):
+    """Log warnings of copies between splits, of copies with two labels, and of missing classes.
+
+    All files or TFRecords are read. Datasets that are neither are not checked.
 
     Args:
-        sources: dictionary of `Source`s, the first the one that is trained on, by names of splits.
-        find_fingerprints: as in `find_copies`.
+        sources: dictionary of `Source`s by names of splits; the first is trained on.
+        find_fingerprints: function that returns the `Fingerprints` of the first.
     """
-    (trained, source), *others = sources.items()
-    find_fingerprints = functools.cache(find_fingerprints or (lambda: fingerprints(source)))
-    for name, held_out in others:
-        copies = find_copies(source, held_out, find_fingerprints)
-        if copies:
-            named = name_some([f"{id} = {twin}" for id, twin in copies])
-            logging.getLogger("keras_vit").warning(
+    if any(source.path_of is None and not source.in_records for source in sources.values()):
+        return
+    trained, *others = sources
+    found = {trained: find_fingerprints() if find_fingerprints else fingerprints(sources[trained])}
+    found |= {name: fingerprints(sources[name]) for name in others}
+    log = logging.getLogger("keras_vit")
+    for (name, images), (other, held_out) in itertools.combinations(found.items(), 2):
+        if copies := find_copies(images, held_out):
+            log.warning(
                 "%d of %d images of the split %s are copies of images of %s: %s. Delete them, or "
                 "list them with `keras-vit deduplicate DATA DATA --train-split %s --test-split %s "
                 "--output FILE` for `train --exclude FILE`",
-                *(len(copies), held_out.num_examples, name, trained, named, trained, name),
+                *(len(copies), len(held_out.ids), other, name, _name_pairs(copies), name, other),
             )
+    if copies := find_two_labels(found.values()):
+        text = "%d images are copies of images with another label: %s"
+        log.warning(text, len(copies), _name_pairs(copies))
+    for name, images in found.items():
+        there = set(images.labels)
+        class_names = sources[name].class_names
+        missing = [known for label, known in enumerate(class_names) if str(label) not in there]
+        if missing:
+            text = "%d of the %d classes have no image in the split %s: %s"
+            log.warning(text, len(missing), len(class_names), name, name_some(missing))
 
 
-def _size(path):
-    try:
-        return pathlib.Path(path).stat().st_size
-    except OSError:
-        return None
+def _first_ids(images):
+    """The id of the first image with each digest; empty files are nobody's copies."""
+    pairs = zip(reversed(images.digests), reversed(images.ids), strict=True)
+    return {digest: id for digest, id in pairs if digest != _EMPTY}
 
 
-def _digest(path):
-    try:
-        with pathlib.Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "blake2b").digest()
-    except OSError:
-        return path
+def _name_pairs(pairs):
+    return name_some([f"{id} = {other}" for id, other in pairs])

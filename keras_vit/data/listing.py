@@ -9,8 +9,14 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 # Bytes needed to recognize a format, ISO media files (HEIC, AVIF) included.
 _HEAD = 32
 _DECODED = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
-_OTHER_FORMATS = {"TIFF": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), "JPEG 2000": (b"\0\0\0\x0cjP",)}
-_ISO_BRANDS = {b"heic": "HEIC", b"heix": "HEIC", b"mif1": "HEIC", b"avif": "AVIF", b"avis": "AVIF"}
+_OTHER_FORMATS = {
+    "TIFF": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    "JPEG 2000": (b"\0\0\0\x0cjP",),
+    "JPEG XL": (b"\xff\x0a", b"\0\0\0\x0cJXL "),
+    "HTML or XML": (b"<",),
+    "a Git LFS pointer": (b"version https://git-lfs",),
+}
+_ISO_BRANDS = {b"hei": "HEIC", b"hev": "HEIC", b"mif": "HEIC", b"msf": "HEIC", b"avi": "AVIF"}
 
 
 def list_images(folder):
@@ -27,13 +33,19 @@ def list_images(folder):
         reason for which they are left out.
     """
     paths, left_out = [], collections.Counter()
-    for path in _walk(pathlib.Path(folder), ()):
-        reason = _reason_to_leave_out(path)
+    for path, is_hidden in _walk(pathlib.Path(folder), ()):
+        reason = "hidden" if is_hidden else _reason_to_leave_out(path)
         if reason is None:
             paths.append(str(path))
         else:
             left_out[reason] += 1
     return sorted(paths), left_out
+
+
+def walk_hidden(folder):
+    """Yield the files below a hidden folder; what cannot be read there is passed over."""
+    for place, _, names in os.walk(folder):
+        yield from (pathlib.Path(place, name) for name in names)
 
 
 def describe_left_out(left_out):
@@ -53,24 +65,32 @@ def describe_left_out(left_out):
         return ""
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
     total = sum(left_out.values())
-    return f"{total} file{'s are' if total > 1 else ' is'} left out: {reasons}"
+    text = f"{total} file{'s are' if total > 1 else ' is'} left out: {reasons}"
+    # Reasons may have names of folders.
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _walk(folder, above):
-    """Files below a folder, hidden ones too; a link to a folder above it is not followed."""
+    """Yield the files below a folder, and whether each is hidden.
+
+    A link to a folder above it is not followed.
+    """
     place = os.path.realpath(folder)
     if place in above:
         return
     for entry in os.scandir(folder):
-        if entry.is_dir() and not entry.name.startswith("."):
+        if entry.is_dir() and entry.name.startswith("."):
+            yield from ((path, True) for path in walk_hidden(entry.path))
+        elif entry.is_dir():
             yield from _walk(pathlib.Path(entry.path), (*above, place))
         else:
-            yield pathlib.Path(entry.path)
+            yield pathlib.Path(entry.path), entry.name.startswith(".")
 
 
 def _reason_to_leave_out(path):
-    if path.name.startswith("."):
-        return "hidden"
+    if not _is_utf8(str(path)):
+        # TensorFlow cannot open it, and its id could not be written.
+        return "named in another encoding than UTF-8"
     if not path.is_file():
         return "a link to nothing" if path.is_symlink() else "no regular file"
     if path.suffix.lower() in SUFFIXES:
@@ -83,13 +103,34 @@ def _reason_to_leave_out(path):
     return _format_not_decoded(head, path.suffix)
 
 
+def _is_utf8(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def other_format(head):
+    """Return the name of a format that is not decoded, by the first bytes of a file, or `None`."""
+    if head[4:8] == b"ftyp":
+        return _ISO_BRANDS.get(head[8:11])
+    return next((n for n, starts in _OTHER_FORMATS.items() if head.startswith(starts)), None)
+
+
+def other_format_of(path):
+    """Return the name of a file's format as `other_format`; `None` if it cannot be read."""
+    try:
+        with pathlib.Path(path).open("rb") as file:
+            return other_format(file.read(_HEAD))
+    except OSError:
+        return None
+
+
 def _format_not_decoded(head, suffix):
     """`None` for the bytes of a format that is decoded, else what they are."""
     if head.startswith(_DECODED) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return None
-    name = next((n for n, starts in _OTHER_FORMATS.items() if head.startswith(starts)), None)
-    if head[4:8] == b"ftyp":
-        name = _ISO_BRANDS.get(head[8:12])
-    if name is not None:
+    if name := other_format(head):
         return f"{name}, which is not decoded"
     return f"no image ({suffix or 'without a suffix'})"

@@ -1,22 +1,32 @@
 """The value range that the models take."""
 
+import logging
+
 import keras
 import numpy as np
 
-from keras_vit.core.pixels import value_range, warn_of_pixels
+from keras_vit.core.pixels import MAX_NORMALIZED, MAX_OVERSHOOT, value_range
+
+# Interpolation of pixels goes below zero by a smaller share of the largest value.
+_OVERSHOOT_SHARE = 0.25
 
 
 def preprocess(images):
     """Scale pixel values from [0, 255] to [-1, 1], the range that all the models take.
 
-    Floating-point images within [-1, 1] that are not black, as they are when they were scaled
-    before, and values far beyond [0, 255] give a warning.
+    Floating-point values may exceed [0, 255] a little, as interpolation does at sharp edges. A
+    warning is logged for those that are not black and lie within [-1, 1] or on both sides of zero,
+    as they do when images were scaled before.
 
     Args:
         images: array or tensor of any shape with values in [0, 255]; integers become float32.
 
     Returns:
         An array or tensor of the same kind and shape, `(images - 127.5) / 127.5`.
+
+    Raises:
+        ValueError: if the images are not numbers, integers are not in [0, 255], or other values
+            are NaN or far beyond it. Tensors without values, in a traced function, are not checked.
 
     Reference:
         `vit_jax/input_pipeline.py`.
@@ -25,26 +35,43 @@ def preprocess(images):
     >>> keras_vit.preprocess(np.array([0, 51, 255], "uint8"))
     array([-1. , -0.6,  1. ], dtype=float32)
     """
-    _check_range(images)
-    if not hasattr(images, "dtype") or isinstance(images, np.ndarray):
+    if not hasattr(images, "dtype"):
+        images = np.asarray(images)
+    _check_values(images)
+    return scale_pixels(images)
+
+
+def scale_pixels(images):
+    """Compute `preprocess` of an array or a tensor without checks, for pixels of decoded files."""
+    if isinstance(images, np.ndarray | np.generic):
         images = np.asarray(images, "float32")
     elif "int" in str(images.dtype):
         images = keras.ops.cast(images, "float32")
     return (images - 127.5) / 127.5
 
 
-def _check_range(images):
+def _check_values(images):
+    # PyTorch's have no name; "uint" and "bfloat" have these in them.
+    dtype = getattr(images.dtype, "name", str(images.dtype))
+    is_integer = "int" in dtype
+    if not is_integer and "float" not in dtype:
+        raise ValueError(
+            f"`images` must be numbers from 0 to 255. Received: images of dtype {dtype}"
+        )
     found = value_range(images)
     if found is None:
         return
     low, high = found
-    dtype = images.dtype if hasattr(images, "dtype") else np.asarray(images).dtype
+    margin = 0 if is_integer else 127.5 * (MAX_OVERSHOOT - 1)
+    # NaN is not within any bounds.
+    if not (low >= -margin and high <= 255 + margin):
+        raise ValueError(f"`images` must be in [0, 255]. Received: values from {low} to {high}")
     # Integers of so few values are dark pixels.
-    if "float" in str(dtype) and low >= -1 and high <= 1 and (low, high) != (0, 0):
-        warn_of_pixels(
-            "`preprocess` takes pixels in [0, 255]. Received: values within [-1, 1], which were "
-            "probably scaled before"
+    is_dark = is_integer or (low, high) == (0, 0)
+    is_centred = high <= MAX_NORMALIZED and low < -_OVERSHOOT_SHARE * abs(high)
+    if not is_dark and (is_centred or (low >= -1 and high <= 1)):
+        logging.getLogger("keras_vit").warning(
+            "`preprocess` takes pixels in [0, 255]. Received: values from %g to %g, which were "
+            "probably scaled before",
+            *found,
         )
-    # Interpolation overshoots at sharp edges, but not as far.
-    elif low < -255 or high > 2 * 255:
-        warn_of_pixels("`preprocess` takes pixels in [0, 255]. Received: values far beyond")

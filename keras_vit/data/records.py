@@ -5,7 +5,6 @@ import functools
 import hashlib
 import os
 import pathlib
-import re
 import struct
 import unicodedata
 
@@ -13,9 +12,10 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from keras_vit.data.record_files import LABEL_FILES, find_record_files
 from keras_vit.data.skipped import COUNT_FROM_1
 from keras_vit.data.source import Source
-from keras_vit.data.splits import SPLITS, find_parts
+from keras_vit.data.splits import find_parts
 
 # The names of the image and its label: those that TensorFlow Datasets writes, and those of the
 # ImageNet files that were made with TensorFlow's scripts.
@@ -24,9 +24,6 @@ _SCRIPTS = 1
 # TensorFlow's scripts count labels from 1. So many are read to find out: of 1,000 classes of the
 # same size 20,000 images lack one with a probability of 2e-9.
 _LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
-_SHARD = re.compile(r"(.*-)(\d+)-of-(\d+)((?:\.\w+)*)")
-# One class name a line, beside the files: ours, and that of TensorFlow Datasets.
-LABEL_FILES = ("labels.txt", "label.labels.txt")
 # Bytes before and behind those of a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
 # A split that is a part of the files' has so many of each ten records in a row, in this order: some
@@ -40,9 +37,9 @@ def records(pattern, split, shard=(0, 1), by_position=False):
     """TFRecord files whose records have an encoded image and the number of its class.
 
     Args:
-        pattern: of the files, as in a shell. `{split}` in it stands for the name of a split;
-            without it the records of each file are divided, of ten in a row 7 : 1 : 2. Next to the
-            files lies `labels.txt`, one class name per line.
+        pattern: of the files, as in a shell. `{split}` in it stands for the name of a split, such
+            as `val`; without it the records of each file are divided, of ten in a row 7 : 1 : 2.
+            Next to the files lies `labels.txt`, one class name per line.
         split: as in `load`.
         shard: `(index, count)`, the part of one worker among so many: whole files where there are
             enough of them.
@@ -51,13 +48,15 @@ def records(pattern, split, shard=(0, 1), by_position=False):
 
     Returns:
         A `Source`; an id is the name of a file (its path, where names repeat), `#`, and the place
-        in it.
+        in it. Files that are not named as TFRecord files are counted in `left_out`, next to others
+        that are; without others they are taken.
 
     Raises:
-        ValueError: if there is no such file, one is missing or damaged, there are no class names,
-            or labels count from 1.
+        ValueError: if there is no such file, one is missing or damaged, one is of two splits, there
+            are no class names, or labels count from 1.
     """
-    every, files, turns = _find_files(pattern, split)
+    given, left_out = find_record_files(pattern, by_position)
+    every, files, turns = _find_files(given, split)
     turns = turns if by_position else turns[:, _ORDER]
     names = _read_class_names(files)
     counts = np.array([count_records(file) for file in files], "int64")
@@ -106,6 +105,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         np.concatenate(numbers),
         find_id=lambda number: _find_id(files, short_names, starts, number),
         in_records=True,
+        left_out=left_out,
     )
 
 
@@ -152,18 +152,8 @@ def count_records(path):
     return count
 
 
-def _find_files(pattern, split):
+def _find_files(given, split):
     """Files of all splits, those that are wanted, and which of ten records in a row are wanted."""
-    path = pathlib.Path(pattern).expanduser()
-    if "{split}" in pattern:
-        found = {name: _glob(str(path).replace("{split}", name)) for name in SPLITS}
-        given = {name: files for name, files in found.items() if files}
-    else:
-        given = {"train": _glob(str(path))} if _glob(str(path)) else {}
-    if not given:
-        raise ValueError(
-            f"`tfrecord:PATTERN` must name TFRecord files. Received: {pattern!r}, without any"
-        )
     files, turns = [], []
     for name, paths in given.items():
         wanted = np.zeros(_TURNS, bool)
@@ -175,37 +165,6 @@ def _find_files(pattern, split):
             turns += [wanted] * len(paths)
     every = [path for paths in given.values() for path in paths]
     return every, np.array(files), np.array(turns)
-
-
-def _glob(pattern):
-    """Files of a pattern, without those that lie beside TFRecord files."""
-    found = [pathlib.Path(path) for path in sorted(tf.io.gfile.glob(pattern))]
-    found = [
-        path
-        for path in found
-        if not (path.name in LABEL_FILES or path.suffix == ".json" or path.name[0] == ".")
-    ]
-    _check_shards(found)
-    return [str(path) for path in found]
-
-
-def _check_shards(paths):
-    """Refuse files `-NNNNN-of-MMMMM` whose others do not exist, or with different `MMMMM`."""
-    totals = collections.defaultdict(set)
-    for path in paths:
-        if match := _SHARD.fullmatch(path.name):
-            head, number, total, tail = match.groups()
-            totals[path.parent / head, len(number), tail].add(total)
-    for (head, digits, tail), found in totals.items():
-        total = min(found)
-        shards = (f"{head}{i:0{digits}d}-of-{total}{tail}" for i in range(int(total)))
-        missing = next((shard for shard in shards if not pathlib.Path(shard).exists()), None)
-        if missing or len(found) > 1:
-            raise ValueError(
-                "The files `-NNNNN-of-MMMMM` of `tfrecord:PATTERN` must be complete and have one "
-                f"MMMMM. Received: {str(head)!r}, "
-                + (f"without {missing!r}" if missing else f"of {' and of '.join(sorted(found))}")
-            )
 
 
 def _read_class_names(files):
@@ -225,8 +184,10 @@ def _class_names_in(folder):
     paths = [folder / name for name in LABEL_FILES if (folder / name).is_file()]
     try:
         names = tuple(paths[0].read_text(encoding="utf-8-sig").splitlines()) if paths else ()
-    except UnicodeDecodeError:
-        names = ()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"The file of class names must be in UTF-8. Received: {str(paths[0])!r} ({error})"
+        ) from error
     if not names:
         raise ValueError(
             "`tfrecord:PATTERN` needs a text file `labels.txt` beside the TFRecord files, with a "

@@ -2,13 +2,13 @@
 
 import contextlib
 import logging
-import re
 import threading
 import warnings
 
 import tensorflow as tf
 
-from keras_vit.data.decoding import decode
+from keras_vit.data.decoding import decode, explain
+from keras_vit.data.listing import other_format_of
 
 # So few images may always be skipped, whatever their share.
 _ALWAYS_ALLOWED = 10
@@ -42,8 +42,17 @@ class Skipped:
             return len(self._numbers)
 
     def __str__(self):
-        shown = ", ".join(self.ids[:_SHOWN]) + (", ..." if len(self) > _SHOWN else "")
+        with self._lock:
+            ids = sorted((id, number) for number, id in self._numbers.items())[:_SHOWN]
+        shown = ", ".join(id + self._format_note(number) for id, number in ids)
+        shown += ", ..." if len(self) > _SHOWN else ""
         return f"{len(self)} of {self._source.num_examples} images were skipped: {shown}"
+
+    def _format_note(self, number):
+        """The format of a file that has another one than its suffix says."""
+        path_of = self._source.path_of
+        name = path_of and other_format_of(path_of(number))
+        return f" ({name}, which is not decoded)" if name else ""
 
     def reasons(self):
         """Why each image was skipped: a dictionary from ids, where the examples are files."""
@@ -126,12 +135,10 @@ def explaining_errors(*datasets):
 
 
 def _reason(path):
+    encoded = b""
     try:
-        decode(tf.io.read_file(path))
+        encoded = tf.io.read_file(path).numpy()
+        decode(encoded)
     except tf.errors.OpError as error:
-        # Without the names of the operation and of the node.
-        reason = re.sub(
-            r"{{.*?}}|\[Op:\w+\].*|assertion failed: ", "", error.message, flags=re.DOTALL
-        )
-        return " ".join(reason.replace("[", "").replace("]", "").split())
+        return explain(error, encoded)
     return "it could not be read, and now can"

@@ -74,6 +74,26 @@ def find_parts(split, given):
     return [parts[name] for name in names]
 
 
+def describe_parts(given):
+    """Describe in one line where the examples of each split come from.
+
+    Args:
+        given: dictionary from the splits that the dataset has to what a reader calls them.
+
+    Returns:
+        A string.
+
+    Example:
+    >>> describe_parts({"train": "train/", "validation": "val/"})
+    'train is 90% of train/, validation is 10% of train/, test is val/'
+    """
+    parts = [(name, *part) for name in SPLITS for part in find_parts(name, given)]
+    return ", ".join(
+        f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{given[place]}"
+        for name, place, start, stop in parts
+    )
+
+
 def stratified_part(labels, start, stop, seed=0):
     """Indices of a fraction of the examples, the same fraction of every class.
 

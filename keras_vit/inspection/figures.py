@@ -5,11 +5,13 @@ import importlib.util
 import numpy as np
 from keras import ops
 
-from keras_vit.core.pixels import check_pixels
+from keras_vit.models.prediction import predict_images
 from keras_vit.models.surgery import check_classifier
 
 COLUMNS = 6
 SHEET_COLUMNS = 8
+# Recorded in contact sheets, to tell them from other pictures.
+SHEET_TITLE = "keras-vit data"
 
 
 def check_matplotlib():
@@ -31,22 +33,21 @@ def draw_predictions(model, images, labels, class_names, path):
         path: of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, the model is not a classifier, the images have
-            integers or values far beyond [-1, 1], or there are not as many labels as images or
-            names as classes.
+        ValueError: if matplotlib is not installed, the model is not a classifier, the images are
+            none, have another size than the model's, integers, or values far beyond [-1, 1], or
+            there are not as many labels as images or names as classes.
     """
     check_matplotlib()
     from matplotlib.figure import Figure
 
     num_classes = check_classifier(model)
-    check_pixels(images, model=model)
+    logits = predict_images(model, model, images)
     _check_labels(images, labels, class_names)
     if len(class_names) != num_classes:
         raise ValueError(
             f"`class_names` must have a name for each of the model's {num_classes} classes. "
             f"Received: {len(class_names)} names"
         )
-    logits = model.predict(images, verbose=0)
     probabilities = ops.convert_to_numpy(ops.softmax(logits))
     rows = -(-len(images) // COLUMNS)
     figure = Figure(figsize=(1.6 * COLUMNS, 1.9 * rows), layout="constrained")
@@ -93,7 +94,7 @@ def draw_contact_sheet(groups, class_names, path):
         ):
             axis.imshow(np.clip((image + 1) / 2, 0, 1))
             axis.set_title(_name_label(label, class_names), fontsize=7)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, metadata={"Title": SHEET_TITLE})
 
 
 def empty_axes(figure, rows, columns):

@@ -111,6 +111,16 @@ def test_every_machine_divides_a_folder_alike(tmp_path):
     assert divisions[0]["cat/0.jpg"] == "train"
 
 
+def test_a_copied_folder_that_spells_accents_in_another_way_keeps_its_division(tmp_path):
+    paths = [f"thé/é{number}.jpg" for number in range(40)]
+    # Half of the files are added later, so that quotas have decided, too.
+    divide(tmp_path, {"thé": paths[::2]}, SHARES)
+    before = divide(tmp_path, {"thé": paths}, SHARES)
+    other = [unicodedata.normalize("NFD", path) for path in reversed(paths)]
+    after = divide(tmp_path, {unicodedata.normalize("NFD", "thé"): other}, SHARES)
+    assert {unicodedata.normalize("NFC", path): after[path] for path in other} == before
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 10])
 def test_a_class_of_a_few_images_is_trained_on(tmp_path, count):
     classes = {"cat": [f"cat/{number}" for number in range(count)]}
@@ -141,6 +151,35 @@ def test_a_test_folder_of_its_own_leaves_the_rest_divided_in_two(tmp_path):
     assert before.items() <= splits_of(tmp_path).items()
 
 
+def test_what_the_folders_of_splits_are_used_as_is_logged(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "keras_vit")
+    for name in ("train", "val"):
+        write_folder(tmp_path / name, count=10)
+    for _ in range(2):
+        splits_of(tmp_path)
+    line = f"{tmp_path}: train is 90% of train/, validation is 10% of train/, test is val/"
+    assert caplog.messages == [line]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "recorded"),
+    [
+        (["train", "val"], "test", "(train 90%, validation 10%)"),
+        (["train"], "test", "(train 70%, validation 10%, test 20%)"),
+    ],
+)
+def test_folders_of_splits_that_come_later_are_told(before, after, recorded, tmp_path, caplog):
+    for name in before:
+        write_folder(tmp_path / name, count=10)
+    splits_of(tmp_path)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    write_folder(tmp_path / after, count=3)
+    now = splits_of(tmp_path)
+    (line,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert f"{tmp_path}: the folder was divided {recorded} when it had other" in line
+    assert {now[path] for path in now if path.startswith("test/")} == {"test"}
+
+
 def test_a_folder_that_cannot_be_written_is_divided_with_a_warning(tmp_path, monkeypatch, caplog):
     root = write_folder(tmp_path / "photos", count=10)
     monkeypatch.setattr(pathlib.Path, "write_text", refuse)
@@ -162,6 +201,7 @@ def refuse(*arguments, **options):
         lambda record: "[]",
         lambda record: json.dumps({**record, "format": 2}),
         lambda record: json.dumps({"format": 1, "divisions": {"a": {"train": ["x"], "test": "x"}}}),
+        lambda record: json.dumps({"format": 1, "divisions": {"train 100%": {"test": ["x"]}}}),
     ],
 )
 def test_a_damaged_record_is_an_error(tmp_path, damage):

@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image, ImageDraw, ImageEnhance
 
 from keras_vit.cli.deduplicate import Deduplicate
-from keras_vit.data.datasets import load, read_ids
+from keras_vit.data.datasets import load
 from keras_vit.data.duplicates import (
     MAX_DISTANCE,
     Duplicate,
@@ -17,6 +17,7 @@ from keras_vit.data.duplicates import (
     match_hashes,
     write_ids,
 )
+from keras_vit.data.exclusion import read_ids
 from keras_vit.data.hashes import WORDS, find_nearest, hash_images, view_colours
 from keras_vit.data.source import from_arrays
 from tests.photos import photographs, to_bytes, write_photos
@@ -228,7 +229,7 @@ def test_distance_out_of_range(distinct, max_distance):
         find_duplicates(source, [])
 
 
-@pytest.mark.parametrize("id", ["two\nlines", "# a comment", ""])
+@pytest.mark.parametrize("id", ["two\nlines", " spaces.png ", ""])
 def test_id_that_is_no_line(tmp_path, id):
     with pytest.raises(ValueError, match="must be one line"):
         write_ids([Duplicate(0, id, 0, "image#0")], tmp_path / "exclude.txt")
@@ -256,7 +257,9 @@ def test_command_writes_what_load_leaves_out(photos, tmp_path, capsys):
     output, picture = tmp_path / "exclude.txt", tmp_path / "pairs.png"
     every = "train+validation+test"
     Deduplicate(train, (other,), output, train_split=every, picture=picture).run()
-    assert read_ids(output) == ["china/001.png", "flower/001.png"]
+    ids, comments = read_ids(output)
+    assert ids == ["china/001.png", "flower/001.png"]
+    assert comments == ["# 2 images that are in a test set"]
     printed = capsys.readouterr().out
     assert "2 of 9 images are in a test set" in printed
     assert f"china/001.png is test/a/china.jpg of {other}" in printed.replace("\\", "/")

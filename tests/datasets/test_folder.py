@@ -1,10 +1,15 @@
 """Folders of images, digits and their splits."""
 
+import collections
+import os
+import pathlib
+
 import numpy as np
 import pytest
 
 from keras_vit.data import load
 from keras_vit.data.datasets import find_source
+from keras_vit.data.listing import describe_left_out
 from keras_vit.data.splits import SPLITS, find_parts, stratified_part
 from tests.images import encode, random_image, write_folder
 
@@ -106,7 +111,26 @@ def test_what_is_no_image_file_is_left_out(tmp_path):
     (tmp_path / "cat" / ".thumbnails" / "large" / "0.jpg").write_text("hidden")
     (tmp_path / "cat" / "folder.jpg").mkdir()
     (tmp_path / "cat" / "notes.txt").write_text("text")
-    assert load(f"folder:{tmp_path}", "train", 8, 4).num_examples == 14
+    write_folder(tmp_path, (".ants",), count=3)
+    dataset = load(f"folder:{tmp_path}", "train", 8, 4)
+    assert dataset.num_examples == 14
+    assert dataset.left_out == {
+        "hidden": 3,
+        "no image (.txt)": 1,
+        "in .ants/, which is hidden": 3,
+    }
+
+
+@pytest.mark.parametrize("name", [b"\xff.jpg", b"\xff/0.jpg"])
+def test_names_that_are_not_utf8_are_left_out(name, tmp_path):
+    write_folder(tmp_path, count=10)
+    path = pathlib.Path(os.fsdecode(os.fsencode(tmp_path / "cat") + b"/" + name))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes((tmp_path / "cat" / "0.jpg").read_bytes())
+    every = [find_source(f"folder:{tmp_path}", split) for split in SPLITS]
+    assert sum(source.num_examples for source in every) == 20
+    assert every[0].left_out == {"named in another encoding than UTF-8": 1}
+    assert describe_left_out(collections.Counter({"in \udcff/": 1})).endswith("1 in \\udcff/")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +186,7 @@ def test_splits_are_recognized_by_their_names(folders, split, tmp_path):
         (("cat", "dog", "Testing"), "class must not have the name of a split.*Testing/"),
         (("train", "val", "valid"), "one folder for the split `validation`.*val/ and valid/"),
         (("train", "Train"), "one folder for the split `train`.*"),
+        (("train_images", "images-Test"), "must be named `train`.*images-Test, train_images"),
         (("fold1", "fold2", "fold3"), "must not hold the same folders.*fold1, fold2, fold3.*cat"),
     ],
 )
@@ -176,6 +201,12 @@ def test_a_class_named_as_a_split_is_refused(tmp_path):
     write_folder(tmp_path, ("train", "bus"), count=3)
     with pytest.raises(ValueError, match="a class must not have the name of a split"):
         find_source(f"folder:{tmp_path}", "train")
+
+
+def test_classes_may_have_the_name_of_a_split_as_a_word(tmp_path):
+    write_folder(tmp_path, ("train station", "test tube", "trainers"), count=3)
+    source = find_source(f"folder:{tmp_path}", "train")
+    assert source.class_names == ("test tube", "train station", "trainers")
 
 
 def test_one_folder_in_each_class_is_no_split(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.data import find_source, load, write_records
+from tests.images import write_folder
 from tests.photos import broken_images, write_photos
 
 DIGITS = {"name": "digits", "split": "train", "image_size": 8, "batch_size": 100}
@@ -196,6 +197,17 @@ def test_excluded_ids_of_no_image_are_told(tmp_path, caplog):
     load(f"folder:{root}", "train", **{**options, "exclude": [*ids, "china/none.png"]})
     assert "1 of the 3 ids to exclude are of no image of folder:" in caplog.text
     assert "'china/none.png'" in caplog.text
+
+
+def test_ids_that_start_like_comments_are_left_out(tmp_path, caplog):
+    caplog.set_level("INFO", "keras_vit")
+    root = write_folder(tmp_path / "photos", ("# x", "y"), count=10)
+    path = tmp_path / "exclude.txt"
+    path.write_text("# 3 images\n#\n# x/0.jpg\ny/0.jpg\ny/none.jpg\n")
+    left = load(f"folder:{root}", "train+validation+test", 4, 4, exclude=path)
+    assert left.num_examples == 18
+    line = "of the 3 ids to exclude 2 are in this part of the dataset, 0 in others, 1 in none"
+    assert line in caplog.messages
 
 
 @pytest.mark.parametrize("kind", ["folder", "tfrecord"])

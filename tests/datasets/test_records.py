@@ -303,6 +303,55 @@ def test_wrong_files(tmp_path, prepare, message):
         load(f"tfrecord:{tmp_path}/*.tfrecord", "train", 8, 4)
 
 
+@pytest.mark.parametrize(("name", "shown"), [("val", "val"), ("valid", "val"), ("dev", "dev")])
+def test_splits_have_the_names_that_folders_have(name, shown, tmp_path, caplog):
+    caplog.set_level("INFO", "keras_vit")
+    write_raw(tmp_path / "device-train.tfrecord", GOOD)
+    write_raw(tmp_path / f"device-{name}.tfrecord", GOOD[:4])
+    pattern = f"tfrecord:{tmp_path}/*{{split}}*"
+    sizes = [find_source(pattern, split).num_examples for split in SPLITS]
+    assert sizes == [10, 2, 4]
+    assert f"validation is 10% of *train*, test is *{shown}*" in caplog.text
+    # As it was, for runs of version 0.1.
+    sizes = [find_source(f"by-position:{pattern}", split).num_examples for split in SPLITS]
+    assert sizes == [9, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("train-0", "val-0", "validation-0"), "one name of each split.*of `validation`: .*/val-0"),
+        (("train-0", "val-0", "dev-0"), "one name of each split.*of `validation`: .*/dev-0"),
+        (("train-0", "train-test"), "of one split.*train-test.tfrecord' of train and test"),
+    ],
+)
+def test_splits_that_cannot_be_told_apart_are_refused(names, message, tmp_path):
+    for name in names:
+        write_raw(tmp_path / f"{name}.tfrecord", GOOD)
+    with pytest.raises(ValueError, match=message):
+        find_source(f"tfrecord:{tmp_path}/*{{split}}*", "train")
+
+
+def test_files_next_to_records_are_left_out_and_counted(tmp_path):
+    for name in ("a.tfrecord", "a.tfrecord.bak", "b-00000-of-00001"):
+        pattern = write_raw(tmp_path / name, GOOD[:6])
+    (tmp_path / "a-notes.txt").write_text("")
+    source = find_source(pattern, "train+validation+test")
+    assert source.num_examples == 12
+    assert source.left_out == {"no TFRecord file (.bak)": 1, "no TFRecord file (.txt)": 1}
+    # Where all names are the user's own, the files are taken.
+    source = find_source(f"tfrecord:{tmp_path}/*.bak", "train+validation+test")
+    assert source.num_examples == 6
+    assert not source.left_out
+
+
+def test_class_names_in_another_encoding_are_refused(tmp_path):
+    pattern = write_raw(tmp_path / "a.tfrecord", GOOD)
+    (tmp_path / "labels.txt").write_bytes("café\nthé\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="must be in UTF-8. Received: .*labels.txt"):
+        find_source(pattern, "train")
+
+
 def test_nothing_is_written_over(files, photos, tmp_path):
     source = find_source(f"folder:{photos}", "test")
     with pytest.raises(ValueError, match="must not hold files of the split"):

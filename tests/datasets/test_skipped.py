@@ -7,6 +7,7 @@ import pytest
 
 from keras_vit.data import load
 from keras_vit.data.skipped import explaining_errors
+from keras_vit.serving.predict import read_stored
 from tests.photos import broken_images, odd_images, write_photos
 
 BROKEN, ODD = broken_images(), odd_images()
@@ -63,6 +64,25 @@ def test_reasons(photos):
     assert reasons["flower/broken_text.jpg"] == "Unknown image file format"
     assert reasons["flower/broken_truncated.jpg"].startswith("jpeg::Uncompress failed")
     assert reasons["flower/broken_truncated.png"].startswith("Invalid PNG data")
+
+
+def test_formats_that_are_not_decoded_are_named(tmp_path):
+    write_photos(tmp_path, 4, size=(12, 10))
+    heads = {
+        "000": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
+        "001": b"\0\0\0\x20ftypavif\0\0\0\0",
+        "002": b"version https://git-lfs.github.com/spec/v1",
+    }
+    for name, head in heads.items():
+        (tmp_path / "flower" / f"{name}.jpg").write_bytes(head)
+    dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 16)
+    count(dataset)
+    names = ("HEIC", "AVIF", "a Git LFS pointer")
+    for name, reason in zip(names, dataset.skipped.reasons().values(), strict=True):
+        assert reason == f"{name}, which is not decoded; it must be a JPEG or PNG"
+        assert f".jpg ({name}, which is not decoded)" in str(dataset.skipped)
+    with pytest.raises(ValueError, match=r"000.jpg', which is not \(HEIC, which is not decoded;"):
+        read_stored(tmp_path / "flower" / "000.jpg")
 
 
 def test_a_repeated_dataset_goes_on(photos):

@@ -1,0 +1,74 @@
+"""Examples that are left out of a dataset by their ids."""
+
+import logging
+import pathlib
+
+from keras_vit.data.fingerprints import name_some
+
+
+def leave_out(source, ids, name, find_every):
+    """Leave out the examples that have one of some ids, and log how many there are.
+
+    Args:
+        source: a `Source`.
+        ids: list of ids, or the path of a file of them.
+        name: of the dataset, for the log.
+        find_every: function that returns a `Source` of all examples of the dataset.
+
+    Returns:
+        A `Source`.
+
+    Raises:
+        ValueError: if no example is left, or the file cannot be read.
+    """
+    comments = ()
+    if isinstance(ids, (str, pathlib.Path)):
+        ids, comments = read_ids(ids)
+    elif not ids:
+        return source
+    # An id may start like a comment, by the name of its class.
+    found = source.find_numbers([*ids, *comments])
+    here = {source.find_id(number) for number in found}
+    ids = {*ids, *here}
+    unknown = ids - here
+    if unknown:
+        every = find_every()
+        unknown -= {every.find_id(number) for number in every.find_numbers(unknown)}
+    logger = logging.getLogger("keras_vit")
+    text = "of the %d ids to exclude %d are in this part of the dataset, %d in others, %d in none"
+    counts = (len(ids), len(here), len(ids) - len(here) - len(unknown), len(unknown))
+    logger.info(text, *counts)
+    if unknown:
+        text = "%d of the %d ids to exclude are of no image of %s: %s"
+        logger.warning(text, len(unknown), len(ids), name, name_some(sorted(map(repr, unknown))))
+    left = source.without(found)
+    if not left.num_examples:
+        raise ValueError("`exclude` must leave an image. Received: the ids of all of them")
+    return left
+
+
+def read_ids(path):
+    """Read a file with one id per line.
+
+    Spaces around a line, a byte order mark and empty lines are left out.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        `(ids, comments)`: two lists of strings; the second has the lines that start with `#` and a
+        space, which are comments unless the dataset has such an id.
+
+    Raises:
+        ValueError: if the file cannot be read.
+    """
+    try:
+        lines = pathlib.Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            "`exclude` must be a list of ids, or a file with one a line. "
+            f"Received: exclude={str(path)!r} ({error})"
+        ) from error
+    lines = [line.strip() for line in lines if line.strip()]
+    comments = [line for line in lines if line[:2].rstrip() == "#"]
+    return [line for line in lines if line[:2].rstrip() != "#"], comments
