@@ -61,10 +61,12 @@ def most_likely(outputs, top, url):
     Raises:
         ValueError: if the model names fewer classes, or none.
     """
+    from keras_vit.core.text import printable
+
     if {"top_k_labels", "top_k_probabilities", "probabilities"} - outputs.keys():
         raise ValueError(
             "`--url` must be of a model whose default signature names classes. "
-            f"Received: {url}, which answers {', '.join(outputs)}"
+            f"Received: {url}, which answers {', '.join(map(printable, outputs))}"
         )
     known, classes = len(outputs["top_k_labels"][0]), len(outputs["probabilities"][0])
     if top > known < classes:

@@ -59,6 +59,7 @@ def classify_all(images, classify):
 
 def _print_classes(image, classify):
     """Whether there was an image."""
+    from keras_vit.core.text import printable
     from keras_vit.serving.predict import read_image
 
     try:
@@ -70,7 +71,8 @@ def _print_classes(image, classify):
     if classes is None:
         print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
         return False
-    print(image, *(f"{name} {probability:.1%}" for name, probability in classes), sep="  ")
+    named = (f"{printable(name)} {probability:.1%}" for name, probability in classes)
+    print(image, *named, sep="  ")
     return True
 
 

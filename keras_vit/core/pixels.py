@@ -1,7 +1,6 @@
 """Whether images have the values that models take."""
 
-import sys
-import warnings
+import logging
 
 import keras
 import numpy as np
@@ -17,14 +16,12 @@ def check_pixels(images, argument="images", model=None):
     """Check that images could have been normalized for a model.
 
     Pixels in [0, 255] are refused by their dtype or their values. Two cases may be right and give a
-    warning: values beyond [-1, 1], as images have that are normalized by means and deviations, and
-    values that all lie in [0, 1], where every pixel would be brighter than gray. Of a
-    `tf.data.Dataset` the first batch is checked. Tensors without values, in a traced function, are
-    not checked.
+    warning of the logger `keras_vit`: values beyond [-1, 1], as images have that are normalized by
+    means and deviations, and values that all lie in [0, 1], where every pixel would be brighter
+    than gray. Tensors without values, in a traced function, are not checked.
 
     Args:
-        images: what `keras.Model.predict` takes: an array, a list or dictionary of arrays, or a
-            `tf.data.Dataset`.
+        images: an array, or a list or dictionary of arrays.
         argument: what the caller knows the images as.
         model: the model that takes them; one that scales its inputs itself takes any numbers.
 
@@ -38,15 +35,14 @@ def check_pixels(images, argument="images", model=None):
     Traceback (most recent call last):
     ValueError: `images` must be scaled to [-1, 1], as `keras_vit.preprocess` does. Received: ...
     """
-    if model is not None and _scales_inputs(model):
+    if model is not None and scales_inputs(model):
         return
-    if hasattr(images, "element_spec") and hasattr(images, "take"):
-        # Labels may come with the images.
-        images = next((_inputs(batch) for batch in images.take(1)), ())
     for array in keras.tree.flatten(images):
         if hasattr(array, "dtype"):
             check_floats(array, argument)
-            _check_range(value_range(array), argument)
+            found = value_range(array)
+            check_range(found, argument)
+            warn_of_range(found)
 
 
 def check_floats(images, argument="images"):
@@ -84,39 +80,37 @@ def value_range(images):
     return float(values.min()), float(values.max())
 
 
-def warn_of_pixels(message):
-    """Warn, naming the line outside this package that the call came from.
+def check_range(found, argument="images"):
+    """Check the range of the values of images.
 
-    Python shows such a warning once for each line, so the message is always the same.
+    Args:
+        found: what `value_range` returns.
+        argument: what the caller knows the images as.
+
+    Raises:
+        ValueError: if the values are not within [-10, 10].
     """
-    frame, level = sys._getframe(1), 2
-    while frame.f_back and frame.f_globals.get("__name__", "").startswith("keras_vit."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
-
-
-def _check_range(found, argument):
-    if found is None:
-        return
-    low, high = found
     # NaN is not within any bounds.
-    if not (low >= -MAX_NORMALIZED and high <= MAX_NORMALIZED):
-        raise ValueError(f"`{argument}` {RULE}. Received: values from {low} to {high}")
+    if found and not (found[0] >= -MAX_NORMALIZED and found[1] <= MAX_NORMALIZED):
+        raise ValueError(f"`{argument}` {RULE}. Received: values from {found[0]} to {found[1]}")
+
+
+def warn_of_range(found):
+    """Log a warning if images with values of this range may not be scaled as the model's."""
+    low, high = found or (0, 0)
     if low < -MAX_OVERSHOOT or high > MAX_OVERSHOOT:
-        warn_of_pixels(
-            f"Images {RULE}. Received: values beyond [-1, 1], which are right only for a model "
-            "that was trained on images normalized otherwise"
+        received = (
+            "values beyond [-1, 1], which are right only for a model that was trained on images "
+            "normalized otherwise"
         )
     elif low >= 0 and high <= 1 and low < high:
-        warn_of_pixels(
-            f"Images {RULE}. Received: values in [0, 1], which pixels divided by 255 have"
-        )
+        received = "values in [0, 1], which pixels divided by 255 have"
+    else:
+        return
+    logging.getLogger("keras_vit").warning("Images %s. Received: %s", RULE, received)
 
 
-def _inputs(batch):
-    return batch[0] if isinstance(batch, tuple) else batch
-
-
-def _scales_inputs(model):
+def scales_inputs(model):
+    """Whether a model scales pixels itself."""
     scaling = (keras.layers.Rescaling, keras.layers.Normalization)
     return any(isinstance(layer, scaling) for layer in getattr(model, "layers", ()))

@@ -7,7 +7,7 @@ import pathlib
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.data.catalog import DATASETS
 from keras_vit.models.describe import describe
-from keras_vit.models.options import defaults_of, is_resnet, match_variant
+from keras_vit.models.options import changed_options, match_variant
 
 SOURCE = "Table 2 of the ViT paper (arXiv 2010.11929)"
 # The mean over the 19 tasks, no dataset of its own.
@@ -16,8 +16,6 @@ VTAB = "vtab"
 TRAINED_ON = {"imagenet2012_real": "imagenet2012"}
 # What a run is free in; its rate is one of those that the paper tries.
 _FREE = ("learning_rate", "learning_rates", "seed", "accumulation_steps")
-# Options that a builder's name leaves open.
-_SIZES = ("num_classes", "image_size", "name", "dtype", "remat")
 # Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
 # weights differ.
 _IN_EVALUATION = ("dropout", "attention_dropout", "stochastic_depth", "activation", "epsilon")
@@ -301,32 +299,6 @@ def builder_of(model):
     return _with_options(
         row.name, {name: changed[name][0] for name in changed if name not in _IN_EVALUATION}
     )
-
-
-def changed_options(options, row=None):
-    """Compare options with the defaults, apart from classes and image size.
-
-    Args:
-        options: of `vision_transformer` or `resnet`.
-        row: of the table of variants, whose architecture is left out.
-
-    Returns:
-        A dictionary from names to pairs, the option and its default.
-
-    Example:
-    >>> from keras_vit.models.describe import describe
-    >>> changed_options(describe(keras_vit.ViT_Ti16(pooling="gap")), keras_vit.list_variants()[0])
-    {'pooling': ('gap', 'token')}
-    """
-    defaults = defaults_of(options)
-    if not is_resnet(options):
-        defaults["class_token"] = options.get("pooling", "token") in ("token", None)
-    left_out = (*_SIZES, *(row.architecture if row else ()))
-    return {
-        name: (value, defaults[name])
-        for name, value in options.items()
-        if name not in left_out and value != defaults[name]
-    }
 
 
 def _augreg_name(row):

@@ -2,8 +2,8 @@
 
 import keras
 
-from keras_vit.core.pixels import check_pixels
 from keras_vit.models.parts import find_blocks
+from keras_vit.models.prediction import predict_images
 
 
 def attention_maps(model, images, blocks=None, batch_size=32):
@@ -26,8 +26,8 @@ def attention_maps(model, images, blocks=None, batch_size=32):
         come first, then the patches, row by row.
 
     Raises:
-        ValueError: if the model has no Transformer blocks, or none of such a name, or the images
-            have integers or values far beyond [-1, 1].
+        ValueError: if the model has no Transformer blocks, or none of such a name; or the images
+            are none, have another size than the model's, integers, or values far beyond [-1, 1].
 
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929).
@@ -69,13 +69,12 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
         What `summarise` returns, as arrays for all images.
 
     Raises:
-        ValueError: if the model has no Transformer blocks, or the images have integers or values
-            far beyond [-1, 1].
+        ValueError: if the model has no Transformer blocks; or the images are none, have another
+            size than the model's, integers, or values far beyond [-1, 1].
     """
     blocks = find_blocks(model) if blocks is None else blocks
-    check_pixels(images, model=model)
     summary = _AttentionSummary(model, blocks, others, summarise)
-    return summary.predict(images, batch_size=batch_size, verbose=verbose)
+    return predict_images(model, summary, images, batch_size, verbose)
 
 
 class _AttentionSummary(keras.Model):
@@ -99,7 +98,7 @@ class _AttentionSummary(keras.Model):
 
 
 def _checked(blocks):
-    if isinstance(blocks, str) or not blocks:
+    if not isinstance(blocks, (list, tuple)) or not blocks:
         raise ValueError(f"`blocks` must be a list of names, or None. Received: blocks={blocks!r}")
     return blocks
 

@@ -1,5 +1,7 @@
 """What the embeddings of patches and positions have learned."""
 
+import numbers
+
 import numpy as np
 
 from keras_vit.models.parts import first_kernel, position_table
@@ -22,7 +24,7 @@ def filter_components(model, count=28):
         whose sign has no meaning; and the share of the filters' variance that each stands for.
 
     Raises:
-        ValueError: if `count` is not positive, or the filters do not differ.
+        ValueError: if `count` is not a positive integer, or the filters do not differ.
 
     Reference:
         Section 4.5, figure 7 (left) of the ViT paper (arXiv 2010.11929).
@@ -33,8 +35,8 @@ def filter_components(model, count=28):
     >>> components.shape, shares.shape
     ((28, 16, 16, 3), (28,))
     """
-    if count < 1:
-        raise ValueError(f"`count` must be positive. Received: count={count}")
+    if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 1:
+        raise ValueError(f"`count` must be a positive integer. Received: count={count!r}")
     kernel = first_kernel(model)
     filters = kernel.reshape(-1, kernel.shape[-1]).T
     # Their mean is taken away, which leaves one dimension less.

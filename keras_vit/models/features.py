@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.core.pixels import check_pixels
+from keras_vit.models.prediction import predict_images
 from keras_vit.models.surgery import representation, token_grid
 
 
@@ -25,8 +25,8 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
 
     Raises:
         ValueError: if the model has no such layer, a layer's output is neither a token sequence
-            nor a feature map and `as_maps` asks for one, or the images have integers or values far
-            beyond [-1, 1].
+            nor a feature map and `as_maps` asks for one, or the images are none, have another size
+            than the model's, integers, or values far beyond [-1, 1].
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -37,17 +37,16 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     (2, 2, 2, 192)
     """
     grid = token_grid(model)
-    if isinstance(layers, str) or layers == []:
+    if layers is not None and not (isinstance(layers, (list, tuple)) and layers):
         raise ValueError(f"`layers` must be a list of names, or None. Received: layers={layers!r}")
     if layers is None:
         outputs = {"representation": representation(model, ("head",))}
     else:
         outputs = {name: _layer(model, name).output for name in layers}
-    check_pixels(images, model=model)
     # Float32, since NumPy has no bfloat16 of its own.
     as_float32 = keras.layers.Activation("linear", dtype="float32")
     extractor = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})
-    arrays = extractor.predict(images, batch_size=batch_size, verbose=0)
+    arrays = predict_images(model, extractor, images, batch_size)
     if as_maps:
         arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}
     if layers is None:

@@ -1,6 +1,9 @@
 """What the models end with."""
 
+import logging
+
 import keras
+from keras import ops
 
 
 def zero_head(num_classes, activation=None):
@@ -27,3 +30,16 @@ def classification_head(
             name="pre_logits",
         )(outputs)
     return zero_head(num_classes, classifier_activation)(outputs) if num_classes else outputs
+
+
+def has_zero_head(model):
+    """Whether the kernel of a classifier's head is zero, so that no image changes its logits."""
+    return not bool(ops.any(model.get_layer("head").kernel.value))
+
+
+def warn_of_zero_head(num_classes):
+    """Log that a classifier is not trained."""
+    logging.getLogger("keras_vit").warning(
+        "all %d classes are equally likely: the model's head is zero, so it is not trained",
+        num_classes,
+    )

@@ -8,6 +8,9 @@ from keras_vit.models.resnet import resnet
 from keras_vit.models.variants import VARIANTS, ResNetVariant
 from keras_vit.models.vit import total_stride, vision_transformer
 
+# Options that a builder's name leaves open.
+_SIZES = ("num_classes", "image_size", "name", "dtype", "remat")
+
 
 def is_resnet(options):
     """Whether the options are those of `resnet`, which has no Transformer."""
@@ -96,3 +99,29 @@ def architecture_differences(row, options):
         if actual != wanted:
             different[name] = (actual, wanted)
     return different
+
+
+def changed_options(options, row=None):
+    """Compare options with the defaults, apart from classes and image size.
+
+    Args:
+        options: of `vision_transformer` or `resnet`.
+        row: of the table of variants, whose architecture is left out.
+
+    Returns:
+        A dictionary from names to pairs, the option and its default.
+
+    Example:
+    >>> from keras_vit.models.describe import describe
+    >>> changed_options(describe(keras_vit.ViT_Ti16(pooling="gap")), keras_vit.list_variants()[0])
+    {'pooling': ('gap', 'token')}
+    """
+    defaults = defaults_of(options)
+    if not is_resnet(options):
+        defaults["class_token"] = options.get("pooling", "token") in ("token", None)
+    left_out = (*_SIZES, *(row.architecture if row else ()))
+    return {
+        name: (value, defaults[name])
+        for name, value in options.items()
+        if name not in left_out and value != defaults[name]
+    }

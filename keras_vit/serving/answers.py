@@ -5,12 +5,11 @@ import reprlib
 
 import numpy as np
 
+from keras_vit.serving.contradictions import TOLERANCE, find_contradiction
+
 # What the outputs of an export are; other models may have others.
 _NUMBERS = ("logits", "probabilities", "top_k_probabilities", "features")
 _PROBABILITIES = ("probabilities", "top_k_probabilities")
-_TOP = ("top_k_classes", "top_k_labels", "top_k_probabilities")
-# What rounding may add to a probability.
-_TOLERANCE = 1e-3
 # Where a `TensorProto` has the values of each dtype.
 _FIELDS = {
     "float32": "float_val",
@@ -85,7 +84,7 @@ def check_outputs(outputs, count):
 
     Raises:
         AnswerError: if an output is for another number of images, has another dtype or shape than
-            an export's, or has values that are no results.
+            an export's, has values that are no results, or contradicts another output.
     """
     if not outputs:
         raise AnswerError("it has no outputs")
@@ -96,9 +95,11 @@ def check_outputs(outputs, count):
     for name, array in outputs.items():
         if array.dtype.kind == "f" and not np.isfinite(array[is_good]).all():
             raise AnswerError(f"`{name}` has values that are not finite")
-        if name in _PROBABILITIES and np.any(abs(array[is_good] - 0.5) > 0.5 + _TOLERANCE):
+        if name in _PROBABILITIES and np.any(abs(array[is_good] - 0.5) > 0.5 + TOLERANCE):
             raise AnswerError(f"`{name}` has values that are no probabilities")
-    _check_classes(outputs)
+    contradiction = find_contradiction(outputs, is_good)
+    if contradiction:
+        raise AnswerError(contradiction)
     return outputs
 
 
@@ -161,6 +162,8 @@ def check_states(pairs, version):
 
 
 def _field(answer, name, kind):
+    if isinstance(answer, dict) and answer.get("error"):
+        raise AnswerError(f"it has an `error`: {_shown(answer['error'])}")
     if not isinstance(answer, dict) or not isinstance(answer.get(name), kind):
         raise AnswerError(f"it must have a list `{name}`: {_shown(answer)}")
     return answer[name]
@@ -235,18 +238,6 @@ def _typed(name, array):
         raise AnswerError(f"`{name}` must be {expected} of the shape {shape}")
     with np.errstate(over="ignore"):
         return array.astype(dtype)
-
-
-def _check_classes(outputs):
-    """Check that outputs which belong together do so."""
-    for names in (("logits", "probabilities"), _TOP):
-        shapes = {name: outputs[name].shape for name in names if name in outputs}
-        if len(set(shapes.values())) > 1:
-            raise AnswerError(f"these outputs must have one shape: {shapes}")
-    if {"probabilities", "top_k_classes"} <= outputs.keys():
-        count = outputs["probabilities"].shape[1]
-        if outputs["top_k_classes"].max() >= count:
-            raise AnswerError(f"`top_k_classes` must be less than {count}, the number of classes")
 
 
 def _shown(value):

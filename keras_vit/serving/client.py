@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 
+from keras_vit.core.text import printable
 from keras_vit.serving.answers import AnswerError, join
 from keras_vit.serving.checks import is_count
 from keras_vit.serving.transports import Grpc, RequestError, Rest
@@ -176,7 +177,8 @@ class Client:
             raise self._explained(error, batch, start) from error
         except AnswerError as error:
             raise OSError(
-                f"The server at {self.url} does not answer what was asked for: {error}"
+                f"The server at {self.url} does not answer what was asked for: "
+                f"{printable(str(error))}"
             ) from error
 
     def _explained(self, error, batch, start):

@@ -10,7 +10,8 @@ import keras
 import keras_vit
 from keras_vit.models import resize
 from keras_vit.models.describe import describe
-from keras_vit.models.options import defaults_of, is_resnet, match_variant
+from keras_vit.models.head import has_zero_head, warn_of_zero_head
+from keras_vit.models.options import changed_options, match_variant
 from keras_vit.models.surgery import check_classifier
 from keras_vit.models.weights import check_finite
 from keras_vit.serving import labels
@@ -24,14 +25,8 @@ from keras_vit.serving.checks import (
 from keras_vit.serving.quantization import check_images, warn_of_calibration
 from keras_vit.serving.versions import new_version
 
-# Options that `model.json` has by itself, or that change training alone.
-NOT_COMPARED = (
-    "num_classes",
-    "image_size",
-    "dropout",
-    "attention_dropout",
-    "stochastic_depth",
-)
+# Options that change training alone.
+_IN_TRAINING = ("dropout", "attention_dropout", "stochastic_depth")
 
 
 def export(
@@ -125,6 +120,8 @@ def export(
     if warmup_batch_sizes is None:
         warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
     with new_version(directory, version) as (folder, publish), _enough_space(directory):
+        if has_zero_head(model):
+            warn_of_zero_head(num_classes)
         if format == "saved_model":
             options = (top_k, batch_size, on_bad_image == "flag")
             written = _write_saved_model(
@@ -192,23 +189,19 @@ def _with_facts(model, format, quantize, others):
 
 
 def _variant_of(model):
-    """The name of the variant whose builder makes the model without other options, or `None`."""
+    """The variant of a model, or `None`, and a dictionary of other options than the defaults."""
     options = describe(model)
     row = match_variant(options)
-    if row is None:
-        return None
-    usual = {**defaults_of(options), **row.architecture}
-    if not is_resnet(options):
-        usual["class_token"] = usual["pooling"] in ("token", None)
-    compared = set(options) - set(NOT_COMPARED) - set(row.architecture)
-    return row.name if all(options[name] == usual[name] for name in compared) else None
+    changed = changed_options(options, row)
+    others = {name: changed[name][0] for name in changed if name not in _IN_TRAINING}
+    return {"variant": row and row.name, "options": others}
 
 
 def _facts(model, format, quantize):
     """What `model.json` says of any export."""
     return {
         "model": model.name,
-        "variant": _variant_of(model),
+        **_variant_of(model),
         "image_size": model.input_shape[1:3],
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),

@@ -4,16 +4,18 @@ Each function returns a predictor: a function of an encoded image (the bytes of 
 `[(class name, probability), ...]`, the most likely first.
 """
 
-import logging
 import pathlib
 
 import numpy as np
 import scipy.special
 from keras import ops
 
+from keras_vit.models.head import warn_of_zero_head
 from keras_vit.models.surgery import check_classifier
 from keras_vit.serving.labels import labels_of
-from keras_vit.serving.versions import FILES, taken_versions
+from keras_vit.serving.versions import FILES, version_folders
+
+_MODEL_FILES = ("saved_model.pb", *FILES)
 
 
 def keras_predictor(model, class_names=None):
@@ -71,29 +73,39 @@ def ranked(probabilities, class_names):
             f"Received: {len(probabilities)} outputs and {len(class_names)} names"
         )
     if np.ptp(probabilities) == 0 and len(probabilities) > 1:
-        logging.getLogger("keras_vit").warning(
-            "all %d classes are equally likely: the model's head is zero, so it is not trained",
-            len(probabilities),
-        )
+        warn_of_zero_head(len(probabilities))
     names = class_names or [str(index) for index in range(len(probabilities))]
     order = np.argsort(-probabilities, kind="stable")
     return [(names[index], float(probabilities[index])) for index in order]
 
 
 def find_export(path):
-    """The version of an export that a path means: itself or its newest; `None` if it is neither."""
+    """The version of an export that a path means: itself or its newest; `None` if it is neither.
+
+    Raises:
+        ValueError: if there are versions, but the newest has no model or two directories.
+    """
     path = pathlib.Path(path).expanduser()
     if path.is_file() and path.name in FILES:
         return path.parent
     if _is_version(path):
         return path
-    versions = taken_versions(path)
-    newest = path / str(versions[-1]) if versions else None
-    return newest if newest is not None and _is_version(newest) else None
+    # As TF Serving reads them: "007" is version 7, and the newest is served or none.
+    versions = version_folders(path)
+    if not any(_is_version(folder) for _, folder in versions):
+        return None
+    newest = [folder for number, folder in versions if number == versions[-1][0]]
+    if len(newest) > 1 or not _is_version(newest[0]):
+        reason = "of the same number" if newest[1:] else f"without {', '.join(_MODEL_FILES)}"
+        raise ValueError(
+            "The newest version of an export must be one directory with a model; another version "
+            f"is named by its path. Received: {', '.join(map(str, newest))}, {reason}"
+        )
+    return newest[0]
 
 
 def _is_version(path):
-    return any((path / name).is_file() for name in ("saved_model.pb", *FILES))
+    return any((path / name).is_file() for name in _MODEL_FILES)
 
 
 def _softmax(logits):
@@ -141,5 +153,5 @@ def read_stored(path):
         raise ValueError(
             "`images` must be complete JPEG, PNG, GIF, BMP or still WebP files of at most "
             f"{MAX_PIXELS} pixels. "
-            f"Received: {str(path)!r}, which is not ({explain(error)})"
+            f"Received: {str(path)!r}, which is not ({explain(error, encoded)})"
         ) from error

@@ -6,7 +6,7 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.core.pixels import MAX_NORMALIZED, RULE, check_floats
+from keras_vit.core.pixels import check_floats, check_range, value_range
 from keras_vit.serving.quantization import PRECISION
 
 
@@ -76,11 +76,7 @@ class Runner:
                 f"`images` must be an array (n, {', '.join(map(str, self.image_shape))}). "
                 f"Received: an array {images.shape}"
             )
-        # NaN is not within any bounds.
-        if not np.all(np.abs(images) <= MAX_NORMALIZED):
-            raise ValueError(
-                f"`images` {RULE}. Received: values from {images.min()} to {images.max()}"
-            )
+        check_range(value_range(images))
         if not len(images):
             return np.zeros((0, self._num_classes), "float32")
         return np.array(self._run(images), "float32")

@@ -1,8 +1,10 @@
 """A model and its preprocessing as one TensorFlow module, and that as a SavedModel."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 
+from keras_vit.core.pixels import MAX_NORMALIZED, RULE
 from keras_vit.data.decoding import decode
 from keras_vit.data.images import evaluation_image, resize
 from keras_vit.data.preprocessing import preprocess
@@ -62,14 +64,24 @@ class ServedModel(tf.Module):
     def answer_bytes(self, image_bytes):
         """Classes of encoded images."""
         images, is_bad = self._decode(image_bytes)
-        return self._flagged(self.answer_float(images), is_bad)
+        return self._flagged(self._answer(images), is_bad)
 
     def answer_uint8(self, images):
         """Classes of images of one size, with values from 0 to 255."""
-        return self.answer_float(preprocess(resize(images, self.image_size)))
+        return self._answer(preprocess(resize(images, self.image_size)))
 
     def answer_float(self, images):
-        """Classes of images as the model takes them."""
+        """Classes of images as the model takes them, or an error if they cannot be scaled so."""
+        # A maximum may pass over NaN.
+        sizes = tf.where(tf.math.is_nan(images), np.inf, tf.abs(images))
+        largest = tf.reduce_max(sizes)
+        refused = tf.debugging.Assert(
+            largest <= MAX_NORMALIZED, [f"`images` {RULE}. Received: values up to", largest]
+        )
+        with tf.control_dependencies([refused]):
+            return self._answer(tf.identity(images))
+
+    def _answer(self, images):
         logits = self.model.answer(images)["logits"]
         probabilities = tf.nn.softmax(logits)
         # By the logits, which still differ where two probabilities are both 1.

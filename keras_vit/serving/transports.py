@@ -7,6 +7,7 @@ import json
 import threading
 import time
 
+from keras_vit.core.text import printable
 from keras_vit.serving import answers
 
 # HTTP statuses, by TF Serving's `http_server.cc`.
@@ -73,6 +74,8 @@ class Rest:
             raise failure(
                 f"The server at {self._url} failed with status {code}: {_error_message(content)}"
             )
+        if code != 200:
+            raise answers.AnswerError(f"its status is {code} instead of 200")
         try:
             return json.loads(content)
         except (ValueError, RecursionError) as error:
@@ -115,8 +118,14 @@ class Grpc:
         answer = self._ask(self._prediction.Predict, request, self._timeout)
         spec = answer.model_spec
         version = spec.version.value if spec.HasField("version") else None
-        if self._version not in (None, version) and version is not None:
-            raise answers.AnswerError(f"version {version} answers, not {self._version}")
+        for what, asked, answered in (
+            ("version", self._version, version),
+            ("model", self._name, spec.name),
+            ("signature", signature or "serving_default", spec.signature_name),
+        ):
+            # A server may leave them out.
+            if answered not in (None, "") and asked not in (None, answered):
+                raise answers.AnswerError(f"{what} {answered} answers, not {asked}")
         return answers.from_tensors(answer.outputs, len(encoded)), version
 
     def status(self, timeout=None):
@@ -228,4 +237,4 @@ def _error_message(content):
 
 def _line(message):
     """A message in one line."""
-    return " ".join(str(message).split())[:1000]
+    return printable(" ".join(str(message).split())[:1000])

@@ -63,8 +63,13 @@ def taken_versions(directory):
     Returns:
         A list of integers.
     """
+    return [number for number, _ in version_folders(directory)]
+
+
+def version_folders(directory):
+    """The versions in a directory: a sorted list of pairs of their numbers and paths."""
     entries = directory.iterdir() if directory.is_dir() else ()
-    return sorted(int(entry.name) for entry in entries if entry.name.isdecimal())
+    return sorted((int(entry.name), entry) for entry in entries if entry.name.isdecimal())
 
 
 def _check_version(version, taken):

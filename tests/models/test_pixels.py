@@ -1,7 +1,6 @@
-"""Images that are not scaled to [-1, 1]: refused, or warned about once."""
+"""Images that are not scaled to [-1, 1]: refused, or warned about."""
 
-import pathlib
-import warnings
+import re
 
 import keras
 import numpy as np
@@ -10,6 +9,7 @@ from keras import ops
 
 import keras_vit
 from keras_vit.core.pixels import check_pixels
+from keras_vit.data.images import evaluation_image
 from keras_vit.inspection.distance import attention_distance
 from keras_vit.inspection.figures import draw_predictions
 from keras_vit.inspection.masked_patches import draw_masked_patches
@@ -71,27 +71,34 @@ def test_pixels_are_refused(call, images, received, model, tmp_path):
     ],
     ids=["0 to 1", "means and deviations"],
 )
-def test_what_may_be_wrong_is_warned_about(call, images, received, model, tmp_path):
-    with pytest.warns(UserWarning, match=f"^Images {RULE}.*{received}") as found:
-        call(model, images.astype("float32"), tmp_path)
-    # Python shows those of one line once.
-    assert len({(str(w.message), w.lineno) for w in found if is_ours(w)}) == 1
+def test_what_may_be_wrong_is_warned_about(call, images, received, model, tmp_path, caplog):
+    call(model, images.astype("float32"), tmp_path)
+    (message,) = {record.getMessage() for record in caplog.records if is_ours(record)}
+    assert re.match(f"Images {RULE}.*{received}", message)
 
 
-def is_ours(warning):
-    """Whether a warning is of a line in this file: Keras has its own for torch."""
-    return pathlib.Path(warning.filename) == pathlib.Path(__file__)
+def test_what_may_be_wrong_is_warned_about_each_time(caplog):
+    for _ in range(2):
+        check_pixels(PHOTOS / 255)
+    assert len(caplog.messages) == 2
+
+
+def is_ours(record):
+    """TensorFlow has a logger of its own."""
+    return (record.name, record.levelname) == ("keras_vit", "WARNING")
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_what_is_right_is_not_warned_about(call, model, tmp_path):
+def test_what_is_right_is_not_warned_about(call, model, tmp_path, caplog):
     call(model, SCALED, tmp_path)
+    assert not list(filter(is_ours, caplog.records))
 
 
-def test_values_that_may_be_right_are_not_warned_about():
+def test_values_that_may_be_right_are_not_warned_about(caplog):
     # Bicubic interpolation goes a little further.
     for images in (SCALED * 1.3, np.zeros_like(SCALED), np.ones_like(SCALED)):
         check_pixels(images)
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "uint8"])
@@ -127,6 +134,93 @@ def test_datasets(model):
     )
 
 
+# What computes of a `tf.data.Dataset`.
+OF_DATASETS = {name: CALLS[name] for name in ("features", "maps", "rollout", "distance")}
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [("features", np.nan), ("maps", np.inf), ("rollout", -255), ("distance", np.nan)],
+)
+def test_all_batches_of_a_dataset_are_checked(call, value, model):
+    import tensorflow as tf
+
+    images = SCALED.copy()
+    images[3, 5, 5, 0] = value
+    with pytest.raises(ValueError, match=f"^`images` {RULE}values from .*{value}"):
+        CALLS[call](model, tf.data.Dataset.from_tensor_slices(images).batch(1), None)
+
+
+def test_the_range_of_a_dataset_is_that_of_all_batches(model, caplog):
+    import tensorflow as tf
+
+    # The first batch alone lies in [0, 1].
+    images = np.concatenate(
+        [np.linspace(0.5, 1, 768, dtype="float32").reshape(1, 16, 16, 3), SCALED]
+    )
+    for factor, expected in ((1, []), (2.5, [r"beyond \[-1, 1\]"])):
+        caplog.clear()
+        keras_vit.features(
+            model, tf.data.Dataset.from_tensor_slices(images * np.float32(factor)).batch(1)
+        )
+        messages = [record.getMessage() for record in caplog.records if is_ours(record)]
+        assert len(messages) == len(expected)
+        assert all(map(re.search, expected, messages))
+
+
+@pytest.mark.parametrize("call", OF_DATASETS.values(), ids=OF_DATASETS)
+@pytest.mark.parametrize(
+    ("wrong", "received"),
+    [
+        (lambda: None, "images of type NoneType"),
+        (lambda: [SCALED], "images of type list"),
+        (lambda: SCALED[:0], r"images of shape \(0, 16, 16, 3\)"),
+        (lambda: SCALED[0], r"images of shape \(16, 16, 3\)"),
+        (lambda: SCALED[:, :8], r"images of shape \(4, 8, 16, 3\)"),
+        (lambda: dataset(SCALED).batch(2).take(0), "an empty dataset"),
+        (lambda: dataset(SCALED), r"images of shape \(16, 16, 3\)"),
+    ],
+    ids=["none", "list", "no image", "an image", "another size", "no batch", "no batches"],
+)
+def test_what_is_not_images_is_a_line(call, wrong, received, model):
+    with pytest.raises(ValueError, match=f"^`images` must .*Received: {received}$"):
+        call(model, wrong(), None)
+
+
+@pytest.mark.parametrize("call", [keras_vit.features, keras_vit.attention_maps])
+@pytest.mark.parametrize("batch_size", [0, -1, 1.5, "3", True])
+def test_wrong_batch_sizes(call, batch_size, model):
+    with pytest.raises(
+        ValueError, match="^`batch_size` must be an integer of at least 1. Received"
+    ):
+        call(model, SCALED, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("names", [5, "block_0", [], {"block_0": 1}])
+def test_wrong_lists_of_names(names, model):
+    with pytest.raises(
+        ValueError, match="^`layers` must be a list of names, or None. Received: la"
+    ):
+        keras_vit.features(model, SCALED, layers=names)
+    with pytest.raises(
+        ValueError, match="^`blocks` must be a list of names, or None. Received: bl"
+    ):
+        keras_vit.attention_maps(model, SCALED, blocks=names)
+
+
+@pytest.mark.parametrize("images", [None, [SCALED], SCALED[:0], SCALED[0], SCALED[:, :8]])
+def test_what_is_not_images_is_not_drawn(images, model, tmp_path):
+    with pytest.raises(ValueError, match="^`images` must .* Received: images of "):
+        draw(model, images, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def dataset(images):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(images)
+
+
 def test_lists_and_dictionaries():
     for images in ([PHOTOS], {"images": PHOTOS}):
         with pytest.raises(ValueError, match=f"{RULE}images of dtype uint8"):
@@ -159,9 +253,9 @@ def test_masked_patches(tmp_path):
         )
 
 
-def test_calibration_images():
-    with pytest.warns(UserWarning, match=r"values in \[0, 1\]"):
-        check_images("onnx", "int8", (PHOTOS / 255).astype("float32"), (16, 16))
+def test_calibration_images(caplog):
+    check_images("onnx", "int8", (PHOTOS / 255).astype("float32"), (16, 16))
+    assert "values in [0, 1]" in caplog.text
     with pytest.raises(ValueError, match="Received: values from 0.0 to 255.0"):
         check_images("onnx", "int8", PHOTOS.astype("float32"), (16, 16))
 
@@ -179,30 +273,56 @@ def test_layers_refuse_integers(layer):
 
 
 @pytest.mark.parametrize(
-    "images", [PHOTOS / 255, SCALED, ops.convert_to_tensor(SCALED), [0.5, 1.0]], ids=type
+    "images",
+    [PHOTOS / 255, SCALED, ops.convert_to_tensor(SCALED), [0.5, 1.0], SCALED * 2.5 - 0.3],
+    ids=["0 to 1", "-1 to 1", "tensor", "list", "means and deviations"],
 )
-def test_preprocessing_twice_is_warned_about(images):
-    message = "`preprocess` takes .*, which were probably scaled"
-    with pytest.warns(UserWarning, match=message) as found:
+def test_preprocessing_twice_is_warned_about_each_time(images, caplog):
+    for _ in range(2):
+        caplog.clear()
         keras_vit.preprocess(images)
-    assert any(map(is_ours, found))
+        (message,) = caplog.messages
+        assert re.match("`preprocess` takes .*, which were probably scaled before$", message)
 
 
-def test_pixels_of_16_bits_are_warned_about():
-    with pytest.warns(UserWarning, match="`preprocess` takes .* Received: values far beyond"):
-        keras_vit.preprocess(PHOTOS.astype("uint16") * 257)
+@pytest.mark.parametrize(
+    ("images", "received"),
+    [
+        (PHOTOS.astype("uint16") * 257, "values from 0.0 to 65535.0"),
+        (np.array([-3, 5]), "values from -3.0 to 5.0"),
+        ([0, 300], "values from 0.0 to 300.0"),
+        (np.array([0, np.nan]), "values from nan to nan"),
+        (np.array([0, np.inf], "float32"), "values from 0.0 to inf"),
+        (PHOTOS * 257.0, "values from 0.0 to 65535.0"),
+        (ops.convert_to_tensor([0.0, 400.0]), "values from 0.0 to 400.0"),
+        (PHOTOS > 100, "images of dtype bool"),
+        (ops.convert_to_tensor(PHOTOS > 100), "images of dtype .*bool"),
+        (["a"], "images of dtype str"),
+        (None, "images of dtype object"),
+    ],
+)
+def test_what_are_no_pixels_is_not_preprocessed(images, received):
+    with pytest.raises(ValueError, match=f"^`images` must be .*255.* Received: {received}"):
+        keras_vit.preprocess(images)
 
 
-def test_preprocessing_of_dark_images():
+def test_preprocessing_of_dark_images(caplog):
     for images in (np.zeros(3, "float32"), np.array([0, 1], "uint8"), [0, 1], np.array([])):
         keras_vit.preprocess(images)
-    keras_vit.preprocess(PHOTOS.astype("float32") * 1.2 - 20)
+    # Interpolation overshoots.
+    for images in (PHOTOS.astype(">f4") * 1.2 - 20, np.array([-1.0, 8.0])):
+        keras_vit.preprocess(images)
+    assert not caplog.messages
 
 
-def test_preprocessing_in_a_traced_function():
-    import tensorflow as tf
+def test_decoded_files_are_not_suspected(caplog):
+    """A picture of almost black pixels was not scaled before."""
+    evaluation_image(np.ones((4, 4, 3), "uint8"), (4, 4))
+    assert not caplog.messages
 
-    dataset = tf.data.Dataset.from_tensor_slices(PHOTOS / 255).map(keras_vit.preprocess)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(list(dataset)) == 4
+
+def test_preprocessing_in_a_traced_function(caplog):
+    assert len(list(dataset(PHOTOS / 255).map(keras_vit.preprocess))) == 4
+    assert not caplog.messages
+    with pytest.raises(ValueError, match="images of dtype bool"):
+        dataset(PHOTOS > 100).map(keras_vit.preprocess)

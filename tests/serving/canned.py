@@ -18,7 +18,7 @@ SERVICES = ("PredictionService/Predict", "ModelService/GetModelStatus")
 
 
 @contextlib.contextmanager
-def answering(api, *bodies):
+def answering(api, *bodies, status=200):
     """Answer each request with the next of some bytes, and the last ones again; yields the URL."""
     lock, rest = threading.Lock(), itertools.chain(bodies, itertools.repeat(bodies[-1]))
 
@@ -31,7 +31,7 @@ def answering(api, *bodies):
         class Handler(RestHandler):
             def answer(self, pattern, respond):
                 self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.send(200, next_body())
+                self.send(status, next_body())
 
         server = RestServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, args=[0.02], daemon=True).start()
@@ -86,20 +86,22 @@ def encode(api, outputs):
     return message({name: tf.make_tensor_proto(value) for name, value in outputs.items()})
 
 
-def message(tensors, version=None):
+def message(tensors, version=None, **spec):
     """A `PredictResponse` in bytes."""
     answer = predict_pb2.PredictResponse()
     for name, tensor in tensors.items():
         answer.outputs[name].CopyFrom(tensor)
     if version is not None:
         answer.model_spec.version.value = version
+    for name, value in spec.items():
+        setattr(answer.model_spec, name, value)
     return answer.SerializeToString()
 
 
 def outputs(count=2, **changes):
     """What an export answers to some images, with other values for some of the outputs."""
     right = {
-        "logits": [[0.5, 2.0, -1.0]] * count,
+        "logits": [np.log([0.2, 0.75, 0.05]).tolist()] * count,
         "probabilities": [[0.2, 0.75, 0.05]] * count,
         "top_k_classes": [[1, 0]] * count,
         "top_k_labels": [["dog", "cat"]] * count,

@@ -1,10 +1,12 @@
 """What an export says of itself, and of the images that it is calibrated on."""
 
+import json
+
 import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.serving.export import _variant_of, export
+from keras_vit.serving.export import _facts, export
 from keras_vit.serving.quantization import warn_of_calibration
 from tests.images import random_image
 from tests.serving.models import classifier
@@ -17,17 +19,36 @@ def test_facts_of_the_model_cannot_be_replaced(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "variant"),
+    ("options", "others"),
     [
-        ({"dropout": 0.1}, "ViT_Ti16"),
-        ({"num_registers": 4}, None),
-        ({"pooling": "map"}, None),
-        ({"activation": "gelu"}, None),
+        ({"dropout": 0.1}, {}),
+        ({"num_registers": 4}, {"num_registers": 4}),
+        ({"pooling": "map"}, {"pooling": "map"}),
+        ({"activation": "gelu"}, {"activation": "gelu"}),
+        ({"representation_size": 8}, {"representation_size": 8}),
     ],
+    ids=str,
 )
-def test_variant_is_what_the_builder_makes_by_default(options, variant):
+def test_the_variant_and_other_options_are_recorded(options, others, tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=3, image_size=(16, 32), **options)
-    assert _variant_of(model) == variant
+    facts = _facts(model, "onnx", None)
+    assert (facts["variant"], facts["options"]) == ("ViT_Ti16", others)
+
+
+def test_a_model_that_is_no_variant_has_all_its_options_recorded():
+    facts = json.loads(json.dumps(_facts(classifier(patch_size=(4, 8)), "onnx", None)))
+    assert facts["variant"] is None
+    assert facts["options"]["patch_size"] == [4, 8]
+    assert facts["options"]["depth"] == 2
+
+
+def test_a_head_of_zeros_is_named(tmp_path, caplog):
+    model = classifier()
+    export(model, tmp_path, format="litert")
+    assert "zero" not in caplog.text
+    model.get_layer("head").kernel.assign(np.zeros((8, 3)))
+    export(model, tmp_path, format="litert")
+    assert "all 3 classes are equally likely: the model's head is zero" in caplog.text
 
 
 def test_calibration_images_that_show_no_range(caplog):

@@ -114,6 +114,15 @@ def test_bad_images_are_named_by_their_index(served):
             serve(image_bytes=tf.constant(encoded))
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 255.0])
+def test_images_that_are_not_scaled_are_refused(value, served):
+    serve, pixels = served[2]["float"], preprocessed(files(2))
+    pixels[1, 2, 3, 0] = value
+    message = r"`images` must be scaled to \[-1, 1\],.* values up to.*(inf|255)"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        serve(images=tf.constant(pixels))
+
+
 def test_bad_images_are_flagged(tmp_path):
     model = classifier(image_size=(16, 24))
     signatures = ("bytes", "features")

@@ -31,6 +31,23 @@ def test_versions_and_files(tmp_path):
     assert find_export(directory) == directory / "8"
     assert find_export(directory / "2") == directory / "2"
     assert find_export(tmp_path) is None
+    assert find_export(tmp_path / "nothing") is None
+
+
+def test_the_newest_version_is_that_of_tf_serving(tmp_path):
+    """A server reads 007 as 7, and serves the newest directory or none."""
+    for name in ("2", "007", "new"):
+        (tmp_path / name).mkdir()
+    assert find_export(tmp_path) is None
+    (tmp_path / "2" / "model.onnx").touch()
+    with pytest.raises(ValueError, match=r"The newest version .*Received: .*007, without saved_mo"):
+        find_export(tmp_path)
+    (tmp_path / "007" / "model.onnx").touch()
+    assert find_export(tmp_path) == tmp_path / "007"
+    (tmp_path / "7").mkdir()
+    with pytest.raises(ValueError, match="Received: .*007, .*7, of the same number"):
+        find_export(tmp_path)
+    assert find_export(tmp_path / "2") == tmp_path / "2"
 
 
 def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):

@@ -46,6 +46,20 @@ OUTPUTS = {
     "a matrix for an image": outputs(logits=[[[0.5], [2.0], [-1.0]]] * 2),
     "numbers for flags": outputs(is_bad=[0, 1]),
     "several flags for an image": outputs(is_bad=[[False], [True]]),
+    "probabilities whose sum is not 1": outputs(probabilities=[[0.2, 0.75, 0.15]] * 2),
+    "probabilities of other logits": outputs(logits=[[0.0, 1.0, 2.0]] * 2),
+    "probabilities of another image": outputs(
+        probabilities=[[0.2, 0.75, 0.05], [0.75, 0.2, 0.05]], top_k_classes=[[1, 0], [0, 1]]
+    ),
+    "classes in another order": outputs(
+        top_k_classes=[[0, 1]] * 2, top_k_probabilities=[[0.2, 0.75]] * 2
+    ),
+    "classes that are not the most likely": outputs(
+        top_k_classes=[[1, 2]] * 2, top_k_probabilities=[[0.75, 0.05]] * 2
+    ),
+    "probabilities of other classes": outputs(top_k_probabilities=[[0.75, 0.1]] * 2),
+    "a class twice": outputs(top_k_classes=[[1, 1]] * 2, top_k_probabilities=[[0.75, 0.75]] * 2),
+    "two labels for a class": outputs(top_k_labels=[["dog", "cat"], ["cat", "dog"]]),
     "NaN for an image that is not flagged": outputs(
         logits=[[NAN] * 3, [0.0] * 3], is_bad=[False, True]
     ),
@@ -72,6 +86,7 @@ REST_ONLY = {
     "a number": b"7",
     "no predictions": b"{}",
     "an error": b'{"error": "it is\\n out of order"}',
+    "an error and predictions": rows(FIRST, FIRST).replace(b"{", b'{"error": "out of order", ', 1),
     "predictions of null": b'{"predictions": null}',
     "an object of predictions": b'{"predictions": {"logits": [[1.0], [2.0]]}}',
     "text of predictions": b'{"predictions": "ab"}',
@@ -177,9 +192,11 @@ def test_a_wrong_answer_is_a_line(api, body):
 
 @BOTH
 def test_right_answers(api):
-    flagged = outputs(logits=[[NAN] * 3, [0.0, 1.0, 2.0]], is_bad=[True, False])
+    flagged = outputs(logits=[[NAN] * 3, *outputs(1)["logits"]], is_bad=[True, False])
     named = outputs(top_k_labels=[["dog\0", "猫"]] * 2)
-    bodies = [encode(api, made) for made in (outputs(), flagged, named, {"features": [[1.0]] * 2})]
+    doubled = outputs(top_k_labels=[["crane", "crane"]] * 2)
+    answers = (outputs(), flagged, named, {"features": [[1.0]] * 2}, doubled)
+    bodies = [encode(api, answer) for answer in answers]
     with answering(api, *bodies) as url, Client(url, timeout=20) as client:
         found = client.predict(IMAGES)
         assert {name: array.dtype for name, array in found.items()} == {
@@ -195,13 +212,14 @@ def test_right_answers(api):
         # NumPy's strings would lose the zero.
         assert client.predict(IMAGES)["top_k_labels"].tolist() == [["dog\0", "猫"]] * 2
         assert client.predict(IMAGES)["features"].tolist() == [[1.0]] * 2
+        assert client.predict(IMAGES)["top_k_labels"].tolist() == [["crane", "crane"]] * 2
 
 
 OTHERS = {
     "other outputs": {"features": [[1.0, 2.0]]},
     "a flag more": outputs(1, is_bad=[False]),
     "a class more": outputs(
-        1, logits=[[0.5, 2.0, -1.0, 0.0]], probabilities=[[0.2, 0.75, 0.05, 0.0]]
+        1, logits=[[*outputs(1)["logits"][0], -99.0]], probabilities=[[0.2, 0.75, 0.05, 0.0]]
     ),
 }
 
@@ -227,6 +245,60 @@ def test_another_version_of_the_model_takes_over():
         other = Client(f"{url}/versions/1", timeout=20)
         with other, pytest.raises(OSError, match="version 2 answers, not 1"):
             other.predict(IMAGES[:1])
+
+
+TENSORS = {name: tf.make_tensor_proto(value) for name, value in outputs(1).items()}
+
+
+@pytest.mark.parametrize(
+    "spec, received",
+    [
+        ({"name": "cats"}, "model cats answers, not pets"),
+        ({"signature_name": "uint8"}, "signature uint8 answers, not serving_default"),
+    ],
+)
+def test_another_model_or_signature_answers(spec, received):
+    right = {"name": "pets", "signature_name": "serving_default"}
+    bodies = message(TENSORS, **right), message(TENSORS, **{**right, **spec})
+    with answering("grpc", *bodies) as url, Client(url, timeout=20) as client:
+        client.predict(IMAGES[:1])
+        with pytest.raises(OSError, match=received) as caught:
+            client.predict(IMAGES[:1])
+        check_line(caught.value, url)
+
+
+@pytest.mark.parametrize("status", [201, 206])
+def test_another_status_than_200(status):
+    with (
+        answering("rest", encode("rest", outputs()), status=status) as url,
+        Client(url, timeout=20) as client,
+    ):
+        with pytest.raises(OSError, match=f"its status is {status} instead of 200") as caught:
+            client.predict(IMAGES)
+        check_line(caught.value, url)
+
+
+@BOTH
+def test_a_terminal_gets_no_control_characters(api, tmp_path, capsys):
+    path = tmp_path / "a.png"
+    path.write_bytes(encode_image(random_image()))
+    named = outputs(1, top_k_labels=[["dog\x1b[2J", "cat\t猫"]])
+    bodies = [encode(api, made) for made in (named, {"\x1b[2J": [[1.0]]})]
+    with answering(api, *bodies) as url:
+        main(["client", str(path), "--url", url, "--top", "2"])
+        assert capsys.readouterr().out == f"{path}  dog\\x1b[2J 75.0%  cat\\t猫 20.0%\n"
+        with pytest.raises(SystemExit):
+            main(["client", str(path), "--url", url])
+        assert "answers \\x1b[2J" in capsys.readouterr().err
+
+
+def test_an_error_of_the_server_has_no_control_characters():
+    with (
+        answering("rest", b'{"error": "a\\u001b[2Jb"}', status=400) as url,
+        Client(url, timeout=20) as client,
+        pytest.raises(ValueError, match=r"a\\x1b\[2Jb$"),
+    ):
+        client.predict(IMAGES)
 
 
 def states(*pairs):
