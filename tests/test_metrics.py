@@ -96,9 +96,9 @@ def test_calibration_error_by_hand():
         (expected_calibration_error, ([], []), "of one at least"),
         (expected_calibration_error, ([0.5], [True, True]), "an entry for each image"),
         (expected_calibration_error, ([1.5], [True]), "`probabilities` must be from 0 to 1.*1.5"),
-        (confusion_matrix, ([], [], -1), "`num_classes` must be a positive integer"),
-        (expected_calibration_error, ([0.5], [True], 0), "`num_bins` must be a positive integer"),
-        (expected_calibration_error, ([0.5], [True], 2.5), "`num_bins` must be a positive"),
+        (confusion_matrix, ([], [], -1), "`num_classes` must be an integer of at least 1"),
+        (expected_calibration_error, ([0.5], [True], 0), "`num_bins` must be an integer of at "),
+        (expected_calibration_error, ([0.5], [True], 2.5), "`num_bins` must be an integer of "),
     ],
 )
 def test_wrong_arguments(function, arguments, message):

@@ -5,7 +5,7 @@
 
 import logging
 
-from keras_vit.layers.arguments import check_integer
+from keras_vit.core.arguments import check_integer
 from keras_vit.models import VARIANTS, Variant
 
 logger = logging.getLogger("keras_vit")

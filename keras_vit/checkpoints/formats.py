@@ -6,7 +6,7 @@ from keras_vit.checkpoints.google import BIG_VISION, BIG_VISION_ROWS, GOOGLE
 from keras_vit.checkpoints.huggingface import HUGGINGFACE
 from keras_vit.checkpoints.timm import TIMM, TIMM_ROWS
 from keras_vit.checkpoints.weight_map import Format, Naming, Row
-from keras_vit.layers.arguments import check_choice
+from keras_vit.core.arguments import check_choice
 
 POSITIONS = "position_embedding/embedding"
 

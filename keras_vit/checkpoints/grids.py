@@ -4,7 +4,7 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.flax_resnet import describe_stages
 from keras_vit.checkpoints.formats import KERAS, POSITIONS
 from keras_vit.checkpoints.positions import position_rows
-from keras_vit.layers.arguments import as_pair
+from keras_vit.core.arguments import as_pair
 from keras_vit.models.surgery import token_grid
 from keras_vit.models.vit import total_stride
 

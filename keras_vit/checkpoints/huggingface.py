@@ -16,7 +16,7 @@ from keras_vit.checkpoints.architecture import (
 )
 from keras_vit.checkpoints.class_names import default_names
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
-from keras_vit.layers.arguments import as_pair
+from keras_vit.core.arguments import as_pair
 
 WEIGHT = ("weight", "bias")
 # `num_attention_heads` of transformers' `ViTConfig`, where none is given.

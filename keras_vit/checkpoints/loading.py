@@ -11,7 +11,7 @@ from keras_vit.checkpoints.download import cache_path, find_file
 from keras_vit.checkpoints.formats import KERAS, POSITIONS
 from keras_vit.checkpoints.grids import UNTOLD_SIZE, records_grid, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
-from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.models import architecture_differences
 from keras_vit.models.builders import maker, register_pretrained_builder
 from keras_vit.models.describe import describe

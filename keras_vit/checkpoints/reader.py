@@ -12,7 +12,7 @@ from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
 from keras_vit.checkpoints.positions import fit_positions
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries, template_of
-from keras_vit.layers.arguments import check_integer
+from keras_vit.core.arguments import check_integer
 from keras_vit.layers.convolution import NUM_GROUPS
 from keras_vit.models.describe import describe
 from keras_vit.models.options import is_resnet

@@ -18,9 +18,9 @@ from keras_vit.checkpoints.positions import fold_prefix
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import entries
+from keras_vit.core.arguments import check_choice
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
-from keras_vit.layers.arguments import check_choice
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.describe import describe
 from keras_vit.models.options import defaults_of, is_resnet, token_grid_of

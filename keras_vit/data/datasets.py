@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import numbers
 
+from keras_vit.core.arguments import is_integer
 from keras_vit.core.choices import BY_POSITION, DIVIDED
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.augment import mixing
@@ -233,8 +234,7 @@ def _find_source(name, split, classes, data_dir, shard):
 
 def _check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
     for name, value, least in (("batch_size", batch_size, 1), ("start_step", start_step, 0)):
-        is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if not is_whole or not least <= value < 2**31:
+        if not is_integer(value) or not least <= value < 2**31:
             raise ValueError(
                 f"`{name}` must be a positive integer{'' if least else ' or 0'}, less than 2**31. "
                 f"Received: {name}={value!r}"
@@ -249,7 +249,7 @@ def _check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
             f"`max_skipped` must be a share, from 0 to 1. Received: max_skipped={max_skipped}"
         )
     is_pair = isinstance(shard, (tuple, list)) and len(shard) == 2
-    if not is_pair or not all(isinstance(value, numbers.Integral) for value in shard):
+    if not is_pair or not all(is_integer(value) for value in shard):
         raise ValueError(f"`shard` must be `(index, count)`. Received: shard={shard!r}")
     index, count = shard
     if not 0 <= index < count:

@@ -2,12 +2,12 @@
 
 import dataclasses
 import logging
-import numbers
 import pathlib
 
 import numpy as np
 from PIL import Image, ImageDraw
 
+from keras_vit.core.arguments import is_integer
 from keras_vit.data.decoding import decode
 from keras_vit.data.hashes import WORDS, find_nearest, hash_images, view_colours
 from keras_vit.data.source import Source
@@ -95,8 +95,7 @@ def find_duplicates(train, test, max_distance=MAX_DISTANCE):
     >>> find_duplicates(digits, digits, max_distance=0).pairs[0]
     Duplicate(distance=0, train_id='digits#1019', test_set=0, test_id='digits#1019')
     """
-    is_whole = isinstance(max_distance, numbers.Integral) and not isinstance(max_distance, bool)
-    if not is_whole or not 0 <= max_distance <= _GREATEST_DISTANCE:
+    if not is_integer(max_distance) or not 0 <= max_distance <= _GREATEST_DISTANCE:
         raise ValueError(
             f"`max_distance` must be a whole number from 0 to {_GREATEST_DISTANCE}. "
             f"Received: max_distance={max_distance!r}"

@@ -1,10 +1,10 @@
 """The preprocessing of a dataset, put together from the functions of one image."""
 
 import dataclasses
-import numbers
 
 import tensorflow as tf
 
+from keras_vit.core.arguments import as_pair, is_integer
 from keras_vit.data import augment, images
 from keras_vit.data.augmentations import AUGMENTATIONS, Augmentation
 from keras_vit.data.decoding import decode_function, read_orientation, turn_upright
@@ -35,7 +35,7 @@ class ImageMaker:
     scale: int = 1
 
     def __post_init__(self):
-        object.__setattr__(self, "image_size", _as_size(self.image_size))
+        object.__setattr__(self, "image_size", as_pair(self.image_size, "image_size"))
         if self.min_crop_area is not None and not 0 < self.min_crop_area <= 1:
             raise ValueError(
                 "`min_crop_area` must be greater than 0 and at most 1. "
@@ -51,7 +51,7 @@ class ImageMaker:
             raise ValueError(f"At most one of {', '.join(crops)} can be given. Received: {given}")
         for name in crops[1:]:
             side = getattr(self, name)
-            if side is not None and (not _is_whole(side) or side < max(self.image_size)):
+            if side is not None and (not is_integer(side) or side < max(self.image_size)):
                 raise ValueError(
                     f"`{name}` must be a whole number, at least the `image_size` "
                     f"{self.image_size}. Received: {name}={side!r}"
@@ -104,18 +104,3 @@ class ImageMaker:
 
     def _flip(self, image, seed):
         return image[:, ::-1] if self.flip == "always" else images.random_flip(image, seed)
-
-
-def _as_size(image_size):
-    is_sequence = isinstance(image_size, (tuple, list))
-    size = tuple(image_size) if is_sequence else (image_size, image_size)
-    if len(size) != 2 or not all(_is_whole(side) and side > 0 for side in size):
-        raise ValueError(
-            "`image_size` must be a positive integer or a pair of them. "
-            f"Received: image_size={image_size!r}"
-        )
-    return size
-
-
-def _is_whole(value):
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

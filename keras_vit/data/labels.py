@@ -3,9 +3,10 @@
 import collections
 import functools
 import importlib.resources
-import numbers
 
 import numpy as np
+
+from keras_vit.core.arguments import is_integer
 
 # `label_files/README.md` says where the lists come from and what they were compared with.
 LABEL_FILES = {1000: "imagenet2012.txt", 21843: "imagenet21k.txt"}
@@ -58,8 +59,7 @@ def decode_predictions(logits, top=5):
             f"ImageNet-21k. Received: logits.shape={logits.shape}"
         )
     num_classes = logits.shape[1]
-    is_integer = isinstance(top, numbers.Integral) and not isinstance(top, bool)
-    if not is_integer or not 1 <= top <= num_classes:
+    if not is_integer(top) or not 1 <= top <= num_classes:
         raise ValueError(
             f"`top` must be an integer from 1 to the {num_classes} classes. Received: top={top!r}"
         )

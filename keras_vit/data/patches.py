@@ -4,6 +4,7 @@ import numbers
 
 import tensorflow as tf
 
+from keras_vit.core.arguments import is_integer
 from keras_vit.data.colours import encode_colours
 
 TARGETS = ("mean_colour", "downsized", "pixels")
@@ -126,7 +127,7 @@ def _find_grid(dataset, patch_size):
     """`(rows, columns)` of the patches and `(height, width)` of one."""
     image_size = tuple(dataset.element_spec[0].shape[1:3])
     pair = tuple(patch_size) if isinstance(patch_size, (tuple, list)) else (patch_size, patch_size)
-    is_pair = len(pair) == 2 and all(isinstance(n, numbers.Integral) and n > 0 for n in pair)
+    is_pair = len(pair) == 2 and all(is_integer(n) and n > 0 for n in pair)
     if not is_pair or any(pixels % n for pixels, n in zip(image_size, pair, strict=True)):
         raise ValueError(
             f"`patch_size` must be a positive divisor of the images' size {image_size}, or a pair "

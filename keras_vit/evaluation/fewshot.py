@@ -6,6 +6,7 @@ import numbers
 
 import numpy as np
 
+from keras_vit.core.arguments import is_integer
 from keras_vit.data.splits import split_names
 from keras_vit.evaluation.classifiers import METHODS, check_sklearn
 from keras_vit.evaluation.extraction import split_features
@@ -201,8 +202,7 @@ def _are_all(values, condition):
 
 
 def _is_whole(value, least):
-    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return is_whole and value >= least
+    return is_integer(value) and value >= least
 
 
 def _check_examples(kind, features, labels, num_classes):

@@ -1,7 +1,6 @@
 """Shapes inside a model, from its table row alone."""
 
-import numbers
-
+from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.models.options import token_grid_of
 from keras_vit.models.resnet import downsampling
 from keras_vit.models.variants import ResNetVariant
@@ -22,14 +21,9 @@ def check_sizes(pooling, **sizes):
         pooling: must be `"token"`, `"gap"` or `"map"`.
         **sizes: integers; `num_classes` may be 0.
     """
-    if pooling not in POOLINGS:
-        raise ValueError(f"`pooling` must be one of {POOLINGS}. Received: pooling={pooling!r}")
+    check_choice("pooling", pooling, POOLINGS)
     for name, value in sizes.items():
-        least = 0 if name == "num_classes" else 1
-        if not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(
-                f"`{name}` must be an integer of at least {least}. Received: {name}={value!r}"
-            )
+        check_integer(name, value, minimum=0 if name == "num_classes" else 1)
 
 
 def patch_channels(variant):

@@ -1,8 +1,8 @@
 """Metrics of classification, of NumPy arrays with an entry for each image."""
 
-import numbers
-
 import numpy as np
+
+from keras_vit.core.arguments import check_integer
 
 
 def confusion_matrix(labels, predicted, num_classes):
@@ -113,7 +113,7 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
             "`probabilities` must be from 0 to 1. Received: probabilities from "
             f"{probabilities.min()} to {probabilities.max()}"
         )
-    _check_count("num_bins", num_bins)
+    check_integer("num_bins", num_bins, 1)
     upper_ends = np.linspace(0, 1, num_bins + 1)[1:]
     # NaN is put behind the last bin, and makes the sum NaN there.
     bins = np.searchsorted(upper_ends, probabilities)
@@ -122,13 +122,8 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
     return float(np.abs(differences).sum() / len(bins))
 
 
-def _check_count(name, value):
-    if not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"`{name}` must be a positive integer. Received: {name}={value!r}")
-
-
 def _check_classes(labels, predicted, num_classes):
-    _check_count("num_classes", num_classes)
+    check_integer("num_classes", num_classes, 1)
     arrays = {"labels": np.asarray(labels), "predicted": np.asarray(predicted)}
     shapes = [array.shape for array in arrays.values()]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1:

@@ -1,9 +1,8 @@
 """What the embeddings of patches and positions have learned."""
 
-import numbers
-
 import numpy as np
 
+from keras_vit.core.arguments import check_integer
 from keras_vit.models.parts import first_kernel, position_table
 from keras_vit.models.surgery import token_grid
 
@@ -35,8 +34,7 @@ def filter_components(model, count=28):
     >>> components.shape, shares.shape
     ((28, 16, 16, 3), (28,))
     """
-    if not isinstance(count, numbers.Integral) or isinstance(count, bool) or count < 1:
-        raise ValueError(f"`count` must be a positive integer. Received: count={count!r}")
+    check_integer("count", count, minimum=1)
     kernel = first_kernel(model)
     filters = kernel.reshape(-1, kernel.shape[-1]).T
     # Their mean is taken away, which leaves one dimension less.

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.layers.arguments import check_heads, check_rate
+from keras_vit.core.arguments import check_heads, check_rate
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm

@@ -5,8 +5,8 @@ import dataclasses
 import keras
 from keras import ops
 
+from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.pixels import check_floats
-from keras_vit.layers.arguments import check_choice, check_integer
 from keras_vit.layers.base import KeepsFrozen
 
 NUM_GROUPS = 32

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.layers.arguments import check_rate
+from keras_vit.core.arguments import check_rate
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 

@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.core.arguments import as_pair
 from keras_vit.core.pixels import check_floats
-from keras_vit.layers.arguments import as_pair
 from keras_vit.layers.base import Layer
 
 

@@ -6,7 +6,7 @@ They are alike and not the same: where the ReLU stands, how a stride pads, and w
 import keras
 from keras import ops
 
-from keras_vit.layers.arguments import check_integer
+from keras_vit.core.arguments import check_integer
 from keras_vit.layers.base import Layer
 from keras_vit.layers.convolution import (
     BIT,

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.arguments import as_pair, check_integer
+from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.layers.base import Layer
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_vit.layers.arguments import check_rate
+from keras_vit.core.arguments import check_rate
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout

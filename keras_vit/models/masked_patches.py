@@ -2,8 +2,8 @@
 
 import keras
 
+from keras_vit.core.arguments import check_choice
 from keras_vit.layers import CorruptPatches, PatchEmbedding
-from keras_vit.layers.arguments import check_choice
 from keras_vit.models.surgery import check_backbone, token_stride
 
 TARGETS = ("mean_colour", "downsized", "pixels")

@@ -2,7 +2,7 @@
 
 import inspect
 
-from keras_vit.layers.arguments import as_pair
+from keras_vit.core.arguments import as_pair
 from keras_vit.layers.patches import grid_size
 from keras_vit.models.resnet import resnet
 from keras_vit.models.variants import VARIANTS, ResNetVariant

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import scipy.ndimage
 
-from keras_vit.layers.arguments import as_pair
+from keras_vit.core.arguments import as_pair
 
 METHODS = ("bilinear", "bicubic")
 

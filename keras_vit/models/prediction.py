@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.core.arguments import check_integer
 from keras_vit.core.pixels import (
     check_floats,
     check_pixels,
@@ -12,7 +13,6 @@ from keras_vit.core.pixels import (
     value_range,
     warn_of_range,
 )
-from keras_vit.layers.arguments import check_integer
 
 
 def predict_images(model, extractor, images, batch_size=32, verbose=0):

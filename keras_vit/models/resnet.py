@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_vit.layers.arguments import as_pair, check_choice, check_integer, is_integer
+from keras_vit.core.arguments import as_pair, check_choice, check_integer, is_integer
 from keras_vit.layers.convolution import (
     BIT,
     HYBRID,

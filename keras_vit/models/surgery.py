@@ -2,13 +2,13 @@
 
 import keras
 
+from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
     PatchEmbedding,
 )
-from keras_vit.layers.arguments import as_pair, check_integer
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.layers.patches import grid_size
 from keras_vit.layers.resnet import Bottleneck

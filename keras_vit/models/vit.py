@@ -6,6 +6,13 @@ import numbers
 import keras
 import numpy as np
 
+from keras_vit.core.arguments import (
+    as_pair,
+    check_choice,
+    check_heads,
+    check_integer,
+    check_rate,
+)
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
@@ -16,13 +23,6 @@ from keras_vit.layers import (
     PatchEmbedding,
     RegisterTokens,
     TransformerBlock,
-)
-from keras_vit.layers.arguments import (
-    as_pair,
-    check_choice,
-    check_heads,
-    check_integer,
-    check_rate,
 )
 from keras_vit.layers.convolution import check_width
 from keras_vit.layers.mlp import as_activation

@@ -1,10 +1,10 @@
 """What an export is asked for, checked before anything is written."""
 
 import importlib.util
-import numbers
 
 import keras
 
+from keras_vit.core.arguments import check_integer, is_integer
 from keras_vit.core.class_names import check_class_names
 from keras_vit.serving.quantization import NEEDS_IMAGES, check_choice
 
@@ -41,12 +41,9 @@ def check_settings(
                 f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}"
             )
     _check_signatures(signatures)
-    if not is_count(top_k):
-        raise ValueError(f"`top_k` must be a positive integer. Received: top_k={top_k!r}")
-    if batch_size is not None and not is_count(batch_size):
-        raise ValueError(
-            f"`batch_size` must be a positive integer or None. Received: batch_size={batch_size!r}"
-        )
+    check_integer("top_k", top_k, minimum=1)
+    if batch_size is not None:
+        check_integer("batch_size", batch_size, minimum=1)
     if on_bad_image == "flag" and not {"bytes", "features"} & set(signatures):
         raise ValueError(
             "`on_bad_image` is for the signatures that take encoded images, bytes and features. "
@@ -153,5 +150,4 @@ def has_serving_api():
 
 def is_count(value):
     """Whether it is a positive integer."""
-    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    return is_whole and value > 0
+    return is_integer(value) and value > 0

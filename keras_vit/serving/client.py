@@ -9,9 +9,9 @@ import time
 
 import numpy as np
 
+from keras_vit.core.arguments import check_integer
 from keras_vit.core.text import printable
 from keras_vit.serving.answers import AnswerError, join
-from keras_vit.serving.checks import is_count
 from keras_vit.serving.transports import Grpc, RequestError, Rest
 
 _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
@@ -108,10 +108,7 @@ class Client:
                 "`images` must be a list of at least one path or bytes. "
                 f"Received: {'an empty' if not images else 'a'} {type(images).__name__}"
             )
-        if not is_count(batch_size):
-            raise ValueError(
-                f"`batch_size` must be a positive integer. Received: batch_size={batch_size!r}"
-            )
+        check_integer("batch_size", batch_size, minimum=1)
         answers, versions = [], set()
         for start in range(0, len(images), batch_size):
             batch = images[start : start + batch_size]

@@ -1,10 +1,10 @@
 """The numbered versions of a model in a directory, where servers look for them."""
 
 import contextlib
-import numbers
 import pathlib
 import shutil
 
+from keras_vit.core.arguments import is_integer
 from keras_vit.core.files import PARTIAL, exclusive_lock
 
 # In a version's directory, where it is no SavedModel.
@@ -73,8 +73,7 @@ def version_folders(directory):
 
 
 def _check_version(version, taken):
-    is_number = isinstance(version, numbers.Integral) and not isinstance(version, bool)
-    if version != "auto" and not (is_number and version > 0 and version not in taken):
+    if version != "auto" and not (is_integer(version) and version > 0 and version not in taken):
         raise ValueError(
             "`version` must be a positive integer that is not taken, or 'auto'. "
             f"Received: version={version!r}, taken: {taken}"

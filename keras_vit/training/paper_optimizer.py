@@ -6,8 +6,8 @@ import re
 import keras
 from keras import ops
 
+from keras_vit.core.arguments import is_integer
 from keras_vit.training.distribution import sum_over_replicas
-from keras_vit.training.recipe_checks import is_whole
 
 # What has the whole learning rate under layer-wise decay.
 BEHIND_BLOCKS = ("encoder_norm/", "pooling/", "fc_norm/", "pre_logits/", "head/", "patch_head/")
@@ -43,7 +43,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         average_momentum=None,
         name=None,
     ):
-        count_is_right = is_whole(accumulation_steps) and accumulation_steps >= 1
+        count_is_right = is_integer(accumulation_steps) and accumulation_steps >= 1
         rules = {
             "weight_decay": (weight_decay, 0 <= weight_decay < math.inf, "not be negative"),
             "clip_norm": (clip_norm, clip_norm is None or clip_norm > 0, "be positive"),

@@ -3,8 +3,9 @@
 import dataclasses
 import itertools
 import math
-import numbers
 import typing
+
+from keras_vit.core.arguments import is_integer
 
 WHOLE = (
     *("image_size", "batch_size", "warmup_steps", "epochs", "steps", "frozen_blocks"),
@@ -41,15 +42,10 @@ def check_recipe(recipe):
         )
 
 
-def is_whole(value):
-    """Return whether a value is an integer, and neither a boolean nor a float."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
 def _check_ranges(recipe):
     rules = [
-        (WHOLE, "be a whole number", is_whole),
-        (("boundaries",), "be whole numbers", lambda values: all(map(is_whole, values))),
+        (WHOLE, "be a whole number", is_integer),
+        (("boundaries",), "be whole numbers", lambda values: all(map(is_integer, values))),
         (POSITIVE, "be positive", lambda value: 0 < value < math.inf),
         (NOT_NEGATIVE, "not be negative", lambda value: 0 <= value < math.inf),
         (SHARES, "be at least 0 and less than 1", lambda value: 0 <= value < 1),

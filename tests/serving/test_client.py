@@ -289,7 +289,7 @@ def test_malformed_urls(url):
         (b"GIF8", {}, "`images` must be a list .* a bytes"),
         (["no/such.jpg"], {}, r"`images` must be files .*'no/such.jpg' \(No such file"),
         ([None], {}, "`images` must be a list of paths or bytes. Received: NoneType among them"),
-        ([b"GIF8"], {"batch_size": 0}, "`batch_size` must be a positive integer"),
+        ([b"GIF8"], {"batch_size": 0}, "`batch_size` must be an integer of at least 1"),
     ],
 )
 def test_wrong_arguments(images, options, message):
