@@ -147,6 +147,15 @@ def test_the_last_states_are_kept(tmp_path, compiled):
         states.load()
 
 
+def test_a_damaged_last_state_does_not_outlive_the_good_ones(tmp_path, compiled):
+    states = States(tmp_path, keep=1)
+    (tmp_path / "batch-000000030.npz").write_bytes(b"PK")
+    for batch in (20, 23):
+        states.save(compiled, batch, {})
+        assert states.load()[1]["batch"] == batch
+    assert [path.name for path in tmp_path.iterdir()] == ["batch-000000023.npz"]
+
+
 @pytest.mark.parametrize(
     ("begun", "message"),
     [

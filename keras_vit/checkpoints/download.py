@@ -17,10 +17,30 @@ from keras_vit.checkpoints.npz import what_it_is
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
-# Files that belong to a .safetensors file, and answers of servers that have none.
+# Files that belong to a .safetensors file, those of a directory, and answers of servers that have
+# none.
 CONFIGURATION_FILES = ("config.json", "preprocessor_config.json")
+FILES_OF_DIRECTORY = ("model.safetensors", *CONFIGURATION_FILES)
 NOT_THERE = (403, 404, 410)
 FILES = (".npz", ".safetensors", ".keras", ".h5", ".json", ".bin", ".pt", ".pth")
+
+
+def files_of(path):
+    """List the files that a model is read from, also those that would be read if they existed.
+
+    Args:
+        path: `pathlib.Path` of a file or a directory.
+
+    Returns:
+        A list of paths, the given one first.
+    """
+    if path.is_dir() or path.suffix == ".json":
+        directory = path if path.is_dir() else path.parent
+        shards = sorted(directory.glob("*.safetensors"))
+        return [path, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
+    if path.suffix == ".safetensors":
+        return [path, *(path.with_name(name) for name in CONFIGURATION_FILES)]
+    return [path]
 
 
 def find_file(weights, variant=None, argument="path"):

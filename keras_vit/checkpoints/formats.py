@@ -9,7 +9,8 @@ from keras_vit.checkpoints.weight_map import Format, Naming, Row
 from keras_vit.core.arguments import check_choice
 
 POSITIONS = "position_embedding/embedding"
-
+# Of `position_embedding="learned2d"`, which no other project has.
+OWN = ("position_embedding/rows", "position_embedding/columns")
 
 # A model's own names: those on the right of all maps.
 KERAS = Format(
@@ -19,13 +20,15 @@ KERAS = Format(
         for target in dict.fromkeys(
             target
             for row in (*BIG_VISION_ROWS, *TIMM_ROWS, *BIG_TRANSFER_ROWS)
-            for target in row.targets
+            for target in (*row.targets, *OWN)
         )
     ),
     Naming.of,
 )
 # In the order in which a file is tried.
 FORMATS = {f.name: f for f in (GOOGLE, BIG_VISION, BIG_TRANSFER, TIMM, HUGGINGFACE)}
+# Formats whose files have a `config.json` next to them.
+CONFIGURED = (TIMM.name, HUGGINGFACE.name)
 
 
 def recognise(archive, format=None):

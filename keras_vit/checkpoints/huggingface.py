@@ -187,6 +187,12 @@ def _check(config):
                 f"`{key}` of the file's config.json must be {' or '.join(map(repr, allowed))}. "
                 f"Received: {key}={config[key]!r}"
             )
+    if config.get("problem_type") not in (None, "single_label_classification"):
+        logger.warning(
+            "the model is for problem_type=%r: its logits are not of classes that exclude each "
+            "other, and probabilities by softmax are not its own",
+            config["problem_type"],
+        )
 
 
 def file_name(name, options):

@@ -12,8 +12,6 @@ Format = Literal[
     "keras", "google", "big_vision", "big_transfer", "timm", "huggingface", "saved_model"
 ]
 DIRECTORIES = ("timm", "huggingface", "saved_model")
-# What timm and transformers have in a directory.
-FILES_OF_DIRECTORY = ("model.safetensors", "config.json", "preprocessor_config.json")
 SUFFIXES = {".keras": "keras", ".npz": "google", ".safetensors": "timm"}
 
 
@@ -98,11 +96,13 @@ def check_target(source, target, to, overwrite):
         ValueError: if the target is the source, or, without `overwrite`, if it exists or is in the
             directory of a training run.
     """
+    from keras_vit.checkpoints.download import FILES_OF_DIRECTORY, files_of
+
     is_replacing = to != "saved_model"
     is_weights_alone = to in ("timm", "huggingface") and target.suffix == ".safetensors"
     is_directory = to in DIRECTORIES and not is_weights_alone
     written = [target / name for name in FILES_OF_DIRECTORY] if is_directory else [target]
-    read = _files_of(source)
+    read = files_of(source)
     if is_replacing and any(_is_same(new, old) for new in written for old in read):
         raise ValueError(
             "`target` must not be what the model is read from, which would be lost. "
@@ -121,17 +121,6 @@ def check_target(source, target, to, overwrite):
         raise ValueError(
             f"`target` must be new{unless}. Received: {str(target)!r}, which already exists"
         )
-
-
-def _files_of(source):
-    """The files that a model is read from, also those that would be read if they existed."""
-    if source.is_dir() or source.suffix == ".json":
-        directory = source if source.is_dir() else source.parent
-        shards = directory.glob("*.safetensors")
-        return [source, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
-    if source.suffix == ".safetensors":
-        return [source, *(source.with_name(name) for name in FILES_OF_DIRECTORY[1:])]
-    return [source]
 
 
 def _is_same(path, other):
@@ -180,6 +169,8 @@ def class_names_of(model, source, is_guessing=True):
     path, num_classes = find_model(source), model.output_shape[-1]
     if path.suffix == ".keras":
         return saved_models.recorded_class_names(path, num_classes)
+    if all(layer.name != "head" for layer in model.layers):
+        return None
     recorded = read_class_names(source, num_classes)
     if recorded is not None or num_classes not in LABEL_FILES:
         return recorded

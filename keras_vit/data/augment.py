@@ -62,6 +62,7 @@ def rand_augment(layers, magnitude):
     import keras_cv
 
     draws = Draws()
+    _have_generator()
     operations = keras_cv.layers.RandAugment.get_standard_policy(
         (0, 255), magnitude / MAX_MAGNITUDE, magnitude_stddev=0.0
     )
@@ -135,6 +136,17 @@ def mixing(augmentation):
         return mixed["images"], mixed["labels"]
 
     return mix
+
+
+def _have_generator():
+    """Make TensorFlow have a global generator, which keras-cv's layers ask for and here never use.
+
+    Where operations must be deterministic, TensorFlow makes none by itself.
+    """
+    try:
+        tf.random.get_global_generator()
+    except RuntimeError:
+        tf.random.set_global_generator(tf.random.Generator.from_seed(0))
 
 
 def _draw_from(layer, draws):

@@ -97,9 +97,7 @@ def check_outputs(outputs, count):
             raise AnswerError(f"`{name}` has values that are not finite")
         if name in _PROBABILITIES and np.any(abs(array[is_good] - 0.5) > 0.5 + TOLERANCE):
             raise AnswerError(f"`{name}` has values that are no probabilities")
-    contradiction = find_contradiction(outputs, is_good)
-    if contradiction:
-        raise AnswerError(contradiction)
+    _check_contradictions(outputs)
     return outputs
 
 
@@ -123,7 +121,21 @@ def join(parts, versions):
     ]
     if any(kind != kinds[0] for kind in kinds):
         raise AnswerError("the outputs differ from request to request")
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    outputs = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    _check_contradictions(outputs)
+    return outputs
+
+
+def without_repeats(pairs):
+    """Make a dictionary of the pairs of a JSON object; for `object_pairs_hook`.
+
+    Raises:
+        AnswerError: if a key is there twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise AnswerError(f"it has a key twice: {_shown([key for key, _ in pairs])}")
+    return found
 
 
 def states_from_json(answer):
@@ -238,6 +250,13 @@ def _typed(name, array):
         raise AnswerError(f"`{name}` must be {expected} of the shape {shape}")
     with np.errstate(over="ignore"):
         return array.astype(dtype)
+
+
+def _check_contradictions(outputs):
+    count = len(next(iter(outputs.values())))
+    contradiction = find_contradiction(outputs, ~outputs.get("is_bad", np.zeros(count, bool)))
+    if contradiction:
+        raise AnswerError(contradiction)
 
 
 def _shown(value):

@@ -39,11 +39,13 @@ def _contradictions(
     top_k_probabilities=None,
     **_,
 ):
-    if probabilities is not None:
-        if _differ(probabilities.sum(axis=1), 1):
-            yield "the sum of `probabilities` must be 1"
-        if logits is not None and _differ(scipy.special.softmax(logits, axis=1), probabilities):
-            yield "`probabilities` must be the softmax of `logits`"
+    softmax = None if logits is None else scipy.special.softmax(logits, axis=1)
+    if probabilities is None:
+        probabilities = softmax
+    elif _differ(probabilities.sum(axis=1), 1):
+        yield "the sum of `probabilities` must be 1"
+    elif softmax is not None and _differ(softmax, probabilities):
+        yield "`probabilities` must be the softmax of `logits`"
     # Labels may be doubled: in ImageNet two classes are called "crane".
     if top_k_classes is not None and not np.diff(np.sort(top_k_classes)).all():
         yield "`top_k_classes` must be different classes"
@@ -64,9 +66,9 @@ def _wrong_top(probabilities, classes, top_k_probabilities):
         return
     found = np.take_along_axis(probabilities, classes, axis=1)
     if _differ(found, -np.sort(-probabilities, axis=1)[:, : classes.shape[1]]):
-        yield "`top_k_classes` must be the most likely classes by `probabilities`"
+        yield "`top_k_classes` must be the most likely classes"
     if top_k_probabilities is not None and _differ(found, top_k_probabilities):
-        yield "`top_k_probabilities` must be the `probabilities` of `top_k_classes`"
+        yield "`top_k_probabilities` must be those of `top_k_classes`"
 
 
 def _differ(values, expected):

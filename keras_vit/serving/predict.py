@@ -13,9 +13,7 @@ from keras import ops
 from keras_vit.models.head import warn_of_zero_head
 from keras_vit.models.surgery import check_classifier
 from keras_vit.serving.labels import labels_of
-from keras_vit.serving.versions import FILES, version_folders
-
-_MODEL_FILES = ("saved_model.pb", *FILES)
+from keras_vit.serving.versions import FILES, MODEL_FILES, is_version, version_folders
 
 
 def keras_predictor(model, class_names=None):
@@ -65,14 +63,19 @@ def ranked(probabilities, class_names):
     """The classes with their probabilities, the most likely first.
 
     Raises:
-        ValueError: if there are not as many names as probabilities.
+        ValueError: if there are not as many names as probabilities, or one probability alone.
     """
+    if len(probabilities) < 2:
+        raise ValueError(
+            "A model must have two classes or more to be predicted: the softmax of one logit is "
+            f"always 1. Received: a model with {len(probabilities)} output"
+        )
     if class_names and len(class_names) != len(probabilities):
         raise ValueError(
             "A model must have as many outputs as its classes have names. "
             f"Received: {len(probabilities)} outputs and {len(class_names)} names"
         )
-    if np.ptp(probabilities) == 0 and len(probabilities) > 1:
+    if np.ptp(probabilities) == 0:
         warn_of_zero_head(len(probabilities))
     names = class_names or [str(index) for index in range(len(probabilities))]
     order = np.argsort(-probabilities, kind="stable")
@@ -88,24 +91,20 @@ def find_export(path):
     path = pathlib.Path(path).expanduser()
     if path.is_file() and path.name in FILES:
         return path.parent
-    if _is_version(path):
+    if is_version(path):
         return path
     # As TF Serving reads them: "007" is version 7, and the newest is served or none.
     versions = version_folders(path)
-    if not any(_is_version(folder) for _, folder in versions):
+    if not any(is_version(folder) for _, folder in versions):
         return None
     newest = [folder for number, folder in versions if number == versions[-1][0]]
-    if len(newest) > 1 or not _is_version(newest[0]):
-        reason = "of the same number" if newest[1:] else f"without {', '.join(_MODEL_FILES)}"
+    if len(newest) > 1 or not is_version(newest[0]):
+        reason = "of the same number" if newest[1:] else f"without {', '.join(MODEL_FILES)}"
         raise ValueError(
             "The newest version of an export must be one directory with a model; another version "
             f"is named by its path. Received: {', '.join(map(str, newest))}, {reason}"
         )
     return newest[0]
-
-
-def _is_version(path):
-    return any((path / name).is_file() for name in _MODEL_FILES)
 
 
 def _softmax(logits):

@@ -77,7 +77,7 @@ class Rest:
         if code != 200:
             raise answers.AnswerError(f"its status is {code} instead of 200")
         try:
-            return json.loads(content)
+            return json.loads(content, object_pairs_hook=answers.without_repeats)
         except (ValueError, RecursionError) as error:
             raise OSError(f"{self._url} is not of TF Serving: it answers no JSON") from error
 
@@ -209,7 +209,8 @@ def within(seconds, function):
 
 def _receive(session, end, method, url, **request):
     """Return the HTTP status and the body of an answer."""
-    with session.request(method, url, stream=True, **request) as answer:
+    # Another address is not the server that was asked, and a redirected POST loses its images.
+    with session.request(method, url, stream=True, allow_redirects=False, **request) as answer:
         content = bytearray()
         for chunk in answer.iter_content(_BYTES_AT_ONCE):
             content += chunk

@@ -9,6 +9,7 @@ from keras_vit.core.files import PARTIAL, exclusive_lock
 
 # In a version's directory, where it is no SavedModel.
 FILES = ("model.onnx", "model.tflite", "model.xml")
+MODEL_FILES = ("saved_model.pb", *FILES)
 
 
 @contextlib.contextmanager
@@ -26,7 +27,8 @@ def new_version(directory, version="auto"):
         directory in it to its place and returns the new path.
 
     Raises:
-        ValueError: if the version is taken, or the directory cannot be written or is of a run.
+        ValueError: if the version is taken, or the directory cannot be written or is that of a run
+            or of a version.
     """
     directory = pathlib.Path(directory).expanduser().resolve()
     _check_version(version, taken_versions(directory))
@@ -34,6 +36,11 @@ def new_version(directory, version="auto"):
         raise ValueError(
             "`directory` must be one for exports, not that of a training run. "
             f"Received: directory={str(directory)!r}"
+        )
+    if is_version(directory):
+        raise ValueError(
+            "`directory` must be one for numbered versions, not one of them. "
+            f"Received: directory={str(directory)!r}, which holds a model"
         )
     with _that_can_be_written(directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -52,6 +59,11 @@ def new_version(directory, version="auto"):
         finally:
             # The directory stays, also a new one: others may wait for it.
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_version(path):
+    """Whether a path is the directory of one version of an export."""
+    return any((path / name).is_file() for name in MODEL_FILES)
 
 
 def taken_versions(directory):

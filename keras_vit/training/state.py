@@ -37,8 +37,11 @@ class States:
         path = self.directory / f"batch-{batch:09d}.npz"
         with replacing(path) as partial, partial.open("wb") as file:
             np.savez(file, facts=facts, **arrays)
-        for path in self._paths()[: -self.keep]:
-            path.unlink(missing_ok=True)
+        paths = self._paths()
+        newest = paths.index(path)
+        # A later one is damaged, or the run would have gone on from it.
+        for old in (*paths[: max(0, newest + 1 - self.keep)], *paths[newest + 1 :]):
+            old.unlink(missing_ok=True)
 
     def load(self):
         """The last state that can be read, as `(arrays, facts)`, or `None` where there is none.

@@ -128,3 +128,18 @@ def test_another_grid_than_that_of_the_table_is_told(tmp_path, caplog):
     path = config_next_to("timm_token.safetensors", tmp_path, config)
     assert from_checkpoint(path, num_heads=4).input_shape == (None, 32, 32, 3)
     assert "for a grid of (4, 4) patches, which is used; its settings are for (8, 8)" in caplog.text
+
+
+def test_pooling_that_only_the_architecture_records(tmp_path):
+    path = config_next_to("timm_token.safetensors", tmp_path, {"architecture": "test_vit3"})
+    with pytest.raises(ValueError, match="timm's default layers. .* architecture='test_vit3'"):
+        from_checkpoint(path, num_heads=4)
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "is_told"),
+    [(None, False), ("single_label_classification", False), ("multi_label_classification", True)],
+)
+def test_several_labels_of_one_image_are_told(problem_type, is_told, tmp_path, caplog):
+    from_checkpoint(config_next_to("hf_classifier", tmp_path, {"problem_type": problem_type}))
+    assert ("problem_type='multi_label_classification'" in caplog.text) == is_told

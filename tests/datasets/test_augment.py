@@ -71,6 +71,21 @@ def test_rand_augment_does_not_depend_on_the_global_policy(policy, medium):
     np.testing.assert_array_equal(result, medium(IMAGE, seed(3)))
 
 
+def test_rand_augment_where_operations_must_be_deterministic(medium, monkeypatch):
+    made = []
+
+    def get_generator():
+        if not made:
+            raise RuntimeError("cannot be called if determinism is enabled")
+        return made[-1]
+
+    monkeypatch.setattr(tf.random, "get_global_generator", get_generator)
+    monkeypatch.setattr(tf.random, "set_global_generator", made.append)
+    np.testing.assert_array_equal(
+        augment.rand_augment(2, 15)(IMAGE, seed(3)), medium(IMAGE, seed(3))
+    )
+
+
 def test_a_stronger_magnitude_changes_more():
     means = []
     for magnitude in (1, 10, 25):

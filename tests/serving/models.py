@@ -33,7 +33,8 @@ NAMES = ("cat", "dog", "eel")
 
 def classifier(**options):
     model = vision_transformer(**{**TINY, **options})
-    model.get_layer("head").kernel.assign(images(8, 3))
+    head = model.get_layer("head").kernel
+    head.assign(images(*head.shape))
     return model
 
 

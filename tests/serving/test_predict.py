@@ -27,6 +27,11 @@ def test_predictor_without_names():
     assert sorted(classes) == ["0", "1", "2"]
 
 
+def test_one_output_is_no_classifier():
+    with pytest.raises(ValueError, match="two classes or more .* a model with 1 output"):
+        keras_predictor(classifier(num_classes=1))(encode(random_image()))
+
+
 def test_bytes_that_are_no_image(tmp_path):
     path = export(classifier(), tmp_path)
     with pytest.raises(tf.errors.InvalidArgumentError):

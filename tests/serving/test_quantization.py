@@ -145,16 +145,16 @@ def test_combinations_that_no_tool_offers(tmp_path):
 
 @pytest.mark.parametrize("format_name", ["onnx", "openvino"])
 @pytest.mark.parametrize(
-    ("calibration", "received"),
+    ("calibration", "rule", "received"),
     [
-        (None, "images=None"),
-        (np.zeros((2, 16, 16, 3), "float32"), r"an array \(2, 16, 16, 3\)"),
-        (np.zeros((0, 16, 24, 3), "float32"), r"an array \(0, 16, 24, 3\)"),
-        (np.zeros((2, 16, 24, 3), "uint8"), "of uint8"),
-        (np.full((2, 16, 24, 3), 255.0), r"values from 255\.0 to 255\.0"),
-        (np.full((2, 16, 24, 3), np.nan), "values from nan"),
+        (None, "a float32 array", "images=None"),
+        (np.zeros((2, 16, 16, 3), "float32"), "a float32 array", r"an array \(2, 16, 16, 3\)"),
+        (np.zeros((0, 16, 24, 3), "float32"), "a float32 array", r"an array \(0, 16, 24, 3\)"),
+        (np.zeros((2, 16, 24, 3), "uint8"), "a float32 array", ".* of uint8"),
+        (np.full((2, 16, 24, 3), 255.0), "scaled to", r"values from 255\.0 to 255\.0"),
+        (np.full((2, 16, 24, 3), np.nan), "scaled to", "values from nan"),
     ],
 )
-def test_calibration_images(format_name, calibration, received, tmp_path):
-    with pytest.raises(ValueError, match=rf"`images` must be .*{received}"):
+def test_calibration_images(format_name, calibration, rule, received, tmp_path):
+    with pytest.raises(ValueError, match=rf"`images` must be {rule} .*Received: {received}"):
         WRITERS[format_name](small_classifier("token"), tmp_path, "int8", calibration)

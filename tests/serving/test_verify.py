@@ -57,7 +57,8 @@ def test_images_of_a_folder_are_those_of_datasets(photographs, caplog):
     assert sorted(path.name for path in found) == sorted(path.name for path in other.glob("[0-9]*"))
     assert len(found) == 9
     (line,) = caplog.messages
-    assert "2 files are left out: " in line and "1 hidden" in line and "1 no image (.txt)" in line
+    assert "2 files or folders are left out: " in line
+    assert "1 hidden" in line and "1 no image (.txt)" in line
 
 
 def test_another_model_is_told(photographs, tmp_path):

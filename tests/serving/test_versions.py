@@ -132,3 +132,10 @@ def test_killed_exports_leave_whole_versions_or_none(tmp_path):
     export(classifier(), tmp_path, warmup_batch_sizes=())
     assert taken_versions(tmp_path) == [*versions, versions[-1] + 1]
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_version_is_no_place_for_versions(tmp_path):
+    path = export(classifier(), tmp_path)
+    with pytest.raises(ValueError, match="`directory` must be one for numbered versions"):
+        export(classifier(), path)
+    assert not (path / "1").exists()

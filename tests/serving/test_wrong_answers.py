@@ -60,6 +60,15 @@ OUTPUTS = {
     "probabilities of other classes": outputs(top_k_probabilities=[[0.75, 0.1]] * 2),
     "a class twice": outputs(top_k_classes=[[1, 1]] * 2, top_k_probabilities=[[0.75, 0.75]] * 2),
     "two labels for a class": outputs(top_k_labels=[["dog", "cat"], ["cat", "dog"]]),
+    "classes that are not the most likely by logits alone": {
+        "logits": [[4.0, 0.0, 0.0]] * 2,
+        "top_k_classes": [[2, 1]] * 2,
+    },
+    "probabilities of other logits than those alone": {
+        "logits": [[4.0, 1.0, 0.0]] * 2,
+        "top_k_classes": [[0, 1]] * 2,
+        "top_k_probabilities": [[0.5, 0.4]] * 2,
+    },
     "NaN for an image that is not flagged": outputs(
         logits=[[NAN] * 3, [0.0] * 3], is_bad=[False, True]
     ),
@@ -88,6 +97,7 @@ REST_ONLY = {
     "an error": b'{"error": "it is\\n out of order"}',
     "an error and predictions": rows(FIRST, FIRST).replace(b"{", b'{"error": "out of order", ', 1),
     "predictions of null": b'{"predictions": null}',
+    "predictions twice": rows(FIRST, FIRST)[:-1] + b', "predictions": []}',
     "an object of predictions": b'{"predictions": {"logits": [[1.0], [2.0]]}}',
     "text of predictions": b'{"predictions": "ab"}',
     "no rows": rows(),
@@ -232,6 +242,25 @@ def test_answers_that_differ_from_request_to_request(name, api):
         with pytest.raises(OSError, match="differ from request to request") as caught:
             client.predict(IMAGES, batch_size=1)
         check_line(caught.value, url)
+
+
+@BOTH
+def test_a_class_has_one_label_in_all_requests(api):
+    bodies = [encode(api, outputs(1)), encode(api, outputs(1, top_k_labels=[["ant", "cat"]]))]
+    with answering(api, *bodies) as url, Client(url, timeout=20) as client:
+        with pytest.raises(OSError, match="must have one label for each class") as caught:
+            client.predict(IMAGES, batch_size=1)
+        check_line(caught.value, url)
+
+
+@pytest.mark.parametrize("status", ["301 Moved", "307 Temporary Redirect"])
+def test_another_address_is_not_asked(status):
+    with answering("rest", encode("rest", outputs(1))) as elsewhere:
+        head = f"HTTP/1.1 {status}\r\nLocation: {elsewhere}:predict\r\nContent-Length: 0\r\n\r\n"
+        with dripping(head.encode(), b" ") as address:
+            client = Client(f"http://{address}/v1/models/pets", timeout=20)
+            with client, pytest.raises(OSError, match=f"its status is {status[:3]} instead of 200"):
+                client.predict(IMAGES[:1])
 
 
 def test_another_version_of_the_model_takes_over():
