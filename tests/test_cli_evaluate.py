@@ -1,5 +1,6 @@
 """`keras-vit evaluate`: what it prints and writes of the digits."""
 
+import contextlib
 import csv
 import dataclasses
 import json
@@ -11,11 +12,14 @@ import numpy as np
 import pytest
 import sklearn.metrics
 
-from keras_vit.cli.evaluate import Evaluate
+import keras_vit
+from keras_vit.cli.evaluate import Evaluate, check_same_classes
 from keras_vit.data import load
 from keras_vit.evaluation import reported
 from keras_vit.training.recipes import RECIPES
 from tests.contract import to_numpy
+from tests.images import write_folder
+from tests.serving.models import classifier as small_model
 from tests.test_cli import error_of, run
 from tests.test_evaluation import classifier
 
@@ -106,3 +110,41 @@ def test_comparison_that_model_and_dataset_tell(monkeypatch):
 def test_files_are_checked_at_once(flag, value, capsys):
     message = error_of(capsys, "evaluate", "missing.keras", flag, value)
     assert f"`{flag}` must be a .{'png' if 'figure' in flag else 'csv'} file" in message
+
+
+WNIDS = ["n01440764", "n01443537"]
+
+
+@pytest.mark.parametrize(
+    ("model_names", "data_names", "must_be_equal", "message"),
+    [
+        (["cat", "dog"], ["cat", "dog"], True, None),
+        (["cat", "dog"], ["Cat", "Dog"], True, "must have the model's classes"),
+        (["dog", "cat"], ["cat", "dog"], False, "must have the model's classes"),
+        (["cat", "dog"], ["ant", "cat"], False, "must have the model's classes"),
+        (["cat", "dog"], ["cats", "dogs"], False, "different names .*'cat' is 'cats'"),
+        (["tench", "goldfish"], WNIDS, False, None),
+    ],
+)
+def test_classes_of_model_and_data(model_names, data_names, must_be_equal, message, caplog):
+    is_error = message is not None and message.startswith("must")
+    expected = pytest.raises(ValueError, match=message) if is_error else contextlib.nullcontext()
+    with expected:
+        check_same_classes(model_names, data_names, must_be_equal)
+    if message is None or is_error:
+        assert not caplog.messages
+    else:
+        assert re.search(message, caplog.text)
+
+
+def test_classes_of_a_checkpoint_in_another_order(tmp_path, capsys):
+    write_folder(tmp_path / "photos", count=5)
+    model = small_model(num_classes=2)
+    for names, is_right in ((["cat", "dog"], True), (["dog", "cat"], False)):
+        path = tmp_path / names[0]
+        keras_vit.save_checkpoint(model, path, "huggingface", class_names=names)
+        arguments = ["evaluate", path, "--data", f"folder:{tmp_path / 'photos'}"]
+        if is_right:
+            assert "accuracy" in run(capsys, *arguments)
+        else:
+            assert "the model's classes ['dog', 'cat']" in error_of(capsys, *arguments)

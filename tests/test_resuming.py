@@ -179,3 +179,13 @@ def test_a_run_is_the_same_with_its_classes_in_another_order_and_its_split_recor
     for other in ({"classes": ("7", "9")}, {"split": "train+validation"}):
         with pytest.raises(ValueError, match="must have the settings it was begun with"):
             open_run(tmp_path, RECIPE, {**same, **other}, resume=True)
+
+
+def test_a_sweep_goes_on_with_the_weights_that_it_was_begun_with(tmp_path):
+    open_run(tmp_path / "new", RECIPE, {"model_digest": "a"})
+    open_run(tmp_path / "new", RECIPE, {"model_digest": "a"}, resume=True)
+    with pytest.raises(ValueError, match="model_digest='b' instead of 'a'"):
+        open_run(tmp_path / "new", RECIPE, {"model_digest": "b"}, resume=True)
+    # Versions before did not record it.
+    open_run(tmp_path / "old", RECIPE, {})
+    open_run(tmp_path / "old", RECIPE, {"model_digest": "b"}, resume=True)

@@ -11,9 +11,16 @@ from keras_vit.cli import main
 from keras_vit.models import vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.training.run import MODELS, read_run
-from keras_vit.training.saved_models import recorded_class_names, run_of, save_model
+from keras_vit.training.saved_models import (
+    load_trained,
+    recorded_class_names,
+    run_of,
+    save_model,
+)
+from keras_vit.training.starting_model import make_model
 from tests.images import write_folder
 from tests.models.test_vit import TINY
+from tests.small_runs import small_recipe
 from tests.test_cli import error_of, run, train_arguments
 
 
@@ -122,3 +129,14 @@ def test_labels_of_an_export_must_fit_its_outputs(names, workdir, finished, tmp_
     photo = finished / "photos" / "cat" / "0.jpg"
     error = error_of(capsys, "predict", tmp_path / "out", photo)
     assert "as many outputs as its classes have names" in error
+
+
+def test_a_model_that_scales_pixels_itself_is_refused(tmp_path):
+    model = vision_transformer(**TINY)
+    pixels = keras.Input((16, 16, 3))
+    scaled = keras.layers.Rescaling(1 / 127.5, -1)(pixels)
+    path = tmp_path / "scaled.keras"
+    keras.Model(pixels, model(scaled)).save(path)
+    for load in (load_trained, lambda path: make_model(small_recipe(), path, num_classes=3)):
+        with pytest.raises(ValueError, match="images in .-1, 1., .* which scales pixels itself"):
+            load(path)

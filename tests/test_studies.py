@@ -227,7 +227,7 @@ def test_a_study_without_digests_goes_on_with_a_warning(tmp_path, caplog):
         run_study(settings, [0], measured([]), tmp_path / "new", {**now, "train_digest": "1f"})
 
 
-def test_the_order_of_the_classes_to_keep_is_no_other_study(tmp_path):
+def test_class_order_does_not_change_a_study(tmp_path):
     settings = [Setting("a", "a")]
     run_study(settings, [0], measured([]), tmp_path, {**FACTS, "classes": ("1", "0")})
     run_study(settings, [0], measured([]), tmp_path, {**FACTS, "classes": ("0", "1")})

@@ -14,10 +14,9 @@ import keras_vit
 from keras_vit.cli import main
 from keras_vit.data import find_source
 from keras_vit.data.division import RECORD
-from keras_vit.data.fingerprints import Fingerprints, describe_changes, fingerprints
+from keras_vit.data.fingerprints import fingerprints
 from keras_vit.models import vision_transformer
 from keras_vit.training.fit import fit
-from keras_vit.training.run import RUN_FILE
 from keras_vit.training.saved_models import data_of, images_trained_before, load_trained
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.trained_on import (
@@ -25,14 +24,13 @@ from keras_vit.training.trained_on import (
     TRAINED_ON,
     check_same_images,
     images_trained_on,
-    record_images,
     warn_of_trained_images,
 )
 from keras_vit.training.training_data import load_training_data
 from tests.images import encode, random_image, write_folder
 from tests.models.test_vit import TINY
 from tests.reference import case_path
-from tests.small_runs import CLASSES, small_recipe
+from tests.small_runs import CLASSES, small_model, small_recipe
 from tests.test_cli import error_of, run, train_arguments
 
 
@@ -201,15 +199,32 @@ def test_weights_of_another_file_are_of_that_file(finished):
     assert images_trained_before(model) is None
 
 
-def test_a_run_from_python_records_what_its_model_was_trained_on_before(finished, tmp_path):
+@pytest.mark.parametrize("failed", [False, True], ids=["first", "after one that failed"])
+def test_a_run_from_python_records_what_its_model_was_trained_on_before(
+    failed, finished, tmp_path, monkeypatch
+):
     recipe = small_recipe(steps=2, warmup_steps=1)
     data = load_training_data(recipe, "digits", CLASSES)
     model = make_model(recipe, finished / "run", num_classes=3)
+    if failed:
+        with monkeypatch.context() as patched, pytest.raises(TypeError):
+            patched.setattr("keras_vit.training.fit.ResumableFit.fit", None)
+            fit(recipe, model, data, tmp_path / "second")
     fit(recipe, model, data, tmp_path / "second")
     found = images_trained_on(tmp_path / "second")
     assert set(found.ids) == trained_ids(finished) | set(data[0].fingerprints().ids)
     # The model itself was trained further.
     assert images_trained_before(model) == found
+
+
+def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
+    recipe = small_recipe(steps=2, warmup_steps=1)
+    data = load_training_data(
+        recipe, "digits", CLASSES, split="train+validation", validation="validation"
+    )
+    fit(recipe, small_model(recipe, len(CLASSES)), data, tmp_path / "run")
+    count = data[1].num_examples
+    assert f"{count} of the {count} validation images, which choose the best model" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -236,8 +251,7 @@ def test_a_start_without_a_record_is_logged(root, caplog, source, level, message
 
 def test_new_and_published_weights_are_not_logged(caplog, monkeypatch):
     loading = "keras_vit.checkpoints.loading"
-    monkeypatch.setattr(f"{loading}._published", lambda file: "a row of the catalog")
-    monkeypatch.setattr(f"{loading}._check_published", lambda *arguments: None)
+    monkeypatch.setattr(f"{loading}.published_row", lambda file: "a row of the catalog")
     with caplog.at_level(logging.INFO, logger="keras_vit"):
         assert images_trained_before(vision_transformer(**TINY)) is None
         assert images_trained_before(keras_vit.from_checkpoint(case_path("a_vit_token"))) is None
@@ -277,6 +291,16 @@ def test_a_run_is_evaluated_without_what_it_left_out(root, tmp_path, capsys, cap
     exclude.unlink()
     assert "images: 4" in run(capsys, "evaluate", root / "run")
     assert "which is not there: none are left out" in caplog.text
+
+
+def test_a_run_keeps_the_list_of_what_it_left_out(root, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exclude = tmp_path / "exclude.txt"
+    exclude.write_text(images_of(root / "photos", "test").ids[0])
+    arguments = train_arguments(root / "start.keras", root / "photos", tmp_path / "run")
+    main([*arguments, "--exclude", "exclude.txt"])
+    exclude.write_text("\n".join(images_of(root / "photos", "test").ids[:3]))
+    assert "images: 3" in run(capsys, "evaluate", tmp_path / "run")
 
 
 def test_a_file_that_left_its_run_says_so(root, tmp_path, capsys, caplog):
@@ -324,99 +348,3 @@ def test_a_cache_is_of_the_same_images(root, tmp_path, record):
         other_bytes(root / "photos", min(trained_ids(root)))
         with pytest.raises(ValueError, match="made of others; delete photos.cache"):
             load_cached()
-
-
-def test_changes_are_described():
-    before = Fingerprints(("a", "b", "c", "d", "e"), ("0",) * 5, ("1", "2", "3", "4", "5"))
-    now = Fingerprints(("b", "c", "f"), ("1", "0", "0"), ("2", "9", "9"))
-    assert describe_changes(before, now) == (
-        "1 image added (f), 3 removed (a, d, e), 1 with other bytes (c), 1 with another label (b)"
-    )
-    turned = Fingerprints(*(tuple(reversed(field)) for field in (now.ids, now.labels, now.digests)))
-    assert describe_changes(now, turned) == "the same images in another order"
-
-
-def test_odd_ids_are_recorded(tmp_path):
-    ids = ("a\tb", "c\nd", "\u00e9", "e\udcff", 'f"g', "")
-    images = Fingerprints(ids, ("0",) * len(ids), tuple(map(str, range(len(ids)))))
-    assert record_images(tmp_path, {"training": images}) == {"training": images.digest()}
-    assert images_trained_on(tmp_path) == images
-
-
-def some_images(*digests):
-    return Fingerprints(digests, ("0",) * len(digests), digests)
-
-
-@pytest.fixture
-def recorded(tmp_path):
-    """A function that makes the directory of a run with an id, which has trained on an image."""
-
-    def record(id, before=None):
-        workdir = tmp_path / id
-        workdir.mkdir()
-        (workdir / RUN_FILE).write_text(json.dumps({"id": id}))
-        record_images(workdir, {"training": some_images(id)}, before)
-        return workdir
-
-    return record
-
-
-@pytest.mark.parametrize(
-    ("damage", "what"),
-    [
-        (lambda lines: [], "not enough values"),
-        (lambda lines: lines[:1], "0 images with a different digest"),
-        (lambda lines: lines[1:], "list indices"),
-        (lambda lines: [lines[0], lines[1].replace("one", "two")], "1 images with a different"),
-        (lambda lines: [lines[0], lines[1][:5]], "Unterminated string"),
-        (lambda lines: [*lines, "[1, 2]"], "zip"),
-        (lambda lines: ["{}", lines[1]], "'digest'"),
-    ],
-)
-def test_a_damaged_record_is_refused(recorded, damage, what):
-    path = recorded("one") / TRAINED_ON
-    path.write_text("\n".join(damage(path.read_text().splitlines())))
-    with pytest.raises(ValueError, match=f"must be as the run has written it.*{what}"):
-        images_trained_on(path.parent)
-
-
-@pytest.mark.parametrize("place", [shutil.copy, lambda old, new: new.symlink_to(old)])
-@pytest.mark.parametrize("name", [TRAINED_ON, TRAINED_BEFORE])
-def test_the_record_of_another_run_is_refused(recorded, place, name):
-    one, two = (recorded(id, some_images("before")) for id in ("one", "two"))
-    (two / name).unlink()
-    place(one / name, two / name)
-    with pytest.raises(ValueError, match=f"two/{name}.*of the run one, in the .* of the run two"):
-        images_trained_on(two)
-
-
-def test_a_record_of_other_images_before_is_refused(recorded):
-    one = recorded("one")
-    record_images(one, {"training": some_images("a")}, some_images("b"))
-    others = (one / TRAINED_BEFORE).read_text()
-    record_images(one, {"training": some_images("a")}, some_images("c"))
-    (one / TRAINED_BEFORE).write_text(others)
-    with pytest.raises(ValueError, match="with others than the images that the model was trained"):
-        images_trained_on(one)
-
-
-def test_a_missing_record_of_the_images_before_is_logged(recorded, caplog):
-    one, two = recorded("one", some_images("before")), recorded("two")
-    assert images_trained_on(one).ids == ("before", "one")
-    assert images_trained_on(two).ids == ("two",)
-    assert not caplog.text
-    (one / TRAINED_BEFORE).unlink()
-    assert images_trained_on(one).ids == ("one",)
-    assert f"{TRAINED_BEFORE} is missing" in caplog.text
-
-
-def test_records_without_the_run_are_read(recorded, caplog):
-    workdir = recorded("one", some_images("before"))
-    for path in workdir.glob("*.jsonl"):
-        header, *lines = path.read_text().splitlines()
-        kept = {name: json.loads(header)[name] for name in ("images", "digest")}
-        path.write_text("\n".join([json.dumps(kept), *lines]))
-    assert images_trained_on(workdir).ids == ("before", "one")
-    (workdir / TRAINED_BEFORE).unlink()
-    assert images_trained_on(workdir).ids == ("one",)
-    assert not caplog.text

@@ -6,6 +6,7 @@ import pathlib
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import read_config
 from keras_vit.checkpoints.download import cache_path
+from keras_vit.core.class_names import check_class_names
 
 
 def read_class_names(source, num_classes):
@@ -13,30 +14,32 @@ def read_class_names(source, num_classes):
 
     Args:
         source: path, address or name that the model was loaded from.
-        num_classes: number of outputs of the model.
+        num_classes: number of classes of the model.
 
     Returns:
-        A list of names that are all different, or `None` if there are none for these classes. A
-        name of several classes is followed by the number of the class.
+        A list of names that `check_class_names` accepts, or `None` if there are none for these
+        classes. A name of several classes is followed by the number of the class.
     """
     config = _config_of(source)
     # transformers, and timm.
-    labels = config.get("id2label") or config.get("label_names") or {}
-    if isinstance(labels, list):
-        labels = dict(enumerate(labels))
-    names = [None]
-    if isinstance(labels, dict) and len(labels) == num_classes:
-        names = [labels.get(str(index), labels.get(index)) for index in range(num_classes)]
-    if not labels or names == default_names(num_classes):
+    names = config.get("id2label") or config.get("label_names")
+    if isinstance(names, dict):
+        names = [names.get(str(index)) for index in range(len(names))]
+    if not names or names == default_names(num_classes):
         return None
-    if not all(isinstance(name, str) for name in names):
-        logger.warning(
-            "The config.json of %s does not name the %d classes of the model: its names are left "
-            "out",
-            *(source, num_classes),
-        )
+    try:
+        what = f"The class names in the config.json of {source}"
+        return list(check_class_names(_numbered(names), what, num_classes))
+    except ValueError as error:
+        logger.warning("names of classes are left out: %s", error)
         return None
-    counts = collections.Counter(name.casefold() for name in names)
+
+
+def _numbered(names):
+    """Append the number of the class to each name that several classes have."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return names
+    counts = collections.Counter(map(str.casefold, names))
     return [
         name if counts[name.casefold()] == 1 else f"{name} ({index})"
         for index, name in enumerate(names)

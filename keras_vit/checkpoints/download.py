@@ -9,6 +9,7 @@ import urllib.parse
 import uuid
 import zipfile
 
+import h5py
 import keras
 
 from keras_vit.checkpoints.augreg import parse_augreg
@@ -187,15 +188,14 @@ def _download(url, target, is_optional=False):
         ) from error
     part = pathlib.Path(part)
     what = what_it_is(part)
-    if what is None and target.suffix == ".npz" and not zipfile.is_zipfile(part):
-        what = "no .npz archive"
-    if what is None and target.suffix == ".safetensors" and not _is_whole_safetensors(part):
-        what = "no .safetensors file or not all of one"
+    if what is not None and is_optional:
+        # Some servers answer with a page instead of an error.
+        part.unlink()
+        return
+    if what is None and target.suffix in _IS_WHOLE and not _IS_WHOLE[target.suffix](part):
+        what = f"no {target.suffix} file or not all of one"
     if what is not None:
         part.unlink()
-        if is_optional:
-            # Some servers answer with a page instead of an error.
-            return
         raise ValueError(f"a checkpoint must be at the address. Received: {url}, {what}")
     part.replace(target)
 
@@ -211,3 +211,28 @@ def _is_whole_safetensors(path):
         return size == 8 + length + max(ends)
     except (ValueError, TypeError, LookupError, AttributeError):
         return False
+
+
+def _is_whole_hdf5(path):
+    try:
+        with h5py.File(path, "r"):
+            return True
+    except OSError:
+        return False
+
+
+def _is_json(path):
+    try:
+        return isinstance(json.loads(path.read_bytes()), dict)
+    except ValueError:
+        return False
+
+
+# Tests of downloaded files, by suffix.
+_IS_WHOLE = {
+    ".npz": zipfile.is_zipfile,
+    ".keras": zipfile.is_zipfile,
+    ".safetensors": _is_whole_safetensors,
+    ".h5": _is_whole_hdf5,
+    ".json": _is_json,
+}

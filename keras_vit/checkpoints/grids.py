@@ -5,11 +5,10 @@ from keras_vit.checkpoints.flax_resnet import describe_stages
 from keras_vit.checkpoints.formats import KERAS, POSITIONS
 from keras_vit.checkpoints.positions import position_rows
 from keras_vit.core.arguments import as_pair
-from keras_vit.models.surgery import token_grid
 from keras_vit.models.vit import total_stride
 
-# Of a ResNet or of fixed positions.
-UNTOLD_SIZE = 224
+# Of files of ResNets and of fixed positions, which do not record an image size.
+DEFAULT_IMAGE_SIZE = 224
 
 
 def stored_image_size(checkpoint, options, asked):
@@ -28,7 +27,7 @@ def stored_image_size(checkpoint, options, asked):
     """
     table = checkpoint.shape_of(POSITIONS)
     if table is None:
-        return as_pair(UNTOLD_SIZE if asked is None else asked, "image_size")
+        return as_pair(DEFAULT_IMAGE_SIZE if asked is None else asked, "image_size")
     patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
     if len(table) != 3:
         raise ValueError(
@@ -57,12 +56,18 @@ def stored_image_size(checkpoint, options, asked):
 
 
 def _configured_grid(checkpoint, patch_size):
+    size = _configured_size(checkpoint)
+    return _grid(size, patch_size) if size else None
+
+
+def _configured_size(checkpoint):
+    """`(height, width)` of the images that the settings of a file are for, or `None`."""
     if checkpoint.format is KERAS:
-        return token_grid(checkpoint.archive.model)
+        return tuple(checkpoint.archive.model.inputs[0].shape[1:3])
     config = checkpoint.archive.config
     timm = (config.get("pretrained_cfg") or {}).get("input_size", ())[1:]
     size = (config.get("model_args") or {}).get("img_size") or config.get("image_size") or timm
-    return _grid(as_pair(size, "image_size"), patch_size) if size else None
+    return as_pair(size, "image_size") if size else None
 
 
 def fit_arguments(checkpoint, shapes, grid, stored_size):
@@ -75,7 +80,7 @@ def fit_arguments(checkpoint, shapes, grid, stored_size):
         stored_size: image size of the file, from which it is resized; `None` if it has to fit.
 
     Returns:
-        The arguments behind the table.
+        The arguments of `fit_positions` after `table`.
 
     Raises:
         ValueError: if it has to fit, and the file records another grid, or records none and has as
@@ -114,11 +119,11 @@ def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
 
 def records_grid(checkpoint):
     """Whether a file records the grid of patches that its position embedding is for."""
-    return _configured_grid(checkpoint, patch_size=(1, 1)) is not None
+    return _configured_size(checkpoint) is not None
 
 
 def warn_of_assumed_grid(path, grid):
-    """Log a warning for a file without a record of its grid and a model of no square one.
+    """Log a warning for a file without a record of its grid and a model whose grid is not square.
 
     Args:
         path: of the file.

@@ -1,32 +1,31 @@
 """Models from checkpoint files, and checkpoint files into models."""
 
-import contextlib
-
 import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.augreg import parse_augreg
-from keras_vit.checkpoints.catalog import CHECKPOINTS
-from keras_vit.checkpoints.download import cache_path, find_file
-from keras_vit.checkpoints.formats import KERAS, POSITIONS
-from keras_vit.checkpoints.grids import UNTOLD_SIZE, records_grid, warn_of_assumed_grid
+from keras_vit.checkpoints.download import find_file
+from keras_vit.checkpoints.formats import CONFIGURED, KERAS, POSITIONS
+from keras_vit.checkpoints.grids import records_grid, warn_of_assumed_grid
+from keras_vit.checkpoints.known_files import described_options, published_row
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.models import architecture_differences
 from keras_vit.models.builders import maker, register_pretrained_builder
 from keras_vit.models.describe import describe
 from keras_vit.models.files import load_weights
-from keras_vit.models.options import defaults_of, is_resnet, make_model, match_variant
+from keras_vit.models.options import (
+    DROPOUT_OPTIONS,
+    defaults_of,
+    is_resnet,
+    make_model,
+    match_variant,
+)
 from keras_vit.models.origin import set_origin
 from keras_vit.models.surgery import keep_frozen, token_grid
 
-# Formats whose files have a `config.json` next to them.
-CONFIGURED = ("timm", "huggingface")
-# What a caller may choose: no file tells it, or not every file.
-UNTOLD_OPTIONS = (
-    "dropout",
-    "attention_dropout",
-    "stochastic_depth",
+# What a caller may choose: no file records it, or not every file.
+UNRECORDED_OPTIONS = (
+    *DROPOUT_OPTIONS,
     "classifier_activation",
     "activation",
     "epsilon",
@@ -42,10 +41,10 @@ def from_checkpoint(
     """Builds the model that a checkpoint file describes and loads it.
 
     Width, depth, heads, patch size, grid, classes, pooling and the hidden layer of the head are
-    read off the arrays. What the arrays of files born in torch do not tell (heads, epsilon, GELU)
-    is read off the `config.json` beside them; without it the heads are those of the published model
-    of that size, or 64 channels each, and the rest is timm's or transformers' default. What is
-    frozen in a `.keras` file stays frozen; other files record nothing of it.
+    read off the arrays. What the arrays of weights trained in PyTorch do not record (heads,
+    epsilon, GELU) is read off the `config.json` next to them; without it the heads are those of the
+    published model of that size, or 64 channels each, and the rest is timm's or transformers'
+    default. What is frozen in a `.keras` file stays frozen; other files record nothing of it.
 
     Args:
         path: of an `.npz` of vit_jax, big_vision or big_transfer (BiT), a `.safetensors` of timm or
@@ -195,7 +194,7 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
 
 
 def _record_origin(model, file):
-    set_origin(model, None if _published(file) else file)
+    set_origin(model, None if published_row(file) else file)
 
 
 def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
@@ -228,7 +227,7 @@ def _check_told(options, callers_options):
                 f"Received: {name}={value!r}"
             )
         told = said[name]
-        if name not in UNTOLD_OPTIONS and value != told:
+        if name not in UNRECORDED_OPTIONS and value != told:
             raise ValueError(
                 f"`{name}` must be that of the file, {told!r}, or not be given. "
                 f"Received: {name}={value!r}"
@@ -239,71 +238,6 @@ def assign(variable, value):
     """Gives a variable a value that may be a view of a file or of another model's variable."""
     # A buffer of its own: JAX takes NumPy's for the variable's, and gives it up in training.
     variable.assign(np.array(value))
-
-
-def described_options(file, checkpoint, num_heads=None, image_size=None):
-    """The options that the file describes, and those that the catalogue knows of it by its name.
-
-    No `.npz` tells the GELU's form; the weights of DeiT III were born in torch. None of a ResNet
-    tells the size of its images.
-    """
-    options = checkpoint.options(num_heads, image_size)
-    variant = getattr(match_variant(options), "name", None)
-    rows = [
-        row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}") and row.variant == variant
-    ]
-    _check_published(file, checkpoint, options, variant)
-    if image_size is None and not checkpoint.tells_image_size:
-        known = rows[0].image_size if len(rows) == 1 else UNTOLD_SIZE
-        options["image_size"] = (known, known)
-        how = "by its name it is" if len(rows) == 1 else "it is taken for"
-        logger.warning("%s does not tell its image size: %s %d pixels", file, how, known)
-    if checkpoint.format.name in ("google", "big_vision") and not is_resnet(options):
-        if not rows and not checkpoint.tells_image_size:
-            logger.warning(
-                "%s has no position embedding: the fixed sines and cosines are assumed", file
-            )
-        known = {row.activation for row in rows}
-        if len(known) == 1:
-            (options["activation"],) = known
-        if known == {"gelu"}:
-            logger.info("%s: by its name, a published file with the erf GELU", file)
-    return options
-
-
-def _check_published(file, checkpoint, options, variant):
-    """Raise an error if a file in the place of a published one holds another model."""
-    row = _published(file)
-    if row is None:
-        return
-    said = {"variant": row.variant, "num_classes": row.num_classes}
-    found = {"variant": variant, "num_classes": options["num_classes"]}
-    if checkpoint.tells_image_size:
-        size = getattr(row, "image_size", None) or row.resolution
-        said["image_size"], found["image_size"] = (size, size), tuple(options["image_size"])
-    if hasattr(row, "representation_size"):
-        said["representation_size"] = row.representation_size
-        found["representation_size"] = options.get("representation_size")
-    if not is_resnet(options):
-        # All of AugReg's files have a class token and learned positions.
-        said["pooling"] = getattr(row, "pooling", "token")
-        said["position_embedding"] = getattr(row, "position_embedding", "learned")
-        found |= {name: options.get(name, "learned") for name in ("pooling", "position_embedding")}
-    different = [name for name in said if said[name] != found[name]]
-    if different:
-        texts = [", ".join(f"{k}={facts[k]}" for k in different) for facts in (said, found)]
-        name = getattr(row, "name", None) or row.file_name
-        raise ValueError(
-            f"the file must hold {name} with {texts[0]}. Received: {str(file)!r}, with {texts[1]}"
-        )
-
-
-def _published(file):
-    """The row of the catalog, or the `AugRegFile`, whose place in the cache this is, or `None`."""
-    rows = list(CHECKPOINTS)
-    with contextlib.suppress(ValueError):
-        rows.append(parse_augreg(file.name))
-    return next((row for row in rows if cache_path(row.url) == file), None)
 
 
 def _heads_of(row, checkpoint):

@@ -57,8 +57,8 @@ def position_rows(num_rows, counts, known=None, asked=None):
     fitting.sort(key=lambda rows: (rows.grid != known, rows.grid != asked))
     if len(fitting) > 1 and fitting[0].grid != known:
         logger.warning(
-            "%d positions are read as a grid of %s and %d prefix rows, but %s and %d fit too: "
-            "`image_size` decides",
+            "%d positions are read as a grid of %s and %d prefix rows, but %s and %d fit too; "
+            "`from_checkpoint` takes the `image_size`",
             num_rows,
             *(fitting[0].grid, fitting[0].num_prefix, fitting[1].grid, fitting[1].num_prefix),
         )

@@ -14,8 +14,8 @@ class Checkpoint:
         image_size: side of the images that it was last trained on, in pixels.
         num_classes: width of its head, 0 for an image tower without one.
         representation_size: width of the hidden layer `pre_logits` of its head, if it has one.
-        activation: of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights born in torch), or `"relu"`
-            (BiT).
+        activation: of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights trained in PyTorch), or
+            `"relu"` (BiT).
         pooling: what the head reads.
         position_embedding: kind of the position embedding, which a file without a table does not
             record.

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
-from keras_vit.checkpoints.formats import KERAS, POSITIONS, recognise
+from keras_vit.checkpoints.formats import CONFIGURED, KERAS, POSITIONS, recognise
 from keras_vit.checkpoints.grids import fit_arguments, stored_image_size
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
 from keras_vit.checkpoints.positions import fit_positions
@@ -69,13 +69,13 @@ class Checkpoint:
         return sorted({self.archive.dtypes[name] for name in stored})
 
     def head_state(self):
-        """`"zero"` or `"not finite"` if the weights of the file's head are, else `None`."""
+        """`"zero"` if all weights of the head are, `"not finite"` if one is not, else `None`."""
         names = [self._sources.get(f"head/{part}") for part in ("kernel", "bias")]
         sources = [self.naming.sources[name] for name in names if name in self.naming.sources]
         arrays = [self.archive.read(source.name) for source in sources]
         if not all(np.isfinite(array).all() for array in arrays):
             return "not finite"
-        return "zero" if arrays and not arrays[0].any() else None
+        return "zero" if arrays and not any(array.any() for array in arrays) else None
 
     @property
     def tells_image_size(self):
@@ -127,7 +127,7 @@ class Checkpoint:
             options: those of the model, as `options()` returns them.
             num_heads: attention heads that the caller has given, or `None`.
         """
-        if self.format.name not in ("timm", "huggingface") or self.has_configuration:
+        if self.format.name not in CONFIGURED or self.has_configuration:
             return {}
         # The norm of the queries is as wide as a head.
         has_heads = num_heads is not None or options.get("qk_norm")
@@ -257,7 +257,10 @@ class Checkpoint:
                 array = fit_positions(array, *positions)
             if "head/kernel" in entry.targets and not array.any() and not self._told_zero_head:
                 self._told_zero_head = True
-                logger.warning("%s: the head is all zeros, and so are the logits", self.path)
+                logger.warning(
+                    "%s: all images have the same logits, as the kernel of the head is zero",
+                    self.path,
+                )
             targets = [shapes[path] for path in entry.targets]
             values = TRANSFORMS[entry.transform].read(array, targets)
             for path, value in zip(entry.targets, values, strict=True):

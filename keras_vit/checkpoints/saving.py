@@ -23,7 +23,7 @@ from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.describe import describe
-from keras_vit.models.options import defaults_of, is_resnet, token_grid_of
+from keras_vit.models.options import DROPOUT_OPTIONS, defaults_of, is_resnet, token_grid_of
 from keras_vit.models.weights import check_finite
 
 CONFIGURATIONS = {"timm": timm.configuration, "huggingface": huggingface.configuration}
@@ -36,7 +36,7 @@ FILE_NAMES = {
     "big_vision": lambda name, options: f"params/{name}",
 }
 # Not of the trained function, or a number that the arrays have replaced.
-NOT_COMPARED = ("dropout", "attention_dropout", "stochastic_depth", "layer_scale")
+NOT_COMPARED = (*DROPOUT_OPTIONS, "layer_scale")
 
 
 def save_checkpoint(model, path, format, class_names=None):

@@ -4,7 +4,8 @@ import dataclasses
 import math
 
 from keras_vit.checkpoints.download import find_file
-from keras_vit.checkpoints.loading import described_options, warn_of_assumed
+from keras_vit.checkpoints.known_files import described_options
+from keras_vit.checkpoints.loading import warn_of_assumed
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.models import match_variant
 from keras_vit.models.options import token_grid_of, variable_shapes
@@ -22,9 +23,9 @@ class Summary:
         options: of `vision_transformer` or `resnet`, at the file's image size.
         dtypes: names of the dtypes that the arrays are stored in.
         parameters: their number.
-        zero_head: whether there is a head, and it is all zeros.
+        head_state: `"zero"` if all weights of the head are, `"not finite"` if one of them is not,
+            so that the file is not loaded; `None` for any other head and for none.
         ignored: arrays that are no part of the model, such as an optimizer's state.
-        finite_head: whether the head has neither NaN nor infinity; such a file is not loaded.
     """
 
     path: str
@@ -33,9 +34,18 @@ class Summary:
     options: dict
     dtypes: tuple[str, ...]
     parameters: int
-    zero_head: bool
+    head_state: str | None
     ignored: tuple[str, ...]
-    finite_head: bool = True
+
+    @property
+    def zero_head(self):
+        """Whether there is a head, and it is all zeros."""
+        return self.head_state == "zero"
+
+    @property
+    def finite_head(self):
+        """Whether the head has neither NaN nor infinity."""
+        return self.head_state != "not finite"
 
 
 def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
@@ -66,7 +76,7 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
     with open_checkpoint(file, format) as checkpoint:
         options = described_options(file, checkpoint, num_heads, image_size)
         warn_of_assumed(checkpoint, options, num_heads)
-        row, head_state = match_variant(options), checkpoint.head_state()
+        row = match_variant(options)
         return Summary(
             str(file),
             checkpoint.format.name,
@@ -74,9 +84,8 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
             options,
             tuple(checkpoint.dtypes),
             _count_matching(checkpoint, options),
-            head_state == "zero",
+            checkpoint.head_state(),
             tuple(checkpoint.naming.ignored),
-            head_state != "not finite",
         )
 
 

@@ -26,8 +26,8 @@ class Data:
     name: Annotated[str | None, tyro.conf.Positional] = None
     """`digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`, or one of the paper's
     datasets; without it, these are listed."""
-    picture: pathlib.Path = PICTURE
-    """The contact sheet to draw, a PNG file."""
+    picture: pathlib.Path | None = None
+    """The contact sheet to draw, a PNG file; `data.png` by default."""
     image_size: int = 224
     """Side of the square images, in pixels."""
     batch_size: int = 32
@@ -58,7 +58,9 @@ class Data:
             self.write(self.find_splits())
             return
         check_matplotlib()
-        check_picture(self.picture)
+        if self.picture is None:
+            check_picture(PICTURE)
+            self.picture = PICTURE
         splits = self.find_splits()
         train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
         evaluation = self.load(next(reversed(splits)))
@@ -124,12 +126,12 @@ class Data:
 
 
 def check_picture(path):
-    """Raise `ValueError` if `data.png`, which nobody asked to replace, is another picture."""
+    """Raise `ValueError` if there is a file that this command did not draw."""
     from PIL import Image
 
     from keras_vit.inspection.figures import SHEET_TITLE
 
-    if path != PICTURE or not path.exists():
+    if not path.exists():
         return
     try:
         with Image.open(path) as image:
@@ -138,8 +140,8 @@ def check_picture(path):
         is_ours = False
     if not is_ours:
         raise ValueError(
-            f"`--picture` must be given where {path} is not a picture of this command: it would be "
-            f"replaced. Received: {str(path.absolute())!r}"
+            f"{path} would be replaced, and is not a picture that this version drew: give "
+            f"`--picture {path}` to replace it, or another path. Received: {str(path.absolute())!r}"
         )
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import logging
 import pathlib
+import re
 from typing import Annotated
 
 import tyro
@@ -52,20 +53,21 @@ class Evaluate:
 
     def run(self):
         """Prints the metrics."""
-        from keras_vit.cli.convert import as_image_size
+        from keras_vit.cli.convert import as_image_size, class_names_of
         from keras_vit.evaluation.classification import predictions
         from keras_vit.training.distribution import is_first_process
         from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import load_trained, recorded_class_names, run_of
+        from keras_vit.training.saved_models import load_trained, run_of
 
         join_processes()
         check_files(self.confusion, self.confusion_figure)
         path = find_model(self.model)
         run = run_of(path)
         model = load_trained(self.model, as_image_size(self.image_size))
-        is_keras = path.suffix == ".keras"
-        class_names = recorded_class_names(path, model.output_shape[-1]) if is_keras else None
-        dataset = self._load(run, model.input_shape[1:3], class_names)
+        dataset = self._load(run, model.input_shape[1:3])
+        names = class_names_of(model, self.model, is_guessing=False)
+        if names is not None:
+            check_same_classes(names, list(dataset.class_names), path.suffix == ".keras")
         self._report_images(run, dataset)
         reported = self._find_reported(model, run, dataset)
         predicted = predictions(model, dataset)
@@ -75,8 +77,8 @@ class Evaluate:
         if is_first_process():
             self._print(predicted, reported, model.input_shape[1:3])
 
-    def _load(self, run, image_size, class_names):
-        """The dataset, which has the classes of the model."""
+    def _load(self, run, image_size):
+        """The dataset."""
         from keras_vit.data.datasets import load
         from keras_vit.data.processes import process
         from keras_vit.training.saved_models import data_of
@@ -99,11 +101,6 @@ class Evaluate:
             shard=process(),
             exclude=self._excluded(run),
         )
-        if class_names is not None and class_names != list(dataset.class_names):
-            raise ValueError(
-                f"The dataset must have the model's classes {class_names}. "
-                f"Received: {list(dataset.class_names)}"
-            )
         has_several_labels = dataset.element_spec[1].shape.rank == 2
         if has_several_labels and (self.per_class or self.confusion or self.confusion_figure):
             raise ValueError(
@@ -114,9 +111,15 @@ class Evaluate:
 
     def _excluded(self, run):
         """The ids that the run has left out of its data, if it is evaluated on these."""
+        from keras_vit.training.run import EXCLUDED_FILE, find_model
+
         path = run.get("exclude")
         if path is None or not self._is_own_data(run):
             return ()
+        kept = find_model(self.model).with_name(EXCLUDED_FILE)
+        if kept.is_file():
+            return kept
+        # Runs of earlier versions kept no copy.
         if not pathlib.Path(path).is_file():
             logging.getLogger("keras_vit").warning(
                 "the run left out the images listed in %s, which is not there: none are left out",
@@ -229,6 +232,36 @@ def check_files(confusion, figure):
             raise ValueError(
                 f"`{flag}` must be a {suffix} file in a folder that exists. Received: {str(path)!r}"
             )
+
+
+def check_same_classes(model_names, data_names, must_be_equal):
+    """Check that a model and a dataset mean the same classes by the same numbers.
+
+    Names of other projects, and ImageNet's words and synsets, may be spelled in another way; then
+    a warning is logged.
+
+    Raises:
+        ValueError: if names that must be equal are not, or a class has another number.
+    """
+    if len(model_names) != len(data_names):
+        # Predicting refuses it.
+        return
+    pairs = list(zip(model_names, data_names, strict=True))
+    known = set(data_names)
+    moved = any(name != other and name in known for name, other in pairs)
+    if moved or (must_be_equal and model_names != data_names):
+        raise ValueError(
+            f"The dataset must have the model's classes {model_names!r:.500}, in this order. "
+            f"Received: {data_names!r:.500}"
+        )
+    has_synsets = all(re.fullmatch(r"n\d{8}", name) for name in data_names)
+    different = next((pair for pair in pairs if pair[0] != pair[1]), None)
+    if different and not has_synsets:
+        logging.getLogger("keras_vit").warning(
+            "the classes of the model and of the dataset have different names and are compared by "
+            "their order: %r is %r",
+            *different,
+        )
 
 
 def class_rows(matrix, names):

@@ -1,6 +1,7 @@
 """`keras-vit predict`."""
 
 import dataclasses
+import logging
 import pathlib
 import sys
 from typing import Annotated
@@ -89,6 +90,17 @@ def load_predictor(path, image_size):
                 "`--image-size` must not be given for an export, which has one. "
                 f"Received: {image_size}"
             )
+        _warn_of_checkpoint(path)
         return export_predictor(exported)
     model = load_trained(path, image_size)
     return keras_predictor(model, class_names_of(model, path))
+
+
+def _warn_of_checkpoint(path):
+    """Log a warning if a directory of exports is also one of a checkpoint."""
+    other = pathlib.Path(path) / "model.safetensors"
+    if other.exists():
+        logging.getLogger("keras_vit").warning(
+            "the export in %s is asked, not the checkpoint next to it, which %s names",
+            *(path, other),
+        )

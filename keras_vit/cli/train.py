@@ -98,7 +98,7 @@ class Train:
             cache=self._cache_of(split),
             max_skipped=self.max_skipped,
         )
-        self._report_files(name, data[0], split)
+        self._report_files(name, data, split)
         model = make_model(recipe, self.model, len(data[0].class_names), self.dtype)
         facts = {
             "model": self.model,
@@ -112,7 +112,7 @@ class Train:
         if self.fraction < 1:
             facts["fraction"] = self.fraction
         options = {"resume": self.resume, "save_steps": self.save_steps, "keep": self.keep}
-        return fit(recipe, model, data, workdir, facts, **options)
+        return fit(recipe, model, data, workdir, facts, exclude=self.exclude, **options)
 
     def _cache_of(self, split):
         """Return the cache for a split: the last run of a sweep needs its own file."""
@@ -126,7 +126,7 @@ class Train:
 
         return data_of(read_run(workdir / LAST_MODEL) if self.resume else {}, self.data)
 
-    def _report_files(self, name, train, split):
+    def _report_files(self, name, data, split):
         """Say which files are left out, and warn of splits that mislead."""
         from keras_vit.cli.data import print_left_out
         from keras_vit.data.datasets import find_source
@@ -137,21 +137,26 @@ class Train:
             return
         if not is_first_process():
             return
-        print_left_out(train)
-        others = [s for s in ("validation", "test") if s not in split.split("+")]
-        held_out = {other: find_source(name, other, self.classes) for other in others}
-        check_splits({split: train.source, **held_out}, train.fingerprints)
+        print_left_out(data[0])
+        pairs = zip((split, "validation"), data, strict=True)
+        loaded = {split: dataset for split, dataset in pairs if dataset is not None}
+        sources = {split: dataset.source for split, dataset in loaded.items()}
+        sources["test"] = find_source(name, "test", self.classes)
+        check_splits(sources, {split: dataset.fingerprints for split, dataset in loaded.items()})
 
     def _sweep(self):
-        from keras_vit.training.run import check_new
+        from keras_vit.evaluation.digests import file_digest
+        from keras_vit.training.run import check_new, find_model
         from keras_vit.training.sweep import choose_learning_rate
 
         check_new(self.workdir, self.resume)
+        # All of its runs must start from the same weights, also those after a stop.
+        digest = file_digest(find_model(self.model))
         beside = self.workdir.with_name(f"{self.workdir.name}-sweep")
 
         def train(recipe):
             print(f"Training with a learning rate of {recipe.learning_rate:g}")
-            return self._train(recipe, beside / f"{recipe.learning_rate:g}")
+            return self._train(recipe, beside / f"{recipe.learning_rate:g}", **digest)
 
         recipe, accuracies = choose_learning_rate(self.recipe, train)
         for rate, accuracy in accuracies.items():
@@ -160,7 +165,7 @@ class Train:
             print(f"learning rate {rate:g}: {result}{chosen}")
         sweep = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
         everything = {"split": "train+validation", "validation": None}
-        return self._train(recipe, self.workdir, **everything, sweep=sweep)
+        return self._train(recipe, self.workdir, **everything, **digest, sweep=sweep)
 
     def _draw(self):
         """A picture of what is predicted of masked patches, if they are."""

@@ -45,6 +45,14 @@ def check_heads(width, num_heads):
         )
 
 
+def check_names(argument, value):
+    """Raises unless the value is a list of names, or `None`."""
+    if value is not None and not (isinstance(value, (list, tuple)) and value):
+        raise ValueError(
+            f"`{argument}` must be a list of names, or None. Received: {argument}={value!r}"
+        )
+
+
 def check_choice(argument, value, choices):
     """Raises unless the value is one of the choices."""
     if value not in choices:

@@ -31,10 +31,10 @@ def check_class_names(names, what="`class_names`", num_classes=None):
         A tuple of the names.
 
     Raises:
-        ValueError: if there are too few or too many names; or a name is no string, empty, of
-            several lines or not in UTF-8; or two names look alike: they are equal without case,
-            invisible characters, and spaces around them or repeated in them, or where Cyrillic and
-            Greek letters are read as the Latin ones that look the same.
+        ValueError: if there are too few or too many names; a name is not a string, is empty, has
+            several lines or is not in UTF-8; or two names look alike. They look alike if they
+            differ only by case, spaces, invisible characters, or Cyrillic or Greek look-alikes of
+            Latin letters.
 
     Example:
     >>> from keras_vit.core.class_names import check_class_names

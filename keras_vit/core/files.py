@@ -59,14 +59,13 @@ def exclusive_lock(directory):
         os.close(handle)
 
 
-def differences(before, now):
+def differences(before, now, unordered=()):
     """List the settings that changed since something was begun.
-
-    The order of `classes` is no change: a dataset numbers those to keep in its own order.
 
     Args:
         before: dictionary, read from JSON.
         now: dictionary of what JSON can say.
+        unordered: names of lists whose order is no change.
 
     Returns:
         A list of texts, one for each difference.
@@ -80,10 +79,10 @@ def differences(before, now):
     return [
         f"{name}={now.get(name)!r} instead of {before.get(name)!r}"
         for name in {**before, **now}
-        if _comparable(name, before.get(name)) != _comparable(name, now.get(name))
+        if before.get(name) != now.get(name)
+        and not (name in unordered and _in_order(before.get(name)) == _in_order(now.get(name)))
     ]
 
 
-def _comparable(name, value):
-    is_unordered = name in ("classes", "fewshot_classes") and isinstance(value, list)
-    return sorted(value, key=str) if is_unordered else value
+def _in_order(value):
+    return sorted(value, key=str) if isinstance(value, list) else value

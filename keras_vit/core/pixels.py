@@ -1,5 +1,7 @@
 """Whether images have the values that models take."""
 
+import contextlib
+import contextvars
 import logging
 
 import keras
@@ -10,6 +12,7 @@ MAX_NORMALIZED = 10
 # Interpolation overshoots at sharp edges.
 MAX_OVERSHOOT = 1.5
 RULE = "must be scaled to [-1, 1], as `keras_vit.preprocess` does"
+_IS_WARNED = contextvars.ContextVar("is_warned", default=False)
 
 
 def check_pixels(images, argument="images", model=None):
@@ -21,12 +24,12 @@ def check_pixels(images, argument="images", model=None):
     than gray. Tensors without values, in a traced function, are not checked.
 
     Args:
-        images: an array, or a list or dictionary of arrays.
+        images: array or tensor.
         argument: what the caller knows the images as.
         model: the model that takes them; one that scales its inputs itself takes any numbers.
 
     Raises:
-        ValueError: if an array has integers, NaN, infinity, or values beyond [-10, 10].
+        ValueError: if they are integers, or have NaN, infinity, or values beyond [-10, 10].
 
     Example:
     >>> from keras_vit.core.pixels import check_pixels
@@ -35,14 +38,11 @@ def check_pixels(images, argument="images", model=None):
     Traceback (most recent call last):
     ValueError: `images` must be scaled to [-1, 1], as `keras_vit.preprocess` does. Received: ...
     """
-    if model is not None and scales_inputs(model):
-        return
-    for array in keras.tree.flatten(images):
-        if hasattr(array, "dtype"):
-            check_floats(array, argument)
-            found = value_range(array)
-            check_range(found, argument)
-            warn_of_range(found)
+    if model is None or not scales_inputs(model):
+        check_floats(images, argument)
+        bounds = value_range(images)
+        check_range(bounds, argument)
+        warn_of_range(bounds)
 
 
 def check_floats(images, argument="images"):
@@ -80,24 +80,36 @@ def value_range(images):
     return float(values.min()), float(values.max())
 
 
-def check_range(found, argument="images"):
+def check_range(bounds, argument="images"):
     """Check the range of the values of images.
 
     Args:
-        found: what `value_range` returns.
+        bounds: what `value_range` returns.
         argument: what the caller knows the images as.
 
     Raises:
         ValueError: if the values are not within [-10, 10].
     """
     # NaN is not within any bounds.
-    if found and not (found[0] >= -MAX_NORMALIZED and found[1] <= MAX_NORMALIZED):
-        raise ValueError(f"`{argument}` {RULE}. Received: values from {found[0]} to {found[1]}")
+    if bounds and not (bounds[0] >= -MAX_NORMALIZED and bounds[1] <= MAX_NORMALIZED):
+        raise ValueError(f"`{argument}` {RULE}. Received: values from {bounds[0]} to {bounds[1]}")
 
 
-def warn_of_range(found):
+@contextlib.contextmanager
+def warned_of_range():
+    """Log no more warnings of `warn_of_range`: of the same images there has been one."""
+    token = _IS_WARNED.set(True)
+    try:
+        yield
+    finally:
+        _IS_WARNED.reset(token)
+
+
+def warn_of_range(bounds):
     """Log a warning if images with values of this range may not be scaled as the model's."""
-    low, high = found or (0, 0)
+    low, high = bounds or (0, 0)
+    if _IS_WARNED.get():
+        return
     if low < -MAX_OVERSHOOT or high > MAX_OVERSHOOT:
         received = (
             "values beyond [-1, 1], which are right only for a model that was trained on images "

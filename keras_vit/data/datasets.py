@@ -87,8 +87,8 @@ def load(
         fraction: about what share of the examples is taken, at random; of the same split and
             classes the same ones whatever the seed, and those of a smaller share are among those of
             a larger. All of them are still read.
-        exclude: ids of examples to leave out, or the path of a file with one a line, such as
-            `keras_vit.data.find_duplicates` writes.
+        exclude: ids of examples to leave out, or the path of a file with one per line, such
+            as `keras_vit.data.find_duplicates` writes.
         skip: ids of images that a stopped run has skipped (its `skipped.ids`), so that the batches
             from `start_step` on are those that it would have seen.
         max_skipped: the greatest share of images that may be skipped; ten always may.

@@ -175,8 +175,8 @@ def explain(error, encoded=b""):
     ...     explain(error)
     'Unknown image file format'
     """
-    if name := other_format(encoded):
-        return f"{name}, which is not decoded; it must be a JPEG or PNG"
+    if format := other_format(encoded):
+        return format
     names = r"{{.*?}}|\[Op:\w+\].*|assertion failed: "
     reason = re.sub(names, "", error.message, flags=re.DOTALL)
     return " ".join(reason.replace("[", "").replace("]", "").split())

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import functools
 import hashlib
 import json
 import logging
@@ -10,6 +9,7 @@ import pathlib
 import unicodedata
 
 from keras_vit.core.files import exclusive_lock, replacing
+from keras_vit.core.logging import log_once
 
 # In the folder that is divided. Its name is hidden, so that it is no class and no image.
 RECORD = ".keras_vit_division.json"
@@ -47,7 +47,7 @@ def divide(root, classes, shares):
         recorded = divisions.get(key, {})
         found = dict(recorded)
         # A copy of the folder may spell letters with accents in another way.
-        known = {_spell(path): split for path, split in recorded.items()} | recorded
+        known = {_normalized(path): split for path, split in recorded.items()} | recorded
         for folder, paths in classes.items():
             found |= _divide_class(folder, paths, shares, known)
         if len(found) > len(recorded):
@@ -62,12 +62,8 @@ def warn_of_other_divisions(root, shares):
         root: as in `divide`.
         shares: as in `divide`, of the folders of splits that are there now.
     """
-    _warn_of_others(root, _describe(shares))
-
-
-@functools.cache
-def _warn_of_others(root, key):
-    others = [f"({other})" for other in _read(root) if other != key]
+    now = _describe(shares)
+    others = [f"({other})" for other in _read(root) if other != now]
     if others:
         log_once(
             logging.WARNING,
@@ -81,7 +77,7 @@ def _describe(shares):
 
 
 def _divide_class(folder, paths, shares, known):
-    recorded = {path: known.get(path) or known.get(_spell(path)) for path in paths}
+    recorded = {path: known.get(path) or known.get(_normalized(path)) for path in paths}
     splits = {path: split for path, split in recorded.items() if split}
     counts = collections.Counter(splits.values())
     quotas = {
@@ -102,13 +98,13 @@ def _divide_class(folder, paths, shares, known):
 
 def _place(folder, path):
     """Return a number from 0 to 1, by the name of a file below the folder of its class."""
-    name = _spell(str(pathlib.PurePosixPath(path).relative_to(folder)))
+    name = _normalized(str(pathlib.PurePosixPath(path).relative_to(folder)))
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
     # As many bits as a float has: the number stays below 1.
     return int.from_bytes(digest[:8]) // 2**11 / 2**53
 
 
-def _spell(path):
+def _normalized(path):
     """Return a path in one spelling: file systems differ in that of letters with accents."""
     return unicodedata.normalize("NFC", path)
 
@@ -167,9 +163,3 @@ def _write(root, divisions):
             "others are added or deleted. Make the folder writable once, or divide the images "
             "yourself into train/, validation/ and test/",
         )
-
-
-@functools.cache
-def log_once(level, text):
-    """Log a line, unless this process has logged it already."""
-    logging.getLogger("keras_vit").log(level, "%s", text)

@@ -155,7 +155,7 @@ def match_hashes(searched, hashed, max_distance):
 
 
 def write_ids(duplicates, path):
-    """Writes the ids of the images to leave out, one a line, for `load(..., exclude=path)`.
+    """Write the ids of the images to leave out, one per line, for `load(..., exclude=path)`.
 
     Args:
         duplicates: of `find_duplicates`.

@@ -21,23 +21,23 @@ def leave_out(source, ids, name, find_every):
     Raises:
         ValueError: if no example is left, or the file cannot be read.
     """
-    comments = ()
     if isinstance(ids, (str, pathlib.Path)):
-        ids, comments = read_ids(ids)
+        ids = read_ids(ids)
     elif not ids:
         return source
-    # An id may start like a comment, by the name of its class.
-    found = source.find_numbers([*ids, *comments])
+    found = source.find_numbers(ids)
     here = {source.find_id(number) for number in found}
-    ids = {*ids, *here}
+    # An id may start like a comment, by the name of its class.
+    ids = here | {id for id in ids if not f"{id} ".startswith("# ")}
     unknown = ids - here
     if unknown:
         every = find_every()
         unknown -= {every.find_id(number) for number in every.find_numbers(unknown)}
     logger = logging.getLogger("keras_vit")
-    text = "of the %d ids to exclude %d are in this part of the dataset, %d in others, %d in none"
-    counts = (len(ids), len(here), len(ids) - len(here) - len(unknown), len(unknown))
-    logger.info(text, *counts)
+    logger.info(
+        "%d ids to exclude: %d in this part of the dataset, %d in other parts, %d unknown",
+        *(len(ids), len(here), len(ids) - len(here) - len(unknown), len(unknown)),
+    )
     if unknown:
         text = "%d of the %d ids to exclude are of no image of %s: %s"
         logger.warning(text, len(unknown), len(ids), name, name_some(sorted(map(repr, unknown))))
@@ -56,8 +56,7 @@ def read_ids(path):
         path: of the file.
 
     Returns:
-        `(ids, comments)`: two lists of strings; the second has the lines that start with `#` and a
-        space, which are comments unless the dataset has such an id.
+        A list of strings: the ids, and the comments, which start with `#` and a space.
 
     Raises:
         ValueError: if the file cannot be read.
@@ -66,9 +65,7 @@ def read_ids(path):
         lines = pathlib.Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(
-            "`exclude` must be a list of ids, or a file with one a line. "
+            "`exclude` must be a list of ids, or a file with one per line. "
             f"Received: exclude={str(path)!r} ({error})"
         ) from error
-    lines = [line.strip() for line in lines if line.strip()]
-    comments = [line for line in lines if line[:2].rstrip() == "#"]
-    return [line for line in lines if line[:2].rstrip() != "#"], comments
+    return [line.strip() for line in lines if line.strip()]

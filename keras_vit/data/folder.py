@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
-from keras_vit.data.division import divide, log_once, warn_of_other_divisions
+from keras_vit.core.logging import log_once
+from keras_vit.data.division import divide, warn_of_other_divisions
 from keras_vit.data.folder_layout import class_folders, find_layout
 from keras_vit.data.listing import SUFFIXES, describe_left_out, list_images
 from keras_vit.data.source import from_arrays, take_classes

@@ -4,7 +4,7 @@ import collections
 import re
 
 from keras_vit.data.division import RECORD
-from keras_vit.data.listing import list_images, walk_hidden
+from keras_vit.data.listing import list_images
 
 # Compared without case.
 SPLIT_NAMES = {
@@ -36,7 +36,8 @@ def find_layout(root):
             left_out[f"in {name}/, which is no split"] = len(files) + others.total()
     for folder in {root, *given.values()}:
         left_out["outside of a folder of a class"] += _count_files(folder)
-        left_out += _count_hidden(folder)
+        # One may have been meant as a class.
+        left_out.update(f"hidden folder {name}/" for name in _folders(folder, is_hidden=True))
     given = given or {"train": root}
     _check_classes(root, given)
     return given, +left_out
@@ -57,22 +58,13 @@ def class_folders(folder):
     return names
 
 
-def _folders(folder):
-    return tuple(
-        sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and entry.name[0] != ".")
-    )
+def _folders(folder, is_hidden=False):
+    names = (entry.name for entry in folder.iterdir() if entry.is_dir())
+    return tuple(sorted(name for name in names if name.startswith(".") == is_hidden))
 
 
 def _count_files(folder):
     return sum(1 for entry in folder.iterdir() if not entry.is_dir() and entry.name != RECORD)
-
-
-def _count_hidden(folder):
-    """The files in the hidden folders of a folder, which may have been meant as classes."""
-    hidden = [e.name for e in folder.iterdir() if e.is_dir() and e.name[0] == "."]
-    return collections.Counter(
-        {f"in {name}/, which is hidden": len([*walk_hidden(folder / name)]) for name in hidden}
-    )
 
 
 def _find_splits(root):

@@ -8,7 +8,7 @@ from keras_vit.core.arguments import as_pair, is_integer
 from keras_vit.data import augment, images
 from keras_vit.data.augmentations import AUGMENTATIONS, Augmentation
 from keras_vit.data.decoding import decode_function, read_orientation, turn_upright
-from keras_vit.data.preprocessing import preprocess
+from keras_vit.data.preprocessing import scale_pixels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ImageMaker:
             image = tf.cast(self._cut(encoded, seeds[0]), tf.float32)
             for operation, own_seed in zip(operations, seeds[1:], strict=True):
                 image = operation(image, own_seed)
-            return preprocess(image)
+            return scale_pixels(image)
 
         return make_image
 

@@ -53,14 +53,22 @@ def check_splits(sources, find_fingerprints=None):
     All files or TFRecords are read. Datasets that are neither are not checked.
 
     Args:
-        sources: dictionary of `Source`s by names of splits; the first is trained on.
-        find_fingerprints: function that returns the `Fingerprints` of the first.
+        sources: dictionary from names of splits to `Source`s; the first is trained on.
+        find_fingerprints: dictionary from names of splits to functions that return their
+            `Fingerprints`; those of other splits are computed here.
     """
     if any(source.path_of is None and not source.in_records for source in sources.values()):
         return
-    trained, *others = sources
-    found = {trained: find_fingerprints() if find_fingerprints else fingerprints(sources[trained])}
-    found |= {name: fingerprints(sources[name]) for name in others}
+    known = find_fingerprints or {}
+    found = {
+        name: known[name]() if name in known else fingerprints(source)
+        for name, source in sources.items()
+    }
+    _warn_of_copies(found)
+    _warn_of_missing_classes(found, sources)
+
+
+def _warn_of_copies(found):
     log = logging.getLogger("keras_vit")
     for (name, images), (other, held_out) in itertools.combinations(found.items(), 2):
         if copies := find_copies(images, held_out):
@@ -71,15 +79,18 @@ def check_splits(sources, find_fingerprints=None):
                 *(len(copies), len(held_out.ids), other, name, _name_pairs(copies), name, other),
             )
     if copies := find_two_labels(found.values()):
-        text = "%d images are copies of images with another label: %s"
-        log.warning(text, len(copies), _name_pairs(copies))
-    for name, images in found.items():
-        there = set(images.labels)
-        class_names = sources[name].class_names
-        missing = [known for label, known in enumerate(class_names) if str(label) not in there]
+        log.warning("copies with different labels: %d (%s)", len(copies), _name_pairs(copies))
+
+
+def _warn_of_missing_classes(found, sources):
+    for split, images in found.items():
+        there, class_names = set(images.labels), sources[split].class_names
+        missing = [name for label, name in enumerate(class_names) if str(label) not in there]
         if missing:
-            text = "%d of the %d classes have no image in the split %s: %s"
-            log.warning(text, len(missing), len(class_names), name, name_some(missing))
+            logging.getLogger("keras_vit").warning(
+                "%d of the %d classes have no image in the split %s: %s",
+                *(len(missing), len(class_names), split, name_some(missing)),
+            )
 
 
 def _first_ids(images):

@@ -30,11 +30,11 @@ def list_images(folder):
 
     Returns:
         `(paths, left_out)`: sorted strings, and a `collections.Counter` of the other files by the
-        reason for which they are left out.
+        reason for which they are left out. A hidden folder counts as one.
     """
     paths, left_out = [], collections.Counter()
-    for path, is_hidden in _walk(pathlib.Path(folder), ()):
-        reason = "hidden" if is_hidden else _reason_to_leave_out(path)
+    for path in _walk(pathlib.Path(folder), ()):
+        reason = _reason_to_leave_out(path)
         if reason is None:
             paths.append(str(path))
         else:
@@ -42,36 +42,31 @@ def list_images(folder):
     return sorted(paths), left_out
 
 
-def walk_hidden(folder):
-    """Yield the files below a hidden folder; what cannot be read there is passed over."""
-    for place, _, names in os.walk(folder):
-        yield from (pathlib.Path(place, name) for name in names)
-
-
 def describe_left_out(left_out):
-    """Describe the files that were left out in one line, most frequent reason first.
+    """Describe what was left out in one line, most frequent reason first.
 
     Args:
         left_out: a `collections.Counter` of `list_images`.
 
     Returns:
-        A string, empty if no file was left out.
+        A string, empty if nothing was left out.
 
     Example:
-    >>> describe_left_out(collections.Counter({"HEIC is not decoded": 2, "hidden": 1}))
-    '3 files are left out: 2 HEIC is not decoded, 1 hidden'
+    >>> describe_left_out(collections.Counter({"no image (.txt)": 2, "hidden": 1}))
+    '3 files or folders are left out: 2 no image (.txt), 1 hidden'
     """
     if not left_out:
         return ""
     reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
     total = sum(left_out.values())
-    text = f"{total} file{'s are' if total > 1 else ' is'} left out: {reasons}"
+    what = "files or folders are" if total > 1 else "file or folder is"
+    text = f"{total} {what} left out: {reasons}"
     # Reasons may have names of folders.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _walk(folder, above):
-    """Yield the files below a folder, and whether each is hidden.
+    """Yield the files below a folder, and hidden folders in place of their files.
 
     A link to a folder above it is not followed.
     """
@@ -79,15 +74,15 @@ def _walk(folder, above):
     if place in above:
         return
     for entry in os.scandir(folder):
-        if entry.is_dir() and entry.name.startswith("."):
-            yield from ((path, True) for path in walk_hidden(entry.path))
-        elif entry.is_dir():
+        if entry.is_dir() and not entry.name.startswith("."):
             yield from _walk(pathlib.Path(entry.path), (*above, place))
         else:
-            yield pathlib.Path(entry.path), entry.name.startswith(".")
+            yield pathlib.Path(entry.path)
 
 
 def _reason_to_leave_out(path):
+    if path.name.startswith("."):
+        return "hidden"
     if not _is_utf8(str(path)):
         # TensorFlow cannot open it, and its id could not be written.
         return "named in another encoding than UTF-8"
@@ -112,14 +107,15 @@ def _is_utf8(text):
 
 
 def other_format(head):
-    """Return the name of a format that is not decoded, by the first bytes of a file, or `None`."""
+    """Return which format that is not decoded a file has, by its first bytes, or `None`."""
+    name = next((n for n, starts in _OTHER_FORMATS.items() if head.startswith(starts)), None)
     if head[4:8] == b"ftyp":
-        return _ISO_BRANDS.get(head[8:11])
-    return next((n for n, starts in _OTHER_FORMATS.items() if head.startswith(starts)), None)
+        name = _ISO_BRANDS.get(head[8:11])
+    return name and f"{name}, which is not decoded"
 
 
 def other_format_of(path):
-    """Return the name of a file's format as `other_format`; `None` if it cannot be read."""
+    """Return the same as `other_format` for a file; `None` if it cannot be read."""
     try:
         with pathlib.Path(path).open("rb") as file:
             return other_format(file.read(_HEAD))
@@ -131,6 +127,4 @@ def _format_not_decoded(head, suffix):
     """`None` for the bytes of a format that is decoded, else what they are."""
     if head.startswith(_DECODED) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return None
-    if name := other_format(head):
-        return f"{name}, which is not decoded"
-    return f"no image ({suffix or 'without a suffix'})"
+    return other_format(head) or f"no image ({suffix or 'without a suffix'})"

@@ -9,6 +9,7 @@ from keras_vit.core.pixels import MAX_NORMALIZED, MAX_OVERSHOOT, value_range
 
 # Interpolation of pixels goes below zero by a smaller share of the largest value.
 _OVERSHOOT_SHARE = 0.25
+_MARGIN = 127.5 * (MAX_OVERSHOOT - 1)
 
 
 def preprocess(images):
@@ -25,8 +26,9 @@ def preprocess(images):
         An array or tensor of the same kind and shape, `(images - 127.5) / 127.5`.
 
     Raises:
-        ValueError: if the images are not numbers, integers are not in [0, 255], or other values
-            are NaN or far beyond it. Tensors without values, in a traced function, are not checked.
+        ValueError: if the images are not numbers, integers are not in [0, 255], or floating-point
+            values are NaN or not in [-63.75, 318.75]. Tensors without values, in a traced function,
+            are not checked.
 
     Reference:
         `vit_jax/input_pipeline.py`.
@@ -51,27 +53,30 @@ def scale_pixels(images):
 
 
 def _check_values(images):
-    # PyTorch's have no name; "uint" and "bfloat" have these in them.
+    # A torch dtype has no `name`; `in` also matches uint8 and bfloat16.
     dtype = getattr(images.dtype, "name", str(images.dtype))
     is_integer = "int" in dtype
     if not is_integer and "float" not in dtype:
         raise ValueError(
             f"`images` must be numbers from 0 to 255. Received: images of dtype {dtype}"
         )
-    found = value_range(images)
-    if found is None:
+    bounds = value_range(images)
+    if bounds is None:
         return
-    low, high = found
-    margin = 0 if is_integer else 127.5 * (MAX_OVERSHOOT - 1)
+    low, high = bounds
+    margin = 0 if is_integer else _MARGIN
     # NaN is not within any bounds.
     if not (low >= -margin and high <= 255 + margin):
-        raise ValueError(f"`images` must be in [0, 255]. Received: values from {low} to {high}")
+        raise ValueError(
+            "`images` must be in [0, 255], floating-point values in "
+            f"[{-_MARGIN}, {255 + _MARGIN}]. Received: values from {low} to {high}"
+        )
     # Integers of so few values are dark pixels.
     is_dark = is_integer or (low, high) == (0, 0)
-    is_centred = high <= MAX_NORMALIZED and low < -_OVERSHOOT_SHARE * abs(high)
-    if not is_dark and (is_centred or (low >= -1 and high <= 1)):
+    is_centered = high <= MAX_NORMALIZED and low < -_OVERSHOOT_SHARE * abs(high)
+    if not is_dark and (is_centered or (low >= -1 and high <= 1)):
         logging.getLogger("keras_vit").warning(
             "`preprocess` takes pixels in [0, 255]. Received: values from %g to %g, which were "
             "probably scaled before",
-            *found,
+            *bounds,
         )

@@ -8,7 +8,7 @@ import re
 
 import tensorflow as tf
 
-from keras_vit.data.division import log_once
+from keras_vit.core.logging import log_once
 from keras_vit.data.fingerprints import name_some
 from keras_vit.data.folder_layout import SPLIT_NAMES
 from keras_vit.data.splits import SPLITS, describe_parts
@@ -58,30 +58,36 @@ def find_record_files(pattern, by_position=False):
 
 def _find_named_splits(path, by_position):
     """The files of each split by one of its names, and the part of the pattern that finds them."""
-    patterns = {
-        split: [path.replace("{split}", name) for name in names[: 1 if by_position else None]]
-        for split, names in SPLIT_NAMES.items()
-    }
-    # Other names may be parts of words, as `dev` is of `device-train`.
-    known = {file for names in patterns.values() for file in _glob(names[0])}
-    start = path.partition("{split}")[0].rfind(os.sep) + 1
+    known = {file for split in SPLIT_NAMES for file in _glob(path.replace("{split}", split))}
+    # The log shows the pattern from the folder or file on that is named by the split.
+    tail = path[path.rfind(os.sep, 0, path.index("{split}")) + 1 :]
     given, places, splits = {}, {}, {}
-    for split, (own, *others) in patterns.items():
-        found = [set(_glob(own)), *(set(_glob(other)) - known for other in others)]
-        every = set().union(*found)
-        if every not in found:
-            raise ValueError(
-                "`{split}` in `tfrecord:PATTERN` must stand for one name of each split. "
-                f"Received: {path!r}, with several names of `{split}`: {name_some(sorted(every))}"
-            )
-        given[split], places[split] = sorted(every), patterns[split][found.index(every)][start:]
-        if twice := every & set(splits):
+    for split, names in SPLIT_NAMES.items():
+        name, files = _files_of_split(path, names[:1] if by_position else names, known)
+        if twice := splits.keys() & files:
             raise ValueError(
                 "A file of `tfrecord:PATTERN` must be of one split. "
                 f"Received: {path!r}, with {min(twice)!r} of {splits[min(twice)]} and {split}"
             )
-        splits |= dict.fromkeys(every, split)
+        given[split], places[split] = files, tail.replace("{split}", name)
+        splits |= dict.fromkeys(files, split)
     return given, places
+
+
+def _files_of_split(path, names, known):
+    """Return the one of a split's names that finds all of its files, and the sorted files."""
+    found = {name: set(_glob(path.replace("{split}", name))) for name in names}
+    for name in names[1:]:
+        # It may be a part of a word, as `dev` is of `device-train`.
+        found[name] -= known
+    every = set().union(*found.values())
+    for name, files in found.items():
+        if files == every:
+            return name, sorted(files)
+    raise ValueError(
+        "`{split}` in `tfrecord:PATTERN` must stand for one name of each split. "
+        f"Received: {path!r}, with several names of `{names[0]}`: {name_some(sorted(every))}"
+    )
 
 
 def _leave_out(given):

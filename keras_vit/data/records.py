@@ -190,8 +190,8 @@ def _class_names_in(folder):
         ) from error
     if not names:
         raise ValueError(
-            "`tfrecord:PATTERN` needs a text file `labels.txt` beside the TFRecord files, with a "
-            f"class name a line. Received: {str(folder)!r}, which has none"
+            "`tfrecord:PATTERN` needs a text file `labels.txt` beside the TFRecord files, with "
+            f"one class name per line. Received: {str(folder)!r}, which has none"
         )
     return names
 

@@ -8,6 +8,7 @@ import warnings
 import tensorflow as tf
 
 from keras_vit.data.decoding import decode, explain
+from keras_vit.data.fingerprints import name_some
 from keras_vit.data.listing import other_format_of
 
 # So few images may always be skipped, whatever their share.
@@ -28,6 +29,7 @@ class Skipped:
     def __init__(self, source, max_share, numbers=()):
         self._source, self._max_share = source, max_share
         self._numbers = {number: source.find_id(number) for number in numbers}
+        self._formats = {}
         self._lock = threading.Lock()
         self.error = None
 
@@ -42,17 +44,8 @@ class Skipped:
             return len(self._numbers)
 
     def __str__(self):
-        with self._lock:
-            ids = sorted((id, number) for number, id in self._numbers.items())[:_SHOWN]
-        shown = ", ".join(id + self._format_note(number) for id, number in ids)
-        shown += ", ..." if len(self) > _SHOWN else ""
+        shown = name_some([id + self._formats.get(id, "") for id in self.ids], _SHOWN)
         return f"{len(self)} of {self._source.num_examples} images were skipped: {shown}"
-
-    def _format_note(self, number):
-        """The format of a file that has another one than its suffix says."""
-        path_of = self._source.path_of
-        name = path_of and other_format_of(path_of(number))
-        return f" ({name}, which is not decoded)" if name else ""
 
     def reasons(self):
         """Why each image was skipped: a dictionary from ids, where the examples are files."""
@@ -76,7 +69,7 @@ class Skipped:
             new = set(found) - set(self._numbers)
             self._numbers.update(found)
         for number in sorted(new):
-            logging.getLogger("keras_vit").info("skipped %s: it cannot be decoded", found[number])
+            self._log(number, found[number])
         allowed = max(self._max_share * self._source.num_examples, _ALWAYS_ALLOWED)
         if len(self) > allowed or len(self) >= self._source.num_examples:
             self._fail(
@@ -104,6 +97,14 @@ class Skipped:
                 "a file is damaged, was changed, or is not there any more, or `cache` cannot be "
                 "written"
             )
+
+    def _log(self, number, id):
+        path_of = self._source.path_of
+        format = path_of and other_format_of(path_of(number))
+        if format:
+            self._formats[id] = f" ({format})"
+        reason = format or "it cannot be decoded"
+        logging.getLogger("keras_vit").info("skipped %s: %s", id, reason)
 
     def _fail(self, message):
         self.error = ValueError(message)

@@ -1,13 +1,15 @@
 """Examples of TensorFlow Datasets."""
 
 import functools
+import logging
 
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.core.logging import log_once
 from keras_vit.data.catalog import Dataset
 from keras_vit.data.source import Source
-from keras_vit.data.splits import find_parts, split_names
+from keras_vit.data.splits import SPLITS, describe_parts, find_parts, split_names
 
 
 def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
@@ -37,9 +39,20 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
         )
     _prepare(builder)
     parts = find_parts(split, builder.info.splits.keys())
+    _log_splits(name, builder.info.splits)
     expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in parts)
     row = Dataset(name, name, {split: expression}, label.num_classes)
     return _read(builder, row, expression, shard)
+
+
+def _log_splits(name, splits):
+    """Say what the dataset's own splits are used as, unless they are the three."""
+    if set(splits) == set(SPLITS):
+        return
+    used = describe_parts({split: split for split in SPLITS if split in splits})
+    unused = sorted(set(splits) - set(SPLITS))
+    rest = f"; not used: {', '.join(unused)}" if unused else ""
+    log_once(logging.INFO, f"tfds:{name}: {used}{rest}")
 
 
 def paper_dataset(row, split, data_dir=None, shard=(0, 1)):

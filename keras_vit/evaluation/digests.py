@@ -5,6 +5,7 @@ import hashlib
 import logging
 import pathlib
 
+from keras_vit.checkpoints.download import files_of
 from keras_vit.core.choices import BY_POSITION, DIVIDED
 from keras_vit.core.files import differences
 from keras_vit.data.datasets import find_source
@@ -38,19 +39,19 @@ def data_digests(name, splits, classes=None, prefix=""):
 
 
 def file_digest(path):
-    """Compute a digest of a file, or of the files in a directory.
+    """Compute a digest of the files that a model is read from.
 
     Args:
-        path: of a model.
+        path: of a file or a directory.
 
     Returns:
         A dictionary with a hexadecimal string; empty if there is no such path.
     """
     path = pathlib.Path(path).expanduser()
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    others = path.iterdir() if path.is_dir() else {*files_of(path)} - {path}
     found = hashlib.sha256()
-    for file in filter(pathlib.Path.is_file, files):
-        found.update(file.name.encode() if path.is_dir() else b"")
+    for file in filter(pathlib.Path.is_file, [path, *sorted(others)]):
+        found.update(file.name.encode() if file != path else b"")
         with file.open("rb") as opened:
             found.update(hashlib.file_digest(opened, "sha256").digest())
     return {f"model{_SUFFIX}": found.hexdigest()[:16]} if path.exists() else {}
@@ -72,7 +73,9 @@ def recorded_differences(before, now, path):
     missing = [name for name in now if name.endswith(_SUFFIX) and name not in before]
     if missing:
         _warn_once(path)
-    return differences(before, {name: now[name] for name in now if name not in missing})
+    recorded = {name: now[name] for name in now if name not in missing}
+    # A dataset numbers the classes to keep in its own order.
+    return differences(before, recorded, unordered=("classes", "fewshot_classes"))
 
 
 @functools.cache

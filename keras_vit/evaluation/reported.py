@@ -7,7 +7,7 @@ import pathlib
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.data.catalog import DATASETS
 from keras_vit.models.describe import describe
-from keras_vit.models.options import changed_options, match_variant
+from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
 
 SOURCE = "Table 2 of the ViT paper (arXiv 2010.11929)"
 # The mean over the 19 tasks, no dataset of its own.
@@ -18,7 +18,7 @@ TRAINED_ON = {"imagenet2012_real": "imagenet2012"}
 _FREE = ("learning_rate", "learning_rates", "seed", "accumulation_steps")
 # Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
 # weights differ.
-_IN_EVALUATION = ("dropout", "attention_dropout", "stochastic_depth", "activation", "epsilon")
+_IN_EVALUATION = (*DROPOUT_OPTIONS, "activation", "epsilon")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_vit.core.arguments import check_names
 from keras_vit.models.parts import find_blocks
 from keras_vit.models.prediction import predict_images
 
@@ -26,8 +27,8 @@ def attention_maps(model, images, blocks=None, batch_size=32):
         come first, then the patches, row by row.
 
     Raises:
-        ValueError: if the model has no Transformer blocks, or none of such a name; or the images
-            are none, have another size than the model's, integers, or values far beyond [-1, 1].
+        ValueError: if the model has no Transformer blocks, or none of such a name; or if `images`
+            is empty, does not have the model's input shape, or is not scaled to [-1, 1].
 
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929).
@@ -39,8 +40,9 @@ def attention_maps(model, images, blocks=None, batch_size=32):
     (2, 3, 5, 5)
     """
     found = find_blocks(model)
+    check_names("blocks", blocks)
     if blocks is not None:
-        found = [_block_of(found, name) for name in _checked(blocks)]
+        found = [_block_of(found, name) for name in blocks]
     names = [block.name for block in found]
 
     def name_them(scores, _):
@@ -69,8 +71,8 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
         What `summarise` returns, as arrays for all images.
 
     Raises:
-        ValueError: if the model has no Transformer blocks; or the images are none, have another
-            size than the model's, integers, or values far beyond [-1, 1].
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
     """
     blocks = find_blocks(model) if blocks is None else blocks
     summary = _AttentionSummary(model, blocks, others, summarise)
@@ -95,12 +97,6 @@ class _AttentionSummary(keras.Model):
         tokens = self.tokens(images)
         scores = (block.attention_scores(tokens[block.name]) for block in self.blocks)
         return self.summarise(scores, [tokens[layer.name] for layer in self.others])
-
-
-def _checked(blocks):
-    if not isinstance(blocks, (list, tuple)) or not blocks:
-        raise ValueError(f"`blocks` must be a list of names, or None. Received: blocks={blocks!r}")
-    return blocks
 
 
 def _block_of(blocks, name):

@@ -27,8 +27,8 @@ def attention_distance(model, images, batch_size=32, verbose=0):
         A float32 array `(blocks, heads)`, in pixels of the model's images.
 
     Raises:
-        ValueError: if the model has no Transformer blocks; or the images are none, have another
-            size than the model's, integers, or values far beyond [-1, 1].
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
 
     Reference:
         Section 4.5, figure 7 and appendix D.7 of the ViT paper (arXiv 2010.11929).

@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 from keras import ops
 
-from keras_vit.models.prediction import predict_images
+from keras_vit.models.prediction import check_shape, predict_images
 from keras_vit.models.surgery import check_classifier
 
 COLUMNS = 6
@@ -33,21 +33,22 @@ def draw_predictions(model, images, labels, class_names, path):
         path: of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, the model is not a classifier, the images are
-            none, have another size than the model's, integers, or values far beyond [-1, 1], or
-            there are not as many labels as images or names as classes.
+        ValueError: if matplotlib is not installed, the model is not a classifier, there are not as
+            many labels as images or names as classes, or if `images` is empty, does not have the
+            model's input shape, or is not scaled to [-1, 1].
     """
     check_matplotlib()
     from matplotlib.figure import Figure
 
     num_classes = check_classifier(model)
-    logits = predict_images(model, model, images)
+    check_shape(model, images)
     _check_labels(images, labels, class_names)
     if len(class_names) != num_classes:
         raise ValueError(
             f"`class_names` must have a name for each of the model's {num_classes} classes. "
             f"Received: {len(class_names)} names"
         )
+    logits = predict_images(model, model, images)
     probabilities = ops.convert_to_numpy(ops.softmax(logits))
     rows = -(-len(images) // COLUMNS)
     figure = Figure(figsize=(1.6 * COLUMNS, 1.9 * rows), layout="constrained")

@@ -27,7 +27,7 @@ def draw_masked_patches(predictor, batch, path):
 
     Raises:
         ValueError: if matplotlib is not installed, the model and the batch have different patches
-            or targets, or the images have integers or values far beyond [-1, 1].
+            or targets, or the images are not scaled to [-1, 1].
     """
     check_matplotlib()
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ import html
 import pathlib
 
 from keras_vit.core.files import replacing
-from keras_vit.core.pixels import check_pixels
+from keras_vit.core.pixels import check_pixels, warned_of_range
 from keras_vit.inspection.attention import attention_maps
 from keras_vit.inspection.attention_figures import (
     draw_attention_distance,
@@ -19,6 +19,7 @@ from keras_vit.inspection.embeddings import filter_components, position_similari
 from keras_vit.inspection.figures import check_matplotlib
 from keras_vit.inspection.rollout import attention_rollout
 from keras_vit.models.parts import find_blocks, has_class_output, has_positions
+from keras_vit.models.prediction import check_shape
 from keras_vit.models.surgery import token_grid
 
 PAGE = "index.html"
@@ -91,8 +92,8 @@ def write_report(model, images, directory, verbose=0):
         The path of the page.
 
     Raises:
-        ValueError: if matplotlib is not installed, there are no images of the model's size, they
-            have other than 1 or 3 channels, or integers or values far beyond [-1, 1].
+        ValueError: if matplotlib is not installed, or `images` is empty, does not have the model's
+            input shape, has other than 1 or 3 channels, or is not scaled to [-1, 1].
         OSError: if the directory cannot be written to.
 
     Reference:
@@ -104,7 +105,8 @@ def write_report(model, images, directory, verbose=0):
     directory.mkdir(parents=True, exist_ok=True)
     figures = [*_draw_embeddings(model, directory)]
     if token_grid(model) is not None:
-        figures += _draw_attention(model, images, directory, verbose)
+        with warned_of_range():
+            figures += _draw_attention(model, images, directory, verbose)
     for figure in FIGURES:
         # Remove figures of another model.
         if figure not in figures:
@@ -122,11 +124,7 @@ def _check_images(model, images):
             "`model` must take images of 1 or 3 channels, which can be drawn. "
             f"Received: a model of images {expected}"
         )
-    if len(images) == 0 or tuple(images.shape[1:]) != expected:
-        raise ValueError(
-            f"`images` must be of the model's size {expected}, at least one. "
-            f"Received: images of shape {tuple(images.shape)}"
-        )
+    check_shape(model, images)
     check_pixels(images, model=model)
 
 

@@ -26,8 +26,8 @@ def attention_rollout(model, images, batch_size=32):
         of 1 comes from the class token and registers.
 
     Raises:
-        ValueError: if the model has no Transformer blocks; or the images are none, have another
-            size than the model's, integers, or values far beyond [-1, 1].
+        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
 
     Reference:
         Section 4.5 and appendix D.8 of the ViT paper (arXiv 2010.11929); Quantifying Attention Flow

@@ -2,6 +2,7 @@
 
 import keras
 
+from keras_vit.core.arguments import check_names
 from keras_vit.models.prediction import predict_images
 from keras_vit.models.surgery import representation, token_grid
 
@@ -25,8 +26,8 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
 
     Raises:
         ValueError: if the model has no such layer, a layer's output is neither a token sequence
-            nor a feature map and `as_maps` asks for one, or the images are none, have another size
-            than the model's, integers, or values far beyond [-1, 1].
+            nor a feature map and `as_maps` asks for one, or if `images` is empty, does not have the
+            model's input shape, or is not scaled to [-1, 1].
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -37,8 +38,7 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     (2, 2, 2, 192)
     """
     grid = token_grid(model)
-    if layers is not None and not (isinstance(layers, (list, tuple)) and layers):
-        raise ValueError(f"`layers` must be a list of names, or None. Received: layers={layers!r}")
+    check_names("layers", layers)
     if layers is None:
         outputs = {"representation": representation(model, ("head",))}
     else:

@@ -1,7 +1,6 @@
 """Models and weights from Keras's own files."""
 
 import collections
-import io
 import pathlib
 import zipfile
 
@@ -72,7 +71,7 @@ def _check_all_used(file, model):
         unused = [name for name, n in groups.items() if n > _num_weights(file[name], model)]
         raise ValueError(
             f"it has {len(arrays)} arrays, the model {len(model.weights)} variables: "
-            f"not used are all or some of {', '.join(unused[:MAX_LISTED])}"
+            f"unused arrays in {', '.join(unused[:MAX_LISTED])}"
         )
     return len(arrays)
 
@@ -133,9 +132,11 @@ def load_unchecked(path):
     try:
         model = keras.models.load_model(path, compile=False)
         # Keras leaves out arrays that the model has no place for.
-        with zipfile.ZipFile(path) as archive:
-            weights = io.BytesIO(archive.read(_WEIGHTS_MEMBER))
-        with h5py.File(weights, "r") as file:
+        with (
+            zipfile.ZipFile(path) as archive,
+            archive.open(_WEIGHTS_MEMBER) as weights,
+            h5py.File(weights, "r") as file,
+        ):
             _check_all_used(file, model)
     # Keras lets the archive's and HDF5's own errors through, of many types.
     except Exception as error:

@@ -33,13 +33,14 @@ def classification_head(
 
 
 def has_zero_head(model):
-    """Whether the kernel of a classifier's head is zero, so that no image changes its logits."""
+    """Whether the kernel of a classifier's head is zero: all images have the same logits."""
     return not bool(ops.any(model.get_layer("head").kernel.value))
 
 
 def warn_of_zero_head(num_classes):
     """Log that a classifier is not trained."""
     logging.getLogger("keras_vit").warning(
-        "all %d classes are equally likely: the model's head is zero, so it is not trained",
+        "all images have the same logits of the %d classes: the kernel of the model's head is "
+        "zero, so it is not trained",
         num_classes,
     )

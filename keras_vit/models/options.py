@@ -8,6 +8,8 @@ from keras_vit.models.resnet import resnet
 from keras_vit.models.variants import VARIANTS, ResNetVariant
 from keras_vit.models.vit import total_stride, vision_transformer
 
+# Options that change training alone.
+DROPOUT_OPTIONS = ("dropout", "attention_dropout", "stochastic_depth")
 # Options that a builder's name leaves open.
 _SIZES = ("num_classes", "image_size", "name", "dtype", "remat")
 

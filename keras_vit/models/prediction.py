@@ -1,4 +1,4 @@
-"""What a model computes of images that are checked, all batches of them."""
+"""Predictions on checked images."""
 
 import keras
 import numpy as np
@@ -6,21 +6,18 @@ from keras import ops
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.pixels import (
-    check_floats,
     check_pixels,
     check_range,
     scales_inputs,
-    value_range,
     warn_of_range,
+    warned_of_range,
 )
 
 
 def predict_images(model, extractor, images, batch_size=32, verbose=0):
-    """Call `extractor.predict` on images that are checked to be ones for a model.
+    """Check images, then call `extractor.predict`.
 
-    The values of an array are checked before. Of other sources, such as a `tf.data.Dataset`, the
-    range of each batch is computed with the outputs, and the first batch of a `tf.data.Dataset` is
-    checked before.
+    An array is checked first; other sources are checked batch by batch.
 
     Args:
         model: the model that the images are for.
@@ -33,29 +30,24 @@ def predict_images(model, extractor, images, batch_size=32, verbose=0):
         What `extractor.predict` returns.
 
     Raises:
-        ValueError: if there are no images, they have another size than the model's, integers, or
-            values beyond [-10, 10]; or `batch_size` is not a positive integer.
+        ValueError: if `images` is empty, does not have the model's input shape, or is not scaled to
+            [-1, 1]; or `batch_size` is not a positive integer.
     """
     if batch_size is not None:
         check_integer("batch_size", batch_size, 1)
     options = {"batch_size": batch_size, "verbose": verbose}
-    if images is None or isinstance(images, (list, tuple, dict, str, int, float)):
-        raise ValueError(
-            "`images` must be an array or a `tf.data.Dataset` of batches. "
-            f"Received: images of type {type(images).__name__}"
-        )
-    if hasattr(images, "dtype"):
-        _check_shape(model, images.shape)
+    is_array = hasattr(images, "dtype")
+    if is_array or images is None or isinstance(images, (list, tuple, dict, str, int, float)):
+        check_shape(model, images)
         check_pixels(images, model=model)
         return extractor.predict(images, **options)
-    is_scaling = scales_inputs(model)
     if hasattr(images, "element_spec"):
-        _check_first_batch(model, images, is_scaling)
+        _check_first_batch(model, images)
     found = _WithRange(extractor).predict(images, **options)
-    if not is_scaling:
-        range_ = float(np.min(found["low"])), float(np.max(found["high"]))
-        check_range(range_)
-        warn_of_range(range_)
+    if not scales_inputs(model):
+        bounds = float(np.min(found["low"])), float(np.max(found["high"]))
+        check_range(bounds)
+        warn_of_range(bounds)
     return found["outputs"]
 
 
@@ -78,26 +70,38 @@ class _WithRange(keras.Model):
         }
 
 
-def _check_first_batch(model, dataset, is_scaling):
+def _check_first_batch(model, dataset):
     for batch in dataset.take(1):
         # Labels may come with the images.
         images = batch[0] if isinstance(batch, tuple) else batch
-        _check_shape(model, images.shape)
-        if not is_scaling:
-            check_floats(images)
-            check_range(value_range(images))
+        check_shape(model, images)
+        # The range of all batches decides on a warning.
+        with warned_of_range():
+            check_pixels(images, model=model)
         return
     raise ValueError("`images` must have at least one batch. Received: an empty dataset")
 
 
-def _check_shape(model, shape):
-    expected, shape = tuple(model.inputs[0].shape)[1:], tuple(shape)
-    is_right = len(shape) == len(expected) + 1 and shape[0] != 0
-    if not is_right or any(
-        size not in (None, found) for size, found in zip(expected, shape[1:], strict=True)
+def check_shape(model, images):
+    """Check that images are an array of a model's images, at least one.
+
+    Args:
+        model: the model that the images are for.
+        images: array or tensor.
+
+    Raises:
+        ValueError: if they are anything else, or have another shape.
+    """
+    expected = tuple(model.inputs[0].shape)[1:]
+    shape = tuple(getattr(images, "shape", ()))
+    if (
+        len(shape) != len(expected) + 1
+        or shape[0] == 0
+        or any(size not in (None, n) for size, n in zip(expected, shape[1:], strict=True))
     ):
         sizes = ", ".join("any" if size is None else str(size) for size in expected)
+        what = f"shape {shape}" if hasattr(images, "shape") else f"type {type(images).__name__}"
         raise ValueError(
-            f"`images` must have the shape (batch, {sizes}), with at least one image. "
-            f"Received: images of shape {shape}"
+            f"`images` must be an array (batch, {sizes}) of at least one image. "
+            f"Received: images of {what}"
         )

@@ -63,7 +63,7 @@ class Client:
         _check_timeout(timeout)
         for pattern, transport in ((_REST_URL, Rest), (_GRPC_URL, Grpc)):
             parts = pattern.fullmatch(str(url))
-            if parts:
+            if parts and _has_port(parts[1]):
                 self._transport = transport(*parts.groups(), timeout)
                 self.url = str(url)
                 return
@@ -203,6 +203,12 @@ class Client:
         return ValueError(
             f"The request must be one that the model takes. Received from {self.url}: {error}"
         )
+
+
+def _has_port(server):
+    """Whether the port of an address is one that exists: gRPC takes others modulo 65536."""
+    port = server.rpartition(":")[2]
+    return not port.isdecimal() or int(port) < 2**16
 
 
 def _check_timeout(timeout):

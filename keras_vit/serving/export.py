@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit.models import resize
 from keras_vit.models.describe import describe
 from keras_vit.models.head import has_zero_head, warn_of_zero_head
-from keras_vit.models.options import changed_options, match_variant
+from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
 from keras_vit.models.surgery import check_classifier
 from keras_vit.models.weights import check_finite
 from keras_vit.serving import labels
@@ -24,9 +24,6 @@ from keras_vit.serving.checks import (
 )
 from keras_vit.serving.quantization import check_images, warn_of_calibration
 from keras_vit.serving.versions import new_version
-
-# Options that change training alone.
-_IN_TRAINING = ("dropout", "attention_dropout", "stochastic_depth")
 
 
 def export(
@@ -188,12 +185,12 @@ def _with_facts(model, format, quantize, others):
     return {**facts, **others}
 
 
-def _variant_of(model):
+def _builder_facts(model):
     """The variant of a model, or `None`, and a dictionary of other options than the defaults."""
     options = describe(model)
     row = match_variant(options)
     changed = changed_options(options, row)
-    others = {name: changed[name][0] for name in changed if name not in _IN_TRAINING}
+    others = {name: changed[name][0] for name in changed if name not in DROPOUT_OPTIONS}
     return {"variant": row and row.name, "options": others}
 
 
@@ -201,7 +198,7 @@ def _facts(model, format, quantize):
     """What `model.json` says of any export."""
     return {
         "model": model.name,
-        **_variant_of(model),
+        **_builder_facts(model),
         "image_size": model.input_shape[1:3],
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),

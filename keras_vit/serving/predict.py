@@ -63,7 +63,7 @@ def ranked(probabilities, class_names):
     """The classes with their probabilities, the most likely first.
 
     Raises:
-        ValueError: if there are not as many names as probabilities, or one probability alone.
+        ValueError: if there are not as many names as probabilities, one probability alone, or NaN.
     """
     if len(probabilities) < 2:
         raise ValueError(
@@ -75,6 +75,8 @@ def ranked(probabilities, class_names):
             "A model must have as many outputs as its classes have names. "
             f"Received: {len(probabilities)} outputs and {len(class_names)} names"
         )
+    if not np.isfinite(probabilities).all():
+        raise ValueError("A model must return finite logits. Received: NaN or infinity")
     if np.ptp(probabilities) == 0:
         warn_of_zero_head(len(probabilities))
     names = class_names or [str(index) for index in range(len(probabilities))]

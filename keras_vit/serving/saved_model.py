@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_vit.core.pixels import MAX_NORMALIZED, RULE
 from keras_vit.data.decoding import decode
 from keras_vit.data.images import evaluation_image, resize
-from keras_vit.data.preprocessing import preprocess
+from keras_vit.data.preprocessing import scale_pixels
 from keras_vit.models.surgery import representation
 from keras_vit.serving.labels import write_labels
 
@@ -68,7 +68,7 @@ class ServedModel(tf.Module):
 
     def answer_uint8(self, images):
         """Classes of images of one size, with values from 0 to 255."""
-        return self._answer(preprocess(resize(images, self.image_size)))
+        return self._answer(scale_pixels(resize(images, self.image_size)))
 
     def answer_float(self, images):
         """Classes of images as the model takes them, or an error if they cannot be scaled so."""

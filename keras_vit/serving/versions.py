@@ -10,6 +10,8 @@ from keras_vit.core.files import PARTIAL, exclusive_lock
 # In a version's directory, where it is no SavedModel.
 FILES = ("model.onnx", "model.tflite", "model.xml")
 MODEL_FILES = ("saved_model.pb", *FILES)
+# TF Serving reads versions as 64-bit integers.
+VERSIONS_END = 2**63
 
 
 @contextlib.contextmanager
@@ -81,11 +83,13 @@ def taken_versions(directory):
 def version_folders(directory):
     """The versions in a directory: a sorted list of pairs of their numbers and paths."""
     entries = directory.iterdir() if directory.is_dir() else ()
-    return sorted((int(entry.name), entry) for entry in entries if entry.name.isdecimal())
+    numbers = ((int(entry.name), entry) for entry in entries if entry.name.isdecimal())
+    return sorted(pair for pair in numbers if pair[0] < VERSIONS_END)
 
 
 def _check_version(version, taken):
-    if version != "auto" and not (is_integer(version) and version > 0 and version not in taken):
+    is_new = is_integer(version) and 0 < version < VERSIONS_END and version not in taken
+    if version != "auto" and not is_new:
         raise ValueError(
             "`version` must be a positive integer that is not taken, or 'auto'. "
             f"Received: version={version!r}, taken: {taken}"

@@ -3,14 +3,16 @@
 import contextlib
 import logging
 import pathlib
+import shutil
 import tempfile
 
-from keras_vit.models.origin import set_origin
+from keras_vit.models.origin import origin_of, set_origin
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.resumable import ResumableFit
 from keras_vit.training.run import (
+    EXCLUDED_FILE,
     LAST_MODEL,
     RUN_FILE,
     SKIPPED_FILE,
@@ -27,6 +29,7 @@ from keras_vit.training.trained_on import (
     check_same_images,
     record_images,
     run_fingerprints,
+    warn_of_overlap,
     warn_of_validation,
 )
 
@@ -41,6 +44,7 @@ def fit(
     save_steps=1000,
     keep=2,
     trained_before=None,
+    exclude=None,
 ):
     """Trains a model by a recipe and keeps the run in a directory.
 
@@ -69,6 +73,8 @@ def fit(
         keep: how many states are kept.
         trained_before: `Fingerprints` of the images that the model was trained on before; `None`
             for what the run that it comes from records (`images_trained_before`).
+        exclude: path of the file of ids that the data were loaded without, to keep a copy of it, as
+            `excluded.txt`; or `None`.
 
     Returns:
         The metrics of the epochs, a list of dictionaries.
@@ -96,6 +102,8 @@ def fit(
     with own_directory(workdir) as own:
         digests = [found.digest() for found in images.values()]
         made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume, digests)
+        if made and exclude is not None:
+            shutil.copyfile(pathlib.Path(exclude).expanduser(), own / EXCLUDED_FILE)
         task.model.compile(
             optimizer=make_optimizer(recipe, task.model, epochs * updates_per_epoch),
             loss=task.loss,
@@ -107,6 +115,7 @@ def fit(
             recipe, own, epochs, updates_per_epoch, save_steps, keep, run_metadata(own / LAST_MODEL)
         )
         run.options = options
+        origin = origin_of(model)
         try:
             with locked(own):
                 if state is not None:
@@ -120,6 +129,7 @@ def fit(
             # What failed before it saved anything is no run, and not in the way of the next.
             if run.states.last is None and not (own / LAST_MODEL).exists():
                 discard(made)
+                set_origin(model, origin)
             raise
         assign_averages(task.model)
         report_skipped(own, run.train, task.validation)
@@ -128,8 +138,10 @@ def fit(
 
 def _find_trained_before(model, given, images):
     before = images_trained_before(model) if given is None else given
-    if before is not None and "validation" in images:
-        warn_of_validation(before, images["validation"])
+    if "validation" in images:
+        warn_of_overlap(images)
+        if before is not None:
+            warn_of_validation(before, images["validation"])
     return before
 
 

@@ -14,6 +14,8 @@ from keras_vit.core.files import PARTIAL, differences, replacing
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
 SKIPPED_FILE = "skipped.txt"
+# A copy of the file of ids that the run left out of its data.
+EXCLUDED_FILE = "excluded.txt"
 TRAINED_ON = "trained_on.jsonl"
 VALIDATED_ON = "validated_on.jsonl"
 TRAINED_BEFORE = "trained_before.jsonl"
@@ -24,7 +26,7 @@ LAST_MODEL = "last.keras"
 AVERAGED_MODEL = "averaged.keras"
 PREDICTOR_MODEL = "predictor.keras"
 MODELS = (BEST_MODEL, LAST_MODEL, AVERAGED_MODEL, PREDICTOR_MODEL)
-# What this package writes into `RUN_FILE` whatever the facts, and reads again.
+# Keys of `run.json` that this package reads, with their types.
 _KINDS = {"recipe": dict, "class_names": list, "id": str}
 
 
@@ -61,8 +63,8 @@ def open_run(workdir, recipe, facts, resume=False, digests=()):
             f"`workdir` must be a directory that can be written. Received: workdir="
             f"{str(workdir)!r} ({error})"
         ) from error
-    names = (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES, TRAINED_ON, VALIDATED_ON, TRAINED_BEFORE)
-    made = [workdir / name for name in names]
+    names = (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES, EXCLUDED_FILE)
+    made = [workdir / name for name in (*names, TRAINED_ON, VALIDATED_ON, TRAINED_BEFORE)]
     return [*made, workdir] if is_made else made
 
 
@@ -129,13 +131,15 @@ def _check_same(workdir, run):
             "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
             f"Received: workdir={str(workdir)!r}"
         )
-    # Runs of studies did not always record the split.
+    # What not all versions recorded: the split in studies, the digest of the first model in sweeps.
+    unrecorded = {"split": "train", "model_digest": run.get("model_digest")}
     old, new = (
-        {"split": "train", **settings["recipe"], **settings}
+        {**unrecorded, **settings["recipe"], **settings}
         | {"recipe": None, "keras": None, "id": None}
         for settings in (before, run)
     )
-    changed = differences(old, new)
+    # A dataset numbers the classes to keep in its own order.
+    changed = differences(old, new, unordered=("classes",))
     if changed:
         raise ValueError(
             f"A resumed run must have the settings it was begun with. Received: {changed[0]}"
@@ -149,13 +153,19 @@ def write_text(path, text):
         partial.write_text(text, encoding="utf-8")
 
 
-def read_run(model_path):
-    """What `run.json` beside a model says, or an empty dictionary where there is none.
+def read_run(path):
+    """Read `run.json` in the directory of a file, such as a model or a record.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        A dictionary, empty if there is no `run.json`.
 
     Raises:
         ValueError: if it cannot be read.
     """
-    path = pathlib.Path(model_path).with_name(RUN_FILE)
+    path = pathlib.Path(path).with_name(RUN_FILE)
     try:
         run = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (OSError, ValueError) as error:

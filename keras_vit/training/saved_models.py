@@ -10,10 +10,11 @@ import keras
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
 from keras_vit.core.files import replacing
+from keras_vit.core.pixels import scales_inputs
 from keras_vit.models import resize
 from keras_vit.models.files import load_model
 from keras_vit.models.origin import origin_of
-from keras_vit.training.run import MODELS, RUN_FILE, TRAINED_ON, find_model, read_run
+from keras_vit.training.run import MODELS, RUN_FILE, find_model, read_run
 from keras_vit.training.trained_on import images_trained_on, warn_of_trained_images
 
 # Member of a .keras file that this package adds; Keras ignores it.
@@ -38,8 +39,23 @@ def load_trained(source, image_size=None):
     path = find_model(source)
     if path.suffix != ".keras":
         return from_checkpoint(source, image_size=image_size)
-    model = load_model(path)
+    model = load_unscaled(path)
     return model if image_size is None else resize(model, image_size)
+
+
+def load_unscaled(path):
+    """Load a `.keras` file, of a model that takes images in [-1, 1] as those that are loaded here.
+
+    Raises:
+        ValueError: if it cannot be loaded, or has a layer that scales pixels itself.
+    """
+    model = load_model(path)
+    if scales_inputs(model):
+        raise ValueError(
+            "`model` must take images in [-1, 1], as all commands give them. Received: "
+            f"model={str(path)!r}, which scales pixels itself"
+        )
+    return model
 
 
 def save_model(model, path, metadata=None):
@@ -85,7 +101,7 @@ def run_of(model_path):
     """
     path = pathlib.Path(model_path)
     run = read_run(path) if path.name in MODELS else {}
-    if "id" in run and _read_metadata(path).get("run") != run["id"]:
+    if "id" in run and saved_by_run(path) != run["id"]:
         raise ValueError(
             f"{path.name} in the directory of a run must be the model that the run saved: its "
             "classes are those of `run.json`; move another model elsewhere. "
@@ -142,35 +158,19 @@ def images_trained_before(model):
             path,
         )
         return None
-    is_keras = path.suffix == ".keras"
-    if path.name != RUN_FILE and not (is_keras and run_of(path)):
-        if not (is_keras and warn_of_lost_record(path)):
-            log.info("%s does not record the images that it was trained on", path)
-        return None
-    found = images_trained_on(path.parent)
-    if found is None:
-        log.warning(
-            "%s has no %s, or is a run of a version that did not record what it was trained on: "
-            "`evaluate` cannot name these images for the new run",
-            *(path.parent, TRAINED_ON),
-        )
-    return found
+    if path.name == RUN_FILE or (path.suffix == ".keras" and run_of(path)):
+        return images_trained_on(path.parent)
+    if saved_by_run(path):
+        _warn_of_lost_record(path)
+    else:
+        log.info("%s does not record the images that it was trained on", path)
+    return None
 
 
-def warn_of_lost_record(model_path):
-    """Log a warning if a run has saved a model file that is no longer in the run's directory.
-
-    Returns:
-        Whether it is so.
-    """
-    run = _read_metadata(model_path).get("run")
-    if run:
-        logging.getLogger("keras_vit").warning(
-            "%s was saved by the run %s, whose record is not next to it: images that it was "
-            "trained on cannot be named",
-            *(model_path, run),
-        )
-    return bool(run)
+def saved_by_run(model_path):
+    """Return the id of the run that has saved a model file, or `None`."""
+    path = pathlib.Path(model_path)
+    return _read_metadata(path).get("run") if path.suffix == ".keras" else None
 
 
 def warn_of_images(model_path, run, images):
@@ -181,11 +181,18 @@ def warn_of_images(model_path, run, images):
         run: dictionary of `run_of`.
         images: `Fingerprints` of the images that the model is evaluated on.
     """
-    path = pathlib.Path(model_path)
     if run:
-        warn_of_trained_images(path.parent, images)
-    elif path.suffix == ".keras":
-        warn_of_lost_record(path)
+        warn_of_trained_images(pathlib.Path(model_path).parent, images)
+    elif saved_by_run(model_path):
+        _warn_of_lost_record(model_path)
+
+
+def _warn_of_lost_record(path):
+    logging.getLogger("keras_vit").warning(
+        "%s was saved by the run %s, whose record is not next to it: images that it was trained on "
+        "cannot be named",
+        *(path, saved_by_run(path)),
+    )
 
 
 def data_of(run, name=None):

@@ -18,9 +18,9 @@ from keras_vit.models import (
     resize,
 )
 from keras_vit.models.describe import describe
-from keras_vit.models.files import load_model
 from keras_vit.models.options import is_resnet
 from keras_vit.training.run import find_model
+from keras_vit.training.saved_models import load_unscaled
 
 # Settings of a recipe that hold only for a model that is built.
 OF_THE_MODEL = ("dropout", "pre_logits", "pooling", "position_embedding")
@@ -78,7 +78,7 @@ def _make_model(recipe, model, num_classes, dtype):
             "`dtype` is for a model that is not a .keras file, which has its own. "
             f"Received: dtype={dtype!r}, model={str(model)!r}"
         )
-    trained = replace_head(load_model(path), num_classes)
+    trained = replace_head(load_unscaled(path), num_classes)
     size = (recipe.image_size, recipe.image_size)
     return trained if trained.input_shape[1:3] == size else resize(trained, size)
 

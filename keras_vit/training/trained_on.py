@@ -42,7 +42,7 @@ def record_images(workdir, images, before=None):
     if has_before:
         _write(workdir / TRAINED_BEFORE, before)
     else:
-        # Of a process that was killed before it saved anything.
+        # A killed process may have left one.
         (workdir / TRAINED_BEFORE).unlink(missing_ok=True)
     for kind, found in images.items():
         _write(workdir / _RECORDS[kind], found, before=before.digest() if has_before else None)
@@ -94,7 +94,7 @@ def images_trained_on(workdir):
         workdir: path of the run's directory.
 
     Returns:
-        `Fingerprints`, or `None` for a run of a version that did not record it.
+        `Fingerprints`, or `None` and a warning for a run that did not record it.
 
     Raises:
         ValueError: if a record is damaged, or is that of another run.
@@ -103,6 +103,11 @@ def images_trained_on(workdir):
     own, facts = _read(path.with_name(TRAINED_ON))
     before, facts_before = _read(path)
     if own is None:
+        logging.getLogger("keras_vit").warning(
+            "%s has no %s, or is a run of a version that did not record its training images: they "
+            "cannot be named",
+            *(workdir, TRAINED_ON),
+        )
         return None
     digest = facts_before.get("digest")
     if facts.get("before", digest) != digest:
@@ -130,18 +135,10 @@ def warn_of_trained_images(workdir, images):
     Returns:
         The ids of these images.
     """
-    log = logging.getLogger("keras_vit")
     trained = images_trained_on(workdir)
-    if trained is None:
-        log.warning(
-            "%s has no %s, or is a run of a version that did not record its training images: they "
-            "cannot be compared with those of the evaluation",
-            *(workdir, TRAINED_ON),
-        )
-        return []
-    found = images.ids_among(set(trained.digests))
+    found = images.ids_among(set(trained.digests)) if trained is not None else []
     if found:
-        log.warning(
+        logging.getLogger("keras_vit").warning(
             "%d of the %d images were trained on, so that the metrics are not those of new images: "
             "%s",
             *(len(found), len(images.ids), name_some(found, 10)),
@@ -162,6 +159,21 @@ def warn_of_validation(before, images):
             "the starting model was trained on %d of the %d validation images, which choose the "
             "best model: %s",
             *(len(found), len(images.ids), name_some(found)),
+        )
+
+
+def warn_of_overlap(images):
+    """Log a warning that names validation images that are training images of the same run.
+
+    Args:
+        images: dictionary of `run_fingerprints`.
+    """
+    both = set(images["training"].ids) & set(images["validation"].ids)
+    if both:
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d validation images, which choose the best model, are training images "
+            "too: %s",
+            *(len(both), len(images["validation"].ids), name_some(sorted(both))),
         )
 
 

@@ -14,6 +14,8 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints.download import fetch, find_file
+from keras_vit.models import vision_transformer
+from tests.models.test_vit import TINY
 from tests.reference import REFERENCE, case_path
 
 NAME = "vit_models/imagenet21k/ViT-B_16.npz"
@@ -96,7 +98,7 @@ def test_a_model_by_its_name(published, monkeypatch):
     row = keras_vit.checkpoints.catalog.find_checkpoint("ViT_B16/imagenet21k")
     facts = {"num_classes": 10, "image_size": 32, "representation_size": None}
     row = dataclasses.replace(row, variant=None, **facts)
-    monkeypatch.setattr("keras_vit.checkpoints.loading.CHECKPOINTS", (row,))
+    monkeypatch.setattr("keras_vit.checkpoints.known_files.CHECKPOINTS", (row,))
     model = keras_vit.from_checkpoint("ViT_B16/imagenet21k")
     with np.load(published) as arrays:
         np.testing.assert_array_equal(model.get_layer("head").get_weights()[1], arrays["head/bias"])
@@ -147,6 +149,35 @@ def test_an_error_page_in_the_place_of_safetensors_is_not_kept(server, tmp_path,
         fetch(address)
     (server / "m.safetensors").write_bytes(contents)
     assert fetch(address).read_bytes() == contents
+
+
+@pytest.mark.parametrize("name", ["half.weights.h5", "half.keras", "half.npz"])
+def test_a_part_of_a_file_is_not_kept(name, server, tmp_path):
+    path = tmp_path / name
+    model = vision_transformer(**TINY)
+    if name.endswith(".npz"):
+        keras_vit.save_checkpoint(model, path, "google")
+    else:
+        model.save(path) if name.endswith(".keras") else model.save_weights(path)
+    contents = path.read_bytes()
+    address = f"{os.environ['KERAS_VIT_MIRROR']}{name}"
+    (server / name).write_bytes(contents[: len(contents) // 2])
+    with pytest.raises(ValueError, match="or not all of one|cut short"):
+        fetch(address)
+    (server / name).write_bytes(contents)
+    assert fetch(address).read_bytes() == contents
+
+
+def test_a_part_of_a_configuration_is_not_kept(server):
+    shutil.copytree(REFERENCE / "hf_classifier", server / "hf")
+    config = server / "hf" / "config.json"
+    contents = config.read_bytes()
+    config.write_bytes(contents[:100])
+    address = f"{os.environ['KERAS_VIT_MIRROR']}hf/model.safetensors"
+    with pytest.raises(ValueError, match="config.json, no .json file or not all of one"):
+        keras_vit.from_checkpoint(address)
+    config.write_bytes(contents)
+    assert keras_vit.from_checkpoint(address).get_layer("block_0").num_heads == 4
 
 
 def test_safetensors_come_with_their_configuration(server, caplog):

@@ -147,14 +147,17 @@ def test_what_is_ignored_is_told(tmp_path):
     assert summary.parameters == 67594
 
 
-def test_a_zero_head_is_told(tmp_path, caplog):
+@pytest.mark.parametrize("bias", [0, 1])
+def test_a_zero_head_is_told(bias, tmp_path, caplog):
     arrays = case_arrays("a_vit_token")
     arrays["head/kernel"] = np.zeros_like(arrays["head/kernel"])
+    arrays["head/bias"] = np.full_like(arrays["head/bias"], bias)
     path = write(tmp_path / "zero.npz", arrays)
-    assert inspect_checkpoint(path).zero_head
+    assert inspect_checkpoint(path).zero_head == (bias == 0)
     with caplog.at_level(logging.WARNING):
         from_checkpoint(path)
-    assert caplog.messages == [f"{path}: the head is all zeros, and so are the logits"]
+    line = "all images have the same logits, as the kernel of the head is zero"
+    assert caplog.messages == [f"{path}: {line}"]
 
 
 def sincos_file(tmp_path):
@@ -244,7 +247,9 @@ def test_a_row_of_the_class_token_that_makes_a_square_grid_one_too_large(tmp_pat
 
 def test_squares_after_two_numbers_of_tokens(caplog):
     assert position_rows(9, counts=(0, 5)) == PositionRows((3, 3), 0)
-    assert "but (2, 2) and 5 fit too" in caplog.text
+    assert caplog.messages[0].endswith(
+        "but (2, 2) and 5 fit too; `from_checkpoint` takes the `image_size`"
+    )
     caplog.clear()
     assert position_rows(9, counts=(0, 5), known=(2, 2)) == PositionRows((2, 2), 5)
     assert not caplog.messages
@@ -295,5 +300,6 @@ def test_a_head_that_is_not_finite_is_told(name, value, tmp_path):
     arrays = case_arrays("a_vit_token")
     arrays[name][..., 0] = value
     summary = inspect_checkpoint(write(tmp_path / "nan.npz", arrays))
+    assert summary.head_state == "not finite"
     assert (summary.finite_head, summary.zero_head) == (False, False)
-    assert inspect_checkpoint(case_path("a_vit_token")).finite_head
+    assert inspect_checkpoint(case_path("a_vit_token")).head_state is None

@@ -15,7 +15,8 @@ from keras_vit.training.saved_models import save_model
 from tests.models.test_vit import TINY
 
 NAMES = ["cat", "dog", "eel"]
-MODEL = types.SimpleNamespace(output_shape=(None, 1000))
+HEAD = types.SimpleNamespace(name="head")
+MODEL = types.SimpleNamespace(output_shape=(None, 1000), layers=[HEAD])
 AUGREG = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.01"
 
 
@@ -101,9 +102,27 @@ def test_names_of_a_configuration(config, expected, tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    "names", [["cat", "dog"], {"0": "cat", "1": "dog", "3": "eel"}, ["cat", "dog", 5], 5], ids=str
+    ("names", "rule"),
+    [
+        (["cat", "dog"], "names 3 classes"),
+        ({"0": "cat", "1": "dog", "3": "eel"}, "strings of one line"),
+        (["cat", "dog", 5], "strings of one line"),
+        (5, "a list"),
+        (["crane", "crane", "crane (0)"], "each be there once"),
+        (["ice cream", "cat", "ice  cream"], "not look alike"),
+    ],
+    ids=str,
 )
-def test_names_of_other_classes_are_left_out_with_a_warning(names, tmp_path, caplog):
+def test_names_of_other_classes_are_left_out_with_a_warning(names, rule, tmp_path, caplog):
     (tmp_path / "config.json").write_text(json.dumps({"label_names": names}))
     assert read_class_names(tmp_path, 3) is None
-    assert "does not name the 3 classes of the model" in caplog.text
+    (line,) = caplog.messages
+    assert f"The class names in the config.json of {tmp_path} must " in line
+    assert rule in line
+
+
+def test_a_model_without_a_head_has_no_names(tmp_path, caplog):
+    (tmp_path / "config.json").write_text(json.dumps({"label_names": NAMES}))
+    model = vision_transformer(**{**TINY, "num_classes": 0})
+    assert class_names_of(model, tmp_path) is None
+    assert not caplog.messages

@@ -115,9 +115,10 @@ def test_what_is_no_image_file_is_left_out(tmp_path):
     dataset = load(f"folder:{tmp_path}", "train", 8, 4)
     assert dataset.num_examples == 14
     assert dataset.left_out == {
-        "hidden": 3,
+        # `.thumbnails` counts as one.
+        "hidden": 2,
         "no image (.txt)": 1,
-        "in .ants/, which is hidden": 3,
+        "hidden folder .ants/": 1,
     }
 
 

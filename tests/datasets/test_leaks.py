@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from keras_vit.cli.train import Train
-from keras_vit.data import find_source, load, write_records
+from keras_vit.data import find_source, leaks, load, write_records
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.leaks import check_splits, find_copies
 from tests.images import encode, random_image, write_folder
@@ -62,7 +62,7 @@ def test_copies_in_records_are_found(photos, tmp_path, caplog):
     assert copy.startswith("test-00000-of-00001.tfrecord#")
     assert twin.startswith("train-00000-of-00001.tfrecord#")
     train = load(name, trained, 16, 7)
-    Train(None, "", name, tmp_path)._report_files(name, train, trained)
+    Train(None, "", name, tmp_path)._report_files(name, (train, None), trained)
     assert f"1 of 3 images of the split test are copies of images of {trained}" in caplog.text
 
 
@@ -87,7 +87,18 @@ def test_images_with_two_labels_are_named(tmp_path, caplog):
     # Copies with one label are another matter.
     shutil.copy(tmp_path / cats[0], tmp_path / cats[1])
     (line,) = warnings_of(caplog, name)
-    assert line == f"1 images are copies of images with another label: {dogs[0]} = {cats[0]}"
+    assert line == f"copies with different labels: 1 ({dogs[0]} = {cats[0]})"
+
+
+def test_train_reads_the_images_of_a_split_once(photos, tmp_path, monkeypatch):
+    name = f"folder:{photos}"
+    data = [load(name, split, 16, 4) for split in ("train", "validation")]
+    for dataset in data:
+        dataset.fingerprints()
+    read = []
+    monkeypatch.setattr(leaks, "fingerprints", lambda s: read.append(s) or fingerprints(s))
+    Train(None, "", name, tmp_path)._report_files(name, data, "train")
+    assert [source.num_examples for source in read] == [3]
 
 
 def test_classes_without_held_out_images_are_named(tmp_path, caplog):
@@ -111,4 +122,4 @@ def test_data_and_train_warn(photos, tmp_path, capsys, caplog):
     (photos / "train" / "cat" / "notes.txt").write_text("text")
     out = run(capsys, *train_arguments(tmp_path / "start.keras", photos, tmp_path / "run"))
     assert warning in caplog.text
-    assert "1 file is left out: 1 no image (.txt)" in out
+    assert "1 file or folder is left out: 1 no image (.txt)" in out

@@ -206,7 +206,7 @@ def test_ids_that_start_like_comments_are_left_out(tmp_path, caplog):
     path.write_text("# 3 images\n#\n# x/0.jpg\ny/0.jpg\ny/none.jpg\n")
     left = load(f"folder:{root}", "train+validation+test", 4, 4, exclude=path)
     assert left.num_examples == 18
-    line = "of the 3 ids to exclude 2 are in this part of the dataset, 0 in others, 1 in none"
+    line = "3 ids to exclude: 2 in this part of the dataset, 0 in other parts, 1 unknown"
     assert line in caplog.messages
 
 

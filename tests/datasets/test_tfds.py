@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_vit.data import DATASETS, load
@@ -53,6 +54,29 @@ def data_dir(tmp_path_factory):
 def rows(data_dir, split, **options):
     dataset = load("tfds:photos:small", split, 8, 5, data_dir=data_dir, **options)
     return identify(list(dataset.as_numpy_iterator()))
+
+
+def test_splits_of_other_names_are_told(tmp_path, caplog):
+    caplog.set_level("INFO")
+    features = {
+        "image": tfds.features.Image(shape=(None, None, 3)),
+        "label": tfds.features.ClassLabel(names=["cat", "dog"]),
+    }
+    examples = {"image": np.zeros((10, 8, 8, 3), "uint8"), "label": np.arange(10) % 2}
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="told",
+        version="1.0.0",
+        features=tfds.features.FeaturesDict(features),
+        split_datasets={
+            name: tf.data.Dataset.from_tensor_slices(examples) for name in ("train", "val")
+        },
+        data_dir=tmp_path,
+    )
+    assert find_source("tfds:told", "test", data_dir=tmp_path).num_examples == 2
+    assert (
+        "tfds:told: train is 70% of train, validation is 10% of train, test is 20% of train; "
+        "not used: val"
+    ) in caplog.messages
 
 
 def test_splits_classes_and_sizes(data_dir):

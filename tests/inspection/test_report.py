@@ -90,7 +90,7 @@ def test_wrong_commands(arguments, message, tmp_path, capsys):
 
 @pytest.mark.parametrize("shape", [(0, 16, 16, 3), (2, 8, 16, 3)])
 def test_wrong_images(shape, tmp_path):
-    with pytest.raises(ValueError, match=r"`images` must be of the model's size \(16, 16, 3\)"):
+    with pytest.raises(ValueError, match=r"`images` must be an array \(batch, 16, 16, 3\)"):
         write_report(vision_transformer(**TINY), np.zeros(shape), tmp_path / "seen")
     assert not (tmp_path / "seen").exists()
 
@@ -126,7 +126,9 @@ def test_figures_of_another_model_are_removed(tmp_path):
 )
 def test_predictions_with_other_names_or_labels(labels, names, message, tmp_path):
     labels = np.zeros(labels, int) if isinstance(labels, int) else np.array(labels)
-    arguments = images(2, 16, 16, 3), labels, list("abcd")[:names], tmp_path / "picture.png"
+    # Pixels that would be refused when they are predicted.
+    pixels = 255 * images(2, 16, 16, 3)
+    arguments = pixels, labels, list("abcd")[:names], tmp_path / "picture.png"
     with pytest.raises(ValueError, match=message):
         draw_predictions(vision_transformer(**{**TINY, "num_classes": 3}), *arguments)
     assert not (tmp_path / "picture.png").exists()

@@ -273,6 +273,7 @@ def test_something_else_answers(status, message):
         "http://localhost:8501/v1/models/pets/versions/new",
         "grpc://localhost:8500",
         "grpc://localhost:8500/v1/models/pets",
+        "grpc://localhost:99999/pets",
         None,
     ],
 )

@@ -32,6 +32,13 @@ def test_one_output_is_no_classifier():
         keras_predictor(classifier(num_classes=1))(encode(random_image()))
 
 
+def test_logits_that_are_not_finite_are_no_prediction():
+    model = classifier()
+    model.get_layer("head").bias.assign([np.nan, 0, 0])
+    with pytest.raises(ValueError, match="finite logits. Received: NaN"):
+        keras_predictor(model)(encode(random_image()))
+
+
 def test_bytes_that_are_no_image(tmp_path):
     path = export(classifier(), tmp_path)
     with pytest.raises(tf.errors.InvalidArgumentError):

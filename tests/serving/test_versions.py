@@ -61,7 +61,7 @@ def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("version", [0, -1, "first", 1.5])
+@pytest.mark.parametrize("version", [0, -1, "first", 1.5, 2**63])
 def test_wrong_version(version, tmp_path):
     with pytest.raises(ValueError, match="`version` must be a positive integer"):
         export(classifier(), tmp_path, version=version)

@@ -1,0 +1,72 @@
+"""The options of files: those that they describe, and those that the catalog knows of them."""
+
+import contextlib
+
+from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.augreg import parse_augreg
+from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.checkpoints.download import cache_path
+from keras_vit.checkpoints.grids import DEFAULT_IMAGE_SIZE
+from keras_vit.models.options import defaults_of, is_resnet, match_variant
+
+
+def described_options(file, checkpoint, num_heads=None, image_size=None):
+    """The options that the file describes, and those that the catalogue knows of it by its name.
+
+    No `.npz` tells the GELU's form; the weights of DeiT III were trained in PyTorch. No file of a
+    ResNet records an image size.
+    """
+    options = checkpoint.options(num_heads, image_size)
+    variant = getattr(match_variant(options), "name", None)
+    rows = [
+        row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}") and row.variant == variant
+    ]
+    _check_published(file, checkpoint, options, variant)
+    if image_size is None and not checkpoint.tells_image_size:
+        known = rows[0].image_size if len(rows) == 1 else DEFAULT_IMAGE_SIZE
+        options["image_size"] = (known, known)
+        how = "by its name it is" if len(rows) == 1 else "it is taken for"
+        logger.warning("%s does not tell its image size: %s %d pixels", file, how, known)
+    if checkpoint.format.name in ("google", "big_vision") and not is_resnet(options):
+        if not rows and not checkpoint.tells_image_size:
+            logger.warning(
+                "%s has no position embedding: the fixed sines and cosines are assumed", file
+            )
+        known = {row.activation for row in rows}
+        if len(known) == 1:
+            (options["activation"],) = known
+        if known == {"gelu"}:
+            logger.info("%s: by its name, a published file with the erf GELU", file)
+    return options
+
+
+def _check_published(file, checkpoint, options, variant):
+    """Raise an error if a file in the place of a published one holds another model."""
+    row = published_row(file)
+    if row is None:
+        return
+    found = {**defaults_of(options), **options, "variant": variant}
+    said = {"variant": row.variant, "num_classes": row.num_classes}
+    if checkpoint.tells_image_size:
+        said["image_size"] = (getattr(row, "image_size", None) or row.resolution,) * 2
+    if hasattr(row, "representation_size"):
+        said["representation_size"] = row.representation_size
+    if not is_resnet(options):
+        # All of AugReg's files have a class token and learned positions.
+        said["pooling"] = getattr(row, "pooling", "token")
+        said["position_embedding"] = getattr(row, "position_embedding", "learned")
+    different = [name for name in said if said[name] != found.get(name)]
+    if different:
+        texts = [", ".join(f"{k}={facts.get(k)}" for k in different) for facts in (said, found)]
+        name = getattr(row, "name", None) or row.file_name
+        raise ValueError(
+            f"the file must hold {name} with {texts[0]}. Received: {str(file)!r}, with {texts[1]}"
+        )
+
+
+def published_row(file):
+    """The row of the catalog, or the `AugRegFile`, whose place in the cache this is, or `None`."""
+    rows = list(CHECKPOINTS)
+    with contextlib.suppress(ValueError):
+        rows.append(parse_augreg(file.name))
+    return next((row for row in rows if cache_path(row.url) == file), None)
