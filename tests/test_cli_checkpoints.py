@@ -7,7 +7,9 @@ import pytest
 from keras import ops
 
 import keras_vit
-from tests.checkpoints.files import case_arrays, write
+from keras_vit.checkpoints.archives import normalisation_next_to
+from keras_vit.training.saved_models import save_model
+from tests.checkpoints.files import case_arrays, config_next_to, write
 from tests.images import write_folder
 from tests.reference import REFERENCE, assert_logits, case_model, case_outputs, case_path
 from tests.test_cli import error_of, run
@@ -53,6 +55,16 @@ def test_convert(target, flags, tmp_path, capsys):
     assert printed.startswith(f"Wrote {path} (")
     assert "67,594 parameters" in printed
     assert_logits(logits_of(path), case_outputs(CASE)["logits"])
+
+
+@pytest.mark.parametrize("to", ["timm", "huggingface"])
+def test_convert_keeps_the_normalisation(to, tmp_path, capsys):
+    source = config_next_to("hf_classifier", tmp_path, {})
+    settings = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+    (source / "preprocessor_config.json").write_text(json.dumps(settings))
+    run(capsys, "convert", source, tmp_path / "target", "--to", to)
+    mean, deviation = normalisation_next_to(tmp_path / "target")
+    assert (list(mean), list(deviation)) == (settings["image_mean"], settings["image_std"])
 
 
 EXISTING = [
@@ -380,6 +392,25 @@ def test_inspect_against_another_checkpoint(tmp_path, capsys):
     lines = run(capsys, *command, case_path("i3_bv_map_learn")).splitlines()
     assert lines[-1].endswith("more")
     assert "  class_token/token: only in the first" in lines
+
+
+def test_inspect_names_of_classes(tmp_path, capsys):
+    names = [f"class {index}" for index in range(10)]
+    model = case_model(CASE)
+    paths = [tmp_path / name for name in ("hf", "same.keras", "other.keras")]
+    keras_vit.save_checkpoint(model, paths[0], "huggingface", class_names=names)
+    save_model(model, paths[1], {"class_names": names})
+    save_model(model, paths[2], {"class_names": [*names[:8], "class 9", "class 8"]})
+    command = ["inspect-checkpoint", paths[0], "--against"]
+    lines = run(capsys, *command, paths[1]).splitlines()
+    assert "class names   class 0, class 1, class 2, class 3, class 4, ..." in lines
+    assert lines[-1].endswith("same.keras: no differences")
+    lines = run(capsys, *command, paths[2]).splitlines()
+    assert lines[-3].endswith("other.keras: 2 differences")
+    assert lines[-1] == "  class 9: 'class 9' and 'class 8'"
+    # Files that record none are not compared with others.
+    lines = run(capsys, *command, case_path(CASE)).splitlines()
+    assert lines[-1].endswith(": no differences")
 
 
 @pytest.mark.examples

@@ -223,6 +223,9 @@ def test_validation_accuracy_of_an_export(changes, expected, run_directory):
     workdir, model = run_directory(**changes)
     for name, accuracy in expected.items():
         assert facts_of(model, workdir / f"{name}.keras").get("validation_accuracy") == accuracy
+        facts = facts_of(model, workdir / f"{name}.keras", quantize="int8")
+        assert facts.get("validation_accuracy_before_quantization") == accuracy
+        assert "validation_accuracy" not in facts
     resized = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 2})
     assert "validation_accuracy" not in facts_of(resized, workdir)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_vit.cli import main
-from keras_vit.models import vision_transformer
+from keras_vit.models import resnet, vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.training.run import MODELS, read_run
 from keras_vit.training.saved_models import (
@@ -140,3 +140,20 @@ def test_a_model_that_scales_pixels_itself_is_refused(tmp_path):
     for load in (load_trained, lambda path: make_model(small_recipe(), path, num_classes=3)):
         with pytest.raises(ValueError, match="images in .-1, 1., .* which scales pixels itself"):
             load(path)
+
+
+@pytest.mark.parametrize("names", ["ab", 2, ["cat", 5]])
+def test_names_that_are_no_list_of_strings_are_refused(names, tmp_path):
+    path = tmp_path / "model.keras"
+    save_model(another_model(), path, {"run": None, "class_names": names})
+    with pytest.raises(ValueError, match="must be a list of strings. Received: '.*model.keras'"):
+        recorded_class_names(path, 2)
+
+
+def test_a_model_of_any_size_needs_one(tmp_path):
+    path = tmp_path / "any.keras"
+    model = resnet((1, 1), 32, num_classes=2, image_size=32)
+    keras.models.clone_model(model, input_tensors=keras.Input((None, None, 3))).save(path)
+    with pytest.raises(ValueError, match="`image_size` must be given for a model of any size"):
+        load_trained(path)
+    assert load_trained(path, image_size=32).input_shape == (None, 32, 32, 3)

@@ -217,6 +217,17 @@ def test_a_run_from_python_records_what_its_model_was_trained_on_before(
     assert images_trained_before(model) == found
 
 
+def test_runs_of_models_with_other_training_images_have_other_ids(finished, tmp_path):
+    recipe = small_recipe(steps=2, warmup_steps=1)
+    data = load_training_data(recipe, "digits", CLASSES)
+    ids = []
+    for name, before in (("a", None), ("b", None), ("c", images_trained_on(finished / "run"))):
+        model = small_model(recipe, len(CLASSES))
+        fit(recipe, model, data, tmp_path / name, trained_before=before)
+        ids.append(json.loads((tmp_path / name / "run.json").read_text())["id"])
+    assert ids[0] == ids[1] != ids[2]
+
+
 def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
     recipe = small_recipe(steps=2, warmup_steps=1)
     data = load_training_data(

@@ -72,6 +72,11 @@ def torch_heads(width, configured, asked):
     return heads
 
 
+def per_channel(values):
+    """A list of one number for each of three channels, of as many or of one for all."""
+    return [float(value) for value in (values * 3 if len(values) == 1 else values)]
+
+
 def check_told(told, options):
     """Raises if a configuration tells other sizes than the arrays: it is of another model.
 

@@ -239,21 +239,45 @@ def read_config(directory):
 def read_normalisation(directory, config):
     """Mean and standard deviation of the pixels in [0, 1], if a file of the directory tells."""
     path = directory / "preprocessor_config.json"
-    told = _read_json(path) if path.is_file() else config.get("pretrained_cfg") or {}
-    if told.get("do_normalize") is False:
-        return (0.0,), (1.0,)
+    # A directory of timm may still have the file of a model of transformers.
+    told = config.get("pretrained_cfg") or (_read_json(path) if path.is_file() else {})
     pairs = (told.get("image_mean"), told.get("image_std")), (told.get("mean"), told.get("std"))
     found = next((pair for pair in pairs if not any(values in (None, []) for values in pair)), None)
-    return found and tuple(_per_channel(values, directory) for values in found)
+    factor = told.get("rescale_factor", 1 / 255) if told.get("do_rescale", True) else 1
+    if told.get("do_normalize") is False:
+        found = [0], [1]
+    elif found is None:
+        return None
+    # In units of pixels in [0, 1]; 12 digits are more than any file has.
+    mean, deviation, (factor, *_) = (_as_channels(values, directory) for values in (*found, factor))
+    if factor <= 0:
+        raise ValueError(
+            f"`rescale_factor` of {str(path)!r} must be positive. Received: {factor!r}"
+        )
+    return tuple(
+        tuple(round(value / (255 * factor), 12) for value in values) for values in (mean, deviation)
+    )
 
 
-def _per_channel(values, directory):
+def normalisation_next_to(path):
+    """Mean and standard deviation that are recorded next to weights; `None` if there is nothing.
+
+    Args:
+        path: `pathlib.Path` of a file or a directory.
+    """
+    if path.suffix in (".npz", ".keras", ".h5"):
+        return None
+    directory = path if path.is_dir() else path.parent
+    return read_normalisation(directory, read_config(directory))
+
+
+def _as_channels(values, directory):
     """The mean or the standard deviation of each channel; one number stands for all."""
     values = values if isinstance(values, list) else [values]
     if not all(isinstance(value, (int, float)) for value in values):
         raise ValueError(
-            f"The mean and standard deviation of pixels next to the weights in {str(directory)!r} "
-            f"must be numbers. Received: {values!r:.80}"
+            "Mean, standard deviation and factor of pixels next to the weights in "
+            f"{str(directory)!r} must be numbers. Received: {values!r:.80}"
         )
     return tuple(values)
 

@@ -12,6 +12,7 @@ from keras_vit.checkpoints.architecture import (
     check_told,
     first_of,
     logger,
+    per_channel,
     torch_heads,
 )
 from keras_vit.checkpoints.class_names import default_names
@@ -201,13 +202,14 @@ def file_name(name, options):
     return name if is_backbone or name.startswith("classifier.") else f"vit.{name}"
 
 
-def configuration(options, arrays, class_names=None):
+def configuration(options, arrays, class_names=None, normalization=((0.5,), (0.5,))):
     """The `config.json` and the `preprocessor_config.json` of a transformers model.
 
     Args:
         options: of `vision_transformer`.
         arrays: of the file, by name.
         class_names: names of the classes, or `None`.
+        normalization: as in `save_checkpoint`.
 
     Returns:
         The contents of the files beside the weights, by file name.
@@ -246,8 +248,8 @@ def configuration(options, arrays, class_names=None):
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": [0.5, 0.5, 0.5],
-        "image_std": [0.5, 0.5, 0.5],
+        "image_mean": per_channel(normalization[0]),
+        "image_std": per_channel(normalization[1]),
     }
     return {"config.json": config, "preprocessor_config.json": preprocessor}
 

@@ -189,8 +189,24 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
         assign(variable, value)
     if checkpoint.format is KERAS:
         keep_frozen(checkpoint.archive.model, model, has_new_head=new_head and num_classes > 0)
+        if "dtype" not in callers_options:
+            _warn_of_policies(checkpoint, model)
     _record_origin(model, checkpoint.path)
     return model
+
+
+def _warn_of_policies(checkpoint, model):
+    """Log a warning if layers of a `.keras` file have another dtype policy than the model's."""
+    policies = {layer.name: layer.dtype_policy.name for layer in model.layers}
+    stored = {x.name: x.dtype_policy.name for x in checkpoint.archive.model.layers if x.weights}
+    different = [name for name in stored if policies.get(name, stored[name]) != stored[name]]
+    if different:
+        logger.warning(
+            "%s: its layers have several dtype policies, which only `keras.models.load_model` "
+            "keeps: %s computes in %s here, not in %s",
+            checkpoint.path,
+            *(different[0], policies[different[0]], stored[different[0]]),
+        )
 
 
 def _record_origin(model, file):
@@ -210,7 +226,7 @@ def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
     assumed = [f"{name}={value}" for name, value in assumed.items() if name not in given]
     if assumed:
         logger.warning(
-            "%s has no config.json: %s are assumed, which its arrays do not record",
+            "%s has no config.json, and its arrays do not record what is assumed here: %s",
             checkpoint.path,
             ", ".join(assumed),
         )

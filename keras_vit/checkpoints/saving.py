@@ -39,7 +39,7 @@ FILE_NAMES = {
 NOT_COMPARED = (*DROPOUT_OPTIONS, "layer_scale")
 
 
-def save_checkpoint(model, path, format, class_names=None):
+def save_checkpoint(model, path, format, class_names=None, normalization=((0.5,), (0.5,))):
     """Writes a model's weights to a file that another project reads.
 
     Files are written beside and renamed: what was at `path` stays until the new one is complete.
@@ -53,6 +53,9 @@ def save_checkpoint(model, path, format, class_names=None):
             `"big_transfer"` for BiT.
         class_names: names of the classes, for the `config.json` of timm and transformers. A warning
             says it where the file has no place for them.
+        normalization: `(mean, standard_deviation)` of the pixels in [0, 1] that the model takes,
+            each a tuple of one number or of one for each channel, for the configuration of timm and
+            transformers.
 
     Raises:
         ValueError: if the format has no place for something in the model, such as register tokens,
@@ -75,11 +78,11 @@ def save_checkpoint(model, path, format, class_names=None):
             "`model` must be one that big_vision has, and it has no hybrids. "
             f"Received: a hybrid with resnet_stages={options['resnet_stages']}"
         )
-    check_finite(model)
+    check_finite(model, dtype="float32")
     arrays = _arrays(model, options, format)
     files = {}
     if path.suffix not in WEIGHT_FILES:
-        files = CONFIGURATIONS[format](options, arrays, class_names)
+        files = CONFIGURATIONS[format](options, arrays, class_names, normalization)
         path = path / "model.safetensors"
     elif class_names is not None:
         logger.warning("%s does not record the names of the classes", path)

@@ -5,6 +5,7 @@ from keras_vit.checkpoints.architecture import (
     check_project,
     check_told,
     first_of,
+    per_channel,
     torch_heads,
 )
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
@@ -82,6 +83,9 @@ TANH_SIGLIP = (
     "giantopt_patch16_siglip",
 )
 # Models that timm builds with other heads than those of 64 channels or of the published size.
+# Parts of names of architectures with the same arrays that compute something else, which the
+# arguments do not record: norms behind attention and MLP; rotary positions; pooling with registers.
+OTHER_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
 HEADS = {"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16}
 # Arguments by which a model of the same arrays computes another function.
 OTHER_FUNCTIONS = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
@@ -158,8 +162,7 @@ def describe_timm(shape_of, config, num_heads):
 def _check(architecture, arguments):
     """Raises if timm computes another function with the same arrays."""
     others = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
-    # Norms behind attention and MLP; pooling with the tokens before the patches.
-    if "_rpn_" in architecture or architecture == "test_vit3":
+    if any(part in architecture for part in OTHER_ARCHITECTURES):
         others["architecture"] = architecture
     if others:
         raise ValueError(
@@ -204,13 +207,14 @@ def _activation(config, arguments):
     return ACTIVATIONS[told]
 
 
-def configuration(options, arrays, class_names=None):
+def configuration(options, arrays, class_names=None, normalization=((0.5,), (0.5,))):
     """The `config.json` from which timm builds the model (`timm.create_model("local-dir:...")`).
 
     Args:
         options: of `vision_transformer`.
         arrays: of the file, by name.
         class_names: names of the classes, or `None`.
+        normalization: as in `save_checkpoint`.
 
     Returns:
         The contents of the files beside the weights, by file name.
@@ -259,8 +263,8 @@ def configuration(options, arrays, class_names=None):
             "interpolation": "bilinear",
             "crop_pct": 1.0,
             "crop_mode": "squash",
-            "mean": [0.5, 0.5, 0.5],
-            "std": [0.5, 0.5, 0.5],
+            "mean": per_channel(normalization[0]),
+            "std": per_channel(normalization[1]),
             "first_conv": "patch_embed.proj",
             "classifier": "head",
         },

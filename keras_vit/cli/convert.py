@@ -45,6 +45,8 @@ class Convert:
     def run(self):
         """Converts, and says what was written."""
         from keras_vit.checkpoints import from_checkpoint, save_checkpoint
+        from keras_vit.checkpoints.archives import normalisation_next_to
+        from keras_vit.checkpoints.download import find_file
         from keras_vit.serving.export import export
         from keras_vit.training.run import find_model
         from keras_vit.training.saved_models import save_model
@@ -79,7 +81,9 @@ class Convert:
         elif to == "saved_model":
             written = export(model, written, class_names=class_names)
         else:
-            save_checkpoint(model, written, to, class_names)
+            known = None if path.suffix == ".keras" else normalisation_next_to(find_file(source))
+            options = {} if known is None else {"normalization": known}
+            save_checkpoint(model, written, to, class_names, **options)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
 
 

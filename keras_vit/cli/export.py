@@ -78,7 +78,7 @@ class Export:
             version="auto" if self.version is None else self.version,
             class_names=class_names_of(model, self.model),
             calibration=_preprocessed(calibration, model) if calibration else None,
-            facts=facts_of(model, self.model),
+            facts=facts_of(model, self.model, self.quantize),
             **settings,
         )
         print(f"Exported to {path}")
@@ -126,23 +126,23 @@ def _next_commands(directory, name, batch_size):
     return "Next: " + "\n      ".join(commands)
 
 
-def facts_of(model, source):
-    """Where a model is from and how good it is, as far as that is known."""
+def facts_of(model, source, quantize=None):
+    """Where a model is from and how good it is before it is quantized, as far as that is known."""
     from keras_vit.evaluation.reported import reported_of_checkpoint
     from keras_vit.training.run import find_model
     from keras_vit.training.saved_models import run_of
 
-    facts = {"source": str(source)}
+    facts, when = {"source": str(source)}, "_before_quantization" if quantize else ""
     path = find_model(source)
     run = run_of(path) if path.suffix == ".keras" else {}
     if run:
         facts.update(data=run.get("data"), trained_from=run.get("model"))
         accuracy = _validation_accuracy(path, run, model.input_shape[1:3])
         if accuracy is not None:
-            facts["validation_accuracy"] = accuracy
+            facts[f"validation_accuracy{when}"] = accuracy
     reported = reported_of_checkpoint(source, model, "imagenet2012")
     if reported is not None:
-        facts["reported"] = f"{reported} on {reported.dataset} ({reported.source})"
+        facts[f"reported{when}"] = f"{reported} on {reported.dataset} ({reported.source})"
     return facts
 
 

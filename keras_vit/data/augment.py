@@ -56,9 +56,17 @@ def rand_augment(layers, magnitude):
         A function of an image, float32 `(height, width, 3)` in [0, 255], and a seed, an int tensor
         `(2,)`, that returns an image of that shape and range.
 
+    Raises:
+        ValueError: with the torch backend of Keras.
+
     Reference:
         RandAugment, arXiv 1909.13719.
     """
+    if keras.backend.backend() == "torch":
+        raise ValueError(
+            "RandAugment must be used with the TensorFlow or JAX backend of Keras: the layers of "
+            "keras-cv do not work with torch. Received: KERAS_BACKEND=torch"
+        )
     import keras_cv
 
     draws = Draws()

@@ -95,9 +95,15 @@ def _split_of(name):
 
 
 def _are_named_as_splits(names):
-    """Whether the names of all folders have the name of a split as a word, of several splits."""
+    """Whether the names of all folders have the name of a split as a word, of several splits.
+
+    As in `train_images`, `2024 test` or `Trainset`.
+    """
     words = [re.findall(r"[^\W\d_]+", name) for name in names]
-    found = [{_split_of(word) for word in parts} - {None} for parts in words]
+    found = [
+        {_split_of(re.sub("(set|data)$", "", word, flags=re.I)) for word in parts} - {None}
+        for parts in words
+    ]
     return all(found) and len(set().union(*found)) > 1
 
 

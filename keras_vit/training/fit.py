@@ -12,6 +12,7 @@ from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.resumable import ResumableFit
 from keras_vit.training.run import (
+    BEST_MODEL,
     EXCLUDED_FILE,
     LAST_MODEL,
     RUN_FILE,
@@ -100,7 +101,9 @@ def fit(
     if state is not None:
         check_same_model(options, state)
     with own_directory(workdir) as own:
-        digests = [found.digest() for found in images.values()]
+        is_new = images and state is None
+        before = _find_trained_before(model, trained_before, images) if is_new else None
+        digests = [found.digest() for found in (*images.values(), before) if found is not None]
         made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume, digests)
         if made and exclude is not None:
             shutil.copyfile(pathlib.Path(exclude).expanduser(), own / EXCLUDED_FILE)
@@ -121,7 +124,6 @@ def fit(
                 if state is not None:
                     run.images = state[1].get("images")
                 elif images:
-                    before = _find_trained_before(model, trained_before, images)
                     run.images = record_images(own, images, before)
                 set_origin(model, own / RUN_FILE)
                 run.fit(task, model, state)
@@ -131,6 +133,8 @@ def fit(
                 discard(made)
                 set_origin(model, origin)
             raise
+        if not (own / BEST_MODEL).exists():
+            logging.getLogger("keras_vit").warning("%s is missing", own / BEST_MODEL)
         assign_averages(task.model)
         report_skipped(own, run.train, task.validation)
     return run.history

@@ -40,6 +40,10 @@ def load_trained(source, image_size=None):
     if path.suffix != ".keras":
         return from_checkpoint(source, image_size=image_size)
     model = load_unscaled(path)
+    if image_size is None and None in model.input_shape[1:3]:
+        raise ValueError(
+            f"`image_size` must be given for a model of any size. Received: model={str(path)!r}"
+        )
     return model if image_size is None else resize(model, image_size)
 
 
@@ -125,6 +129,12 @@ def recorded_class_names(model_path, num_classes):
     """
     run, metadata = run_of(model_path), _read_metadata(model_path)
     names = metadata.get("class_names") or run.get("class_names")
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if names is not None and not is_list:
+        raise ValueError(
+            "The class names of a model must be a list of strings. "
+            f"Received: {str(model_path)!r} with {names!r:.80}"
+        )
     if names is not None and len(names) != num_classes:
         raise ValueError(
             "A model must have as many outputs as its run has class names. Received: "

@@ -104,8 +104,8 @@ def test_settings_of_another_type(config, message, tmp_path):
     ("config", "said"),
     [
         ({"mean": 0.5, "std": 0.5}, None),
-        ({"mean": 0, "std": 1}, "the mean (0,) and the standard deviation (1,)"),
-        ({"mean": [0, 0, 0], "std": [1, 1, 1]}, "the mean (0, 0, 0)"),
+        ({"mean": 0, "std": 1}, "the mean (0.0,) and the standard deviation (1.0,)"),
+        ({"mean": [0, 0, 0], "std": [1, 1, 1]}, "the mean (0.0, 0.0, 0.0)"),
     ],
     ids=str,
 )
@@ -123,6 +123,31 @@ def test_images_that_are_not_normalised_are_told(tmp_path, caplog):
     assert "the mean (0.0,) and the standard deviation (1.0,) of pixels in [0, 1]" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"rescale_factor": 1 / 127.5, "image_mean": [1.0] * 3, "image_std": [1.0] * 3}, False),
+        ({"do_rescale": False, "image_mean": [127.5] * 3, "image_std": [127.5] * 3}, False),
+        ({"do_rescale": False, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, True),
+    ],
+)
+def test_how_pixels_are_rescaled_counts(settings, is_told, tmp_path, caplog):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    (path / "preprocessor_config.json").write_text(json.dumps(settings))
+    from_checkpoint(path)
+    assert ("its images are normalised with" in caplog.text) == is_told
+
+
+def test_timm_knows_its_own_normalisation(tmp_path, caplog):
+    """A directory of transformers may have become one of timm."""
+    config = {"architecture": "vit_base_patch16_224", "pretrained_cfg": {"mean": 0.5, "std": 0.5}}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    settings = {"image_mean": [0.4] * 3, "image_std": [0.2] * 3}
+    path.with_name("preprocessor_config.json").write_text(json.dumps(settings))
+    from_checkpoint(path, num_heads=4)
+    assert not caplog.messages
+
+
 def test_another_grid_than_that_of_the_table_is_told(tmp_path, caplog):
     config = {"architecture": "vit_base_patch16_224", "model_args": {"img_size": 64}}
     path = config_next_to("timm_token.safetensors", tmp_path, config)
@@ -130,9 +155,10 @@ def test_another_grid_than_that_of_the_table_is_told(tmp_path, caplog):
     assert "for a grid of (4, 4) patches, which is used; its settings are for (8, 8)" in caplog.text
 
 
-def test_pooling_that_only_the_architecture_records(tmp_path):
-    path = config_next_to("timm_token.safetensors", tmp_path, {"architecture": "test_vit3"})
-    with pytest.raises(ValueError, match="timm's default layers. .* architecture='test_vit3'"):
+@pytest.mark.parametrize("architecture", ["test_vit3", "vit_pe_core_base_patch16_224"])
+def test_functions_that_only_the_architecture_records(architecture, tmp_path):
+    path = config_next_to("timm_token.safetensors", tmp_path, {"architecture": architecture})
+    with pytest.raises(ValueError, match=f"timm's default layers. .*='{architecture}'"):
         from_checkpoint(path, num_heads=4)
 
 

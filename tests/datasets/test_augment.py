@@ -71,6 +71,12 @@ def test_rand_augment_does_not_depend_on_the_global_policy(policy, medium):
     np.testing.assert_array_equal(result, medium(IMAGE, seed(3)))
 
 
+def test_rand_augment_with_torch_is_a_line(monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "torch")
+    with pytest.raises(ValueError, match="RandAugment must be used with the TensorFlow or JAX"):
+        augment.rand_augment(2, 15)
+
+
 def test_rand_augment_where_operations_must_be_deterministic(medium, monkeypatch):
     made = []
 

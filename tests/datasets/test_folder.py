@@ -188,6 +188,7 @@ def test_splits_are_recognized_by_their_names(folders, split, tmp_path):
         (("train", "val", "valid"), "one folder for the split `validation`.*val/ and valid/"),
         (("train", "Train"), "one folder for the split `train`.*"),
         (("train_images", "images-Test"), "must be named `train`.*images-Test, train_images"),
+        (("Trainset", "testset"), "must be named `train`.*Trainset, testset"),
         (("fold1", "fold2", "fold3"), "must not hold the same folders.*fold1, fold2, fold3.*cat"),
     ],
 )
