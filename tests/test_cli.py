@@ -316,6 +316,26 @@ def test_debug_shows_the_traceback(capsys):
         main(["models", "--image-size", "0", "--debug"])
 
 
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError("Unable to allocate 9 TiB"), SystemExit),
+        (RuntimeError("RESOURCE_EXHAUSTED: 9 TiB"), SystemExit),
+        (RuntimeError("A mistake of ours"), RuntimeError),
+    ],
+    ids=["numpy", "a backend", "another error"],
+)
+def test_too_little_memory_is_a_line(error, expected, capsys, monkeypatch):
+    def load(path, image_size):
+        raise error
+
+    monkeypatch.setattr("keras_vit.cli.predict.load_predictor", load)
+    with pytest.raises(expected):
+        main(["predict", "m.keras", "image.png", "--image-size", "999999"])
+    lines = [f"keras-vit: error: out of memory: {error}"] if expected is SystemExit else []
+    assert capsys.readouterr().err.splitlines() == lines
+
+
 def test_a_mistyped_command(capsys):
     with pytest.raises(SystemExit) as exit_info:
         main(["trian"])

@@ -7,6 +7,7 @@ from keras_vit.checkpoints.loading import assign
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Format, Naming, Row, entries, norm, two
+from keras_vit.layers.base import children
 from keras_vit.models import vision_transformer
 from keras_vit.models.describe import describe
 from keras_vit.models.options import is_resnet
@@ -38,7 +39,7 @@ KERAS_HUB_ROWS = (
 
 
 def from_keras_hub(model):
-    """Builds the model of a keras-hub ViT and copies its weights.
+    """Builds the model of a keras-hub ViT and copies its weights. What is frozen stays frozen.
 
     Args:
         model: a `keras_hub.models.ViTBackbone` or `ViTImageClassifier`.
@@ -63,11 +64,14 @@ def from_keras_hub(model):
     copy = vision_transformer(**options)
     for variable, value in checkpoint.read(copy):
         assign(variable, value)
+    found, _ = entries(KERAS_HUB_ROWS, [variable.path for variable in copy.weights])
+    trained = {variable.path for variable in model.trainable_weights}
+    _freeze(copy, {path for each in found if each.source not in trained for path in each.targets})
     return copy
 
 
 def to_keras_hub(model):
-    """Builds the keras-hub ViT of a model and copies its weights.
+    """Builds the keras-hub ViT of a model and copies its weights. What is frozen stays frozen.
 
     Args:
         model: a model of this package with the erf GELU and what else keras-hub's ViTs have.
@@ -101,7 +105,21 @@ def to_keras_hub(model):
     for entry in found:
         arrays = [keras.ops.convert_to_numpy(values[path]) for path in entry.targets]
         assign(variables[entry.source], TRANSFORMS[entry.transform].write(arrays))
+    trained = {variable.path for variable in model.trainable_weights}
+    _freeze(theirs, {each.source for each in found if trained.isdisjoint(each.targets)})
     return theirs
+
+
+def _freeze(layer, frozen):
+    """Freeze the variables of these paths; a layer all of whose variables are, as a whole."""
+    if layer.weights and frozen.issuperset(variable.path for variable in layer.weights):
+        layer.trainable = False
+        return
+    for child in children(layer):
+        _freeze(child, frozen)
+    for variable in layer.weights:
+        if variable.path in frozen:
+            variable.trainable = False
 
 
 def _options(model):

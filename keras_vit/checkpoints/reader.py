@@ -3,6 +3,7 @@
 import contextlib
 
 import numpy as np
+from keras import ops
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
@@ -132,6 +133,9 @@ class Checkpoint:
         # The norm of the queries is as wide as a head.
         has_heads = num_heads is not None or options.get("qk_norm")
         names = ("activation", "epsilon") if has_heads else ("num_heads", "activation", "epsilon")
+        if self.format.name == "timm" and options["pooling"] == "token":
+            # The mean of the tokens, without a norm of its own, has the same arrays.
+            names = ("pooling", *names)
         return {name: options[name] for name in names}
 
     def _warn_of_normalisation(self):
@@ -203,7 +207,8 @@ class Checkpoint:
             A generator of pairs of variable and value.
 
         Raises:
-            ValueError: if an array is not used, missing, misshapen, damaged or not finite.
+            ValueError: if an array is not used, missing, misshapen, damaged or not finite in the
+                dtype of its variable.
         """
         variables = {variable.path: variable for variable in model.weights}
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
@@ -269,7 +274,21 @@ class Checkpoint:
                         f"{path} must be {shapes[path]}. "
                         f"Received: path={str(self.path)!r}, with {value.shape}"
                     )
+                self._check_range(variables[path], value)
                 yield variables[path], value
+
+    def _check_range(self, variable, value):
+        """Raise an error if a value is infinite in the variable's dtype."""
+        if value.dtype.name == variable.dtype:
+            return
+        # JAX casts arrays by NumPy, which has a warning of its own.
+        with np.errstate(over="ignore"):
+            is_finite = ops.all(ops.isfinite(ops.cast(value, variable.dtype)))
+        if not is_finite:
+            raise ValueError(
+                f"`path` must hold numbers that are finite in {variable.dtype}. "
+                f"Received: path={str(self.path)!r}, whose values of {variable.path} are not"
+            )
 
     def _read_finite(self, name):
         array = self.archive.read(name)

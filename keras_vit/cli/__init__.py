@@ -107,6 +107,12 @@ def first_part(box):
     return words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0].rstrip(".")
 
 
+def _is_out_of_memory(error):
+    """Whether NumPy or a backend, each of which has its own error, could not get memory."""
+    texts = ("OOM when allocating", "RESOURCE_EXHAUSTED", "out of memory", "t allocate memory")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
+
+
 def main(args=None):
     """Runs a command; errors of the user are one line, and exit with status 2."""
     command = None
@@ -118,10 +124,12 @@ def main(args=None):
     except BrokenPipeError:
         # The reader of our output has had enough, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError, ImportError) as error:
-        if command.debug:
+    except Exception as error:
+        is_expected = isinstance(error, (ValueError, OSError, ImportError))
+        if command.debug or not (is_expected or _is_out_of_memory(error)):
             raise
-        print(f"keras-vit: error: {' '.join(str(error).split())}", file=sys.stderr)
+        what = "out of memory: " if _is_out_of_memory(error) else ""
+        print(f"keras-vit: error: {what}{' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

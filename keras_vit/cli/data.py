@@ -127,18 +127,9 @@ class Data:
 
 def check_picture(path):
     """Raise `ValueError` if there is a file that this command did not draw."""
-    from PIL import Image
+    from keras_vit.inspection.figures import SHEET_TITLE, is_drawn_here
 
-    from keras_vit.inspection.figures import SHEET_TITLE
-
-    if not path.exists():
-        return
-    try:
-        with Image.open(path) as image:
-            is_ours = image.info.get("Title") == SHEET_TITLE
-    except (OSError, ValueError):
-        is_ours = False
-    if not is_ours:
+    if path.exists() and not is_drawn_here(path, SHEET_TITLE):
         raise ValueError(
             f"{path} would be replaced, and is not a picture that this version drew: give "
             f"`--picture {path}` to replace it, or another path. Received: {str(path.absolute())!r}"

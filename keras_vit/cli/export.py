@@ -199,7 +199,7 @@ def _compare(model, path, files):
 
     found = verify(model, path, files)
     if not found.logit_range:
-        print("Not verified: all logits of the model are the same number, so nothing was compared")
+        print("Not verified: the logits of the model are equal, so nothing was compared")
         raise SystemExit(1)
     print(
         f"{'Verified' if found.is_verified else 'Not verified'} on {found.num_images} images: "

@@ -1,14 +1,17 @@
 """`keras-vit inspect-checkpoint`."""
 
 import dataclasses
+import pathlib
 from typing import Annotated
 
 import tyro
 
 from keras_vit.cli.convert import as_image_size
+from keras_vit.core.text import printable
 
-# Differences that are listed.
+# Differences, and names of classes, that are listed.
 MAX_LISTED = 8
+MAX_NAMED = 5
 
 
 @dataclasses.dataclass
@@ -42,6 +45,9 @@ class InspectCheckpoint:
         summary = inspect_checkpoint(file, self.num_heads, size)
         for name, value in facts(summary):
             print(f"{name:<13} {value}")
+        if names := recorded_names(file, summary.options["num_classes"]):
+            more = ", ..." if len(names) > MAX_NAMED else ""
+            print(f"{'class names':<13} {', '.join(map(printable, names[:MAX_NAMED]))}{more}")
         if self.against is None:
             return
         variants = {row.name: row for row in list_variants()}
@@ -58,7 +64,9 @@ class InspectCheckpoint:
                 from_checkpoint(path, image_size=size, num_heads=self.num_heads)
                 for path in (file, against)
             )
-            lines = option_differences(model, other) + value_differences(model, other)
+            lines = option_differences(model, other)
+            lines += name_differences(file, model, against, other)
+            lines += value_differences(model, other)
         more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")
         for line in lines[:MAX_LISTED] + more:
@@ -87,6 +95,30 @@ def facts(summary):
     yield "parameters", f"{summary.parameters:,}"
     if summary.ignored:
         yield "ignored", f"{len(summary.ignored)} arrays such as {summary.ignored[0]}"
+
+
+def recorded_names(source, num_classes):
+    """Names of classes that are recorded in a file or next to it, or `None`."""
+    from keras_vit.checkpoints.class_names import read_class_names
+    from keras_vit.training.saved_models import recorded_class_names
+
+    if not num_classes:
+        return None
+    is_keras = pathlib.Path(source).suffix == ".keras"
+    return (recorded_class_names if is_keras else read_class_names)(source, num_classes)
+
+
+def name_differences(path, model, other_path, other):
+    """Classes whose names the files of both models record, and that are not the same, one each."""
+    from keras_vit.models.describe import describe
+
+    ours, theirs = (
+        recorded_names(source, describe(each)["num_classes"]) or ()
+        for source, each in ((path, model), (other_path, other))
+    )
+    # Other numbers of classes are a difference of options.
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return [f"class {index}: {a!r} and {b!r}" for index, (a, b) in pairs if a != b]
 
 
 def option_differences(model, other):

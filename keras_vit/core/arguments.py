@@ -30,7 +30,7 @@ def check_integer(argument, value, minimum):
 
 def check_rate(argument, value):
     """Raises unless the value is a rate at which something can be dropped."""
-    if not isinstance(value, (int, float)) or not 0 <= value < 1:
+    if not isinstance(value, numbers.Real) or not 0 <= value < 1:
         raise ValueError(
             f"`{argument}` must be at least 0 and less than 1. Received: {argument}={value!r}"
         )

@@ -1,6 +1,7 @@
 """Which tokens a model's blocks attend to."""
 
 import keras
+import numpy as np
 
 from keras_vit.core.arguments import check_names
 from keras_vit.models.parts import find_blocks
@@ -28,7 +29,8 @@ def attention_maps(model, images, blocks=None, batch_size=32):
 
     Raises:
         ValueError: if the model has no Transformer blocks, or none of such a name; or if `images`
-            is empty, does not have the model's input shape, or is not scaled to [-1, 1].
+            is empty, does not have the model's input shape, or is not scaled to [-1, 1]; or if the
+            attention is not finite.
 
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929).
@@ -72,11 +74,17 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
-            the model's input shape, or is not scaled to [-1, 1].
+            the model's input shape, or is not scaled to [-1, 1]; or if the attention is not finite.
     """
     blocks = find_blocks(model) if blocks is None else blocks
     summary = _AttentionSummary(model, blocks, others, summarise)
-    return predict_images(model, summary, images, batch_size, verbose)
+    found = predict_images(model, summary, images, batch_size, verbose)
+    if not all(np.isfinite(array).all() for array in keras.tree.flatten(found)):
+        raise ValueError(
+            "`model` must compute finite attention on the images. "
+            f"Received: model={model.name!r}, whose attention has NaN or infinity"
+        )
+    return found
 
 
 class _AttentionSummary(keras.Model):

@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.ndimage
 
-from keras_vit.inspection.figures import check_matplotlib, empty_axes
+from keras_vit.inspection.figures import check_matplotlib, empty_axes, save_figure
 
 ROLLOUT_COLUMNS = 4
 # More names than these would fill the figure.
@@ -14,7 +14,7 @@ def draw_attention_distance(distances, path):
     """Draws how far heads look by the depth of their block.
 
     Args:
-        distances: array `(blocks, heads)` of `attention_distance`, in pixels.
+        distances: array `(blocks, heads)` of `attention_distance`, in pixels; NaN is left out.
         path: of the PNG file to write.
 
     Raises:
@@ -33,16 +33,17 @@ def draw_attention_distance(distances, path):
     colours = colormaps["turbo"](np.linspace(0.05, 0.95, heads))
     for head, (points, colour) in enumerate(zip(distances.T, colours, strict=True), start=1):
         axis.scatter(np.arange(depth), points, color=colour, s=28, label=f"Head {head}")
-    axis.plot(distances.mean(axis=1), color="0.6", zorder=0, label="Mean of the heads")
+    means = np.ma.masked_invalid(distances).mean(axis=1)
+    axis.plot(means, color="0.6", zorder=0, label="Mean of the heads")
     axis.set_xlabel("Network depth (block)")
     axis.set_ylabel("Mean attention distance (pixels)")
-    axis.set_ylim(0, max(1.08 * distances.max(), 1))
+    axis.set_ylim(0, max(1.08 * np.nan_to_num(distances).max(), 1))
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid(alpha=0.3)
     if heads <= MOST_NAMED_HEADS:
         figure.legend(loc="outside right upper", fontsize=8)
     axis.set_title("How far each head looks")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def draw_rollout(images, rollout, path):
@@ -80,7 +81,7 @@ def draw_rollout(images, rollout, path):
         colours = colormaps["viridis"](shares)[..., :3]
         axes[2 * index + 1].imshow(0.4 * picture + 0.6 * colours)
     figure.suptitle("Input, and attention rollout over it (dark: nothing, yellow: most)")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def draw_heads(image, scores, grid, path, query=0):
@@ -128,7 +129,7 @@ def draw_heads(image, scores, grid, path, query=0):
         axis.set_title(f"head {head}", fontsize=8)
     axes[0, 0].set_title("input", fontsize=8)
     figure.suptitle("Attention of each head to the patches (dark: none, yellow: most)", fontsize=10)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def as_picture(image):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vit.inspection.figures import check_matplotlib
+from keras_vit.inspection.figures import check_matplotlib, save_figure
 
 # Of so many classes each has its name, and of fewer each cell its number.
 NAMED = 40
@@ -59,7 +59,7 @@ def draw_confusion(matrix, class_names, path):
         label="share of the class's images (%)",
         shrink=0.8,
     )
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _number(axis, matrix, shares):

@@ -1,5 +1,7 @@
 """How far the heads of a model look."""
 
+import logging
+
 import numpy as np
 from keras import ops
 
@@ -13,8 +15,9 @@ def attention_distance(model, images, batch_size=32, verbose=0):
 
     The distance from a patch to each patch, its own at 0 included, is weighted by the attention
     between them, and averaged over patches and images. The class token and registers have no place
-    in an image: they are left out, and the attention among the patches is divided by its sum. Many
-    images are gone through in one pass, and no scores are kept.
+    in an image: they are left out, and the attention among the patches is divided by its sum. A
+    patch that attends to no patch at all is left out too. Many images are gone through in one pass,
+    and no scores are kept.
 
     Args:
         model: a model of this package with Transformer blocks.
@@ -24,11 +27,13 @@ def attention_distance(model, images, batch_size=32, verbose=0):
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        A float32 array `(blocks, heads)`, in pixels of the model's images.
+        A float32 array `(blocks, heads)`, in pixels of the model's images. It is NaN for a head in
+        which no patch attends to patches; a warning names such heads.
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
-            the model's input shape, or is not scaled to [-1, 1].
+            the model's input shape, or is not scaled to [-1, 1]; or if the attention is
+            not finite.
 
     Reference:
         Section 4.5, figure 7 and appendix D.7 of the ViT paper (arXiv 2010.11929).
@@ -38,7 +43,7 @@ def attention_distance(model, images, batch_size=32, verbose=0):
     >>> attention_distance(model, np.zeros((2, 32, 32, 3))).shape
     (12, 3)
     """
-    find_blocks(model)
+    names = [block.name for block in find_blocks(model)]
     distances = patch_distances(token_grid(model), token_stride(model))
     num_patches = len(distances)
 
@@ -48,12 +53,26 @@ def attention_distance(model, images, batch_size=32, verbose=0):
         for block_scores in scores:
             among_patches = block_scores[:, :, -num_patches:, -num_patches:]
             total = ops.sum(among_patches, axis=-1)
-            weighted = ops.sum(among_patches * pixels, axis=-1)
-            blocks.append(ops.mean(weighted / total, axis=-1))
+            attends = total > 0
+            weighted = ops.sum(among_patches * pixels, axis=-1) / ops.where(attends, total, 1)
+            sums = ops.sum(weighted, axis=-1), ops.sum(ops.cast(attends, "float32"), axis=-1)
+            blocks.append(ops.stack(sums, axis=-1))
         return ops.stack(blocks, axis=1)
 
     found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
-    return found.mean(axis=0)
+    sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)
+    _warn_of_no_attention(names, counts)
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    return means.astype("float32")
+
+
+def _warn_of_no_attention(names, counts):
+    heads = [f"head {head + 1} of {names[block]}" for block, head in np.argwhere(counts == 0)]
+    if heads:
+        logging.getLogger("keras_vit").warning(
+            "the attention distance of %s is NaN: no patch attends to patches there",
+            ", ".join(heads),
+        )
 
 
 def patch_distances(grid, stride):

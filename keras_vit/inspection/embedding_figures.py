@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vit.inspection.figures import check_matplotlib, empty_axes
+from keras_vit.inspection.figures import check_matplotlib, empty_axes, save_figure
 
 FILTER_COLUMNS = 7
 # Inches of a figure of tiles, and the most that each of them can be read at.
@@ -45,7 +45,7 @@ def draw_filters(components, shares, path):
         axis.set_title(f"{share:.1%}", fontsize=9)
     size = f"{components.shape[1]} x {components.shape[2]} pixels"
     figure.suptitle(f"Principal components of the filters, {size}\n(share of their variance)")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def draw_position_similarity(similarity, path):
@@ -82,7 +82,7 @@ def draw_position_similarity(similarity, path):
     figure.supylabel("Input patch row")
     figure.colorbar(tile, ax=axes, label="Cosine similarity", fraction=0.05)
     figure.suptitle("Position embedding similarity")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _some(count):

@@ -1,16 +1,19 @@
 """Figures, drawn with matplotlib (`pip install 'keras-vit[plots]'`)."""
 
 import importlib.util
+import pathlib
 
 import numpy as np
 from keras import ops
 
+from keras_vit.core.files import replacing
 from keras_vit.models.prediction import check_shape, predict_images
 from keras_vit.models.surgery import check_classifier
 
 COLUMNS = 6
 SHEET_COLUMNS = 8
-# Recorded in contact sheets, to tell them from other pictures.
+# Recorded in figures and in contact sheets, to tell them from other pictures.
+FIGURE_TITLE = "keras-vit"
 SHEET_TITLE = "keras-vit data"
 
 
@@ -20,6 +23,33 @@ def check_matplotlib():
         raise ValueError(
             "Figures need matplotlib: pip install 'keras-vit[plots]'. Received: no matplotlib"
         )
+
+
+def save_figure(figure, path, title=FIGURE_TITLE):
+    """Write a figure as a PNG file; what was there is replaced only by a complete file.
+
+    Args:
+        figure: a matplotlib figure.
+        path: of the file.
+        title: recorded in the file, for `is_drawn_here`.
+    """
+    path = pathlib.Path(path)
+    # As matplotlib does.
+    path = path if path.suffix else path.with_suffix(".png")
+    with replacing(path) as partial:
+        figure.savefig(partial, dpi=120, metadata={"Title": title})
+
+
+def is_drawn_here(path, title=FIGURE_TITLE):
+    """Whether a file is a picture that `save_figure` wrote with this title."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return image.info.get("Title") == title
+    # Pillow's error depends on what is wrong with the file.
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return False
 
 
 def draw_predictions(model, images, labels, class_names, path):
@@ -62,7 +92,7 @@ def draw_predictions(model, images, labels, class_names, path):
             color="green" if predicted == label else "red",
         )
     figure.suptitle("Predictions on test images (green: right, red: wrong)")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def draw_contact_sheet(groups, class_names, path):
@@ -95,7 +125,7 @@ def draw_contact_sheet(groups, class_names, path):
         ):
             axis.imshow(np.clip((image + 1) / 2, 0, 1))
             axis.set_title(_name_label(label, class_names), fontsize=7)
-    figure.savefig(path, dpi=120, metadata={"Title": SHEET_TITLE})
+    save_figure(figure, path, SHEET_TITLE)
 
 
 def empty_axes(figure, rows, columns):

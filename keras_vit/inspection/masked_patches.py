@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_vit.core.pixels import check_pixels
 from keras_vit.data.colours import decode_colours
-from keras_vit.inspection.figures import check_matplotlib
+from keras_vit.inspection.figures import check_matplotlib, save_figure
 from keras_vit.models.masked_patches import CELLS, NUM_COLOURS
 from keras_vit.models.surgery import token_grid
 
@@ -54,7 +54,7 @@ def draw_masked_patches(predictor, batch, path):
         for axis, image in zip(axes, _join(patches, grid), strict=True):
             axis.axis("off")
             axis.imshow(np.clip((image + 1) / 2, 0, 1))
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _first(batch, count):

@@ -16,13 +16,15 @@ from keras_vit.inspection.attention_figures import (
 from keras_vit.inspection.distance import attention_distance
 from keras_vit.inspection.embedding_figures import draw_filters, draw_position_similarity
 from keras_vit.inspection.embeddings import filter_components, position_similarity
-from keras_vit.inspection.figures import check_matplotlib
+from keras_vit.inspection.figures import check_matplotlib, is_drawn_here
 from keras_vit.inspection.rollout import attention_rollout
 from keras_vit.models.parts import find_blocks, has_class_output, has_positions
 from keras_vit.models.prediction import check_shape
 from keras_vit.models.surgery import token_grid
 
 PAGE = "index.html"
+# By which a page of this package is known.
+TITLE_END = ": what it sees</title>"
 # Images that are drawn; the distance is a mean over all.
 NUM_DRAWN = 8
 
@@ -84,16 +86,17 @@ def write_report(model, images, directory, verbose=0):
     Args:
         model: a model of this package, built, tuned or reloaded.
         images: array `(count, height, width, channels)` in [-1, 1], of the model's size.
-        directory: path; made where it is not there. Figures of these names are replaced, or
-            removed if this model does not have them.
+        directory: path; made where it is not there. Files of these names are replaced; figures
+            of another model that this one does not have are removed.
         verbose: as in `keras.Model.predict`, where all images are gone through.
 
     Returns:
         The path of the page.
 
     Raises:
-        ValueError: if matplotlib is not installed, or `images` is empty, does not have the model's
-            input shape, has other than 1 or 3 channels, or is not scaled to [-1, 1].
+        ValueError: if matplotlib is not installed, `directory` has an `index.html` of others, or
+            `images` is empty, does not have the model's input shape, has other than 1 or 3
+            channels, or is not scaled to [-1, 1].
         OSError: if the directory cannot be written to.
 
     Reference:
@@ -102,19 +105,29 @@ def write_report(model, images, directory, verbose=0):
     check_matplotlib()
     _check_images(model, images)
     directory = pathlib.Path(directory).expanduser()
+    _check_page(directory / PAGE)
     directory.mkdir(parents=True, exist_ok=True)
     figures = [*_draw_embeddings(model, directory)]
     if token_grid(model) is not None:
         with warned_of_range():
             figures += _draw_attention(model, images, directory, verbose)
     for figure in FIGURES:
-        # Remove figures of another model.
-        if figure not in figures:
-            (directory / figure.file).unlink(missing_ok=True)
+        # Remove figures of another model, and no other pictures.
+        if figure not in figures and is_drawn_here(directory / figure.file):
+            (directory / figure.file).unlink()
     page = directory / PAGE
     with replacing(page) as partial:
         partial.write_text(_page(model, len(images), figures, directory), encoding="utf-8")
     return page
+
+
+def _check_page(path):
+    """Raise `ValueError` if the page would replace one that is not of this package."""
+    if path.is_file() and TITLE_END not in path.read_text(encoding="utf-8", errors="replace"):
+        raise ValueError(
+            f"`directory` must not hold another {PAGE}, which would be replaced. "
+            f"Received: {str(path.absolute())!r}"
+        )
 
 
 def _check_images(model, images):
@@ -163,7 +176,7 @@ def _page(model, num_images, figures, directory):
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{name}: what it sees</title>
+<title>{name}{TITLE_END}
 <link rel="icon" href="data:,">
 <style>
 body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem }}

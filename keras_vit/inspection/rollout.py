@@ -27,7 +27,8 @@ def attention_rollout(model, images, batch_size=32):
 
     Raises:
         ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
-            the model's input shape, or is not scaled to [-1, 1].
+            the model's input shape, or is not scaled to [-1, 1]; or if the attention is
+            not finite.
 
     Reference:
         Section 4.5 and appendix D.8 of the ViT paper (arXiv 2010.11929); Quantifying Attention Flow

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vit.inspection.figures import check_matplotlib
+from keras_vit.inspection.figures import check_matplotlib, save_figure
 
 
 def draw_study(accuracies, title, path):
@@ -98,7 +98,7 @@ def draw_data_sizes(rows, panels, title, path):
         axis.grid(alpha=0.3)
     axes[0].legend()
     figure.suptitle(title)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)
 
 
 def _draw_line(axis, rows, column, label):
@@ -116,4 +116,4 @@ def _finish(figure, axis, title, path):
     axis.set_ylabel("Test accuracy (%)")
     axis.set_title(title)
     axis.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

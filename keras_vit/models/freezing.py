@@ -2,6 +2,7 @@
 
 import re
 
+from keras_vit.core.arguments import is_integer
 from keras_vit.layers.base import set_trainable
 from keras_vit.models.surgery import check_backbone
 
@@ -31,7 +32,7 @@ def freeze_blocks(model, num_blocks):
         num_blocks: number of blocks; 0 to train everything.
 
     Raises:
-        ValueError: if the model has fewer blocks.
+        ValueError: if `num_blocks` is not an integer, or the model has fewer blocks.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
@@ -44,10 +45,10 @@ def freeze_blocks(model, num_blocks):
     """
     check_backbone(model)
     blocks = [i for i, layer in enumerate(model.layers) if re.fullmatch(r"block_\d+", layer.name)]
-    if not 0 <= num_blocks <= len(blocks):
+    if not is_integer(num_blocks) or not 0 <= num_blocks <= len(blocks):
         raise ValueError(
-            f"`num_blocks` must be from 0 to {len(blocks)}, the model's Transformer blocks. "
-            f"Received: num_blocks={num_blocks}"
+            f"`num_blocks` must be an integer from 0 to {len(blocks)}, the model's Transformer "
+            f"blocks. Received: num_blocks={num_blocks!r}"
         )
     end = blocks[num_blocks - 1] + 1 if num_blocks else 0
     set_trainable(model, True)

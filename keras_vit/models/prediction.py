@@ -41,7 +41,7 @@ def predict_images(model, extractor, images, batch_size=32, verbose=0):
         check_shape(model, images)
         check_pixels(images, model=model)
         return extractor.predict(images, **options)
-    if hasattr(images, "element_spec"):
+    if hasattr(images, "element_spec") or isinstance(images, keras.utils.PyDataset):
         _check_first_batch(model, images)
     found = _WithRange(extractor).predict(images, **options)
     if not scales_inputs(model):
@@ -71,7 +71,11 @@ class _WithRange(keras.Model):
 
 
 def _check_first_batch(model, dataset):
-    for batch in dataset.take(1):
+    if isinstance(dataset, keras.utils.PyDataset):
+        batches = [] if dataset.num_batches == 0 else [dataset[0]]
+    else:
+        batches = dataset.take(1)
+    for batch in batches:
         # Labels may come with the images.
         images = batch[0] if isinstance(batch, tuple) else batch
         check_shape(model, images)

@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 
-def check_finite(model, argument="model", received=None):
+def check_finite(model, argument="model", received=None, dtype=None):
     """Raise an error if a weight is NaN or infinite.
 
     Variables are checked one at a time where they are: no second copy of the model is made.
@@ -14,6 +14,7 @@ def check_finite(model, argument="model", received=None):
         model: a built `keras.Model`.
         argument: name of the argument that the model or its file was given as.
         received: value of that argument; `None` for the name of the model.
+        dtype: what the weights will be cast to; values beyond its range become infinite.
 
     Raises:
         ValueError: if a weight is not finite. The error names the variable.
@@ -26,20 +27,21 @@ def check_finite(model, argument="model", received=None):
     Traceback (most recent call last):
     ValueError: `model` must have finite weights. Received: model='ViT_Ti16', whose head/bias ...
     """
-    bad = [variable for variable in model.weights if not _is_finite(variable)]
+    bad = [variable for variable in model.weights if not ops.all(_are_finite(variable, dtype))]
     if not bad:
         return
-    values = ops.convert_to_numpy(ops.isfinite(bad[0].value))
+    values = ops.convert_to_numpy(_are_finite(bad[0], dtype))
+    rule = f"finite weights in {dtype}" if dtype else "finite weights"
     more = f" ({len(bad) - 1} more variables have such values too)" if bad[1:] else ""
     raise ValueError(
-        f"`{argument}` must have finite weights. "
+        f"`{argument}` must have {rule}. "
         f"Received: {argument}={str(received or model.name)!r}, whose {bad[0].path} has "
         f"{np.sum(~values)} NaN or infinite values of {values.size}{more}"
     )
 
 
-def _is_finite(variable):
+def _are_finite(variable, dtype):
     # Integers, such as the kernels of a model in int8, are finite.
     if not keras.backend.is_float_dtype(variable.dtype):
         return True
-    return bool(ops.all(ops.isfinite(variable.value)))
+    return ops.isfinite(ops.cast(variable.value, dtype or variable.dtype))

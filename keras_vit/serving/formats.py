@@ -5,6 +5,7 @@ import tempfile
 
 from keras_vit.models.parts import has_blocks
 from keras_vit.models.surgery import check_classifier
+from keras_vit.models.weights import check_finite
 from keras_vit.serving import quantization
 from keras_vit.serving.checks import check_packages
 from keras_vit.serving.graph import portable, write_graph
@@ -33,8 +34,9 @@ def write_onnx(model, directory, quantize=None, images=None):
         The `pathlib.Path` of the file.
 
     Raises:
-        ValueError: if the model is no classifier of RGB images, the directory does not exist, a
-            package is missing, or `quantize` and `images` do not go together.
+        ValueError: if the model is no classifier of RGB images or has weights that are not finite
+            in the file's precision, the directory does not exist, a package is missing, or
+            `quantize` and `images` do not go together.
 
     Example:
     >>> model = keras_vit.resnet((1,), width=32, num_classes=3, image_size=32)
@@ -105,6 +107,7 @@ def _write(format_name, write_file, model, directory, quantize, images):
     image_size = model.inputs[0].shape[1:3]
     quantization.check_choice(format_name, quantize)
     images = quantization.check_images(format_name, quantize, images, image_size)
+    check_finite(model, dtype=quantize if quantize in ("float16", "bfloat16") else "float32")
     check_packages(format_name, quantize)
     _check_size(format_name, model)
     directory = pathlib.Path(directory).expanduser()

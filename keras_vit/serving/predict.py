@@ -10,7 +10,7 @@ import numpy as np
 import scipy.special
 from keras import ops
 
-from keras_vit.models.head import warn_of_zero_head
+from keras_vit.models.head import has_zero_head, warn_of_zero_head
 from keras_vit.models.surgery import check_classifier
 from keras_vit.serving.labels import labels_of
 from keras_vit.serving.versions import FILES, MODEL_FILES, is_version, version_folders
@@ -32,11 +32,12 @@ def keras_predictor(model, class_names=None):
     from keras_vit.serving.loaded import preprocess_files
 
     check_classifier(model)
+    is_untrained = has_zero_head(model)
 
     def predict(encoded):
         images = preprocess_files([encoded], model.input_shape[1:3])
         logits = model(ops.convert_to_tensor(images), training=False)
-        return ranked(_softmax(ops.convert_to_numpy(logits)[0]), class_names)
+        return ranked(_softmax(ops.convert_to_numpy(logits)[0]), class_names, is_untrained)
 
     return predict
 
@@ -59,7 +60,7 @@ def export_predictor(version):
     return lambda encoded: ranked(_softmax(answer([encoded])[0]), class_names)
 
 
-def ranked(probabilities, class_names):
+def ranked(probabilities, class_names, is_untrained=False):
     """The classes with their probabilities, the most likely first.
 
     Raises:
@@ -77,7 +78,7 @@ def ranked(probabilities, class_names):
         )
     if not np.isfinite(probabilities).all():
         raise ValueError("A model must return finite logits. Received: NaN or infinity")
-    if np.ptp(probabilities) == 0:
+    if is_untrained or np.ptp(probabilities) == 0:
         warn_of_zero_head(len(probabilities))
     names = class_names or [str(index) for index in range(len(probabilities))]
     order = np.argsort(-probabilities, kind="stable")

@@ -24,7 +24,8 @@ class Comparison:
         num_images: how many images were compared.
         largest_difference: of two logits.
         agreement: share of the images whose most likely class is the same, from 0 to 1.
-        logit_range: difference of the model's largest and smallest logit.
+        logit_range: difference of the model's largest and smallest logit; 0 if several images all
+            have the same logits, so that nothing can be compared.
     """
 
     num_images: int
@@ -83,8 +84,13 @@ def verify(model, version, files, batch_size=8):
         num_images=len(files),
         largest_difference=float(np.abs(found - expected).max()),
         agreement=float(np.mean(found.argmax(axis=1) == expected.argmax(axis=1))),
-        logit_range=float(np.ptp(expected)),
+        logit_range=_logit_range(expected),
     )
+
+
+def _logit_range(logits):
+    depends_on_images = len(logits) == 1 or np.ptp(logits, axis=0).any()
+    return float(np.ptp(logits)) if depends_on_images else 0.0
 
 
 def find_images(paths):

@@ -168,3 +168,17 @@ def test_another_kind_of_positions_is_told(tmp_path, caplog):
     model = vision_transformer(**TINY, position_embedding="none")
     load_checkpoint(model, tmp_path / "sincos.keras")
     assert "the model has position_embedding='none', the file 'sincos2d'" in caplog.text
+
+
+def test_layers_with_several_policies(tmp_path, caplog):
+    path = tmp_path / "model.keras"
+    model = vision_transformer(**TINY)
+    model.get_layer("encoder_norm").dtype_policy = "mixed_bfloat16"
+    model.save(path)
+    from_checkpoint(path)
+    assert "encoder_norm computes in float32 here, not in mixed_bfloat16" in caplog.text
+    caplog.clear()
+    from_checkpoint(path, dtype="float32")
+    vision_transformer(**TINY, dtype="mixed_bfloat16").save(path)
+    from_checkpoint(path)
+    assert "policies" not in caplog.text

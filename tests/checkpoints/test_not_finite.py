@@ -16,7 +16,10 @@ from keras_vit.models.files import load_model
 from keras_vit.models.weights import check_finite
 from tests.models.test_vit import TINY
 
-MESSAGE = "must have finite weights. Received: .* whose head/bias has 1 NaN or infinite values of 3"
+MESSAGE = (
+    r"must have finite weights( in float32)?\. "
+    "Received: .* whose head/bias has 1 NaN or infinite values of 3"
+)
 
 
 def broken(value=np.nan, **options):
@@ -86,3 +89,32 @@ def test_a_weights_file_is_not_loaded(tmp_path):
         load_checkpoint(model, path)
     for old, new in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(new, old)
+
+
+@pytest.mark.parametrize("file", ["model.npz", "model.keras"])
+def test_numbers_that_the_dtype_does_not_hold_are_not_loaded(file, tmp_path):
+    path, model = tmp_path / file, with_large_weights(1e5)
+    if path.suffix == ".npz":
+        save_checkpoint(model, path, "google")
+    else:
+        model.save(path)
+    message = "`path` must hold numbers that are finite in float16. .* encoder_norm/beta are not"
+    with pytest.raises(ValueError, match=message):
+        from_checkpoint(path, dtype="float16")
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(vision_transformer(**TINY, dtype="float16"), path)
+    from_checkpoint(path, dtype="bfloat16")
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has no float64 by default")
+def test_numbers_that_float32_does_not_hold_are_not_written(tmp_path):
+    message = "must have finite weights in float32. .* whose encoder_norm/beta has 8 NaN"
+    with pytest.raises(ValueError, match=message):
+        save_checkpoint(with_large_weights(1e300, dtype="float64"), tmp_path / "m.npz", "google")
+    assert not list(tmp_path.iterdir())
+
+
+def with_large_weights(value, **options):
+    model = vision_transformer(**TINY, **options)
+    model.get_layer("encoder_norm").beta.assign(np.full(8, value))
+    return model

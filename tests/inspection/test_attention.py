@@ -7,6 +7,7 @@ import pytest
 import keras_vit
 from keras_vit.data import load
 from keras_vit.inspection.distance import attention_distance, patch_distances
+from keras_vit.inspection.report import write_report
 from keras_vit.layers import TransformerBlock
 from keras_vit.models import vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
@@ -107,6 +108,44 @@ def test_distance_of_uniform_attention():
     expected = 2 * (counts * np.hypot(*np.meshgrid(offsets, offsets))).sum() / 14**4
     ours = attention_distance(model, images(2, 28, 28, 3))
     np.testing.assert_allclose(ours, np.full((2, 2), expected), rtol=1e-5)
+
+
+def heads_on_class_token(*heads):
+    """A model in whose first block such heads attend to the class token alone."""
+    model = vision_transformer(**TINY)
+    token, attention = model.get_layer("class_token"), model.get_layer("block_0").attention
+    width = token.weights[0].shape[-1]
+    values = np.resize([1.0, -1.0], width)
+    token.weights[0].assign(values.reshape(1, 1, width))
+    query, key = (np.zeros(attention.key.kernel.shape) for _ in range(2))
+    bias = np.zeros(attention.query.bias.shape)
+    for head in heads:
+        key[:, head] = values[:, None]
+        bias[head] = 100
+    attention.query.set_weights([query, bias])
+    attention.key.set_weights([key, np.zeros(bias.shape)])
+    return model
+
+
+def test_a_head_without_attention_to_patches_has_no_distance(caplog, tmp_path):
+    model, batch = heads_on_class_token(1), images(2, 16, 16, 3)
+    distances = attention_distance(model, batch)
+    np.testing.assert_array_equal(np.isnan(distances), [[False, True], [False, False]])
+    (record,) = caplog.records
+    assert "attention distance of head 2 of block_0 is NaN" in record.getMessage()
+    # The head alone is changed.
+    expected = attention_distance(heads_on_class_token(), batch)[0, 0]
+    np.testing.assert_allclose(distances[0, 0], expected, rtol=1e-6)
+    assert write_report(heads_on_class_token(0, 1), batch, tmp_path).exists()
+
+
+def test_attention_that_is_not_finite():
+    model = vision_transformer(**TINY)
+    bias = model.get_layer("block_1").attention.query.bias
+    bias.assign(np.full(bias.shape, np.nan))
+    for summary in (keras_vit.attention_maps, keras_vit.attention_rollout, attention_distance):
+        with pytest.raises(ValueError, match="`model` must compute finite attention"):
+            summary(model, images(1, 16, 16, 3))
 
 
 # Rectangles, tokens that are no patches, each kind of output token.

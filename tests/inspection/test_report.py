@@ -1,8 +1,10 @@
 """The figures, and the page that shows them."""
 
 import base64
+import pathlib
 import re
 
+import matplotlib.figure
 import numpy as np
 import pytest
 
@@ -110,10 +112,35 @@ def test_maps_of_patches_lie_over_their_patches():
 
 def test_figures_of_another_model_are_removed(tmp_path):
     write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
-    (tmp_path / "mine.png").write_bytes(b"")
+    mine = ["heads.png", "mine.png"]
+    for name in mine:
+        (tmp_path / name).write_bytes(b"my own")
     model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
     write_report(model, images(1, 32, 32, 3), tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["filters.png", "mine.png"]
+    assert sorted(path.name for path in tmp_path.glob("*.png")) == ["filters.png", *mine]
+
+
+def test_a_page_of_others_is_not_replaced(tmp_path):
+    page = tmp_path / "index.html"
+    page.write_text("my own")
+    with pytest.raises(ValueError, match="`directory` must not hold another index.html"):
+        write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert page.read_text() == "my own"
+
+
+def test_a_figure_is_replaced_by_a_complete_one(tmp_path, monkeypatch):
+    page = write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
+    before = {path: path.read_bytes() for path in page.parent.iterdir()}
+
+    def half(figure, path, **options):
+        pathlib.Path(path).write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", half)
+    with pytest.raises(OSError, match=r"filters.png' could not be written: No space left"):
+        write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
+    assert {path: path.read_bytes() for path in page.parent.iterdir()} == before
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,31 @@ def test_backbone_there_and_back():
     np.testing.assert_array_equal(predict(again), predict(theirs))
 
 
+@pytest.mark.parametrize(
+    "freeze",
+    [
+        lambda model: [model],
+        lambda model: [model.backbone],
+        lambda model: [model.backbone.layers[1], model.get_layer("predictions")],
+        lambda model: [model.backbone.get_layer("vit_encoder").encoder_layers[1].mha],
+        lambda model: [],
+    ],
+    ids=["all", "backbone", "layers", "attention", "none"],
+)
+def test_what_is_frozen_stays_frozen(freeze):
+    theirs = keras_hub.models.ViTImageClassifier(backbone(), num_classes=10)
+    for part in freeze(theirs):
+        part.trainable = False
+    ours = keras_vit.from_keras_hub(theirs)
+    again = keras_vit.to_keras_hub(ours)
+    assert trained(again) == trained(theirs)
+    assert len(ours.trainable_weights) == len(theirs.trainable_weights)
+
+
+def trained(model):
+    return {variable.path for variable in model.trainable_weights}
+
+
 def test_no_counterpart():
     with_class_token = keras_hub.models.ViTImageClassifier(backbone(), 3, pooling="gap")
     for theirs in (

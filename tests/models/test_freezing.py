@@ -201,3 +201,12 @@ def test_what_is_frozen_is_not_trained(tmp_path):
     moved = {w.path for w in new.weights if not np.array_equal(to_numpy(w.value), before[w.path])}
     # The softmax takes the same off every key: the true gradient is zero.
     assert moved | {"block_1/attention/key/bias"} == trained(new)
+
+
+@pytest.mark.parametrize("num_blocks", [-1, 3, 1.0, "1", True, None])
+def test_wrong_numbers_of_blocks(num_blocks):
+    model = vision_transformer(**TINY)
+    before = trained(model)
+    with pytest.raises(ValueError, match="`num_blocks` must be an integer from 0 to 2, .* num_bl"):
+        freeze_blocks(model, num_blocks)
+    assert trained(model) == before

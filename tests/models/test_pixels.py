@@ -136,6 +136,40 @@ def test_datasets(model):
     )
 
 
+class Batches(keras.utils.PyDataset):
+    """The batches of a list."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        return (self.batches[index],)
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([np.zeros((2, 16, 16, 3), "int32")], f"{RULE}images of dtype int32"),
+        ([{"images": SCALED}], "must be an array .* Received: images of type dict"),
+        ([], "must have at least one batch"),
+    ],
+    ids=["integers", "dictionaries", "none"],
+)
+def test_batches_of_keras(batches, message, model):
+    with pytest.raises(ValueError, match=f"^`images` {message}"):
+        keras_vit.features(model, Batches(batches))
+    np.testing.assert_allclose(
+        keras_vit.features(model, Batches([SCALED[:2], SCALED[2:]])),
+        keras_vit.features(model, SCALED),
+        rtol=0,
+        atol=1e-6,
+    )
+
+
 # What computes of a `tf.data.Dataset`.
 OF_DATASETS = {name: CALLS[name] for name in ("features", "maps", "rollout", "distance")}
 
@@ -181,8 +215,18 @@ def test_the_range_of_a_dataset_is_that_of_all_batches(model, caplog):
         (lambda: SCALED[:, :8], r"images of shape \(4, 8, 16, 3\)"),
         (lambda: dataset(SCALED).batch(2).take(0), "an empty dataset"),
         (lambda: dataset(SCALED), r"images of shape \(16, 16, 3\)"),
+        (lambda: dataset({"images": SCALED}).batch(2), "images of type dict"),
     ],
-    ids=["none", "list", "no image", "an image", "another size", "no batch", "no batches"],
+    ids=[
+        "none",
+        "list",
+        "no image",
+        "an image",
+        "another size",
+        "no batch",
+        "no batches",
+        "dictionaries",
+    ],
 )
 def test_what_is_not_images_is_a_line(call, wrong, received, model):
     with pytest.raises(ValueError, match=f"^`images` must .*Received: {received}$"):

@@ -259,8 +259,10 @@ def test_wrong_argument(options, message):
 
 def test_numbers_of_numpy():
     labels = np.array([0, 2, 1])
-    model = vision_transformer(**{**TINY, "num_classes": labels.max() + 1})
+    options = {"num_classes": labels.max() + 1, "dropout": np.float32(0.5)}
+    model = vision_transformer(**{**TINY, **options})
     assert model.output_shape == (None, 3)
+    assert model.get_layer("block_0").dropout == 0.5
     assert keras.Model.from_config(model.get_config()).output_shape == (None, 3)
 
 

@@ -43,3 +43,16 @@ def test_bytes_that_are_no_image(tmp_path):
     path = export(classifier(), tmp_path)
     with pytest.raises(tf.errors.InvalidArgumentError):
         export_predictor(path)(b"not an image")
+
+
+def test_a_head_that_is_not_trained(caplog):
+    model = classifier()
+    head = model.get_layer("head")
+    predict = keras_predictor(model, NAMES)
+    predict(encode(random_image()))
+    assert not caplog.messages
+    # Its bias alone makes one class more likely than the others.
+    head.set_weights([np.zeros(head.kernel.shape), np.arange(len(NAMES), dtype="float32")])
+    keras_predictor(model, NAMES)(encode(random_image()))
+    (message,) = caplog.messages
+    assert "the model's head is zero" in message

@@ -143,6 +143,16 @@ def test_combinations_that_no_tool_offers(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("format_name", WRITERS)
+def test_weights_that_float16_does_not_hold(format_name, tmp_path):
+    model = small_classifier("token")
+    model.get_layer("head").bias.assign_add(1e5 * keras.ops.ones(model.output_shape[-1]))
+    message = "`model` must have finite weights in float16. .* whose head/bias has"
+    with pytest.raises(ValueError, match=message):
+        WRITERS[format_name](model, tmp_path, "float16")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("format_name", ["onnx", "openvino"])
 @pytest.mark.parametrize(
     ("calibration", "rule", "received"),

@@ -11,6 +11,7 @@ from keras_vit.cli.export import _compare
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export
 from keras_vit.serving.verify import find_images, verify
+from tests.models.test_vit import images
 from tests.serving.models import NAMES, classifier, files
 
 
@@ -89,19 +90,22 @@ def compare_with(logits, monkeypatch, photographs, model=None):
 )
 def test_other_answers_are_not_verified(logits, is_verified, monkeypatch, photographs, capsys):
     model = classifier()
-    model.get_layer("head").kernel.assign(np.zeros((8, 3)))
+    # Logits that depend on the images, hardly.
+    model.get_layer("head").kernel.assign(1e-4 * images(8, 3))
     model.get_layer("head").bias.assign([1.0, 0.0, 0.0])
     with contextlib.nullcontext() if is_verified else pytest.raises(SystemExit, match="1"):
         compare_with(logits, monkeypatch, photographs, model)
     assert capsys.readouterr().out.startswith(f"{'V' if is_verified else 'Not v'}erified on 9 im")
 
 
-def test_equal_logits_verify_nothing(monkeypatch, photographs, capsys):
+@pytest.mark.parametrize("bias", [0, 1], ids=["of classes", "of images"])
+def test_equal_logits_verify_nothing(bias, monkeypatch, photographs, capsys):
     model = classifier()
     model.get_layer("head").kernel.assign(np.zeros((8, 3)))
+    model.get_layer("head").bias.assign([bias, 0, 0])
     with pytest.raises(SystemExit, match="1"):
-        compare_with([0, 0, 0], monkeypatch, photographs, model)
-    assert "Not verified: all logits of the model are the same" in capsys.readouterr().out
+        compare_with([bias, 0, 0], monkeypatch, photographs, model)
+    assert "Not verified: the logits of the model are equal" in capsys.readouterr().out
 
 
 def test_logits_of_the_model_that_are_not_finite(monkeypatch, photographs):
