@@ -159,6 +159,9 @@ def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
     exclude = tmp_path / "exclude.txt"
     name = f"folder:{folder}"
     main(["deduplicate", name, name, "--train-split", "test", "--output", str(exclude)])
+    out = capsys.readouterr().out
+    assert "images, the split test; `--test-split train+validation+test` compares all" in out
+    assert "more pairs" in out
     ids = [line for line in exclude.read_text().splitlines() if not line.startswith("# ")]
     assert len(ids) > 30
     assert all((folder / pathlib.Path(id)).exists() for id in ids)

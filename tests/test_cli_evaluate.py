@@ -124,6 +124,8 @@ WNIDS = ["n01440764", "n01443537"]
         (["cat", "dog"], ["ant", "cat"], False, "must have the model's classes"),
         (["cat", "dog"], ["cats", "dogs"], False, "different names .*'cat' is 'cats'"),
         (["tench", "goldfish"], WNIDS, False, None),
+        (["cat", "dog"], ["ant", "cat", "dog"], True, "must .* 3 classes; `--classes cat dog` tak"),
+        (["cat", "dog"], ["ant", "bee", "cat"], False, "must have the model's 2 .* 3 classes$"),
     ],
 )
 def test_classes_of_model_and_data(model_names, data_names, must_be_equal, message, caplog):
@@ -148,3 +150,13 @@ def test_classes_of_a_checkpoint_in_another_order(tmp_path, capsys):
             assert "accuracy" in run(capsys, *arguments)
         else:
             assert "the model's classes ['dog', 'cat']" in error_of(capsys, *arguments)
+
+
+def test_a_part_of_other_data_is_told(tmp_path, capsys):
+    write_folder(tmp_path / "photos", count=10)
+    path = tmp_path / "model.keras"
+    small_model(num_classes=2).save(path)
+    arguments = ["evaluate", path, "--data", f"folder:{tmp_path / 'photos'}"]
+    told = "photos: 4 of 20 images, the split test; `--split train+validation+test` evaluates all"
+    assert told in run(capsys, *arguments)
+    assert "evaluates all" not in run(capsys, *arguments, "--split", "train+validation+test")

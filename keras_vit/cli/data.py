@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.core.choices import BY_POSITION, DIVIDED
 from keras_vit.data.augmentations import AUGMENTATIONS
 
 SPLITS = ("train", "validation", "test")
@@ -142,6 +143,22 @@ def print_left_out(dataset):
 
     if dataset.left_out:
         print(describe_left_out(dataset.left_out))
+
+
+def describe_part(name, split, classes=None):
+    """Describe how much of a dataset a split is.
+
+    Returns:
+        A line, or `None` for a dataset that comes with its splits from elsewhere, or all of one.
+    """
+    from keras_vit.data.datasets import find_source
+
+    if name.removeprefix(BY_POSITION).partition(":")[0] not in DIVIDED:
+        return None
+    part, whole = (
+        find_source(name, names, classes).num_examples for names in (split, "+".join(SPLITS))
+    )
+    return None if part == whole else f"{name}: {part} of {whole} images, the split {split}"
 
 
 def list_datasets():

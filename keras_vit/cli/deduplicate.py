@@ -39,6 +39,7 @@ class Deduplicate:
 
     def run(self):
         """Writes the ids, and shows some of the pairs."""
+        from keras_vit.cli.data import describe_part
         from keras_vit.data.datasets import find_source
         from keras_vit.data.duplicates import MAX_DISTANCE, draw_pairs, find_duplicates, write_ids
 
@@ -47,6 +48,9 @@ class Deduplicate:
         train = find_source(self.train, self.train_split, data_dir=self.data_dir)
         tests = [find_source(name, self.test_split, data_dir=self.data_dir) for name in self.test]
         max_distance = MAX_DISTANCE if self.max_distance is None else self.max_distance
+        for name in self.test:
+            if part := describe_part(name, self.test_split):
+                print(f"{part}; `--test-split train+validation+test` compares all")
         found = find_duplicates(train, tests, max_distance)
         write_ids(found, self.output)
         print(f"{len(found)} of {train.num_examples} images are in a test set")
@@ -54,6 +58,8 @@ class Deduplicate:
         for pair in found.pairs[: -_SHOWN - 1 : -1]:
             name = self.test[pair.test_set]
             print(f"  {pair.train_id} is {pair.test_id} of {name} ({pair.distance} bits differ)")
+        if len(found.pairs) > _SHOWN:
+            print(f"  and {len(found.pairs) - _SHOWN} more pairs")
         print(f"{len(found.skipped)} images were skipped because they cannot be decoded")
         print(f"{len(found.blank)} images of one colour were not compared")
         print(f"Written to {self.output}")

@@ -5,6 +5,7 @@ import json
 import logging
 import pathlib
 import re
+import shlex
 from typing import Annotated
 
 import tyro
@@ -135,11 +136,15 @@ class Evaluate:
 
     def _report_images(self, run, dataset):
         """Print which files are not images, and warn of images that the model was trained on."""
-        from keras_vit.cli.data import print_left_out
+        from keras_vit.cli.data import describe_part, print_left_out
         from keras_vit.training.run import find_model
         from keras_vit.training.saved_models import warn_of_images
 
         print_left_out(dataset)
+        if not self._is_own_data(run):
+            part = describe_part(self.data, self.split, self.classes)
+            if part:
+                print(f"{part}; `--split train+validation+test` evaluates all")
         # A run evaluated on its own training split needs no warning.
         if not (self._is_own_data(run) and self.split == "train"):
             warn_of_images(find_model(self.model), run, dataset.fingerprints())
@@ -244,8 +249,13 @@ def check_same_classes(model_names, data_names, must_be_equal):
         ValueError: if names that must be equal are not, or a class has another number.
     """
     if len(model_names) != len(data_names):
-        # Predicting refuses it.
-        return
+        hint = ""
+        if set(model_names) < set(data_names):
+            hint = f"; `--classes {shlex.join(model_names)}` takes the model's alone"
+        raise ValueError(
+            f"The dataset must have the model's {len(model_names)} classes. "
+            f"Received: {len(data_names)} classes{hint}"
+        )
     pairs = list(zip(model_names, data_names, strict=True))
     known = set(data_names)
     moved = any(name != other and name in known for name, other in pairs)

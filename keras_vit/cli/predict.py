@@ -101,6 +101,6 @@ def _warn_of_checkpoint(path):
     other = pathlib.Path(path) / "model.safetensors"
     if other.exists():
         logging.getLogger("keras_vit").warning(
-            "the export in %s is asked, not the checkpoint next to it, which %s names",
+            "the export in %s is used, not the checkpoint in the same folder: for that give %s",
             *(path, other),
         )

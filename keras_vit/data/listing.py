@@ -4,6 +4,8 @@ import collections
 import os
 import pathlib
 
+from keras_vit.data.division import RECORD
+
 # Taken by their suffix; the decoder checks the bytes.
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 # Bytes needed to recognize a format, ISO media files (HEIC, AVIF) included.
@@ -76,7 +78,7 @@ def _walk(folder, above):
     for entry in os.scandir(folder):
         if entry.is_dir() and not entry.name.startswith("."):
             yield from _walk(pathlib.Path(entry.path), (*above, place))
-        else:
+        elif entry.name != RECORD:
             yield pathlib.Path(entry.path)
 
 

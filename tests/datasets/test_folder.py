@@ -9,7 +9,8 @@ import pytest
 
 from keras_vit.data import load
 from keras_vit.data.datasets import find_source
-from keras_vit.data.listing import describe_left_out
+from keras_vit.data.division import RECORD
+from keras_vit.data.listing import describe_left_out, list_images
 from keras_vit.data.splits import SPLITS, find_parts, stratified_part
 from tests.images import encode, random_image, write_folder
 
@@ -297,3 +298,12 @@ def test_classes_that_cannot_be_told_apart_are_refused(names, message, tmp_path)
 def test_two_classes_at_least_are_chosen(classes, message):
     with pytest.raises(ValueError, match=f"`classes` must {message}"):
         find_source("digits", "train", classes=classes)
+
+
+def test_the_record_of_a_division_is_not_left_out(tmp_path):
+    write_folder(tmp_path, count=4)
+    for _ in range(2):
+        assert not find_source(f"folder:{tmp_path}", "train").left_out
+    assert (tmp_path / RECORD).exists()
+    found, left_out = list_images(tmp_path)
+    assert len(found) == 8 and not left_out
