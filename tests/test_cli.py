@@ -197,7 +197,7 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
         (["--dtype", "mixed_bfloat16"], "`dtype` is for a model that is not a .keras file"),
         (["--classes", "bird"], "`classes` must be among cat, dog"),
         (["--strategy", "multi_worker_mirrored"], "use the JAX backend"),
-        (["--frozen-blocks", "3"], "`num_blocks` must be from 0 to 2"),
+        (["--frozen-blocks", "3"], "`num_blocks` must be an integer from 0 to 2"),
         (["--sweep-lr", "--learning-rates"], "A sweep needs `learning_rates` to choose from"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

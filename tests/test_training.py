@@ -469,7 +469,7 @@ def test_frozen_blocks_stay_as_they_are(tmp_path):
     model = make_model(recipe, tmp_path / "trained.keras", num_classes=3)
     trained = {weight.path.split("/")[0] for weight in model.trainable_weights}
     assert trained == {"block_1", "encoder_norm", "head"}
-    with pytest.raises(ValueError, match="`num_blocks` must be from 0 to 2"):
+    with pytest.raises(ValueError, match="`num_blocks` must be an integer from 0 to 2"):
         keras_vit.freeze_blocks(tiny, 3)
     keras_vit.freeze_blocks(tiny, 0)
     assert tiny.trainable_weights == tiny.weights

@@ -18,6 +18,7 @@ from keras_vit.training.run import (
     RUN_FILE,
     SKIPPED_FILE,
     STATES,
+    check_new,
     discard,
     locked,
     open_run,
@@ -101,6 +102,7 @@ def fit(
     if state is not None:
         check_same_model(options, state)
     with own_directory(workdir) as own:
+        check_new(own, resume)
         is_new = images and state is None
         before = _find_trained_before(model, trained_before, images) if is_new else None
         digests = [found.digest() for found in (*images.values(), before) if found is not None]
