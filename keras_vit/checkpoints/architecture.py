@@ -73,7 +73,7 @@ def torch_heads(width, configured, asked):
 
 
 def per_channel(values):
-    """A list of one number for each of three channels, of as many or of one for all."""
+    """Return a list of three numbers; one number stands for all channels."""
     return [float(value) for value in (values * 3 if len(values) == 1 else values)]
 
 

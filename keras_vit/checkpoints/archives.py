@@ -243,7 +243,9 @@ def read_normalisation(directory, config):
     told = config.get("pretrained_cfg") or (_read_json(path) if path.is_file() else {})
     pairs = (told.get("image_mean"), told.get("image_std")), (told.get("mean"), told.get("std"))
     found = next((pair for pair in pairs if not any(values in (None, []) for values in pair)), None)
-    factor = told.get("rescale_factor", 1 / 255) if told.get("do_rescale", True) else 1
+    # Without rescaling, whoever calls the model has scaled pixels to [0, 1].
+    is_scaling = told.get("do_rescale") is not False
+    factor = (is_scaling and told.get("rescale_factor")) or 1 / 255
     if told.get("do_normalize") is False:
         found = [0], [1]
     elif found is None:

@@ -82,10 +82,10 @@ TANH_SIGLIP = (
     "so400m_patch16_siglip",
     "giantopt_patch16_siglip",
 )
-# Models that timm builds with other heads than those of 64 channels or of the published size.
 # Parts of names of architectures with the same arrays that compute something else, which the
 # arguments do not record: norms behind attention and MLP; rotary positions; pooling with registers.
 OTHER_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
+# Models that timm builds with other heads than those of 64 channels or of the published size.
 HEADS = {"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16}
 # Arguments by which a model of the same arrays computes another function.
 OTHER_FUNCTIONS = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.core.choices import BY_POSITION, DIVIDED
+from keras_vit.core.choices import BY_POSITION
 from keras_vit.data.augmentations import AUGMENTATIONS
 
 SPLITS = ("train", "validation", "test")
@@ -146,14 +146,18 @@ def print_left_out(dataset):
 
 
 def describe_part(name, split, classes=None):
-    """Describe how much of a dataset a split is.
+    """Describe how much of a dataset without splits of its own a split is.
 
     Returns:
-        A line, or `None` for a dataset that comes with its splits from elsewhere, or all of one.
+        A line, or `None` for a dataset that has splits, and if the split is all of it.
     """
     from keras_vit.data.datasets import find_source
+    from keras_vit.data.folder_layout import find_layout
 
-    if name.removeprefix(BY_POSITION).partition(":")[0] not in DIVIDED:
+    kind, _, path = name.removeprefix(BY_POSITION).partition(":")
+    root = pathlib.Path(path).expanduser()
+    is_folder = kind == "folder" and root.is_dir() and find_layout(root)[0] == {"train": root}
+    if not is_folder and (kind != "tfrecord" or "{split}" in path):
         return None
     part, whole = (
         find_source(name, names, classes).num_examples for names in (split, "+".join(SPLITS))

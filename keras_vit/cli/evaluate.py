@@ -137,11 +137,12 @@ class Evaluate:
     def _report_images(self, run, dataset):
         """Print which files are not images, and warn of images that the model was trained on."""
         from keras_vit.cli.data import describe_part, print_left_out
+        from keras_vit.training.distribution import is_first_process
         from keras_vit.training.run import find_model
         from keras_vit.training.saved_models import warn_of_images
 
         print_left_out(dataset)
-        if not self._is_own_data(run):
+        if not self._is_own_data(run) and is_first_process():
             part = describe_part(self.data, self.split, self.classes)
             if part:
                 print(f"{part}; `--split train+validation+test` evaluates all")

@@ -1,6 +1,7 @@
 """`keras-vit inspect-checkpoint`."""
 
 import dataclasses
+import logging
 import pathlib
 from typing import Annotated
 
@@ -105,7 +106,12 @@ def recorded_names(source, num_classes):
     if not num_classes:
         return None
     is_keras = pathlib.Path(source).suffix == ".keras"
-    return (recorded_class_names if is_keras else read_class_names)(source, num_classes)
+    try:
+        return (recorded_class_names if is_keras else read_class_names)(source, num_classes)
+    except ValueError as error:
+        # It is inspected all the same.
+        logging.getLogger("keras_vit").warning("%s", error)
+        return None
 
 
 def name_differences(path, model, other_path, other):

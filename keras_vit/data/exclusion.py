@@ -23,7 +23,7 @@ def leave_out(source, ids, name, find_every):
     """
     if isinstance(ids, (str, pathlib.Path)):
         ids = read_ids(ids)
-    elif not len(ids):
+    elif ids is None or not len(ids := list(ids)):
         return source
     found = source.find_numbers(ids)
     here = {source.find_id(number) for number in found}

@@ -26,18 +26,22 @@ def check_matplotlib():
 
 
 def save_figure(figure, path, title=FIGURE_TITLE):
-    """Write a figure as a PNG file; what was there is replaced only by a complete file.
+    """Write a figure; what was there is replaced only by a complete file.
 
     Args:
         figure: a matplotlib figure.
-        path: of the file.
+        path: of the file, or a file object.
         title: recorded in the file, for `is_drawn_here`.
     """
-    path = pathlib.Path(path)
+    if hasattr(path, "write"):
+        figure.savefig(path, dpi=120)
+        return
+    path = pathlib.Path(path).resolve()
     # As matplotlib does.
     path = path if path.suffix else path.with_suffix(".png")
+    metadata = {"metadata": {"Title": title}} if path.suffix.lower() == ".png" else {}
     with replacing(path) as partial:
-        figure.savefig(partial, dpi=120, metadata={"Title": title})
+        figure.savefig(partial, dpi=120, **metadata)
 
 
 def is_drawn_here(path, title=FIGURE_TITLE):

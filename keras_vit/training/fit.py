@@ -75,7 +75,7 @@ def fit(
         keep: how many states are kept.
         trained_before: `Fingerprints` of the images that the model was trained on before; `None`
             for what the run that it comes from records (`images_trained_before`).
-        exclude: path of the file of ids that the data were loaded without, to keep a copy of it, as
+        exclude: path of the file of the ids that were left out of the data, which is copied to
             `excluded.txt`; or `None`.
 
     Returns:
@@ -107,8 +107,6 @@ def fit(
         before = _find_trained_before(model, trained_before, images) if is_new else None
         digests = [found.digest() for found in (*images.values(), before) if found is not None]
         made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume, digests)
-        if made and exclude is not None:
-            shutil.copyfile(pathlib.Path(exclude).expanduser(), own / EXCLUDED_FILE)
         task.model.compile(
             optimizer=make_optimizer(recipe, task.model, epochs * updates_per_epoch),
             loss=task.loss,
@@ -123,6 +121,8 @@ def fit(
         origin = origin_of(model)
         try:
             with locked(own):
+                if made and exclude is not None:
+                    shutil.copyfile(pathlib.Path(exclude).expanduser(), own / EXCLUDED_FILE)
                 if state is not None:
                     run.images = state[1].get("images")
                 elif images:
@@ -136,7 +136,10 @@ def fit(
                 set_origin(model, origin)
             raise
         if not (own / BEST_MODEL).exists():
-            logging.getLogger("keras_vit").warning("%s is missing", own / BEST_MODEL)
+            logging.getLogger("keras_vit").warning(
+                "%s is missing: no epoch since the run was resumed was better; use %s",
+                *(own / BEST_MODEL, LAST_MODEL),
+            )
         assign_averages(task.model)
         report_skipped(own, run.train, task.validation)
     return run.history

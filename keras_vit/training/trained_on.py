@@ -168,7 +168,11 @@ def warn_of_overlap(images):
     Args:
         images: dictionary of `run_fingerprints`.
     """
-    both = set(images["training"].ids) & set(images["validation"].ids)
+    training, validation = (
+        set(zip(images[kind].ids, images[kind].digests, strict=True))
+        for kind in ("training", "validation")
+    )
+    both = [id for id, _ in training & validation]
     if both:
         logging.getLogger("keras_vit").warning(
             "%d of the %d validation images, which choose the best model, are training images "

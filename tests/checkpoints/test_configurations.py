@@ -127,8 +127,9 @@ def test_images_that_are_not_normalised_are_told(tmp_path, caplog):
     ("settings", "is_told"),
     [
         ({"rescale_factor": 1 / 127.5, "image_mean": [1.0] * 3, "image_std": [1.0] * 3}, False),
-        ({"do_rescale": False, "image_mean": [127.5] * 3, "image_std": [127.5] * 3}, False),
-        ({"do_rescale": False, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, True),
+        ({"rescale_factor": 1 / 127.5, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, True),
+        ({"rescale_factor": None, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, False),
+        ({"do_rescale": False, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, False),
     ],
 )
 def test_how_pixels_are_rescaled_counts(settings, is_told, tmp_path, caplog):
