@@ -151,7 +151,12 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         return model
     with open_checkpoint(file) as checkpoint:
         num_heads = _heads_of(row, checkpoint)
-        described = described_options(file, checkpoint, num_heads, image_size)
+        try:
+            described = described_options(file, checkpoint, num_heads, image_size)
+        except ValueError:
+            # Of another architecture, the heads are not what is wrong.
+            _check_architecture(row, described_options(file, checkpoint, None, image_size), file)
+            raise
         _check_architecture(row, described, file)
         new_head = num_classes not in (None, described["num_classes"])
         described["name"] = row.name

@@ -87,8 +87,16 @@ def save_checkpoint(model, path, format, class_names=None, normalization=((0.5,)
     elif class_names is not None:
         logger.warning("%s does not record the names of the classes", path)
     # Weights alone are read with the configuration that lies beside them.
-    config = files.get("config.json") or (read_config(path.parent) if path.suffix != ".npz" else {})
-    _check_read_back(arrays, config, options, format)
+    beside = read_config(path.parent) if not files and path.suffix != ".npz" else {}
+    try:
+        _check_read_back(arrays, files.get("config.json", beside), options, format)
+    except ValueError as error:
+        if not beside:
+            raise
+        raise ValueError(
+            "`path` must not be next to the config.json of another model, with which the weights "
+            f"would be read. Received: path={str(path)!r} ({error})"
+        ) from error
     _write(path, arrays, files, _size_to_record(options))
 
 

@@ -5,6 +5,7 @@ import json
 import pytest
 import safetensors.numpy
 
+import keras_vit
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from tests.checkpoints.files import config_next_to
 from tests.reference import case_model
@@ -170,3 +171,17 @@ def test_functions_that_only_the_architecture_records(architecture, tmp_path):
 def test_several_labels_of_one_image_are_told(problem_type, is_told, tmp_path, caplog):
     from_checkpoint(config_next_to("hf_classifier", tmp_path, {"problem_type": problem_type}))
     assert ("problem_type='multi_label_classification'" in caplog.text) == is_told
+
+
+def test_weights_of_another_width_are_named_as_such(tmp_path):
+    config = {"architecture": "vit_base_patch16_224", "model_args": {"num_heads": 4}}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    with pytest.raises(ValueError, match="`weights` must be those of ViT_Ti16.*embedding_dim=48"):
+        keras_vit.ViT_Ti16(image_size=32, weights=str(path))
+
+
+def test_weights_next_to_the_configuration_of_another_model(tmp_path):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    with pytest.raises(ValueError, match="next to the config.json of another model"):
+        keras_vit.save_checkpoint(case_model("timm_token"), path / "new.safetensors", "timm")
+    assert not (path / "new.safetensors").exists()
