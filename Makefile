@@ -6,8 +6,8 @@ TORCH ?= torch
 
 BIN := $(VENV)/bin
 # What runs on every backend. Files are found, read and written in the same way on all of them.
-CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/test_labels.py tests/test_optimizers.py tests/test_paper_optimizer.py \
-	tests/inspection/test_attention.py::test_scores_are_the_originals keras_vit/inspection tests/test_compute.py \
+CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/data/test_labels.py tests/training/test_optimizers.py tests/training/test_paper_optimizer.py \
+	tests/inspection/test_attention.py::test_scores_are_the_originals keras_vit/inspection tests/evaluation/test_compute.py \
 	tests/checkpoints/test_reference.py \
 	$(foreach test,logits_and_intermediates the_pooling_of_bit_is_padded_with_zeros,tests/checkpoints/test_resnets.py::test_$(test)) \
 	keras_vit/checkpoints \
@@ -41,11 +41,11 @@ test: $(VENV)/.test
 
 # TensorFlow with several devices; layers, models and several devices on the two other backends.
 test-backends: $(VENV)/.backends
-	$(PYTEST) -n 2 -m processes tests/test_distribution.py tests/test_distributed_evaluation.py
-	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(CORE) $(SLOW_ON_JAX) tests/test_distribution.py \
+	$(PYTEST) -n 2 -m processes tests/training/test_distribution.py tests/evaluation/test_distributed_evaluation.py
+	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(CORE) $(SLOW_ON_JAX) tests/training/test_distribution.py \
 		tests/test_imports.py::test_core_runs_without_importing_tensorflow
 	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/serving/test_saved_model.py -k "float32-3 or flagged or without_keras or hybrid"
-	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE) tests/test_memory.py
+	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE) tests/evaluation/test_memory.py
 
 # Checkpoint files of and for the real transformers, timm and keras-hub. timm asks for torchvision,
 # which has no build for CPUs alone; its models do without.

@@ -57,7 +57,7 @@ def load(way, variant, path):
     import numpy as np
 
     import keras_vit
-    from keras_vit.checkpoints.google import GOOGLE_ROWS
+    from keras_vit.checkpoints.formats.google import GOOGLE_ROWS
     from keras_vit.checkpoints.weight_map import entries
 
     build = getattr(keras_vit, variant)

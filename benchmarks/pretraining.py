@@ -21,10 +21,10 @@ from keras_vit.cli.quickstart import (
     small_vit,
 )
 from keras_vit.cli.tables import markdown_table
+from keras_vit.experiments.sweep import choose_learning_rate
 from keras_vit.models import replace_head, resize
 from keras_vit.training.fit import fit
 from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_MASKED_PATCHES, DIGITS_PRETRAIN
-from keras_vit.training.sweep import choose_learning_rate
 from keras_vit.training.training_data import load_training_data
 
 PRETRAINING = {

@@ -1,9 +1,9 @@
 """Requests of several clients at once to a served model, some of them with broken images.
 
-A small Vision Transformer is exported and served by the server of the tests, in a process of its
-own (`tests/serving_peer.py`: real HTTP and gRPC, and the SavedModel itself), as no package index
-has TF Serving. Half of the clients ask by REST, half by gRPC. A request has 1 to 4 photographs; in
-a hundredth of the requests one of them is broken. Checked are
+A small Vision Transformer is exported and served by the server of the tests, in its own process
+(`tests/fixtures/serving_peer.py`: real HTTP and gRPC, and the SavedModel itself), as no package
+index has TF Serving. Half of the clients ask by REST, half by gRPC. A request has 1 to 4
+photographs; in a hundredth of the requests one of them is broken. Checked are
 
 - each answer: the logits and the most likely class, against the Keras model's;
 - each refusal: that it names the broken image;
@@ -115,8 +115,8 @@ def make_requests(count, share_broken, photographs):
 
 def expected_logits(model, photographs):
     """What Keras says, of images that are preprocessed as in evaluation."""
-    from keras_vit.data.decoding import decode
-    from keras_vit.data.images import evaluation_image
+    from keras_vit.data.images.decoding import decode
+    from keras_vit.data.images.transforms import evaluation_image
 
     size = model.input_shape[1:3]
     pixels = np.stack([evaluation_image(decode(encoded), size) for encoded in photographs])
@@ -152,7 +152,7 @@ def resident_mebibytes(process):
 @contextlib.contextmanager
 def served(directory):
     """A server in a process of its own, and the URLs of its model."""
-    command = [sys.executable, "-m", "tests.serving_peer", f"tiny={directory}"]
+    command = [sys.executable, "-m", "tests.fixtures.serving_peer", f"tiny={directory}"]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

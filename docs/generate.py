@@ -7,7 +7,7 @@ import pathlib
 
 from keras_vit.checkpoints import list_checkpoints
 from keras_vit.checkpoints.formats import FORMATS
-from keras_vit.checkpoints.keras_hub import KERAS_HUB
+from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
 from keras_vit.checkpoints.weight_map import as_markdown
 from keras_vit.cli.tables import markdown_table
 from keras_vit.training.recipes import RECIPES, SOURCES
@@ -38,7 +38,7 @@ CATALOGUE = """# Published checkpoints
 fine-tuning. The accuracy is that on ImageNet-1k's validation images which the source reports for
 this very file.
 
-Written by `python docs/generate.py` from `keras_vit/checkpoints/published.py`.
+Written by `python docs/generate.py` from `keras_vit/checkpoints/catalog/published.py`.
 
 | name | size | classes | `pre_logits` | GELU | top-1 | file | source |
 | --- | ---: | ---: | ---: | --- | ---: | --- | --- |

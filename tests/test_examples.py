@@ -12,7 +12,7 @@ from keras_vit.checkpoints import find_checkpoint
 from keras_vit.cli import parse
 from keras_vit.cli.models import COLUMNS, study_rows, table_rows
 from keras_vit.cli.tables import markdown_table
-from tests.images import write_folder
+from tests.fixtures.images import write_folder
 
 ROOT = pathlib.Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -20,6 +20,15 @@ MAY_IMPORT = {
     "training": {"core", "models", "checkpoints", "data"},
     "evaluation": {"core", "models", "checkpoints", "data"},
     "inspection": {"core", "models", "checkpoints", "data"},
+    "experiments": {
+        "core",
+        "models",
+        "checkpoints",
+        "data",
+        "training",
+        "evaluation",
+        "inspection",
+    },
     "serving": {"core", "models", "checkpoints", "data"},
     "cli": {
         "core",
@@ -29,6 +38,7 @@ MAY_IMPORT = {
         "training",
         "evaluation",
         "inspection",
+        "experiments",
         "serving",
     },
 }
@@ -133,7 +143,7 @@ import importlib
 import keras
 import keras_vit
 registered = set(keras.saving.get_custom_objects())
-for module in ("layers", "models", "training.fit", "serving.export", "data.augment"):
+for module in ("layers", "models", "training.fit", "serving.export", "data.images.augment"):
     importlib.import_module(f"keras_vit.{module}")
 print("keras_vit>AdamW" in registered, set(keras.saving.get_custom_objects()) - registered)
 """

@@ -10,8 +10,8 @@ import pytest
 
 import keras_vit
 from keras_vit.models.files import load_model
-from tests.contract import to_numpy
-from tests.run_to_be_killed import RECIPE, train
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.run_to_be_killed import RECIPE, train
 
 FOLDER = pathlib.Path(__file__).parent / "data" / "before_redesign"
 EXPECTED = np.load(FOLDER / "expected.npz")

@@ -5,7 +5,7 @@ import pathlib
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import read_config
-from keras_vit.checkpoints.download import cache_path
+from keras_vit.checkpoints.catalog.download import cache_path
 from keras_vit.core.class_names import check_class_names
 
 

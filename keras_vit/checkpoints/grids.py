@@ -1,8 +1,8 @@
 """The grid of patches that a file's position embedding is of."""
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.flax_resnet import describe_stages
 from keras_vit.checkpoints.formats import KERAS, POSITIONS
+from keras_vit.checkpoints.formats.flax_resnet import describe_stages
 from keras_vit.checkpoints.positions import position_rows
 from keras_vit.core.arguments import as_pair
 from keras_vit.models.vit import total_stride

@@ -3,9 +3,9 @@
 import contextlib
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.augreg import parse_augreg
 from keras_vit.checkpoints.catalog import CHECKPOINTS
-from keras_vit.checkpoints.download import cache_path
+from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.checkpoints.catalog.download import cache_path
 from keras_vit.checkpoints.grids import DEFAULT_IMAGE_SIZE
 from keras_vit.models.options import defaults_of, is_resnet, match_variant
 

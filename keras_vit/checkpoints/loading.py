@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.download import find_file
+from keras_vit.checkpoints.catalog.download import find_file
 from keras_vit.checkpoints.formats import CONFIGURED, KERAS, POSITIONS
 from keras_vit.checkpoints.grids import records_grid, warn_of_assumed_grid
 from keras_vit.checkpoints.known_files import described_options, published_row

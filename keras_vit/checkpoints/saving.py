@@ -8,12 +8,11 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_vit.checkpoints import huggingface, timm
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import ArrayArchive, read_config
-from keras_vit.checkpoints.formats import FORMATS, POSITIONS
+from keras_vit.checkpoints.archives.npz import write_npz
+from keras_vit.checkpoints.formats import FORMATS, POSITIONS, huggingface, timm
 from keras_vit.checkpoints.grids import num_prefix_tokens
-from keras_vit.checkpoints.npz import write_npz
 from keras_vit.checkpoints.positions import fold_prefix
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.transforms import TRANSFORMS

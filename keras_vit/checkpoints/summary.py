@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from keras_vit.checkpoints.download import find_file
+from keras_vit.checkpoints.catalog.download import find_file
 from keras_vit.checkpoints.known_files import described_options
 from keras_vit.checkpoints.loading import warn_of_assumed
 from keras_vit.checkpoints.reader import open_checkpoint

@@ -46,10 +46,10 @@ class Convert:
         """Converts, and says what was written."""
         from keras_vit.checkpoints import from_checkpoint, save_checkpoint
         from keras_vit.checkpoints.archives import normalisation_next_to
-        from keras_vit.checkpoints.download import find_file
+        from keras_vit.checkpoints.catalog.download import find_file
         from keras_vit.serving.export import export
-        from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import save_model
+        from keras_vit.training.runs.run import find_model
+        from keras_vit.training.runs.saved_models import save_model
 
         to = self.to or SUFFIXES.get(self.target.suffix)
         if to is None:
@@ -100,7 +100,7 @@ def check_target(source, target, to, overwrite):
         ValueError: if the target is the source, or, without `overwrite`, if it exists or is in the
             directory of a training run.
     """
-    from keras_vit.checkpoints.download import FILES_OF_DIRECTORY, files_of
+    from keras_vit.checkpoints.catalog.download import FILES_OF_DIRECTORY, files_of
 
     is_replacing = to != "saved_model"
     is_weights_alone = to in ("timm", "huggingface") and target.suffix == ".safetensors"
@@ -167,8 +167,8 @@ def class_names_of(model, source, is_guessing=True):
     """
     from keras_vit.checkpoints.class_names import read_class_names
     from keras_vit.data.labels import LABEL_FILES, imagenet_class_names
-    from keras_vit.training import saved_models
-    from keras_vit.training.run import find_model
+    from keras_vit.training.runs import saved_models
+    from keras_vit.training.runs.run import find_model
 
     path, num_classes = find_model(source), model.output_shape[-1]
     if path.suffix == ".keras":
@@ -191,8 +191,8 @@ def class_names_of(model, source, is_guessing=True):
 
 def _is_published_name(source):
     """Whether a model was asked for by a name of the catalog or of AugReg, not by a place."""
-    from keras_vit.checkpoints.augreg import parse_augreg
     from keras_vit.checkpoints.catalog import CHECKPOINTS
+    from keras_vit.checkpoints.catalog.augreg import parse_augreg
 
     if any(source == row.name for row in CHECKPOINTS):
         return True

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.core.choices import BY_POSITION
-from keras_vit.data.augmentations import AUGMENTATIONS
+from keras_vit.data.images.augmentations import AUGMENTATIONS
 
 SPLITS = ("train", "validation", "test")
 # Classes that are named; of more, the first ones.
@@ -53,7 +53,7 @@ class Data:
         if self.name is None:
             list_datasets()
             return
-        from keras_vit.inspection.figures import check_matplotlib
+        from keras_vit.inspection.figures.drawing import check_matplotlib
 
         if self.records is not None:
             self.write(self.find_splits())
@@ -72,9 +72,9 @@ class Data:
 
     def find_splits(self):
         """The splits that the dataset has, printed with their sizes and classes."""
-        from keras_vit.data.catalog import DATASETS
         from keras_vit.data.datasets import find_source
         from keras_vit.data.leaks import check_splits
+        from keras_vit.data.sources.paper import DATASETS
 
         row = DATASETS.get(self.name)
         names = SPLITS if row is None else tuple(row.splits)
@@ -90,8 +90,8 @@ class Data:
 
     def load(self, split, training=False):
         """The split as it is trained or evaluated on."""
-        from keras_vit.data.catalog import changes_that_keep_labels, check_augmentation
         from keras_vit.data.datasets import load
+        from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 
         options = {}
         if training:
@@ -108,7 +108,7 @@ class Data:
 
     def draw(self, train, evaluation):
         """Draws images of both kinds."""
-        from keras_vit.inspection.figures import draw_contact_sheet
+        from keras_vit.inspection.figures.drawing import draw_contact_sheet
 
         rows = {"as trained on": first_images(train), "as evaluated on": first_images(evaluation)}
         draw_contact_sheet(rows, train.class_names, self.picture)
@@ -116,8 +116,8 @@ class Data:
 
     def write(self, splits):
         """Writes TFRecord files."""
-        from keras_vit.data.record_writer import write_records
-        from keras_vit.data.records import count_records
+        from keras_vit.data.sources.record_writer import write_records
+        from keras_vit.data.sources.tfrecord import count_records
 
         for name, source in splits.items():
             paths = write_records(source, self.records, name, self.num_files)
@@ -128,7 +128,7 @@ class Data:
 
 def check_picture(path):
     """Raise `ValueError` if there is a file that this command did not draw."""
-    from keras_vit.inspection.figures import SHEET_TITLE, is_drawn_here
+    from keras_vit.inspection.figures.drawing import SHEET_TITLE, is_drawn_here
 
     if path.exists() and not is_drawn_here(path, SHEET_TITLE):
         raise ValueError(
@@ -139,7 +139,7 @@ def check_picture(path):
 
 def print_left_out(dataset):
     """Prints how many files of a folder are no images, by reason, if there are any."""
-    from keras_vit.data.listing import describe_left_out
+    from keras_vit.data.sources.listing import describe_left_out
 
     if dataset.left_out:
         print(describe_left_out(dataset.left_out))
@@ -152,7 +152,7 @@ def describe_part(name, split, classes=None):
         A line, or `None` for a dataset that has splits, and if the split is all of it.
     """
     from keras_vit.data.datasets import find_source
-    from keras_vit.data.folder_layout import find_layout
+    from keras_vit.data.sources.folder_layout import find_layout
 
     kind, _, path = name.removeprefix(BY_POSITION).partition(":")
     root = pathlib.Path(path).expanduser()
@@ -168,7 +168,7 @@ def describe_part(name, split, classes=None):
 def list_datasets():
     """Prints the paper's datasets."""
     from keras_vit.cli.tables import plain_table
-    from keras_vit.data.catalog import DATASETS
+    from keras_vit.data.sources.paper import DATASETS
 
     rows = [
         (row.name, str(row.num_classes), *(row.splits.get(split, "-") for split in SPLITS))

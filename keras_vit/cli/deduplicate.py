@@ -41,7 +41,12 @@ class Deduplicate:
         """Writes the ids, and shows some of the pairs."""
         from keras_vit.cli.data import describe_part
         from keras_vit.data.datasets import find_source
-        from keras_vit.data.duplicates import MAX_DISTANCE, draw_pairs, find_duplicates, write_ids
+        from keras_vit.data.deduplication.groups import (
+            MAX_DISTANCE,
+            draw_pairs,
+            find_duplicates,
+            write_ids,
+        )
 
         for name, path in (("output", self.output), ("picture", self.picture)):
             _check_new(name, path)

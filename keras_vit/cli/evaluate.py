@@ -57,8 +57,8 @@ class Evaluate:
         from keras_vit.cli.convert import as_image_size, class_names_of
         from keras_vit.evaluation.classification import predictions
         from keras_vit.training.distribution import is_first_process
-        from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import load_trained, run_of
+        from keras_vit.training.runs.run import find_model
+        from keras_vit.training.runs.saved_models import load_trained, run_of
 
         join_processes()
         check_files(self.confusion, self.confusion_figure)
@@ -82,7 +82,7 @@ class Evaluate:
         """The dataset."""
         from keras_vit.data.datasets import load
         from keras_vit.data.processes import process
-        from keras_vit.training.saved_models import data_of
+        from keras_vit.training.runs.saved_models import data_of
 
         name = data_of(run, self.data)
         if name is None:
@@ -112,7 +112,7 @@ class Evaluate:
 
     def _excluded(self, run):
         """The ids that the run has left out of its data, if it is evaluated on these."""
-        from keras_vit.training.run import EXCLUDED_FILE, find_model
+        from keras_vit.training.runs.run import EXCLUDED_FILE, find_model
 
         path = run.get("exclude")
         if path is None or not self._is_own_data(run):
@@ -130,7 +130,7 @@ class Evaluate:
         return path
 
     def _is_own_data(self, run):
-        from keras_vit.training.saved_models import data_of
+        from keras_vit.training.runs.saved_models import data_of
 
         return self.data is None or data_of(run, absolute_name(self.data)) == data_of(run)
 
@@ -138,8 +138,8 @@ class Evaluate:
         """Print which files are not images, and warn of images that the model was trained on."""
         from keras_vit.cli.data import describe_part, print_left_out
         from keras_vit.training.distribution import is_first_process
-        from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import warn_of_images
+        from keras_vit.training.runs.run import find_model
+        from keras_vit.training.runs.saved_models import warn_of_images
 
         print_left_out(dataset)
         if not self._is_own_data(run) and is_first_process():
@@ -152,14 +152,14 @@ class Evaluate:
 
     def _find_reported(self, model, run, dataset):
         """The reported accuracy that is meant by name, or told by model and dataset; or `None`."""
-        from keras_vit.evaluation.reported import (
+        from keras_vit.experiments.reported import (
             check_meant,
             find_reported,
             reported_of_checkpoint,
             reported_of_run,
         )
         from keras_vit.training.recipes import RECIPES
-        from keras_vit.training.run import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL, find_model
+        from keras_vit.training.runs.run import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL, find_model
 
         data = self.data or run.get("data")
         if self.compare is not None:
@@ -203,7 +203,7 @@ class Evaluate:
             write_confusion(matrix, names, self.confusion)
             print(f"confusion matrix: {self.confusion}")
         if self.confusion_figure:
-            from keras_vit.inspection.confusion import draw_confusion
+            from keras_vit.inspection.figures.confusion import draw_confusion
 
             draw_confusion(matrix, names, self.confusion_figure)
             print(f"confusion matrix: {self.confusion_figure}")
@@ -224,7 +224,7 @@ def join_processes():
 
 def check_files(confusion, figure):
     """Raises `ValueError` for what could not be written at the end of a long evaluation."""
-    from keras_vit.inspection.figures import check_matplotlib
+    from keras_vit.inspection.figures.drawing import check_matplotlib
 
     if figure is not None:
         check_matplotlib()

@@ -63,7 +63,7 @@ class Export:
         from keras_vit.serving.export import export
         from keras_vit.serving.predict import read_stored
         from keras_vit.serving.verify import find_images
-        from keras_vit.training.saved_models import load_trained
+        from keras_vit.training.runs.saved_models import load_trained
 
         settings = self._checked_settings()
         # Before a model is downloaded.
@@ -128,9 +128,9 @@ def _next_commands(directory, name, batch_size):
 
 def facts_of(model, source, quantize=None):
     """Where a model is from and how good it is before it is quantized, as far as that is known."""
-    from keras_vit.evaluation.reported import reported_of_checkpoint
-    from keras_vit.training.run import find_model
-    from keras_vit.training.saved_models import run_of
+    from keras_vit.experiments.reported import reported_of_checkpoint
+    from keras_vit.training.runs.run import find_model
+    from keras_vit.training.runs.saved_models import run_of
 
     facts, when = {"source": str(source)}, "_before_quantization" if quantize else ""
     path = find_model(source)
@@ -148,7 +148,7 @@ def facts_of(model, source, quantize=None):
 
 def _validation_accuracy(path, run, image_size):
     """The accuracy that the run has measured of a model file, or `None`."""
-    from keras_vit.training.run import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL, METRICS_FILE
+    from keras_vit.training.runs.run import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL, METRICS_FILE
 
     recipe = run.get("recipe", {})
     # If the weights are averaged, the run evaluates the averages.

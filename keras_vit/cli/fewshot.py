@@ -57,8 +57,8 @@ class Fewshot:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.tables import plain_table
         from keras_vit.evaluation.fewshot import check_settings, evaluate_fewshot
-        from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import load_trained, run_of
+        from keras_vit.training.runs.run import find_model
+        from keras_vit.training.runs.saved_models import load_trained, run_of
 
         seeds = tuple(range(self.seeds))
         # Before a model is downloaded.
@@ -87,8 +87,8 @@ class Fewshot:
         """The dataset as the run divides it; says which of its images the model was trained on."""
         from keras_vit.data.datasets import find_source
         from keras_vit.data.fingerprints import fingerprints
-        from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import data_of, warn_of_images
+        from keras_vit.training.runs.run import find_model
+        from keras_vit.training.runs.saved_models import data_of, warn_of_images
 
         name = data_of(run, self.data)
         path = find_model(self.model)

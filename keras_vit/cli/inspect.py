@@ -38,9 +38,9 @@ class Inspect:
     def run(self):
         """Draws, and says where the page is."""
         from keras_vit.cli.convert import as_image_size
-        from keras_vit.inspection.figures import check_matplotlib
+        from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.report import write_report
-        from keras_vit.training.saved_models import load_trained
+        from keras_vit.training.runs.saved_models import load_trained
 
         check_matplotlib()
         if self.count < 1 or (self.images and self.data):
@@ -59,8 +59,8 @@ class Inspect:
     def _read(self, size):
         import numpy as np
 
-        from keras_vit.data.decoding import decode
-        from keras_vit.data.images import evaluation_image
+        from keras_vit.data.images.decoding import decode
+        from keras_vit.data.images.transforms import evaluation_image
         from keras_vit.data.skipped import explaining_errors
         from keras_vit.serving.predict import read_image
 
@@ -82,8 +82,8 @@ class Inspect:
     def _dataset(self, size):
         """The split, shuffled as for training: a folder's first images are all of one class."""
         from keras_vit.data.datasets import load
-        from keras_vit.training.run import find_model
-        from keras_vit.training.saved_models import data_of, run_of
+        from keras_vit.training.runs.run import find_model
+        from keras_vit.training.runs.saved_models import data_of, run_of
 
         run = run_of(find_model(self.model))
         name = data_of(run, self.data)

@@ -38,7 +38,7 @@ class InspectCheckpoint:
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
         from keras_vit.models import architecture_differences, list_variants
         from keras_vit.models.options import changed_options
-        from keras_vit.training.run import find_model
+        from keras_vit.training.runs.run import find_model
 
         size, file = as_image_size(self.image_size), find_model(self.file)
         # Of a run's directory the best model; all else is as it was given.
@@ -101,7 +101,7 @@ def facts(summary):
 def recorded_names(source, num_classes):
     """Names of classes that are recorded in a file or next to it, or `None`."""
     from keras_vit.checkpoints.class_names import read_class_names
-    from keras_vit.training.saved_models import recorded_class_names
+    from keras_vit.training.runs.saved_models import recorded_class_names
 
     if not num_classes:
         return None

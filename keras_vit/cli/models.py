@@ -57,7 +57,7 @@ STUDY_COLUMNS = (
 
 def study_rows():
     """One row of strings for each run of the scaling study."""
-    from keras_vit.evaluation.scaling import SCALING_STUDY, count_exaflops
+    from keras_vit.experiments.scaling import SCALING_STUDY, count_exaflops
 
     for row in SCALING_STUDY:
         counted = count_exaflops(row)

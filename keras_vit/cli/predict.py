@@ -81,7 +81,7 @@ def load_predictor(path, image_size):
     """A predictor from an export, a `.keras` file, a run's directory or a checkpoint."""
     from keras_vit.cli.convert import class_names_of
     from keras_vit.serving.predict import export_predictor, find_export, keras_predictor
-    from keras_vit.training.saved_models import load_trained
+    from keras_vit.training.runs.saved_models import load_trained
 
     exported = find_export(path)
     if exported is not None:

@@ -28,7 +28,7 @@ class Quickstart:
 
     def run(self):
         """Pre-trains, fine-tunes, compares, draws, exports and predicts."""
-        from keras_vit.inspection.figures import draw_predictions
+        from keras_vit.inspection.figures.drawing import draw_predictions
         from keras_vit.models import replace_head, resize
         from keras_vit.serving.export import export
         from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_PRETRAIN

@@ -60,8 +60,8 @@ class Study:
     def run(self):
         """Trains, prints the table and draws the figure."""
         from keras_vit.cli.study_runs import check_data, measure_best, measure_last
-        from keras_vit.evaluation.studies import run_study
-        from keras_vit.inspection.figures import check_matplotlib
+        from keras_vit.experiments.studies import run_study
+        from keras_vit.inspection.figures.drawing import check_matplotlib
 
         check_matplotlib()
         self._fill_in()
@@ -101,7 +101,7 @@ class Study:
             self.fewshot_data = absolute_name(self.fewshot_data)
 
     def _settings(self):
-        from keras_vit.evaluation.studies import STUDIES, data_sizes
+        from keras_vit.experiments.studies import STUDIES, data_sizes
 
         if self.study == "data-size":
             return data_sizes(self.models, self.fractions)
@@ -109,7 +109,7 @@ class Study:
 
     def _facts(self):
         """What all rows have in common; another seed is another row."""
-        from keras_vit.evaluation.digests import data_digests
+        from keras_vit.experiments.digests import data_digests
 
         recipe = {**dataclasses.asdict(self.recipe), "seed": None}
         facts = {"study": self.study, "data": self.data, "classes": self.classes, **recipe}
@@ -158,8 +158,8 @@ class Study:
             dataclasses.replace(self.recipe, **setting.changes)
 
     def _draw(self, settings, rows, picture):
-        from keras_vit.evaluation.studies import by_setting
-        from keras_vit.inspection.study_figures import draw_data_sizes, draw_scaling, draw_study
+        from keras_vit.experiments.studies import by_setting
+        from keras_vit.inspection.figures.studies import draw_data_sizes, draw_scaling, draw_study
 
         title, accuracies = TITLES[self.study], by_setting(rows, "accuracy")
         if self.study == "scaling":
@@ -181,7 +181,7 @@ def print_table(rows):
     import statistics
 
     from keras_vit.cli.tables import plain_table
-    from keras_vit.evaluation.studies import by_setting
+    from keras_vit.experiments.studies import by_setting
 
     def share(found):
         deviation = f" ± {100 * statistics.stdev(found):.2f}" if len(found) > 1 else ""

@@ -60,7 +60,7 @@ def measure_best(study, setting, seed):
     The best is that of the highest validation accuracy: early stopping, as in section 4.3.
     """
     from keras_vit.evaluation.fewshot import evaluate_fewshot
-    from keras_vit.training.saved_models import load_trained
+    from keras_vit.training.runs.saved_models import load_trained
 
     recipe, _, num_images, exaflops = train_setting(study, setting, seed)
     best = load_trained(run_directory(study, setting, seed))

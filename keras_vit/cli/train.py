@@ -121,8 +121,8 @@ class Train:
 
     def _find_data(self, workdir):
         """The name of the data, as the run that is begun or resumed divides them."""
-        from keras_vit.training.run import LAST_MODEL, read_run
-        from keras_vit.training.saved_models import data_of
+        from keras_vit.training.runs.run import LAST_MODEL, read_run
+        from keras_vit.training.runs.saved_models import data_of
 
         return data_of(read_run(workdir / LAST_MODEL) if self.resume else {}, self.data)
 
@@ -145,9 +145,9 @@ class Train:
         check_splits(sources, {split: dataset.fingerprints for split, dataset in loaded.items()})
 
     def _sweep(self):
-        from keras_vit.evaluation.digests import file_digest
-        from keras_vit.training.run import check_new, find_model
-        from keras_vit.training.sweep import choose_learning_rate
+        from keras_vit.experiments.digests import file_digest
+        from keras_vit.experiments.sweep import choose_learning_rate
+        from keras_vit.training.runs.run import check_new, find_model
 
         check_new(self.workdir, self.resume)
         # All of its runs must start from the same weights, also those after a stop.
@@ -171,13 +171,13 @@ class Train:
         """A picture of what is predicted of masked patches, if they are."""
         import importlib.util
 
-        from keras_vit.training.run import LAST_MODEL, PREDICTOR_MODEL
+        from keras_vit.training.runs.run import LAST_MODEL, PREDICTOR_MODEL
 
         predictor = self.workdir / PREDICTOR_MODEL
         if not predictor.exists() or not importlib.util.find_spec("matplotlib"):
             return
         from keras_vit.data import load, mask_patches
-        from keras_vit.inspection.masked_patches import draw_masked_patches
+        from keras_vit.inspection.figures.masked_patches import draw_masked_patches
         from keras_vit.models.files import load_model
         from keras_vit.models.surgery import token_stride
 

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.training.recipe import Recipe
 from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipes.recipe import Recipe
 
 RECIPE = "finetune_vtab"
 # What does not change what a recipe computes, but for rounding and chance.
@@ -51,8 +51,8 @@ class Vtab:
     def run(self):
         """Trains on the tasks that are not done, and prints the table."""
         from keras_vit.cli.tables import markdown_table, plain_table
-        from keras_vit.evaluation.vtab import run_tasks
-        from keras_vit.evaluation.vtab_tables import table_columns, table_rows
+        from keras_vit.experiments.vtab import run_tasks
+        from keras_vit.experiments.vtab_tables import table_columns, table_rows
         from keras_vit.training.distribution import strategy
 
         self.workdir = self.workdir.expanduser().resolve()
@@ -72,13 +72,13 @@ class Vtab:
 
     def _check(self):
         """Tasks, settings and the row of the paper, after what could fail late was tried."""
-        from keras_vit.data.catalog import DATASETS
         from keras_vit.data.processes import process
-        from keras_vit.evaluation.digests import file_digest
-        from keras_vit.evaluation.vtab import check_data, find_tasks, read_results
-        from keras_vit.evaluation.vtab_tables import find_row
+        from keras_vit.data.sources.paper import DATASETS
+        from keras_vit.experiments.digests import file_digest
+        from keras_vit.experiments.vtab import check_data, find_tasks, read_results
+        from keras_vit.experiments.vtab_tables import find_row
         from keras_vit.training.distribution import check_batch
-        from keras_vit.training.run import find_model
+        from keras_vit.training.runs.run import find_model
         from keras_vit.training.starting_model import make_model
 
         if process()[1] > 1:
@@ -128,7 +128,7 @@ class Vtab:
 
     def _choose(self, task):
         """The recipe with the learning rate that is best on the 200 held-out images."""
-        from keras_vit.training.sweep import choose_learning_rate
+        from keras_vit.experiments.sweep import choose_learning_rate
 
         if not self.recipe.learning_rates:
             return self.recipe, {}
@@ -172,7 +172,7 @@ class Vtab:
         """Deletes the models and states of a task: of 19 tasks they fill a disk."""
         import shutil
 
-        from keras_vit.training.run import STATES
+        from keras_vit.training.runs.run import STATES
 
         if self.keep_models:
             return
@@ -201,7 +201,7 @@ def findable_model(model):
 
 def describe_row(row, recipe):
     """Where reported accuracies are from, and which settings are not those they were got with."""
-    from keras_vit.evaluation.vtab_tables import SOURCE
+    from keras_vit.experiments.vtab_tables import SOURCE
 
     wanted, had = dataclasses.asdict(RECIPES[RECIPE]), dataclasses.asdict(recipe)
     others = [name for name in wanted if name not in FREE and had[name] != wanted[name]]

@@ -4,18 +4,18 @@ import importlib
 
 # Keras and TensorFlow are imported when one of these is asked for, not before.
 _HOMES = {
-    "AUGMENTATIONS": "augmentations",
-    "Augmentation": "augmentations",
-    "DATASETS": "catalog",
+    "AUGMENTATIONS": "images.augmentations",
+    "Augmentation": "images.augmentations",
+    "DATASETS": "sources.paper",
     "decode_predictions": "labels",
-    "find_duplicates": "duplicates",
+    "find_duplicates": "deduplication.groups",
     "find_source": "datasets",
-    "hyper_rule_sizes": "images",
+    "hyper_rule_sizes": "images.transforms",
     "load": "datasets",
-    "mask_patches": "patches",
-    "preprocess": "preprocessing",
-    "write_ids": "duplicates",
-    "write_records": "record_writer",
+    "mask_patches": "masked_patches",
+    "preprocess": "images.preprocessing",
+    "write_ids": "deduplication.groups",
+    "write_records": "sources.record_writer",
 }
 
 __all__ = list(_HOMES)

@@ -7,20 +7,20 @@ import numbers
 from keras_vit.core.arguments import is_integer
 from keras_vit.core.choices import BY_POSITION, DIVIDED
 from keras_vit.core.class_names import check_class_names
-from keras_vit.data.augment import mixing
-from keras_vit.data.augmentations import find_augmentation
 from keras_vit.data.caching import cached
-from keras_vit.data.catalog import DATASETS
-from keras_vit.data.digits import digits
 from keras_vit.data.exclusion import leave_out
 from keras_vit.data.fingerprints import fingerprints
-from keras_vit.data.folder import folder
-from keras_vit.data.image_maker import ImageMaker
+from keras_vit.data.images.augment import mixing
+from keras_vit.data.images.augmentations import find_augmentation
+from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.pipeline import Pipeline
-from keras_vit.data.records import records
 from keras_vit.data.skipped import Skipped
-from keras_vit.data.splits import SPLITS
-from keras_vit.data.tfds import paper_dataset, tensorflow_dataset
+from keras_vit.data.sources.digits import digits
+from keras_vit.data.sources.folder import folder
+from keras_vit.data.sources.paper import DATASETS
+from keras_vit.data.sources.splits import SPLITS
+from keras_vit.data.sources.tfds import paper_dataset, tensorflow_dataset
+from keras_vit.data.sources.tfrecord import records
 
 
 def load(
@@ -64,7 +64,7 @@ def load(
             Datasets); or `"tfrecord:PATTERN"` (TFRecord files with `labels.txt` beside them;
             `{split}` in the pattern stands for the name of a split).
         split: `"train"`, `"validation"` or `"test"`, or several joined with `+`;
-            `keras_vit.data.splits` says what they are where the dataset does not have them.
+            `keras_vit.data.sources.splits` says what they are where the dataset does not have them.
         image_size: int or `(height, width)`, in pixels.
         batch_size: images in a batch.
         training: whether to shuffle, differently in each epoch.

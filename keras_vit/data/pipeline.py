@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from keras_vit.data.headers import require
+from keras_vit.data.images.headers import require
 from keras_vit.data.skipped import Skipped
-from keras_vit.data.source import Source, not_among
+from keras_vit.data.sources.base import Source, not_among
 
 # The number of what stands behind the last example of an epoch. It is left out like an image that
 # cannot be decoded, and its place tells how many examples there were.

@@ -7,9 +7,9 @@ import warnings
 
 import tensorflow as tf
 
-from keras_vit.data.decoding import decode, explain
 from keras_vit.data.fingerprints import name_some
-from keras_vit.data.listing import other_format_of
+from keras_vit.data.images.decoding import decode, explain
+from keras_vit.data.sources.listing import other_format_of
 
 # So few images may always be skipped, whatever their share.
 _ALWAYS_ALLOWED = 10

@@ -13,7 +13,7 @@ import tqdm
 from keras import ops
 
 import keras_vit
-from keras_vit.checkpoints.npz import DAMAGED
+from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import replacing
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import source_digest

@@ -7,7 +7,7 @@ import numbers
 import numpy as np
 
 from keras_vit.core.arguments import is_integer
-from keras_vit.data.splits import split_names
+from keras_vit.data.sources.splits import split_names
 from keras_vit.evaluation.classifiers import METHODS, check_sklearn
 from keras_vit.evaluation.extraction import split_features
 

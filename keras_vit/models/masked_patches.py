@@ -7,7 +7,7 @@ from keras_vit.layers import CorruptPatches, PatchEmbedding
 from keras_vit.models.surgery import check_backbone, token_stride
 
 TARGETS = ("mean_colour", "downsized", "pixels")
-# 3 bits a channel, as in `keras_vit.data.colours`.
+# 3 bits a channel, as in `keras_vit.data.images.colors`.
 NUM_COLOURS = 512
 # Rows and columns of a down-sized patch.
 CELLS = 4

@@ -11,8 +11,8 @@ import numpy as np
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.text import printable
-from keras_vit.serving.answers import AnswerError, join
-from keras_vit.serving.transports import Grpc, RequestError, Rest
+from keras_vit.serving.protocol.answers import AnswerError, join
+from keras_vit.serving.protocol.transports import Grpc, RequestError, Rest
 
 _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
 _GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")

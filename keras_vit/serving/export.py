@@ -147,7 +147,7 @@ def _enough_space(directory):
 
 def _write_saved_model(model, folder, signatures, class_names, options, warmup_batch_sizes):
     # They import TensorFlow.
-    from keras_vit.serving.saved_model import write_saved_model
+    from keras_vit.serving.formats.saved_model import write_saved_model
 
     written = write_saved_model(model, folder, signatures, class_names, *options)
     if warmup_batch_sizes:

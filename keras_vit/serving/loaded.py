@@ -5,8 +5,8 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.data.decoding import decode
-from keras_vit.data.images import evaluation_image
+from keras_vit.data.images.decoding import decode
+from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.serving.versions import FILES
 
 

@@ -125,7 +125,7 @@ def read_image(path):
     """
     import tensorflow as tf
 
-    from keras_vit.data.decoding import read_orientation, turn_upright
+    from keras_vit.data.images.decoding import read_orientation, turn_upright
 
     encoded, image = read_stored(path)
     orientation = read_orientation(encoded)
@@ -142,7 +142,7 @@ def read_stored(path):
     """
     import tensorflow as tf
 
-    from keras_vit.data.decoding import MAX_PIXELS, decode, explain
+    from keras_vit.data.images.decoding import MAX_PIXELS, decode, explain
 
     try:
         encoded = pathlib.Path(path).expanduser().read_bytes()

@@ -7,7 +7,7 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_vit.data.listing import describe_left_out, list_images
+from keras_vit.data.sources.listing import describe_left_out, list_images
 from keras_vit.serving.loaded import load_export, preprocess_files
 from keras_vit.serving.predict import read_stored
 

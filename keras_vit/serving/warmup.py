@@ -8,10 +8,10 @@ import tensorflow as tf
 from PIL import Image
 
 from keras_vit.core.files import replacing
-from keras_vit.data.images import resize
-from keras_vit.data.preprocessing import preprocess
+from keras_vit.data.images.preprocessing import preprocess
+from keras_vit.data.images.transforms import resize
 from keras_vit.serving.checks import is_count
-from keras_vit.serving.transports import require
+from keras_vit.serving.protocol.transports import require
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 # TF Serving's `kMaxNumRecords`: a model with more is not loaded.

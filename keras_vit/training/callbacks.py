@@ -13,7 +13,7 @@ from keras import ops
 from keras_vit.models.weights import check_finite
 from keras_vit.training.averaging import averaged_weights
 from keras_vit.training.optimizers import inner_optimizer
-from keras_vit.training.run import (
+from keras_vit.training.runs.run import (
     AVERAGED_MODEL,
     BEST_MODEL,
     LAST_MODEL,
@@ -21,7 +21,7 @@ from keras_vit.training.run import (
     PREDICTOR_MODEL,
     write_text,
 )
-from keras_vit.training.saved_models import save_model
+from keras_vit.training.runs.saved_models import save_model
 
 # What depends on the machine, and would make two files of metrics differ.
 SPEED = ("images_per_second", "waiting_for_data")

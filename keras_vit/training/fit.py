@@ -10,8 +10,8 @@ from keras_vit.models.origin import origin_of, set_origin
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.resumable import ResumableFit
-from keras_vit.training.run import (
+from keras_vit.training.runs.resumable import ResumableFit
+from keras_vit.training.runs.run import (
     BEST_MODEL,
     EXCLUDED_FILE,
     LAST_MODEL,
@@ -24,16 +24,16 @@ from keras_vit.training.run import (
     open_run,
     write_text,
 )
-from keras_vit.training.saved_models import images_trained_before, run_metadata
-from keras_vit.training.state import States, check_same_model, options_of
-from keras_vit.training.tasks import make_task
-from keras_vit.training.trained_on import (
+from keras_vit.training.runs.saved_models import images_trained_before, run_metadata
+from keras_vit.training.runs.state import States, check_same_model, options_of
+from keras_vit.training.runs.trained_on import (
     check_same_images,
     record_images,
     run_fingerprints,
     warn_of_overlap,
     warn_of_validation,
 )
+from keras_vit.training.tasks import make_task
 
 
 def fit(

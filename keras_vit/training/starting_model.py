@@ -19,8 +19,8 @@ from keras_vit.models import (
 )
 from keras_vit.models.describe import describe
 from keras_vit.models.options import is_resnet
-from keras_vit.training.run import find_model
-from keras_vit.training.saved_models import load_unscaled
+from keras_vit.training.runs.run import find_model
+from keras_vit.training.runs.saved_models import load_unscaled
 
 # Settings of a recipe that hold only for a model that is built.
 OF_THE_MODEL = ("dropout", "pre_logits", "pooling", "position_embedding")

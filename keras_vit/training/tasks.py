@@ -7,7 +7,7 @@ import keras
 
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
-from keras_vit.data.patches import mask_patches
+from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.surgery import check_classifier, token_stride

@@ -2,10 +2,10 @@
 
 import keras
 
-from keras_vit.data.catalog import changes_that_keep_labels, check_augmentation
 from keras_vit.data.datasets import load
 from keras_vit.data.padding import pad
 from keras_vit.data.processes import process
+from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 from keras_vit.training.distribution import check_batch, num_replicas
 
 # As `load` takes them.

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from keras_vit.checkpoints.augreg import (
+from keras_vit.checkpoints.catalog.augreg import (
     FINETUNE_DATASETS,
     MODELS,
     STEPS,

@@ -8,8 +8,8 @@ import pytest
 from keras import ops
 
 import keras_vit
-from tests.checkpoints.files import unchanged
-from tests.contract import randomise
+from tests.fixtures.checkpoint_files import unchanged
+from tests.fixtures.contract import randomise
 
 ARCHITECTURE = {"image_size": 32, "num_classes": 5}
 

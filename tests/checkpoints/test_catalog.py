@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from keras_vit.checkpoints.augreg import parse_augreg
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint, list_checkpoints
+from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.models import VARIANTS, Variant
 from keras_vit.models.vit import total_stride
 

@@ -7,8 +7,8 @@ import safetensors.numpy
 
 import keras_vit
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
-from tests.checkpoints.files import config_next_to
-from tests.reference import case_model
+from tests.fixtures.checkpoint_files import config_next_to
+from tests.fixtures.reference import case_model
 
 CLIP = "vit_base_patch16_clip_quickgelu_224"
 TIMM_OTHERS = [

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.download import fetch, find_file
+from keras_vit.checkpoints.catalog.download import fetch, find_file
 from keras_vit.models import vision_transformer
-from tests.models.test_vit import TINY
-from tests.reference import REFERENCE, case_path
+from tests.fixtures.reference import REFERENCE, case_path
+from tests.fixtures.tiny import TINY
 
 NAME = "vit_models/imagenet21k/ViT-B_16.npz"
 

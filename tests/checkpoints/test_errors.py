@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
-from tests.checkpoints.files import case_arrays, unchanged, write
-from tests.reference import REFERENCE, case_model, case_path
+from tests.fixtures.checkpoint_files import case_arrays, unchanged, write
+from tests.fixtures.reference import REFERENCE, case_model, case_path
 
 CASE = "a_vit_token"
 QUERY = "Transformer/encoderblock_1/MultiHeadDotProductAttention_1/query/kernel"

@@ -11,8 +11,8 @@ import pytest
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from keras_vit.models import vision_transformer
 from keras_vit.models.vit import POSITION_EMBEDDINGS
-from tests.contract import randomise, to_numpy
-from tests.models.test_vit import TINY, images
+from tests.fixtures.contract import randomise, to_numpy
+from tests.fixtures.tiny import TINY, images
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])

@@ -12,8 +12,8 @@ from keras_vit.checkpoints.positions import PositionRows, position_rows
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.describe import describe
 from keras_vit.models.options import make_model
-from tests.checkpoints.files import as_bfloat16, case_arrays, unchanged, write
-from tests.reference import assert_logits, case_model, case_outputs, case_path
+from tests.fixtures.checkpoint_files import as_bfloat16, case_arrays, unchanged, write
+from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path
 
 
 def in_folder(prefix, **others):

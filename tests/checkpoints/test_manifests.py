@@ -17,7 +17,7 @@ from keras_vit.checkpoints.weight_map import entries
 from keras_vit.models import VARIANTS, match_variant
 from keras_vit.models.options import is_resnet, variable_shapes
 from keras_vit.models.vit import total_stride
-from tests.reference import DATA
+from tests.fixtures.reference import DATA
 
 MANIFESTS = json.loads(gzip.decompress((DATA / "manifests.json.gz").read_bytes()))
 # The originals' names of the models that have a builder here.

@@ -10,9 +10,9 @@ from keras_vit.checkpoints.class_names import read_class_names
 from keras_vit.cli import main
 from keras_vit.cli.convert import class_names_of
 from keras_vit.models import vision_transformer
-from keras_vit.training.saved_models import recorded_class_names as recorded_names
-from keras_vit.training.saved_models import save_model
-from tests.models.test_vit import TINY
+from keras_vit.training.runs.saved_models import recorded_class_names as recorded_names
+from keras_vit.training.runs.saved_models import save_model
+from tests.fixtures.tiny import TINY
 
 NAMES = ["cat", "dog", "eel"]
 HEAD = types.SimpleNamespace(name="head")

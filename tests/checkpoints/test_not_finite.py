@@ -14,7 +14,7 @@ from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.models.weights import check_finite
-from tests.models.test_vit import TINY
+from tests.fixtures.tiny import TINY
 
 MESSAGE = (
     r"must have finite weights( in float32)?\. "

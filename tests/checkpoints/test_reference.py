@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.models import features, resize
-from tests.reference import (
+from tests.fixtures.reference import (
     LOGITS_TOLERANCE,
     assert_intermediate,
     assert_logits,

@@ -20,9 +20,9 @@ from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.layers.convolution import BIT, HYBRID
 from keras_vit.models import features, resnet
-from tests.checkpoints.files import case_arrays, write
 from tests.checkpoints.test_saving import assert_same_bits
-from tests.reference import (
+from tests.fixtures.checkpoint_files import case_arrays, write
+from tests.fixtures.reference import (
     LOGITS_TOLERANCE,
     assert_intermediate,
     assert_logits,

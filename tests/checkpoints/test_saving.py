@@ -15,16 +15,16 @@ import keras_vit
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.models import vision_transformer
-from tests.checkpoints.files import unchanged
-from tests.contract import randomise
-from tests.models.test_vit import TINY, images
-from tests.reference import (
+from tests.fixtures.checkpoint_files import unchanged
+from tests.fixtures.contract import randomise
+from tests.fixtures.reference import (
     REFERENCE,
     assert_logits,
     case_model,
     case_outputs,
     case_path,
 )
+from tests.fixtures.tiny import TINY, images
 
 GELU = {"activation": "gelu"}
 

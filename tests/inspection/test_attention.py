@@ -11,9 +11,9 @@ from keras_vit.inspection.report import write_report
 from keras_vit.layers import TransformerBlock
 from keras_vit.models import vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
-from tests.contract import randomise
-from tests.models.test_vit import TINY, images
-from tests.reference import case_model, case_outputs
+from tests.fixtures.contract import randomise
+from tests.fixtures.reference import case_model, case_outputs
+from tests.fixtures.tiny import TINY, images
 
 CASES = (
     "a_vit_token",

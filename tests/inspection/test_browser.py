@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
-from tests.models.test_vit import TINY, images
+from tests.fixtures.tiny import TINY, images
 
 pytestmark = pytest.mark.browser
 # Chromium's own services ask for the network; root may not have its sandbox.

@@ -10,8 +10,8 @@ import keras_vit
 from keras_vit.inspection.embeddings import filter_components, position_similarity
 from keras_vit.models import vision_transformer
 from keras_vit.models.parts import first_kernel
-from tests.contract import randomise, to_numpy
-from tests.models.test_vit import TINY
+from tests.fixtures.contract import randomise, to_numpy
+from tests.fixtures.tiny import TINY
 
 
 def trained(**options):

@@ -10,12 +10,12 @@ import pytest
 
 import keras_vit
 from keras_vit.cli import main
-from keras_vit.inspection.attention_figures import upsample
-from keras_vit.inspection.figures import draw_contact_sheet, draw_predictions
+from keras_vit.inspection.figures.attention import upsample
+from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_predictions
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
-from tests.images import encode, random_image, write_folder
-from tests.models.test_vit import TINY, images
+from tests.fixtures.images import encode, random_image, write_folder
+from tests.fixtures.tiny import TINY, images
 
 EMBEDDINGS = ["filters.png", "position_similarity.png"]
 ATTENTION = ["attention_distance.png", "rollout.png", "heads.png"]

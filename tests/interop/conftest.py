@@ -21,6 +21,6 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def timm():
     """timm, its missing torchvision stubbed."""
-    from tests.interop.stubs import import_timm
+    from tests.fixtures.stubs import import_timm
 
     return import_timm()

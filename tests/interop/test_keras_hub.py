@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 import keras_vit
-from tests.contract import randomise
+from tests.fixtures.contract import randomise
 
 SMALL = {
     "image_shape": (32, 48, 3),

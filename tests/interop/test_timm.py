@@ -7,8 +7,8 @@ import torch
 from keras import ops
 
 import keras_vit
-from tests.interop.torch_models import IMAGES, TOLERANCE, randomise, torch_images
-from tests.reference import case_model, case_outputs
+from tests.fixtures.reference import case_model, case_outputs
+from tests.fixtures.torch_models import IMAGES, TOLERANCE, randomise, torch_images
 
 SMALL = {
     "img_size": (32, 48),

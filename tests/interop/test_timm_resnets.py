@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 import keras_vit
-from tests.reference import LOGITS_TOLERANCE
+from tests.fixtures.reference import LOGITS_TOLERANCE
 
 IMAGES = np.random.default_rng(0).uniform(-1, 1, size=(2, 64, 64, 3)).astype("float32")
 

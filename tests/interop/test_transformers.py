@@ -7,9 +7,9 @@ import transformers
 from keras import ops
 
 import keras_vit
-from keras_vit.checkpoints.huggingface import DEFAULT_HEADS
-from tests.interop.torch_models import IMAGES, TOLERANCE, randomise, torch_images
-from tests.reference import case_model, case_outputs
+from keras_vit.checkpoints.formats.huggingface import DEFAULT_HEADS
+from tests.fixtures.reference import case_model, case_outputs
+from tests.fixtures.torch_models import IMAGES, TOLERANCE, randomise, torch_images
 
 SMALL = {
     "hidden_size": 48,

@@ -3,7 +3,7 @@
 import pytest
 
 from keras_vit import layers
-from tests.contract import check_layer
+from tests.fixtures.contract import check_layer
 
 BLOCK = {
     "num_heads": 2,

@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit, StandardizedConv2D
-from tests.contract import to_numpy
+from tests.fixtures.contract import to_numpy
 
 RNG = np.random.default_rng(0)
 KERNEL = RNG.normal(size=(3, 3, 4, 8), loc=0.05, scale=1e-3).astype("float32")

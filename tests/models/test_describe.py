@@ -8,7 +8,7 @@ import pytest
 from keras_vit.models import replace_head, resize, vision_transformer
 from keras_vit.models.describe import describe
 from keras_vit.models.vit import POSITION_EMBEDDINGS
-from tests.models.test_vit import TINY
+from tests.fixtures.tiny import TINY
 
 # Every option, at a value that is not its default.
 OPTIONS = {

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 import keras_vit
 from keras_vit.layers.base import children
 from keras_vit.models import freeze_blocks, replace_head, resize, resnet, vision_transformer
-from keras_vit.serving.graph import portable
-from tests.contract import randomise, to_numpy
+from keras_vit.serving.formats.graph import portable
+from tests.fixtures.contract import randomise, to_numpy
+from tests.fixtures.tiny import TINY, images
 from tests.layers.test_contract import CASES
-from tests.models.test_vit import TINY, images
 
 OPTIONS = {
     "token": {"representation_size": 6, "qk_norm": True, "layer_scale": 0.5},

@@ -7,8 +7,8 @@ import pytest
 import keras_vit
 from keras_vit.models import replace_head, resnet, vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
-from tests.contract import to_numpy
-from tests.models.test_vit import TINY, images
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.tiny import TINY, images
 
 OPTIONS = [
     {},

@@ -9,17 +9,17 @@ from keras import ops
 
 import keras_vit
 from keras_vit.core.pixels import check_pixels
-from keras_vit.data.image_maker import ImageMaker
-from keras_vit.data.images import evaluation_image
+from keras_vit.data.images.image_maker import ImageMaker
+from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.inspection.distance import attention_distance
-from keras_vit.inspection.figures import draw_predictions
-from keras_vit.inspection.masked_patches import draw_masked_patches
+from keras_vit.inspection.figures.drawing import draw_predictions
+from keras_vit.inspection.figures.masked_patches import draw_masked_patches
 from keras_vit.inspection.report import write_report
 from keras_vit.layers import PatchEmbedding, StandardizedConv2D
 from keras_vit.models import vision_transformer
 from keras_vit.serving.quantization import check_images
-from tests.images import encode
-from tests.models.test_vit import TINY
+from tests.fixtures.images import encode
+from tests.fixtures.tiny import TINY
 
 RULE = r"must be scaled to \[-1, 1\], as `keras_vit.preprocess` does\. Received: "
 PHOTOS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")

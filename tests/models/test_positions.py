@@ -5,7 +5,7 @@ import pytest
 import scipy.ndimage
 
 from keras_vit.models import resize_position_embedding
-from tests.reference import DATA, read_npz
+from tests.fixtures.reference import DATA, read_npz
 
 
 def random_table(*shape):

@@ -7,8 +7,8 @@ from keras import ops
 
 import keras_vit
 from keras_vit.models import replace_head, resize, vision_transformer
-from tests.contract import randomise, to_numpy
-from tests.models.test_vit import TINY, images
+from tests.fixtures.contract import randomise, to_numpy
+from tests.fixtures.tiny import TINY, images
 
 BACKEND = keras.backend.backend()
 DROPPING = {"dropout": 0.5, "attention_dropout": 0.5, "stochastic_depth": 0.5}

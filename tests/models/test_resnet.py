@@ -7,9 +7,9 @@ import pytest
 import keras_vit
 from keras_vit.models import features, replace_head, resize, resnet, vision_transformer
 from keras_vit.models.describe import describe
-from tests.contract import check_model, to_numpy
+from tests.fixtures.contract import check_model, to_numpy
+from tests.fixtures.tiny import TINY, images
 from tests.models.test_surgery import values
-from tests.models.test_vit import TINY, images
 
 BIT = {"stages": (2, 1), "width": 32, "num_classes": 3, "image_size": 16}
 HYBRID = {

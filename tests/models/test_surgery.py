@@ -7,8 +7,8 @@ import pytest
 import keras_vit
 from keras_vit.models import features, replace_head, resize, vision_transformer
 from keras_vit.models.surgery import check_classifier
-from tests.contract import to_numpy
-from tests.models.test_vit import TINY, images
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.tiny import TINY, images
 
 
 def values(model):

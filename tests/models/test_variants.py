@@ -10,7 +10,7 @@ import keras_vit
 from keras_vit.evaluation.compute import count_parameters
 from keras_vit.models import VARIANTS, Variant, builders, find_variant
 from keras_vit.models.vit import total_stride
-from tests.reference import DATA
+from tests.fixtures.reference import DATA
 
 # Totals of `jax.eval_shape` of the original models, variant by variant.
 COUNTS = json.loads((DATA / "parameter_counts.json").read_text())

@@ -9,21 +9,8 @@ from keras import ops
 
 import keras_vit
 from keras_vit.models import vision_transformer
-from tests.contract import POLICIES, check_model, to_numpy
-
-TINY = {
-    "patch_size": 4,
-    "embedding_dim": 8,
-    "depth": 2,
-    "num_heads": 2,
-    "mlp_dim": 16,
-    "num_classes": 3,
-    "image_size": 16,
-}
-
-
-def images(*shape):
-    return np.random.default_rng(0).uniform(-1, 1, size=shape).astype("float32")
+from tests.fixtures.contract import POLICIES, check_model, to_numpy
+from tests.fixtures.tiny import TINY, images
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import pytest
 
 from keras_vit.models import vision_transformer
 from keras_vit.serving.export import export
-from tests.contract import randomise
-from tests.models.test_vit import TINY
-from tests.serving.asking import NAMES
+from tests.fixtures.asking import NAMES
+from tests.fixtures.contract import randomise
+from tests.fixtures.tiny import TINY
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +39,7 @@ def directory(models, tmp_path_factory):
 def server(directory):
     """A server with TF Serving's two APIs, in this process."""
     pytest.importorskip("tensorflow_serving")
-    from tests.serving_peer import Peer
+    from tests.fixtures.serving_peer import Peer
 
     with Peer({path.name: path for path in directory.iterdir()}).serve() as peer:
         yield peer

@@ -10,13 +10,13 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.serving.client import BadImageError, Client
-from tests.images import encode, random_image
-from tests.models.test_vit import TINY
-from tests.serving.asking import BOTH, BROKEN, NAMES, ask, expected_logits, files
+from tests.fixtures.asking import BOTH, BROKEN, NAMES, ask, expected_logits, files
+from tests.fixtures.images import encode, random_image
+from tests.fixtures.tiny import TINY
 
 pytest.importorskip("requests")
 pytest.importorskip("tensorflow_serving")
-from tests.serving_peer import Peer, RestHandler, RestServer
+from tests.fixtures.serving_peer import Peer, RestHandler, RestServer
 
 
 @BOTH

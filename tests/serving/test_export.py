@@ -11,8 +11,8 @@ import keras_vit
 from keras_vit.models import vision_transformer
 from keras_vit.serving.export import export
 from keras_vit.serving.predict import keras_predictor
-from tests.models.test_vit import TINY
-from tests.serving.models import classifier
+from tests.fixtures.models import classifier
+from tests.fixtures.tiny import TINY
 
 
 def test_wrong_names(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 import keras_vit
 from keras_vit.serving.export import _facts, export
 from keras_vit.serving.quantization import warn_of_calibration
-from tests.images import random_image
-from tests.serving.models import classifier
+from tests.fixtures.images import random_image
+from tests.fixtures.models import classifier
 
 
 def test_facts_of_the_model_cannot_be_replaced(tmp_path):

@@ -11,8 +11,8 @@ import pytest
 from keras_vit.serving import formats
 from keras_vit.serving.formats import WRITERS, write_litert, write_onnx
 from keras_vit.serving.runners import load_runner
-from tests.models.test_vit import images
-from tests.serving.models import FAMILIES, small_classifier
+from tests.fixtures.models import FAMILIES, small_classifier
+from tests.fixtures.tiny import images
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tf2onnx")
@@ -265,8 +265,8 @@ def test_other_backends_write_the_same_files(backend, tmp_path):
 import sys
 import numpy as np
 from keras_vit.serving.formats import WRITERS
-from tests.models.test_vit import images
-from tests.serving.models import small_classifier
+from tests.fixtures.tiny import images
+from tests.fixtures.models import small_classifier
 for family in ("erf", "bit"):
     model = small_classifier(family)
     expected = model.predict(images(3, 16, 24, 3), verbose=0)

@@ -100,7 +100,7 @@ def test_the_health_check(state, is_healthy, tmp_path):
         ModelVersionStatus,
     )
 
-    from tests.serving_peer import Peer
+    from tests.fixtures.serving_peer import Peer
 
     class Loading(Peer):
         def status(self, name, version=None):

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.serving.asking import ask, files
+from tests.fixtures.asking import ask, files
 
 requests = pytest.importorskip("requests")
 pytest.importorskip("tensorflow_serving")

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from keras_vit.serving.export import export
 from keras_vit.serving.predict import export_predictor, keras_predictor
-from tests.images import encode, random_image
-from tests.serving.models import NAMES, classifier
+from tests.fixtures.images import encode, random_image
+from tests.fixtures.models import NAMES, classifier
 
 
 def test_predictors_agree(tmp_path):

@@ -10,8 +10,8 @@ from keras_vit.serving import formats
 from keras_vit.serving.formats import WRITERS, write_onnx
 from keras_vit.serving.quantization import QUANTIZATIONS
 from keras_vit.serving.runners import load_runner
-from tests.models.test_vit import images
-from tests.serving.models import small_classifier
+from tests.fixtures.models import small_classifier
+from tests.fixtures.tiny import images
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

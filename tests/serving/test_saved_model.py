@@ -11,15 +11,15 @@ import pytest
 import tensorflow as tf
 
 import keras_vit
-from keras_vit.data.decoding import decode
-from keras_vit.data.images import evaluation_image
+from keras_vit.data.images.decoding import decode
+from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.serving.checks import SIGNATURES
 from keras_vit.serving.export import export
-from tests.contract import POLICIES, randomise, to_numpy
-from tests.images import random_image
-from tests.models.test_vit import TINY, images
-from tests.serving.models import NAMES, classifier, files
+from tests.fixtures.contract import POLICIES, randomise, to_numpy
+from tests.fixtures.images import random_image
+from tests.fixtures.models import NAMES, classifier, files
+from tests.fixtures.tiny import TINY, images
 
 
 def preprocessed(encoded, size=(16, 24)):

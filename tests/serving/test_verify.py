@@ -11,8 +11,8 @@ from keras_vit.cli.export import _compare
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export
 from keras_vit.serving.verify import find_images, verify
-from tests.models.test_vit import images
-from tests.serving.models import NAMES, classifier, files
+from tests.fixtures.models import NAMES, classifier, files
+from tests.fixtures.tiny import images
 
 
 @pytest.fixture

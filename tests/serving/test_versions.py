@@ -12,7 +12,7 @@ from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export
 from keras_vit.serving.predict import find_export
 from keras_vit.serving.versions import taken_versions
-from tests.serving.models import NAMES, classifier, files
+from tests.fixtures.models import NAMES, classifier, files
 
 
 def test_versions_and_files(tmp_path):

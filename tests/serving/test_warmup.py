@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.data.decoding import decode
+from keras_vit.data.images.decoding import decode
 from keras_vit.models import vision_transformer
 from keras_vit.serving.export import export
 from keras_vit.serving.warmup import MAX_REQUESTS, photograph, write_warmup
-from tests.models.test_vit import TINY
+from tests.fixtures.tiny import TINY
 
 prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
 

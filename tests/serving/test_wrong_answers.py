@@ -12,12 +12,12 @@ import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2
 
 from keras_vit.cli import main
-from keras_vit.serving import transports
 from keras_vit.serving.client import Client
-from tests.images import encode as encode_image
-from tests.images import random_image
-from tests.serving.asking import BOTH
-from tests.serving.canned import answering, dripping, encode, message, outputs
+from keras_vit.serving.protocol import transports
+from tests.fixtures.asking import BOTH
+from tests.fixtures.canned import answering, dripping, encode, message, outputs
+from tests.fixtures.images import encode as encode_image
+from tests.fixtures.images import random_image
 
 IMAGES = [b"one", b"two"]
 NAN, INFINITY = float("nan"), float("inf")

@@ -1,0 +1,80 @@
+"""The published checkpoints by their names."""
+
+import difflib
+
+from keras_vit.checkpoints.catalog.published import CHECKPOINTS, Checkpoint
+
+__all__ = ["CHECKPOINTS", "Checkpoint", "find_checkpoint", "list_checkpoints"]
+
+
+def list_checkpoints(filter=""):
+    """The table of published checkpoints, or the rows of it that a text selects.
+
+    Args:
+        filter: words; a row is listed if its name or its URL contains every one of them, in upper
+            or lower case.
+
+    Returns:
+        A tuple of `Checkpoint` rows. `row.name` is what `weights` takes.
+
+    Raises:
+        ValueError: if `filter` is not a string.
+
+    Example:
+
+    >>> from keras_vit.checkpoints.catalog import list_checkpoints
+    >>> [row.name for row in list_checkpoints("b16 augreg")]
+    ['ViT_B16/augreg_imagenet21k', 'ViT_B16/augreg_imagenet2012_384', 'ViT_B16/augreg_imagenet2012']
+    """
+    if not isinstance(filter, str):
+        raise ValueError(f"`filter` must be a string. Received: filter={filter!r}")
+    words = filter.lower().split()
+    return tuple(
+        row for row in CHECKPOINTS if all(word in f"{row.name} {row.url}".lower() for word in words)
+    )
+
+
+def find_checkpoint(name, variant=None, argument="name"):
+    """The row of that name.
+
+    Args:
+        name: whole name, such as `"ViT_B16/imagenet21k"`, or with a `variant` its tag alone.
+        variant: name of the builder that the weights are for.
+        argument: what an error calls the name.
+
+    Returns:
+        A `Checkpoint`.
+
+    Raises:
+        ValueError: if there is none, or it is of another variant; the message names the nearest.
+
+    Example:
+
+    >>> from keras_vit.checkpoints.catalog import find_checkpoint
+    >>> find_checkpoint("imagenet21k", "ViT_B16").url
+    'gs://vit_models/imagenet21k/ViT-B_16.npz'
+    """
+    rows = {row.name: row for row in CHECKPOINTS if variant in (None, row.variant)}
+    whole = name if variant is None or "/" in str(name) else f"{variant}/{name}"
+    if whole in rows:
+        return rows[whole]
+    if not rows:
+        known = f": no published checkpoint of {variant} is known"
+    elif variant is None:
+        known = f" or the name of a checkpoint, such as {', '.join(_nearest(str(name), rows))}"
+    else:
+        tags = {row.tag: row.name for row in rows.values()}
+        nearest = _nearest(str(name).rpartition("/")[2], tags)
+        known = f" or a checkpoint of {variant}, such as {', '.join(nearest)}"
+    raise ValueError(f"`{argument}` must be an existing file{known}. Received: {argument}={name!r}")
+
+
+def _nearest(text, names, count=3):
+    """The names most like the text, the likest first."""
+
+    def likeness(name):
+        # A tag alone is as near to the names that end in it as to itself.
+        parts = (name, name.rpartition("/")[2])
+        return max(difflib.SequenceMatcher(None, p.lower(), text.lower()).ratio() for p in parts)
+
+    return sorted(names, key=likeness, reverse=True)[:count]

@@ -1,0 +1,207 @@
+"""The names of AugReg's files, so that each of its 50,000 checkpoints can be asked for."""
+
+import dataclasses
+
+DIRECTORY = "gs://vit_models/augreg/"
+
+# What the release holds: 9 models x 3 data sets x 7 augmentations x 2 weight decays x 2 of dropout
+# and stochastic depth = 756, and 3 files of B/8; each fine-tuned 68 times (B/8: 34, at 224 only).
+# That makes the 51,509 rows of its index.csv, as printed by the release's vit_jax_augreg.ipynb.
+MODELS = (
+    "Ti_16",
+    "S_32",
+    "S_16",
+    "B_32",
+    "B_16",
+    "B_8",
+    "L_16",
+    "R_Ti_16",
+    "R26_S_32",
+    "R50_L_32",
+)
+# "i21k_30" is the index's name for 30 epochs of i21k.
+DATASETS = {"i1k": 1000, "i21k": 21843, "i21k_30": 21843}
+FINETUNE_DATASETS = {
+    "imagenet2012": 1000,
+    "cifar100": 100,
+    "oxford_iiit_pet": 37,
+    "resisc45": 45,
+    "kitti": 4,  # VTAB's distance to the nearest vehicle, in 4 bins
+}
+# Thousands, rounded down.
+STEPS = {"0k": 500, "2k": 2500, "10k": 10_000, "20k": 20_000}
+
+
+@dataclasses.dataclass(frozen=True)
+class AugRegFile:
+    """One file of "How to train your ViT?", by what its name says.
+
+    Args:
+        model: the release's name of the architecture, such as `"R26_S_32"`.
+        dataset: what it was pre-trained on, `"i1k"` or `"i21k"`.
+        epochs: of pre-training.
+        lr: learning rate of pre-training.
+        augmentation: `"none"`, `"light0"`, ... `"strong2"`.
+        weight_decay: of pre-training.
+        dropout: of pre-training.
+        stochastic_depth: of pre-training.
+        finetune_dataset: what it was then fine-tuned on, `None` for a pre-trained file.
+        finetune_steps: of fine-tuning.
+        finetune_lr: learning rate of fine-tuning.
+        resolution: side of the images that it was last trained on.
+
+    Reference:
+        [How to train your ViT?](https://arxiv.org/abs/2106.10270), sections 3 and 4.5
+    """
+
+    model: str
+    dataset: str
+    epochs: int
+    lr: float
+    augmentation: str
+    weight_decay: float
+    dropout: float
+    stochastic_depth: float
+    finetune_dataset: str | None = None
+    finetune_steps: int | None = None
+    finetune_lr: float | None = None
+    resolution: int = 224
+
+    @property
+    def variant(self):
+        """Name of our builder of the same architecture."""
+        size, _, patch = self.model.rpartition("_")
+        return f"{size}{patch}" if self.model.startswith("R") else f"ViT_{size}{patch}"
+
+    @property
+    def num_classes(self):
+        """Width of the head, `None` for a data set that the release does not have."""
+        if self.finetune_dataset is None:
+            return DATASETS.get(self.dataset)
+        return FINETUNE_DATASETS.get(self.finetune_dataset)
+
+    @property
+    def file_name(self):
+        """The name, without `.npz`, as in the columns of the release's index."""
+        name = (
+            f"{self.model}-{self.dataset}-{self.epochs}ep-lr_{self.lr}-aug_{self.augmentation}"
+            f"-wd_{self.weight_decay}-do_{self.dropout}-sd_{self.stochastic_depth}"
+        )
+        if self.finetune_dataset is not None:
+            name += (
+                f"--{self.finetune_dataset}-steps_{self.finetune_steps // 1000}k"
+                f"-lr_{self.finetune_lr}-res_{self.resolution}"
+            )
+        return name
+
+    @property
+    def url(self):
+        """Where the file is published."""
+        return f"{DIRECTORY}{self.file_name}.npz"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """A part of a name: the field that it fills, what stands around it, what it may be."""
+
+    field: str
+    label: str
+    prefix: str = ""
+    suffix: str = ""
+    values: tuple = ()  # as texts; () for any number
+    read: type = str
+
+
+_PRETRAINING = (
+    _Part("model", "model", values=MODELS),
+    _Part("dataset", "ds", values=tuple(DATASETS)),
+    _Part("epochs", "epochs", suffix="ep", read=int),
+    _Part("lr", "lr", "lr_", read=float),
+    _Part(
+        "augmentation",
+        "aug",
+        "aug_",
+        values=("none", "light0", "light1", "medium1", "medium2", "strong1", "strong2"),
+    ),
+    _Part("weight_decay", "wd", "wd_", values=("0.03", "0.1"), read=float),
+    _Part("dropout", "do", "do_", values=("0.0", "0.1"), read=float),
+    _Part("stochastic_depth", "sd", "sd_", values=("0.0", "0.1"), read=float),
+)
+_FINETUNING = (
+    _Part("finetune_dataset", "adapt_ds", values=tuple(FINETUNE_DATASETS)),
+    _Part("finetune_steps", "steps", "steps_", values=tuple(STEPS), read=STEPS.__getitem__),
+    _Part("finetune_lr", "lr", "lr_", values=("0.001", "0.003", "0.01", "0.03"), read=float),
+    _Part("resolution", "res", "res_", values=("224", "384"), read=int),
+)
+
+
+def parse_augreg(name):
+    """Reads the name of a file of the AugReg release.
+
+    Args:
+        name: with or without the directory and `.npz`: of a pre-trained file
+            `{model}-{ds}-{epochs}ep-lr_{lr}-aug_{aug}-wd_{wd}-do_{do}-sd_{sd}`, of a fine-tuned one
+            the same and `--{adapt_ds}-steps_{steps}-lr_{lr}-res_{res}`.
+
+    Returns:
+        An `AugRegFile`; its `file_name` is the name again.
+
+    Raises:
+        ValueError: if it is no such name; the message says which part is wrong.
+
+    Example:
+
+    >>> from keras_vit.checkpoints.catalog.augreg import parse_augreg
+    >>> file = parse_augreg(
+    ...     "R26_S_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0"
+    ...     "--oxford_iiit_pet-steps_0k-lr_0.003-res_384"
+    ... )
+    >>> file.variant, file.num_classes, file.finetune_steps, file.resolution
+    ('R26_S32', 37, 500, 384)
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"`name` must be the name of an AugReg file. Received: name={name!r}")
+    text = name.rpartition("/")[2].removesuffix(".npz")
+    pretraining, separator, finetuning = text.partition("--")
+    fields = _read_parts(pretraining, _PRETRAINING, name)
+    if separator:
+        fields |= _read_parts(finetuning, _FINETUNING, name)
+    return AugRegFile(**fields)
+
+
+def _read_parts(text, parts, name):
+    texts = text.split("-")
+    if len(texts) != len(parts):
+        form = "-".join(f"{part.prefix}{{{part.label}}}{part.suffix}" for part in parts)
+        raise ValueError(
+            f"`name` must have {len(parts)} parts, {form}, where {text!r} has {len(texts)}. "
+            f"Received: name={name!r}"
+        )
+    return {
+        part.field: _read_part(text, part, name) for text, part in zip(texts, parts, strict=True)
+    }
+
+
+def _read_part(text, part, name):
+    middle = text.removeprefix(part.prefix).removesuffix(part.suffix)
+    whole = text == f"{part.prefix}{middle}{part.suffix}"
+    if part.values and not (whole and middle in part.values):
+        written = ", ".join(f"{part.prefix}{value}{part.suffix}" for value in part.values)
+        raise ValueError(
+            f"`{part.label}` must be one of {written}, not {text!r}. Received: name={name!r}"
+        )
+    if not part.values and not (whole and _is_plain_number(middle, part.read)):
+        example = {int: "300", float: "0.001"}[part.read]
+        raise ValueError(
+            f"`{part.label}` must be a number written like {part.prefix}{example}{part.suffix}, "
+            f"not {text!r}. Received: name={name!r}"
+        )
+    return part.read(middle)
+
+
+def _is_plain_number(text, kind):
+    """Whether Python writes the number as it was written, so that the name can be had back."""
+    try:
+        return str(kind(text)) == text and kind(text) > 0
+    except ValueError:
+        return False

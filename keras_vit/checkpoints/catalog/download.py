@@ -1,0 +1,238 @@
+"""Where weights come from: a path, an address, a name of the catalogue, a name of AugReg's."""
+
+import hashlib
+import json
+import os
+import pathlib
+import urllib.error
+import urllib.parse
+import uuid
+import zipfile
+
+import h5py
+import keras
+
+from keras_vit.checkpoints.archives.npz import what_it_is
+from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
+from keras_vit.checkpoints.catalog.augreg import parse_augreg
+
+GOOGLE_STORAGE = "https://storage.googleapis.com"
+MIRROR = "KERAS_VIT_MIRROR"
+# Files that belong to a .safetensors file, those of a directory, and answers of servers that have
+# none.
+CONFIGURATION_FILES = ("config.json", "preprocessor_config.json")
+FILES_OF_DIRECTORY = ("model.safetensors", *CONFIGURATION_FILES)
+NOT_THERE = (403, 404, 410)
+FILES = (".npz", ".safetensors", ".keras", ".h5", ".json", ".bin", ".pt", ".pth")
+
+
+def files_of(path):
+    """List the files that a model is read from, also those that would be read if they existed.
+
+    Args:
+        path: `pathlib.Path` of a file or a directory.
+
+    Returns:
+        A list of paths, the given one first.
+    """
+    if path.is_dir() or path.suffix == ".json":
+        directory = path if path.is_dir() else path.parent
+        shards = sorted(directory.glob("*.safetensors"))
+        return [path, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
+    if path.suffix == ".safetensors":
+        return [path, *(path.with_name(name) for name in CONFIGURATION_FILES)]
+    return [path]
+
+
+def find_file(weights, variant=None, argument="path"):
+    """The file that `weights` means, downloaded if need be.
+
+    Args:
+        weights: a path; an `https://` or `gs://` address; a name of `list_checkpoints()`, whole or,
+            with a variant, its tag alone; or a name of the AugReg release.
+        variant: name of the builder that asks, or `None`.
+        argument: what an error calls `weights`.
+
+    Returns:
+        A `pathlib.Path`.
+
+    Raises:
+        ValueError: if there is no such file, name or address, or it cannot be fetched.
+    """
+    text = str(weights)
+    if not isinstance(weights, (str, os.PathLike)) or not text:
+        raise ValueError(f"`{argument}` must be a name or a path. Received: {argument}={weights!r}")
+    if "://" in text:
+        return fetch(text)
+    if "-aug_" in text and "/" not in text and not _exists(pathlib.Path(text)):
+        file = parse_augreg(text)
+        if variant not in (None, file.variant):
+            raise ValueError(
+                f"`{argument}` must be a file of {variant}. Received: {argument}={text!r}, "
+                f"which is of {file.variant}"
+            )
+        return fetch(file.url)
+    if _is_name(text, variant):
+        return fetch(find_checkpoint(text, variant, argument).url)
+    path = pathlib.Path(weights).expanduser()
+    if path.name.endswith(FILES) or _exists(path):
+        return path
+    return fetch(find_checkpoint(text, variant, argument).url)
+
+
+def _exists(path):
+    try:
+        return path.exists()
+    # A text that is too long for a path.
+    except OSError:
+        return False
+
+
+def _is_name(text, variant):
+    return any(text in (row.name, row.tag if row.variant == variant else "") for row in CHECKPOINTS)
+
+
+def fetch(url):
+    """Downloads a file into Keras's cache with progress, unless it is there.
+
+    The file appears under its name once it is complete; what is interrupted is fetched anew by the
+    next call. The `config.json` and the `preprocessor_config.json` next to a `.safetensors` file
+    are fetched first, if there are any. The environment variable `KERAS_VIT_MIRROR` puts another
+    address in the place of https://storage.googleapis.com.
+
+    Args:
+        url: `https://` or `gs://` address.
+
+    Returns:
+        The `pathlib.Path` of the file.
+
+    Raises:
+        ValueError: if the address cannot be reached, or has something else than the file.
+    """
+    url = _over_https(url)
+    target = cache_path(url)
+    if not target.is_file():
+        if target.suffix == ".safetensors":
+            _download_configuration(url)
+        _download(url, target)
+    return target
+
+
+def _over_https(url):
+    return url.replace("gs://", f"{GOOGLE_STORAGE}/", 1) if url.startswith("gs://") else url
+
+
+def cache_path(url):
+    """Return the `pathlib.Path` in Keras's cache for a file of an address; see `fetch`."""
+    url = _over_https(url)
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("https", "http") or not pathlib.PurePosixPath(parts.path).name:
+        raise ValueError(
+            f"an address must be `https://` or `gs://` and end with a file. Received: {url!r}"
+        )
+    place = pathlib.PurePosixPath(urllib.parse.unquote(parts.path).lstrip("/"))
+    if ".." in place.parts or "\\" in str(place):
+        raise ValueError(f"an address must not contain `..` or a backslash. Received: {url!r}")
+    if parts.query:
+        # Another version of the file, as `?rev=2`.
+        place = place.parent / hashlib.sha256(parts.query.encode()).hexdigest()[:12] / place.name
+    host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else parts.netloc.replace(":", "_")
+    return _home() / "keras_vit" / host / place
+
+
+def _home():
+    return pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+
+
+def _download_configuration(url):
+    """Fetch the JSON files next to a file of weights, if there are any."""
+    parts = urllib.parse.urlsplit(url)
+    for name in CONFIGURATION_FILES:
+        path = str(pathlib.PurePosixPath(parts.path).with_name(name))
+        sibling = urllib.parse.urlunsplit(parts._replace(path=path))
+        target = cache_path(sibling)
+        if not target.is_file():
+            _download(sibling, target, is_optional=True)
+
+
+def _mirrored(url):
+    mirror = os.environ.get(MIRROR)
+    if mirror and url.startswith(f"{GOOGLE_STORAGE}/"):
+        return mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
+    return url
+
+
+def _download(url, target, is_optional=False):
+    url, home = _mirrored(url), _home()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        # Keras writes under the name itself and would take what a killed process left for a file.
+        part = keras.utils.get_file(
+            f"{target.name}.{uuid.uuid4().hex}.part",
+            origin=url,
+            cache_dir=str(home),
+            cache_subdir=str(target.parent.relative_to(home)),
+            force_download=True,
+        )
+    # Keras raises a bare Exception for an address that does not answer.
+    except Exception as error:
+        if isinstance(error.__context__, urllib.error.HTTPError):
+            # Keras leaves the connection open.
+            error.__context__.close()
+            if is_optional and error.__context__.code in NOT_THERE:
+                return
+        raise ValueError(
+            f"a checkpoint must be at an address that can be reached. Received: {url} ({error}). "
+            f"Without a network, put the file at {target}, or set {MIRROR} to the address of a "
+            f"copy of {GOOGLE_STORAGE}"
+        ) from error
+    part = pathlib.Path(part)
+    what = what_it_is(part)
+    if what is not None and is_optional:
+        # Some servers answer with a page instead of an error.
+        part.unlink()
+        return
+    if what is None and target.suffix in _IS_WHOLE and not _IS_WHOLE[target.suffix](part):
+        what = f"no {target.suffix} file or not all of one"
+    if what is not None:
+        part.unlink()
+        raise ValueError(f"a checkpoint must be at the address. Received: {url}, {what}")
+    part.replace(target)
+
+
+def _is_whole_safetensors(path):
+    """Whether a file is as long as its header says: 8 bytes of length, JSON, the arrays."""
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, size)))
+        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name[:2] != "__"]
+        return size == 8 + length + max(ends)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return False
+
+
+def _is_whole_hdf5(path):
+    try:
+        with h5py.File(path, "r"):
+            return True
+    except OSError:
+        return False
+
+
+def _is_json(path):
+    try:
+        return isinstance(json.loads(path.read_bytes()), dict)
+    except ValueError:
+        return False
+
+
+# Tests of downloaded files, by suffix.
+_IS_WHOLE = {
+    ".npz": zipfile.is_zipfile,
+    ".keras": zipfile.is_zipfile,
+    ".safetensors": _is_whole_safetensors,
+    ".h5": _is_whole_hdf5,
+    ".json": _is_json,
+}

@@ -1,0 +1,39 @@
+"""The `.npz` files of Big Transfer (BiT), with the names that its TensorFlow code gave them."""
+
+import re
+
+from keras_vit.checkpoints.formats.flax_resnet import describe_resnet
+from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
+
+UNIT_SOURCE, UNIT_TARGET = "resnet/block{s}/unit{u:02}", "stage_{s}_unit_{u}"
+CONV = "standardized_conv2d/kernel"
+GROUP_NORM = ("gamma", "beta")
+
+BIG_TRANSFER_ROWS = (
+    Row(f"resnet/root_block/{CONV}", "root_conv/kernel"),
+    *(
+        row
+        for part, number in zip("abc", "123", strict=True)
+        for row in (
+            *norm(f"{UNIT_SOURCE}/{part}/group_norm/", f"{UNIT_TARGET}/norm_{number}", GROUP_NORM),
+            Row(f"{UNIT_SOURCE}/{part}/{CONV}", f"{UNIT_TARGET}/conv_{number}/kernel"),
+        )
+    ),
+    Row(f"{UNIT_SOURCE}/a/proj/{CONV}", f"{UNIT_TARGET}/conv_proj/kernel"),
+    *norm("resnet/group_norm/", "norm", GROUP_NORM),
+    # A convolution of one pixel.
+    *two("resnet/head/conv2d/", "head", kernel="pointwise"),
+)
+
+
+def find_big_transfer(shapes):
+    """The arrays of a BiT ResNet, or `None` for a file of another kind."""
+    # Some published files number their convolutions (`bit_paper.py` of big_vision).
+    naming = Naming.of(
+        shapes, lambda name: re.sub(r"/standardized_conv2d_\d+/", "/standardized_conv2d/", name)
+    )
+    root_conv = naming.shapes.get(BIG_TRANSFER_ROWS[0].source, ())
+    return naming if len(root_conv) == 4 else None
+
+
+BIG_TRANSFER = Format("big_transfer", BIG_TRANSFER_ROWS, find_big_transfer, describe_resnet)

@@ -1,0 +1,1 @@
+"""Find images that are in two sets."""

@@ -1,0 +1,239 @@
+"""From the bytes of an image file to RGB pixels, as TensorFlow functions.
+
+Each works the same eagerly, inside `Dataset.map` and in an exported graph. What cannot be decoded
+raises `tf.errors.InvalidArgumentError`.
+"""
+
+import io
+import re
+
+import tensorflow as tf
+
+from keras_vit.data.images.headers import (
+    BMP,
+    as_one_operation,
+    bmp_palette,
+    cut_bmp,
+    declared_size,
+    is_animated_webp,
+    is_webp,
+    require,
+    starts_with,
+    webp_has_alpha,
+)
+from keras_vit.data.sources.listing import other_format
+
+# Pillow's limit (`Image.MAX_IMAGE_PIXELS`): a quarter of a gigabyte of RGB. A file of a few
+# kilobytes can claim a thousand times as much (a decompression bomb).
+MAX_PIXELS = 89_478_485
+
+# The colours of a JPEG's pixel are interpolated from its neighbours, so that a part that is decoded
+# by itself differs at its edges, by up to 16 of 255, unless its neighbours are decoded too.
+_JPEG_MARGIN = 4
+
+EXIF_ORIENTATION = 0x0112
+
+
+def decode(encoded):
+    """Decode a JPEG, PNG, GIF (the first frame of an animation), BMP or still WebP to RGB.
+
+    Grey becomes three equal channels, CMYK is converted, alpha is left out (transparent pixels of
+    a GIF are black), and 16 bits are cut to the upper 8. The bytes decide about the format, not a
+    name. A BMP must be uncompressed, with 8, 24 or 32 bits per pixel. The first frame of a GIF must
+    fill its canvas.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a file.
+
+    Returns:
+        A uint8 tensor `(height, width, 3)`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if the file is truncated, in another format, or claims more
+            than `MAX_PIXELS` pixels.
+    """
+    with tf.control_dependencies([check_size(declared_size(encoded))]):
+        return _decode(tf.identity(encoded))
+
+
+# The same for datasets. TensorFlow visits the operations of each decoder, also of those that it
+# does not take, one by one, unless they are in a function that stays one.
+decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
+
+
+def decode_jpeg_part(encoded, begin, size):
+    """Decodes a part of a JPEG: the same pixels as of the whole, in less time.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a JPEG.
+        begin: int32 tensor `(2,)`, top and left of the part.
+        size: int32 tensor `(2,)`, height and width of the part.
+
+    Returns:
+        A uint8 tensor `(*size, 3)`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if the file is truncated.
+    """
+    whole = tf.io.extract_jpeg_shape(encoded)[:2]
+    first = tf.maximum(begin - _JPEG_MARGIN, 0)
+    last = tf.minimum(begin + size + _JPEG_MARGIN, whole)
+    window = tf.concat([first, last - first], 0)
+    part = tf.io.decode_and_crop_jpeg(encoded, window, channels=3)
+    return tf.slice(part, tf.concat([begin - first, [0]], 0), tf.concat([size, [3]], 0))
+
+
+def jpeg_size(encoded):
+    """The height and width of a JPEG by its header, an int32 tensor `(2,)`.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a JPEG.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if the header is broken or claims more than `MAX_PIXELS`.
+    """
+    return check_size(tf.io.extract_jpeg_shape(encoded)[:2])
+
+
+def check_size(size):
+    """The height and width of an image, refused where it has more than `MAX_PIXELS` or none.
+
+    Args:
+        size: int32 tensor `(2,)`.
+
+    Returns:
+        The same tensor.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if it is refused.
+    """
+    pixels = tf.reduce_prod(tf.cast(size, tf.int64))
+    # Two negative sides have a positive product.
+    is_possible = tf.reduce_all(size > 0) & (pixels <= MAX_PIXELS)
+    message = f"An image must have from 1 to {MAX_PIXELS} pixels, its height and width are"
+    with tf.control_dependencies([require(is_possible, message, size)]):
+        return tf.identity(size)
+
+
+def read_orientation(encoded):
+    """Read the EXIF orientation of a photograph, 1 to 8; 1 means upright.
+
+    Pillow reads it in Python, so it cannot be exported.
+
+    Args:
+        encoded: scalar string tensor, the bytes of a file.
+
+    Returns:
+        An int32 tensor.
+    """
+    # `tf.numpy_function` would make a NumPy array of the bytes, which loses zeros at their end.
+    return tf.ensure_shape(tf.py_function(_read_orientation, [encoded], tf.int32), ())
+
+
+def turn_upright(image, orientation):
+    """Turns and flips an image as its EXIF orientation says.
+
+    Args:
+        image: tensor `(height, width, channels)`.
+        orientation: int32 tensor, 1 to 8.
+
+    Returns:
+        A tensor of the same pixels.
+
+    Reference:
+        EXIF 2.32, tag 274.
+    """
+    transposed = tf.transpose(image, (1, 0, 2))
+    turned = [
+        image,
+        image[:, ::-1],
+        image[::-1, ::-1],
+        image[::-1],
+        transposed,
+        transposed[:, ::-1],
+        transposed[::-1, ::-1],
+        transposed[::-1],
+    ]
+    return tf.switch_case(orientation - 1, [lambda one=one: one for one in turned])
+
+
+def explain(error, encoded=b""):
+    """Return the reason why an image cannot be decoded, without TensorFlow's names.
+
+    Args:
+        error: `tf.errors.OpError` that a decoder raised.
+        encoded: bytes of the file, to name a format that is not decoded.
+
+    Returns:
+        A string of one line.
+
+    Example:
+    >>> from keras_vit.data.images.decoding import decode, explain
+    >>> try:
+    ...     decode(b"no image")
+    ... except tf.errors.InvalidArgumentError as error:
+    ...     explain(error)
+    'Unknown image file format'
+    """
+    if format := other_format(encoded):
+        return format
+    names = r"{{.*?}}|\[Op:\w+\].*|assertion failed: "
+    reason = re.sub(names, "", error.message, flags=re.DOTALL)
+    return " ".join(reason.replace("[", "").replace("]", "").split())
+
+
+def _read_orientation(encoded):
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(encoded.numpy())) as image:
+            orientation = image.getexif().get(EXIF_ORIENTATION, 1)
+    except Exception:
+        # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. Whether
+        # the picture can be decoded is the decoder's decision.
+        orientation = 1
+    return int(orientation) if orientation in range(1, 9) else 1
+
+
+def _decode(encoded):
+    image = tf.case(
+        [
+            (starts_with(encoded, BMP), lambda: _decode_bmp(encoded)),
+            (is_webp(encoded), lambda: _decode_webp(encoded)),
+        ],
+        default=lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
+    )
+    return tf.ensure_shape(image, (None, None, 3))
+
+
+@as_one_operation
+def _decode_bmp(encoded):
+    encoded = cut_bmp(encoded)
+    image = tf.io.decode_bmp(encoded, channels=0)
+    return tf.cond(
+        tf.shape(image)[-1] == 1,
+        lambda: _look_up(image[..., 0], encoded),
+        lambda: image[..., :3],
+    )
+
+
+def _look_up(indices, encoded):
+    """Return the colors that the pixels of a BMP stand for."""
+    palette, indices = bmp_palette(encoded), tf.cast(indices, tf.int32)
+    # On a GPU `tf.gather` would return zeros for other indices.
+    count, largest = tf.shape(palette)[0], tf.reduce_max(indices)
+    message = "A pixel of a BMP must be one of the colors in its palette. Their number and it are"
+    with tf.control_dependencies([require(largest < count, message, tf.stack([count, largest]))]):
+        return tf.gather(palette, indices)
+
+
+def _decode_webp(encoded):
+    # TensorFlow 2.21 writes beyond its memory when it decodes an animation.
+    is_still = ~is_animated_webp(encoded)
+    with tf.control_dependencies([require(is_still, "An animated WebP is not decoded")]):
+        encoded = tf.identity(encoded)
+    return tf.cond(
+        webp_has_alpha(encoded),
+        lambda: tf.io.decode_image(encoded, channels=4, expand_animations=False)[..., :3],
+        lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
+    )

@@ -1,0 +1,160 @@
+"""Masked patch prediction: which patches a model does not see, and what it shall say of them."""
+
+import numbers
+
+import tensorflow as tf
+
+from keras_vit.core.arguments import is_integer
+from keras_vit.data.images.colors import encode_colours
+
+TARGETS = ("mean_colour", "downsized", "pixels")
+# Rows and columns of a down-sized patch.
+CELLS = 4
+# Of the corrupted patches, 80 % are masked, 10 % become another patch and 10 % stay.
+MASKED, RANDOM = 0.8, 0.1
+# What `CorruptPatches` takes for the `[mask]` embedding.
+MASK = -1
+
+
+def mask_patches(dataset, patch_size, target="mean_colour", share=0.5, start_step=0, seed=0):
+    """Makes of batches of images those for masked patch prediction, as `model.fit` takes them.
+
+    Gives `(inputs, targets, sample_weights)`. The inputs are `{"images", "corruption"}`, of which
+    `corruption`, int32 `(batch, patches)`, says of each patch, row by row, whose embedding is
+    taken: its own, that of another patch, or for -1 that of `[mask]`. The weights are 0 for patches
+    that are not corrupted, and of one size for those that are, such that their mean is 1.
+
+    What is drawn for a batch depends on the seed and on how many batches came before it: it is
+    another for each batch of a repeated dataset, and the same each time that one without
+    repetition, such as a validation split, is gone through.
+
+    Args:
+        dataset: `(images, labels)` as of `keras_vit.data.load`; the labels are not used.
+        patch_size: int or `(height, width)` of the image's part that a token stands for.
+        target: of each patch `"mean_colour"`, a class of 512 colours, int32 `(batch, patches)`;
+            `"downsized"`, those of 4 x 4 cells, int32 `(batch, patches, 16)`; or `"pixels"`,
+            float32 `(batch, patches, height * width * 3)`.
+        share: of the patches of each image that are corrupted.
+        start_step: how many batches of a repeated dataset have been seen already, as in `load`.
+        seed: of what is drawn.
+
+    Returns:
+        A `tf.data.Dataset` with the attributes of the given one, as far as it is of `load`.
+
+    Raises:
+        ValueError: if the patches do not tile the images or are too small for the target, no patch
+            or more than all would be corrupted, or the target is unknown.
+
+    Reference:
+        Sections 4.6 and B.1.2 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> digits = keras_vit.data.load("digits", "test", image_size=(16, 16), batch_size=32)
+    >>> masked = mask_patches(digits, patch_size=4)
+    >>> inputs, targets, weights = next(masked.as_numpy_iterator())
+    >>> inputs["images"].shape, inputs["corruption"].shape, targets.shape
+    ((32, 16, 16, 3), (32, 16), (32, 16))
+    >>> float(weights.max()), float(weights.mean())
+    (2.0, 1.0)
+    """
+    grid, patch_size = _find_grid(dataset, patch_size)
+    _check_target(target, patch_size)
+    num_corrupted = _count_corrupted(share, grid[0] * grid[1])
+
+    def mask(step, batch):
+        images, _ = batch
+        seeds = tf.random.experimental.stateless_split(
+            tf.stack([tf.constant(seed, tf.int64), step]), 3
+        )
+        shape = (tf.shape(images)[0], grid[0] * grid[1])
+        corrupted = _draw_corrupted(shape, num_corrupted, seeds[0])
+        inputs = {"images": images, "corruption": _draw_corruption(corrupted, seeds[1:])}
+        targets = _make_targets(images, grid, patch_size, target)
+        weights = tf.cast(corrupted, tf.float32) * (grid[0] * grid[1] / num_corrupted)
+        if target == "downsized":
+            weights = tf.repeat(weights[..., None], CELLS**2, axis=-1)
+        return inputs, targets, weights
+
+    # As many batches in advance as `load` makes: more take much memory.
+    masked = dataset.enumerate(start_step).map(mask).prefetch(2)
+    # TensorFlow cannot know the length of a dataset of `load`, which says it itself.
+    masked.cardinality = dataset.cardinality
+    for name in ("class_names", "num_examples", "skipped"):
+        if hasattr(dataset, name):
+            setattr(masked, name, getattr(dataset, name))
+    if hasattr(dataset, "from_step"):
+        masked.from_step = lambda start_step, skip=(): mask_patches(
+            dataset.from_step(start_step, skip), patch_size, target, share, start_step, seed
+        )
+    return masked
+
+
+def _draw_corrupted(shape, count, seed):
+    """Which patches are corrupted: so many of each image, without replacement."""
+    order = tf.argsort(tf.random.stateless_uniform(shape, seed), axis=-1)
+    # The places of the patches in the order, each of which comes once.
+    return tf.argsort(order, axis=-1) < count
+
+
+def _draw_corruption(corrupted, seeds):
+    """Whose embedding is taken for each patch."""
+    shape = tf.shape(corrupted)
+    own = tf.range(shape[1])[None]
+    away = tf.random.stateless_uniform(shape, seeds[0], 1, shape[1], tf.int32)
+    kind = tf.random.stateless_uniform(shape, seeds[1])
+    changed = tf.where(
+        kind < MASKED, MASK, tf.where(kind < MASKED + RANDOM, (own + away) % shape[1], own)
+    )
+    return tf.where(corrupted, changed, own)
+
+
+def _make_targets(images, grid, patch_size, target):
+    cells = {"mean_colour": (1, 1), "downsized": (CELLS, CELLS), "pixels": patch_size}[target]
+    size = [count * number for count, number in zip(grid, cells, strict=True)]
+    if target != "pixels":
+        # Patches tile the image, so that the means of parts of it are means of parts of patches.
+        images = tf.image.resize(images, size, tf.image.ResizeMethod.AREA)
+    patches = tf.reshape(images, (-1, grid[0], cells[0], grid[1], cells[1], 3))
+    patches = tf.transpose(patches, (0, 1, 3, 2, 4, 5))
+    patches = tf.reshape(patches, (-1, grid[0] * grid[1], cells[0] * cells[1], 3))
+    if target == "pixels":
+        return tf.reshape(patches, (-1, grid[0] * grid[1], cells[0] * cells[1] * 3))
+    colours = encode_colours(patches)
+    return colours[..., 0] if target == "mean_colour" else colours
+
+
+def _find_grid(dataset, patch_size):
+    """`(rows, columns)` of the patches and `(height, width)` of one."""
+    image_size = tuple(dataset.element_spec[0].shape[1:3])
+    pair = tuple(patch_size) if isinstance(patch_size, (tuple, list)) else (patch_size, patch_size)
+    is_pair = len(pair) == 2 and all(is_integer(n) and n > 0 for n in pair)
+    if not is_pair or any(pixels % n for pixels, n in zip(image_size, pair, strict=True)):
+        raise ValueError(
+            f"`patch_size` must be a positive divisor of the images' size {image_size}, or a pair "
+            f"of them. Received: patch_size={patch_size!r}"
+        )
+    return tuple(pixels // n for pixels, n in zip(image_size, pair, strict=True)), pair
+
+
+def _check_target(target, patch_size):
+    if target not in TARGETS:
+        raise ValueError(f"`target` must be one of {TARGETS}. Received: target={target!r}")
+    if target == "downsized" and min(patch_size) < CELLS:
+        raise ValueError(
+            f"`target='downsized'` needs patches of at least {CELLS} x {CELLS} pixels. "
+            f"Received: patch_size={patch_size}"
+        )
+
+
+def _count_corrupted(share, num_patches):
+    if num_patches < 2:
+        raise ValueError(
+            "`patch_size` must leave an image at least 2 patches, for one to stand in for another. "
+            f"Received: {num_patches} patch"
+        )
+    if not isinstance(share, numbers.Real) or not 1 <= round(share * num_patches) <= num_patches:
+        raise ValueError(
+            f"`share` must be a part of an image's {num_patches} patches, at least one of them. "
+            f"Received: share={share!r}"
+        )
+    return round(share * num_patches)

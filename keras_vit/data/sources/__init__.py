@@ -1,0 +1,1 @@
+"""What images are read from: folders, TFRecord files, TensorFlow Datasets, digits."""

@@ -1,0 +1,183 @@
+"""Image files in one folder per class."""
+
+import collections
+import logging
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.core.class_names import check_class_names
+from keras_vit.core.logging import log_once
+from keras_vit.data.sources.base import from_arrays, take_classes
+from keras_vit.data.sources.division import divide, warn_of_other_divisions
+from keras_vit.data.sources.folder_layout import class_folders, find_layout
+from keras_vit.data.sources.listing import SUFFIXES, describe_left_out, list_images
+from keras_vit.data.sources.splits import (
+    SPLITS,
+    describe_parts,
+    find_parts,
+    split_names,
+    stratified_part,
+)
+
+
+def folder(path, split, classes=None, shard=(0, 1), by_position=False):
+    """Image files in one folder per class, below `train/` and perhaps `validation/`, `test/`.
+
+    Where a folder does not have all splits, its images are divided by their names
+    (`keras_vit.data.sources.division`), and the division is recorded in the folder.
+
+    Args:
+        path: of the folder.
+        split: as in `load`.
+        classes: as in `load`.
+        shard: `(index, count)`, the part of one worker among so many.
+        by_position: whether to divide as versions before 0.2 did, by places in the sorted list of
+            files; another file then changes the split of others.
+
+    Returns:
+        A `Source`; an id is a path below the folder.
+
+    Raises:
+        ValueError: if the folder does not hold what it must.
+    """
+    root = pathlib.Path(path).expanduser()
+    if not root.is_dir():
+        raise ValueError(
+            f"`folder:PATH` must name a folder of images. Received: {str(root)!r}, "
+            f"which {'is not a folder' if root.exists() else 'does not exist'}"
+        )
+    given, left_out = find_layout(root)
+    names = check_class_names(
+        class_folders(given["train"]), f"The folders of classes in {str(given['train'])!r}"
+    )
+    if not by_position:
+        warn_of_other_divisions(root, _shares(given, "train"))
+    _log_layout(root, given)
+    names_of_split = split_names(split)
+    paths, labels = [], []
+    for given_split, given_folder in given.items():
+        listed, ignored = _list_classes(given_folder, names, given_split == "train", by_position)
+        left_out += ignored
+        if by_position:
+            parts = [part[1:] for part in find_parts(split, given) if part[0] == given_split]
+            listed = _parts_by_position(listed, parts)
+        else:
+            listed = _part_by_name(root, given, given_split, listed, names_of_split)
+        for label, found in enumerate(listed):
+            paths += found
+            labels += [label] * len(found)
+    return _as_source(
+        root,
+        split,
+        paths,
+        np.array(labels, "int32"),
+        names,
+        classes,
+        shard,
+        left_out=left_out,
+        part_by_id=not by_position,
+    )
+
+
+def _log_layout(root, given):
+    """Say what the folders of splits are used as, unless all of them are there."""
+    if given["train"] != root and len(given) < len(SPLITS):
+        folders = {split: f"{folder.name}/" for split, folder in given.items()}
+        log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
+
+
+def _as_source(root, split, paths, labels, names, classes, shard, **options):
+    if classes is not None:
+        keep, labels, names = take_classes(labels, names, classes)
+        paths, labels = [path for path, kept in zip(paths, keep, strict=True) if kept], labels[keep]
+    if not paths:
+        raise ValueError(
+            f"The split {split!r} of the folder {str(root)!r} must have an image. "
+            "Received: too few images to take it from"
+        )
+    return from_arrays(
+        np.array(paths),
+        labels,
+        names,
+        find_id=lambda number: _id_of(paths[number], root),
+        part=slice(shard[0], None, shard[1]),
+        read=tf.io.read_file,
+        path_of=lambda number: paths[number],
+        **options,
+    )
+
+
+def _id_of(path, root):
+    return pathlib.Path(path).relative_to(root).as_posix()
+
+
+def _list_classes(folder, class_names, required, by_position):
+    """Paths of the images of each class, and a count of the other files by reason."""
+    unknown = sorted(set(class_folders(folder)) - set(class_names))
+    if unknown:
+        raise ValueError(
+            f"The classes in {str(folder)!r} must be those of `train`. Received: {unknown}"
+        )
+    listed, left_out = [], collections.Counter()
+    for name in class_names:
+        below = folder / name
+        found, ignored = list_images(below) if below.is_dir() else ([], collections.Counter())
+        if by_position:
+            found = _list_as_before(below)
+        if required and not found:
+            raise ValueError(
+                "Every class must have images: add some to its folder, or remove it. "
+                f"Received: {str(below)!r}, which has none. {describe_left_out(ignored)}".rstrip()
+            )
+        listed.append(found)
+        left_out += ignored
+    return listed, left_out
+
+
+def _part_by_name(root, given, given_split, listed, wanted):
+    """The paths of each class that belong to one of the wanted splits."""
+    shares = _shares(given, given_split)
+    wanted = set(wanted) & set(shares)
+    if not wanted:
+        return [[] for _ in listed]
+    if wanted == set(shares):
+        return listed
+    folder = given[given_split]
+    classes = {
+        _id_of(folder / name, root): [_id_of(path, root) for path in paths]
+        for name, paths in zip(class_folders(folder), listed, strict=True)
+    }
+    division = divide(root, classes, shares)
+    return [[path for path in paths if division[_id_of(path, root)] in wanted] for paths in listed]
+
+
+def _shares(given, given_split):
+    """Which fractions of a given split belong to which splits."""
+    return {
+        name: (start, stop)
+        for name in SPLITS
+        for part, start, stop in find_parts(name, given)
+        if part == given_split
+    }
+
+
+def _list_as_before(folder):
+    """Images by their suffixes alone, without what is in linked folders, as before 0.2."""
+    paths = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return sorted(
+        str(path)
+        for path in paths
+        if path.is_file() and not any(part[0] == "." for part in path.relative_to(folder).parts)
+    )
+
+
+def _parts_by_position(listed, parts):
+    labels = np.repeat(np.arange(len(listed)), [len(paths) for paths in listed])
+    everything = [path for paths in listed for path in paths]
+    taken = [np.array([], "int64"), *(stratified_part(labels, *ends) for ends in parts)]
+    found = [[] for _ in listed]
+    for index in np.sort(np.concatenate(taken)):
+        found[labels[index]].append(everything[index])
+    return found

@@ -1,0 +1,132 @@
+"""The image files below a folder, and what else is there, counted by reason."""
+
+import collections
+import os
+import pathlib
+
+from keras_vit.data.sources.division import RECORD
+
+# Taken by their suffix; the decoder checks the bytes.
+SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
+# Bytes needed to recognize a format, ISO media files (HEIC, AVIF) included.
+_HEAD = 32
+_DECODED = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM")
+_OTHER_FORMATS = {
+    "TIFF": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+    "JPEG 2000": (b"\0\0\0\x0cjP",),
+    "JPEG XL": (b"\xff\x0a", b"\0\0\0\x0cJXL "),
+    "HTML or XML": (b"<",),
+    "a Git LFS pointer": (b"version https://git-lfs",),
+}
+_ISO_BRANDS = {b"hei": "HEIC", b"hev": "HEIC", b"mif": "HEIC", b"msf": "HEIC", b"avi": "AVIF"}
+
+
+def list_images(folder):
+    """List the image files below a folder; linked folders are followed at every level.
+
+    A file is taken by its suffix, or else by its first bytes, as the decoder does: a JPEG may be
+    called `.jfif`, `.JPE` or have no suffix.
+
+    Args:
+        folder: path of the folder.
+
+    Returns:
+        `(paths, left_out)`: sorted strings, and a `collections.Counter` of the other files by the
+        reason for which they are left out. A hidden folder counts as one.
+    """
+    paths, left_out = [], collections.Counter()
+    for path in _walk(pathlib.Path(folder), ()):
+        reason = _reason_to_leave_out(path)
+        if reason is None:
+            paths.append(str(path))
+        else:
+            left_out[reason] += 1
+    return sorted(paths), left_out
+
+
+def describe_left_out(left_out):
+    """Describe what was left out in one line, most frequent reason first.
+
+    Args:
+        left_out: a `collections.Counter` of `list_images`.
+
+    Returns:
+        A string, empty if nothing was left out.
+
+    Example:
+    >>> describe_left_out(collections.Counter({"no image (.txt)": 2, "hidden": 1}))
+    '3 files or folders are left out: 2 no image (.txt), 1 hidden'
+    """
+    if not left_out:
+        return ""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
+    total = sum(left_out.values())
+    what = "files or folders are" if total > 1 else "file or folder is"
+    text = f"{total} {what} left out: {reasons}"
+    # Reasons may have names of folders.
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _walk(folder, above):
+    """Yield the files below a folder, and hidden folders in place of their files.
+
+    A link to a folder above it is not followed.
+    """
+    place = os.path.realpath(folder)
+    if place in above:
+        return
+    for entry in os.scandir(folder):
+        if entry.is_dir() and not entry.name.startswith("."):
+            yield from _walk(pathlib.Path(entry.path), (*above, place))
+        elif entry.name != RECORD:
+            yield pathlib.Path(entry.path)
+
+
+def _reason_to_leave_out(path):
+    if path.name.startswith("."):
+        return "hidden"
+    if not _is_utf8(str(path)):
+        # TensorFlow cannot open it, and its id could not be written.
+        return "named in another encoding than UTF-8"
+    if not path.is_file():
+        return "a link to nothing" if path.is_symlink() else "no regular file"
+    if path.suffix.lower() in SUFFIXES:
+        return None
+    try:
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+    except OSError:
+        return "not readable"
+    return _format_not_decoded(head, path.suffix)
+
+
+def _is_utf8(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def other_format(head):
+    """Return which format that is not decoded a file has, by its first bytes, or `None`."""
+    name = next((n for n, starts in _OTHER_FORMATS.items() if head.startswith(starts)), None)
+    if head[4:8] == b"ftyp":
+        name = _ISO_BRANDS.get(head[8:11])
+    return name and f"{name}, which is not decoded"
+
+
+def other_format_of(path):
+    """Return the same as `other_format` for a file; `None` if it cannot be read."""
+    try:
+        with pathlib.Path(path).open("rb") as file:
+            return other_format(file.read(_HEAD))
+    except OSError:
+        return None
+
+
+def _format_not_decoded(head, suffix):
+    """`None` for the bytes of a format that is decoded, else what they are."""
+    if head.startswith(_DECODED) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
+        return None
+    return other_format(head) or f"no image ({suffix or 'without a suffix'})"

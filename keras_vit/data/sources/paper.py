@@ -1,0 +1,248 @@
+"""The datasets that the paper trains and evaluates on, as rows of one table."""
+
+import dataclasses
+import logging
+from collections.abc import Callable
+
+from keras_vit.data.images.augmentations import AUGMENTATIONS, find_augmentation
+from keras_vit.data.sources import vtab
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """A dataset of TensorFlow Datasets, used as the paper does.
+
+    Args:
+        name: what `load` calls it.
+        builder: its name in TensorFlow Datasets, with the configuration where there are several.
+        splits: of TensorFlow Datasets, for each of ours; a test set is never trained or chosen on.
+        num_classes: of the labels.
+        label: name of the feature that is the label, or a function of the features `needs`, as
+            tensors, that returns it.
+        needs: the features that a `label` function takes, as `tfds.decode.PartialDecoding` wants
+            them.
+        class_names: where the dataset itself does not name the classes.
+        has_several_labels: whether an image may have several labels or none; those without are left
+            out.
+        crop: whether a crop leaves the label what it is.
+        flip: whether flipping left and right leaves the label what it is.
+        scale: what pixels are multiplied with.
+    """
+
+    name: str
+    builder: str
+    splits: dict[str, str]
+    num_classes: int
+    label: str | Callable = "label"
+    needs: dict = dataclasses.field(default_factory=dict)
+    class_names: tuple[str, ...] | None = None
+    has_several_labels: bool = False
+    crop: bool = True
+    flip: bool = True
+    scale: int = 1
+
+
+def _held_out(percent, test="test"):
+    """The splits of a dataset of whose training set the last part is held out."""
+    kept = 100 - percent
+    return {"train": f"train[:{kept}%]", "validation": f"train[{kept}%:]", "test": test}
+
+
+# The held-out parts are those of section B.1.1 of the paper (arXiv 2010.11929).
+_PAPER = (
+    Dataset("imagenet2012", "imagenet2012", _held_out(1, test="validation"), 1000),
+    Dataset(
+        "imagenet2012_real",
+        "imagenet2012_real",
+        {"test": "validation"},
+        1000,
+        label="real_label",
+        has_several_labels=True,
+    ),
+    # Not in TensorFlow Datasets: prepared by the user. The parts are those of big_vision's
+    # `configs/vit_i21k.py`.
+    Dataset(
+        "imagenet21k",
+        "imagenet21k",
+        {"train": "full[51200:]", "validation": "full[25600:51200]", "test": "full[:25600]"},
+        21843,
+    ),
+    Dataset("cifar10", "cifar10", _held_out(2), 10),
+    Dataset("cifar100", "cifar100", _held_out(2), 100),
+    Dataset("oxford_iiit_pet", "oxford_iiit_pet", _held_out(10), 37),
+    Dataset("oxford_flowers102", "oxford_flowers102", _held_out(10), 102),
+)
+
+
+def _vtab(name, builder, validation, test, num_classes, **options):
+    """A task of VTAB-1k: it trains on the first 800 examples and chooses on 200 others."""
+    splits = {"train": "train[:800]", "validation": validation, "test": test}
+    return Dataset(f"vtab/{name}", builder, splits, num_classes, **options)
+
+
+# Labels that tell a place, a direction or a number are not those of a part or a mirror image.
+_FIXED = {"crop": False, "flip": False}
+
+# The examples behind `train` and `val` are those of google-research/task_adaptation: its validation
+# set is a part of the training set where the dataset has none.
+VTAB_NATURAL = (
+    _vtab("caltech101", "caltech101", "train[2753:2953]", "test", 102),
+    _vtab("cifar100", "cifar100", "train[45000:45200]", "test", 100),
+    _vtab("dtd", "dtd", "validation[:200]", "test", 47),
+    _vtab("oxford_flowers102", "oxford_flowers102", "validation[:200]", "test", 102),
+    _vtab("oxford_iiit_pet", "oxford_iiit_pet", "train[2944:3144]", "test", 37),
+    _vtab("sun397", "sun397", "validation[:200]", "test", 397),
+    _vtab("svhn", "svhn_cropped", "train[65931:66131]", "test", 10, flip=False),
+)
+VTAB_SPECIALIZED = (
+    _vtab("patch_camelyon", "patch_camelyon", "validation[:200]", "test", 2),
+    _vtab("eurosat", "eurosat/rgb", "train[16200:16400]", "train[21600:]", 10),
+    _vtab("resisc45", "resisc45", "train[18900:19100]", "train[25200:]", 45),
+    _vtab(
+        "diabetic_retinopathy",
+        "diabetic_retinopathy_detection/btgraham-300",
+        "validation[:200]",
+        "test",
+        5,
+    ),
+)
+VTAB_STRUCTURED = (
+    _vtab(
+        "clevr_count",
+        "clevr",
+        "train[63000:63200]",
+        "validation",
+        8,
+        label=vtab.clevr_count,
+        needs={"objects": {"size"}},
+        class_names=vtab.CLEVR_COUNTS,
+        **_FIXED,
+    ),
+    _vtab(
+        "clevr_distance",
+        "clevr",
+        "train[63000:63200]",
+        "validation",
+        6,
+        label=vtab.clevr_distance,
+        needs={"objects": {"pixel_coords"}},
+        class_names=vtab.names_of_ranges(vtab.CLEVR_DISTANCES),
+        **_FIXED,
+    ),
+    _vtab("dmlab", "dmlab", "validation[:200]", "test", 6, **_FIXED),
+    _vtab(
+        "dsprites_location",
+        "dsprites",
+        "train[589824:590024]",
+        "train[663552:]",
+        16,
+        label=vtab.dsprites_location,
+        needs={"label_x_position": True},
+        class_names=tuple(f"position {index}" for index in range(16)),
+        scale=255,
+        **_FIXED,
+    ),
+    _vtab(
+        "dsprites_orientation",
+        "dsprites",
+        "train[589824:590024]",
+        "train[663552:]",
+        16,
+        label=vtab.dsprites_orientation,
+        needs={"label_orientation": True},
+        class_names=tuple(f"orientation {index}" for index in range(16)),
+        scale=255,
+        **_FIXED,
+    ),
+    _vtab(
+        "kitti_distance",
+        "kitti",
+        "validation[:200]",
+        "test",
+        4,
+        label=vtab.kitti_distance,
+        needs={"objects": {"type", "location"}},
+        class_names=vtab.KITTI_DISTANCE_NAMES,
+        **_FIXED,
+    ),
+    _vtab(
+        "smallnorb_azimuth",
+        "smallnorb",
+        "test[:200]",
+        "test[12150:]",
+        18,
+        label="label_azimuth",
+        **_FIXED,
+    ),
+    _vtab(
+        "smallnorb_elevation",
+        "smallnorb",
+        "test[:200]",
+        "test[12150:]",
+        9,
+        label="label_elevation",
+        **_FIXED,
+    ),
+)
+VTAB = VTAB_NATURAL + VTAB_SPECIALIZED + VTAB_STRUCTURED
+
+
+def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
+    """Leave out the crops and the flip that would change what the labels of a dataset say.
+
+    What is left out is logged.
+
+    Args:
+        name: as in `load`.
+        min_crop_area: as in `load`.
+        flip: as in `load`.
+        random_crop_from: as in `load`.
+
+    Returns:
+        A dictionary of the three options of `load`.
+    """
+    asked = {"min_crop_area": min_crop_area, "random_crop_from": random_crop_from, "flip": flip}
+    row = DATASETS.get(name)
+    if row is None:
+        return asked
+    kept = {
+        "min_crop_area": min_crop_area if row.crop else None,
+        "random_crop_from": random_crop_from if row.crop else None,
+        "flip": flip if row.flip else False,
+    }
+    left_out = [f"{option}={asked[option]!r}" for option in asked if asked[option] != kept[option]]
+    if left_out:
+        logging.getLogger("keras_vit").info(
+            "%s: left out, as it would change labels: %s", name, ", ".join(left_out)
+        )
+    return kept
+
+
+def check_augmentation(name, augmentation):
+    """Check that an augmentation leaves what the labels of a dataset say.
+
+    RandAugment shifts and shears images, Random Erasing and CutMix hide parts of them. MixUp blends
+    whole images and labels alike, and goes with any dataset.
+
+    Args:
+        name: as in `load`.
+        augmentation: as in `load`.
+
+    Raises:
+        ValueError: if it would change them.
+    """
+    row = DATASETS.get(name)
+    if row is None or row.crop or not _changes_places(find_augmentation(augmentation)):
+        return
+    allowed = [key for key, value in AUGMENTATIONS.items() if not _changes_places(value)]
+    raise ValueError(
+        f"`augmentation` must be one of {', '.join(allowed)} for {name}, whose labels depend on "
+        f"places, directions or numbers. Received: augmentation={augmentation!r}"
+    )
+
+
+def _changes_places(augmentation):
+    return bool(augmentation.layers or augmentation.erasing or augmentation.cutmix)
+
+
+DATASETS = {dataset.name: dataset for dataset in _PAPER + VTAB}

@@ -1,0 +1,121 @@
+"""Writes datasets into TFRecord files."""
+
+import contextlib
+import logging
+import pathlib
+
+import tensorflow as tf
+import tqdm
+
+from keras_vit.core.files import replacing
+from keras_vit.data.images.decoding import decode
+from keras_vit.data.sources.tfrecord import LABEL_FILES
+
+
+def write_records(source, folder, split, num_files=1):
+    """Writes a split of a dataset into TFRecord files, shuffled, and `labels.txt` beside them.
+
+    They are read as `tfrecord:FOLDER/{split}-*`. Images stay encoded as they are; what cannot be
+    decoded is left out and named in the log.
+
+    Args:
+        source: the examples, of `keras_vit.data.datasets.find_source`.
+        folder: path of the directory, made where it is not there.
+        split: its name in the names of the files.
+        num_files: how many files; several workers want as many, or more.
+
+    Returns:
+        A list of the files' paths.
+
+    Raises:
+        ValueError: if files of the split are there, or other class names, or the dataset's images
+            have several labels or pixels that are scaled; or if no image can be decoded, examples
+            are missing, or a label or class name cannot be read again.
+    """
+    folder = pathlib.Path(folder).expanduser()
+    labels = "".join(f"{name}\n" for name in source.class_names)
+    _check_source(source, num_files)
+    _check_target(folder, split, labels)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{split}-{i:05d}-of-{num_files:05d}.tfrecord" for i in range(num_files)]
+    partial = [path.with_name(f".{path.name}.partial") for path in paths]
+    try:
+        _write(source, partial)
+        for path, complete in zip(partial, paths, strict=True):
+            path.replace(complete)
+    finally:
+        for path in partial:
+            path.unlink(missing_ok=True)
+    with replacing(folder / LABEL_FILES[0]) as partial_labels:
+        partial_labels.write_text(labels, encoding="utf-8")
+    return paths
+
+
+def _write(source, paths):
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in paths]
+        examples = source.examples.shuffle(source.shuffle_buffer, seed=0)
+        progress = tqdm.tqdm(examples.as_numpy_iterator(), total=source.num_examples, unit="image")
+        place = read = 0
+        for number, payload, label in progress:
+            read += 1
+            _check_label(source, number, label)
+            try:
+                image = tf.convert_to_tensor(source.read(payload)).numpy()
+                decode(image)
+            except tf.errors.OpError:
+                name = source.find_id(int(number))
+                logging.getLogger("keras_vit").warning("left out %s: it cannot be decoded", name)
+                continue
+            place += 1
+            features = {
+                "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
+                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writers[place % len(writers)].write(example.SerializeToString())
+    if read != source.num_examples or not place:
+        raise ValueError(
+            f"All {source.num_examples} examples of the dataset must be read, and some of them "
+            f"decoded. Received: {read}, of which {place} can be decoded"
+        )
+
+
+def _check_source(source, num_files):
+    if num_files < 1:
+        raise ValueError(f"`num_files` must be at least 1. Received: num_files={num_files}")
+    _, _, label = source.examples.element_spec
+    if source.scale != 1 or label.shape.rank != 0:
+        raise ValueError(
+            "`source` must have one label an image and pixels from 0 to 255. Received: "
+            f"scale={source.scale}, labels of shape {label.shape}"
+        )
+    if "\n".join(source.class_names).splitlines() != list(source.class_names):
+        raise ValueError(
+            "`source` must have class names of one line each, none of them empty. "
+            f"Received: {source.class_names!r:.500}"
+        )
+
+
+def _check_label(source, number, label):
+    count = len(source.class_names)
+    if not 0 <= label < count:
+        raise ValueError(
+            f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
+            f"label={label} of {source.find_id(int(number))}"
+        )
+
+
+def _check_target(folder, split, text):
+    there = sorted(folder.glob(f"{split}-*.tfrecord"))
+    if there:
+        raise ValueError(
+            "`folder` must not hold files of the split yet. "
+            f"Received: folder={str(folder)!r} with {there[0].name}"
+        )
+    labels = folder / LABEL_FILES[0]
+    if labels.exists() and labels.read_text(encoding="utf-8") != text:
+        raise ValueError(
+            "The class names in `folder` must be those of the dataset. "
+            f"Received: {str(labels)!r} with others"
+        )

@@ -1,0 +1,205 @@
+"""Examples of TensorFlow Datasets."""
+
+import functools
+import logging
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.core.logging import log_once
+from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.paper import Dataset
+from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
+
+
+def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
+    """A dataset of TensorFlow Datasets with an `image` and a class `label`.
+
+    Args:
+        name: `NAME`, `NAME:CONFIG` or, as TensorFlow Datasets writes it, `NAME/CONFIG:VERSION`.
+        split: as in `load`.
+        data_dir: where TensorFlow Datasets keeps its data.
+        shard: `(index, count)`, the part of one worker among so many.
+
+    Returns:
+        A `Source`; an id is a split of TensorFlow Datasets, `#`, and the place in it.
+
+    Raises:
+        ValueError: if there is no such dataset, or it cannot be had.
+    """
+    import tensorflow_datasets as tfds
+
+    builder = _find_builder(_with_config(name), data_dir)
+    features = dict(builder.info.features or {})
+    label = features.get("label")
+    if "image" not in features or not isinstance(label, tfds.features.ClassLabel):
+        raise ValueError(
+            "`tfds:NAME` must name a dataset with an `image` and a class `label`. "
+            f"Received: {name!r} with {sorted(features)}"
+        )
+    _prepare(builder)
+    parts = find_parts(split, builder.info.splits.keys())
+    _log_splits(name, builder.info.splits)
+    expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in parts)
+    row = Dataset(name, name, {split: expression}, label.num_classes)
+    return _read(builder, row, expression, shard)
+
+
+def _log_splits(name, splits):
+    """Say what the dataset's own splits are used as, unless they are the three."""
+    if set(splits) == set(SPLITS):
+        return
+    used = describe_parts({split: split for split in SPLITS if split in splits})
+    unused = sorted(set(splits) - set(SPLITS))
+    rest = f"; not used: {', '.join(unused)}" if unused else ""
+    log_once(logging.INFO, f"tfds:{name}: {used}{rest}")
+
+
+def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
+    """A dataset of the paper's, from TensorFlow Datasets.
+
+    Args:
+        row: a `Dataset` of the table.
+        split: as in `load`.
+        data_dir: where TensorFlow Datasets keeps its data.
+        shard: `(index, count)`, the part of one worker among so many.
+
+    Returns:
+        A `Source`, as `tensorflow_dataset`.
+
+    Raises:
+        ValueError: if the dataset has no such split, or cannot be had.
+    """
+    names = split_names(split)
+    if not set(names) <= set(row.splits):
+        raise ValueError(
+            f"`split` of {row.name} must be among {', '.join(row.splits)}. "
+            f"Received: split={split!r}"
+        )
+    builder = _find_builder(row.builder, data_dir)
+    _prepare(builder)
+    return _read(builder, row, "+".join(row.splits[name] for name in names), shard)
+
+
+def _with_config(name):
+    """`NAME:CONFIG` as TensorFlow Datasets writes it; a version stays behind the colon."""
+    head, _, tail = name.partition(":")
+    return f"{head}/{tail}" if "/" not in name and tail and not tail[0].isdigit() else name
+
+
+def _find_builder(name, data_dir):
+    import tensorflow_datasets as tfds
+
+    try:
+        return tfds.builder(name, data_dir=data_dir)
+    except (tfds.core.registered.DatasetNotFoundError, ValueError, AssertionError) as error:
+        raise ValueError(
+            "`tfds:NAME[:CONFIG]` must name a dataset of TensorFlow Datasets, or one prepared in "
+            f"`data_dir`. Received: {name!r}, data_dir={_shown(data_dir)}"
+        ) from error
+
+
+def _shown(data_dir):
+    return None if data_dir is None else str(data_dir)
+
+
+def _prepare(builder):
+    """Downloads what is not on disk; TensorFlow Datasets shows its progress."""
+    try:
+        builder.download_and_prepare()
+    except AssertionError as error:
+        # Its message says which archive to put where.
+        raise ValueError(
+            f"The dataset {builder.name} must be downloaded by hand. "
+            f"{builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}\nReceived: {error}"
+        ) from error
+    except Exception as error:
+        # Of all the libraries that it downloads and unpacks with.
+        raise ValueError(
+            f"The dataset {builder.name} could not be downloaded to {builder.data_dir}. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _read(builder, row, expression, shard):
+    import tensorflow_datasets as tfds
+
+    needs = {row.label: True} if isinstance(row.label, str) else row.needs
+    decoders = tfds.decode.PartialDecoding(
+        {"image": True, **needs}, decoders={"image": tfds.decode.SkipDecoding()}
+    )
+    # One file after the other, so that the examples come in the order of their places.
+    config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
+    starts = _first_numbers(builder.info.splits)
+    examples, numbers = [], []
+    for split, first, last in _pieces(builder, expression, *shard):
+        instruction = tfds.core.ReadInstruction(split, from_=first, to=last, unit="abs")
+        piece = builder.as_dataset(split=instruction, decoders=decoders, read_config=config)
+        examples.append(piece.enumerate(starts[split] + first))
+        numbers.append(np.arange(first, last, dtype="int64") + starts[split])
+    together = functools.reduce(tf.data.Dataset.concatenate, examples)
+    numbers = np.concatenate(numbers)
+    if row.has_several_labels:
+        together = together.filter(lambda number, features: tf.size(features[row.label]) > 0)
+        numbers = np.array([number for number, _ in together.as_numpy_iterator()], "int64")
+    return Source(
+        together.map(lambda number, features: (number, features["image"], _label(row, features))),
+        _class_names(builder, row),
+        numbers,
+        find_id=lambda number: _find_id(starts, number),
+        scale=row.scale,
+    )
+
+
+def _pieces(builder, expression, index, count):
+    """The parts of splits that an expression means, `(split, first, last)`, for one of the workers.
+
+    Of each part every worker takes a piece, and together they take all of it.
+    """
+    import tensorflow_datasets as tfds
+
+    pieces = []
+    instruction = tfds.core.ReadInstruction.from_spec(expression)
+    for part in instruction.to_absolute(builder.info.splits):
+        start = part.from_ or 0
+        stop = builder.info.splits[part.splitname].num_examples if part.to is None else part.to
+        first, last = (start + (stop - start) * share // count for share in (index, index + 1))
+        if last > first:
+            pieces.append((part.splitname, first, last))
+    if not pieces:
+        raise ValueError(
+            f"The split {expression} of {builder.name} must have an example for each worker. "
+            f"Received: {builder.info.splits}"
+        )
+    return pieces
+
+
+def _first_numbers(splits):
+    """The number of the first example of each split."""
+    starts, start = {}, 0
+    for name in sorted(splits):
+        starts[name] = start
+        start += splits[name].num_examples
+    return starts
+
+
+def _find_id(starts, number):
+    split = max((name for name in starts if starts[name] <= number), key=starts.get)
+    return f"{split}#{number - starts[split]}"
+
+
+def _label(row, features):
+    if callable(row.label):
+        return tf.cast(row.label(features), tf.int32)
+    label = features[row.label]
+    if row.has_several_labels:
+        return tf.reduce_max(tf.one_hot(label, row.num_classes), axis=0)
+    return tf.cast(label, tf.int32)
+
+
+def _class_names(builder, row):
+    if row.class_names:
+        return row.class_names
+    feature = builder.info.features[row.label]
+    # Of several labels, the feature is a sequence of one.
+    return tuple(getattr(feature, "feature", feature).names)

@@ -1,0 +1,280 @@
+"""TFRecord files of encoded images and labels: private datasets, and fast copies of others."""
+
+import collections
+import functools
+import hashlib
+import os
+import pathlib
+import struct
+import unicodedata
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+
+from keras_vit.data.skipped import COUNT_FROM_1
+from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.record_files import LABEL_FILES, find_record_files
+from keras_vit.data.sources.splits import find_parts
+
+# The names of the image and its label: those that TensorFlow Datasets writes, and those of the
+# ImageNet files that were made with TensorFlow's scripts.
+_FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
+_SCRIPTS = 1
+# TensorFlow's scripts count labels from 1. So many are read to find out: of 1,000 classes of the
+# same size 20,000 images lack one with a probability of 2e-9.
+_LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
+# Bytes before and behind those of a record: its length and two checksums.
+_HEAD, _TAIL = 12, 4
+# A split that is a part of the files' has so many of each ten records in a row, in this order: some
+# records in a row have about the shares of all ten.
+_TURNS = 10
+_ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
+_FILES_AT_ONCE = 16
+
+
+def records(pattern, split, shard=(0, 1), by_position=False):
+    """TFRecord files whose records have an encoded image and the number of its class.
+
+    Args:
+        pattern: of the files, as in a shell. `{split}` in it stands for the name of a split, such
+            as `val`; without it the records of each file are divided, of ten in a row 7 : 1 : 2.
+            Next to the files lies `labels.txt`, one class name per line.
+        split: as in `load`.
+        shard: `(index, count)`, the part of one worker among so many: whole files where there are
+            enough of them.
+        by_position: whether to divide as versions before 0.2 did, ten in a row of all files one
+            after another; another file then changes the split of records in others.
+
+    Returns:
+        A `Source`; an id is the name of a file (its path, where names repeat), `#`, and the place
+        in it. Files that are not named as TFRecord files are counted in `left_out`, next to others
+        that are; without others they are taken.
+
+    Raises:
+        ValueError: if there is no such file, one is missing or damaged, one is of two splits, there
+            are no class names, or labels count from 1.
+    """
+    given, left_out = find_record_files(pattern, by_position)
+    every, files, turns = _find_files(given, split)
+    turns = turns if by_position else turns[:, _ORDER]
+    names = _read_class_names(files)
+    counts = np.array([count_records(file) for file in files], "int64")
+    if not counts.any():
+        raise ValueError(
+            "The TFRecord files of `tfrecord:PATTERN` must have records. "
+            f"Received: {pattern!r}, split={split!r}, whose files are empty"
+        )
+    kinds = np.array([_find_kind(file) for file in files], "int32")
+    if _SCRIPTS in kinds:
+        _check_first_label(every, names)
+    starts = np.cumsum(counts) - counts
+    index, count = shard
+    mine = slice(None)
+    if len(files) >= count:
+        mine, index, count = slice(index, None, count), 0, 1
+
+    # The turn with which each file begins, by its name: a file has the same one whatever others
+    # there are, and files of a few records together have their shares.
+    firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
+
+    def read_file(file, start, first, file_turns, kind):
+        examples = tf.data.TFRecordDataset(file).enumerate(start)
+        examples = examples.filter(
+            lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
+        )
+        # The pipeline would count an error as an image; it reports images that are missing.
+        return examples.map(lambda number, record: (number, *_parse(record, kind))).ignore_errors()
+
+    columns = starts[mine], firsts[mine], turns[mine]
+    examples = tf.data.Dataset.from_tensor_slices((files[mine], *columns, kinds[mine]))
+    examples = examples.interleave(
+        read_file,
+        cycle_length=min(_FILES_AT_ONCE, len(files[mine])),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    numbers = [np.array([], "int64")]
+    for length, start, first, file_turns in zip(counts[mine], *columns, strict=True):
+        places = np.arange(length)
+        numbers.append(start + places[_is_wanted(places + first, file_turns, index, count, np)])
+    short_names = _name_files(every)
+    return Source(
+        examples,
+        names,
+        np.concatenate(numbers),
+        find_id=lambda number: _find_id(files, short_names, starts, number),
+        in_records=True,
+        left_out=left_out,
+    )
+
+
+def _is_wanted(number, turns, index, count, library):
+    """Whether a record is of the split, and whether this worker's turn is among those that are.
+
+    It is computed for all of them by NumPy and for each of them by TensorFlow.
+    """
+    turn = number % _TURNS
+    wanted = library.cast(turns, library.int64) if library is tf else turns.astype("int64")
+    places = library.cumsum(wanted)
+    take = tf.gather if library is tf else np.take
+    total = wanted.sum() if library is np else tf.reduce_sum(wanted)
+    rank = number // _TURNS * total + take(places, turn) - 1
+    return take(turns, turn) & (rank % count == index)
+
+
+def _first_turn(file):
+    name = unicodedata.normalize("NFC", pathlib.Path(file).name)
+    return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[0] % _TURNS
+
+
+def count_records(path):
+    """How many records a TFRecord file has, by the lengths in it alone.
+
+    Raises:
+        ValueError: if the file is damaged or of another format.
+    """
+    path = pathlib.Path(path)
+    size, place, count = path.stat().st_size, 0, 0
+    # Without a buffer, which would read all of what is skipped here.
+    with path.open("rb", buffering=0) as file:
+        while place < size:
+            file.seek(place)
+            head = file.read(_HEAD)
+            place += len(head) + _TAIL
+            place += struct.unpack("<Q", head[:8])[0] if len(head) == _HEAD else size
+            count += 1
+    if place != size:
+        raise ValueError(
+            "`tfrecord:PATTERN` must name complete TFRecord files without compression. "
+            f"Received: {str(path)!r}, which is damaged behind its record {count - 1}"
+        )
+    return count
+
+
+def _find_files(given, split):
+    """Files of all splits, those that are wanted, and which of ten records in a row are wanted."""
+    files, turns = [], []
+    for name, paths in given.items():
+        wanted = np.zeros(_TURNS, bool)
+        for part, start, stop in find_parts(split, given):
+            if part == name:
+                wanted[round(start * _TURNS) : round(stop * _TURNS)] = True
+        if wanted.any():
+            files += paths
+            turns += [wanted] * len(paths)
+    every = [path for paths in given.values() for path in paths]
+    return every, np.array(files), np.array(turns)
+
+
+def _read_class_names(files):
+    """The class names next to the files, which must be the same in each of their folders."""
+    folders = sorted({pathlib.Path(file).parent for file in files})
+    names = {folder: _class_names_in(folder) for folder in folders}
+    for folder in folders[1:]:
+        if names[folder] != names[folders[0]]:
+            raise ValueError(
+                "The TFRecord files of `tfrecord:PATTERN` must have the same class names. "
+                f"Received: different ones in {str(folders[0])!r} and {str(folder)!r}"
+            )
+    return names[folders[0]]
+
+
+def _class_names_in(folder):
+    paths = [folder / name for name in LABEL_FILES if (folder / name).is_file()]
+    try:
+        names = tuple(paths[0].read_text(encoding="utf-8-sig").splitlines()) if paths else ()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"The file of class names must be in UTF-8. Received: {str(paths[0])!r} ({error})"
+        ) from error
+    if not names:
+        raise ValueError(
+            "`tfrecord:PATTERN` needs a text file `labels.txt` beside the TFRecord files, with "
+            f"one class name per line. Received: {str(folder)!r}, which has none"
+        )
+    return names
+
+
+def _find_kind(file):
+    """Return which of `_FEATURES` the first record of a file has."""
+    with pathlib.Path(file).open("rb") as stream:
+        head = stream.read(_HEAD)
+        if not head:
+            return 0
+        record = stream.read(struct.unpack("<Q", head[:8])[0])
+    try:
+        found = set(tf.train.Example.FromString(record).features.feature)
+    except DecodeError as error:
+        raise ValueError(
+            "`tfrecord:PATTERN` must name TFRecord files of `tf.train.Example`s. "
+            f"Received: {str(file)!r}"
+        ) from error
+    for kind, names in enumerate(_FEATURES):
+        if set(names) <= found:
+            return kind
+    raise ValueError(
+        "The records of `tfrecord:PATTERN` must have the features "
+        f"{' or '.join(map(str, _FEATURES))}. Received: {str(file)!r} with {sorted(found)}"
+    )
+
+
+def _check_first_label(files, class_names):
+    """Refuse labels of TensorFlow's scripts that count from 1, without a name for 0."""
+    if class_names[0].casefold() == "background":
+        return
+    count = len(class_names)
+    # Where classes follow one another, the first and the last are in the first and the last file.
+    records = tf.data.TFRecordDataset([files[0], *files[:0:-1]])
+    labels = records.map(lambda record: _parse(record, _SCRIPTS)[1]).ignore_errors()
+    labels = labels.filter(lambda label: label >= 0)
+    wanted = _LABELS_PER_CLASS * count
+    for label in labels.take(min(wanted, _LABELS_READ)).as_numpy_iterator():
+        if label == 0:
+            return
+        if label == count:
+            break
+    else:
+        if wanted > _LABELS_READ:
+            # The label 0 of one of so many classes may be absent by chance.
+            return
+    raise ValueError(
+        "`image/class/label` must count from 0. "
+        f"Received: {files[0]!r} and others, without a label 0 {COUNT_FROM_1}"
+    )
+
+
+def _parse(record, kind):
+    """Return the image and the label of a record: b"" and -1 unless there is exactly one."""
+
+    def parse(image, label):
+        features = {image: tf.io.VarLenFeature(tf.string), label: tf.io.VarLenFeature(tf.int64)}
+        parsed = tf.io.parse_single_example(record, features)
+        return _only(parsed[image].values, b""), _only(parsed[label].values, -1)
+
+    image, label = tf.switch_case(
+        tf.convert_to_tensor(kind), [functools.partial(parse, *names) for names in _FEATURES]
+    )
+    # The cast would make 0 of 2**32.
+    return image, tf.cast(tf.clip_by_value(label, -1, tf.int32.max), tf.int32)
+
+
+def _only(values, otherwise):
+    default = tf.constant(otherwise, values.dtype)
+    return tf.cond(tf.size(values) == 1, lambda: values[0], lambda: default)
+
+
+def _name_files(files):
+    """Return for each file its name or, where names repeat, its path below the common folder."""
+    paths = {file: pathlib.Path(file) for file in files}
+    counts = collections.Counter(path.name for path in paths.values())
+    common = os.path.commonpath([path.parent for path in paths.values()])
+    return {
+        file: path.name if counts[path.name] == 1 else path.relative_to(common).as_posix()
+        for file, path in paths.items()
+    }
+
+
+def _find_id(files, names, starts, number):
+    file = int(np.searchsorted(starts, number, side="right")) - 1
+    return f"{names[files[file]]}#{number - starts[file]}"

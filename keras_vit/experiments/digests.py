@@ -1,0 +1,87 @@
+"""Digests of data and models, to detect changes when results are resumed."""
+
+import functools
+import hashlib
+import logging
+import pathlib
+
+from keras_vit.checkpoints.catalog.download import files_of
+from keras_vit.core.choices import BY_POSITION, DIVIDED
+from keras_vit.core.files import differences
+from keras_vit.data.datasets import find_source
+from keras_vit.data.fingerprints import fingerprints
+
+_SUFFIX = "_digest"
+
+
+def data_digests(name, splits, classes=None, prefix=""):
+    """Compute a digest of each split of a dataset that may change under the same name.
+
+    Args:
+        name: as in `keras_vit.data.load`.
+        splits: names of splits.
+        classes: as in `keras_vit.data.load`.
+        prefix: put before the keys.
+
+    Returns:
+        A dictionary of hexadecimal strings; empty for a dataset of TensorFlow Datasets.
+
+    Example:
+    >>> list(data_digests("digits", ("train", "test")))
+    ['train_digest', 'test_digest']
+    """
+    if name.removeprefix(BY_POSITION).partition(":")[0] not in (*DIVIDED, "digits"):
+        return {}
+    return {
+        f"{prefix}{split}{_SUFFIX}": fingerprints(find_source(name, split, classes)).digest()[:16]
+        for split in splits
+    }
+
+
+def file_digest(path):
+    """Compute a digest of the files that a model is read from.
+
+    Args:
+        path: of a file or a directory.
+
+    Returns:
+        A dictionary with a hexadecimal string; empty if there is no such path.
+    """
+    path = pathlib.Path(path).expanduser()
+    others = path.iterdir() if path.is_dir() else {*files_of(path)} - {path}
+    found = hashlib.sha256()
+    for file in filter(pathlib.Path.is_file, [path, *sorted(others)]):
+        found.update(file.name.encode() if file != path else b"")
+        with file.open("rb") as opened:
+            found.update(hashlib.file_digest(opened, "sha256").digest())
+    return {f"model{_SUFFIX}": found.hexdigest()[:16]} if path.exists() else {}
+
+
+def recorded_differences(before, now, path):
+    """List the differences between two dictionaries of settings, apart from unrecorded digests.
+
+    Logs one warning per path if `before` was recorded by a version that did not record digests.
+
+    Args:
+        before: dictionary, read from JSON.
+        now: dictionary of what JSON can say.
+        path: of the file that `before` was read from.
+
+    Returns:
+        As `keras_vit.core.files.differences`.
+    """
+    missing = [name for name in now if name.endswith(_SUFFIX) and name not in before]
+    if missing:
+        _warn_once(path)
+    recorded = {name: now[name] for name in now if name not in missing}
+    # A dataset numbers the classes to keep in its own order.
+    return differences(before, recorded, unordered=("classes", "fewshot_classes"))
+
+
+@functools.cache
+def _warn_once(path):
+    logging.getLogger("keras_vit").warning(
+        "%s was begun by a version that did not record digests: whether its earlier results are of "
+        "the same data and model is not known",
+        path,
+    )

@@ -1,0 +1,144 @@
+"""Figures of what a model attends to."""
+
+import numpy as np
+import scipy.ndimage
+
+from keras_vit.inspection.figures.drawing import check_matplotlib, empty_axes, save_figure
+
+ROLLOUT_COLUMNS = 4
+# More names than these would fill the figure.
+MOST_NAMED_HEADS = 16
+
+
+def draw_attention_distance(distances, path):
+    """Draws how far heads look by the depth of their block.
+
+    Args:
+        distances: array `(blocks, heads)` of `attention_distance`, in pixels; NaN is left out.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+
+    Reference:
+        Figure 7 (right) of the ViT paper (arXiv 2010.11929).
+    """
+    check_matplotlib()
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    depth, heads = distances.shape
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axis = figure.subplots()
+    colours = colormaps["turbo"](np.linspace(0.05, 0.95, heads))
+    for head, (points, colour) in enumerate(zip(distances.T, colours, strict=True), start=1):
+        axis.scatter(np.arange(depth), points, color=colour, s=28, label=f"Head {head}")
+    means = np.ma.masked_invalid(distances).mean(axis=1)
+    axis.plot(means, color="0.6", zorder=0, label="Mean of the heads")
+    axis.set_xlabel("Network depth (block)")
+    axis.set_ylabel("Mean attention distance (pixels)")
+    axis.set_ylim(0, max(1.08 * np.nan_to_num(distances).max(), 1))
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.grid(alpha=0.3)
+    if heads <= MOST_NAMED_HEADS:
+        figure.legend(loc="outside right upper", fontsize=8)
+    axis.set_title("How far each head looks")
+    save_figure(figure, path)
+
+
+def draw_rollout(images, rollout, path):
+    """Draws images, and over them from which patches the output comes.
+
+    Colours go from 0 to the greatest value of each image.
+
+    Args:
+        images: array `(count, height, width, channels)` in [-1, 1].
+        rollout: array `(count, rows, columns)` of `attention_rollout`.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+
+    Reference:
+        Figure 6 and appendix D.8 of the ViT paper (arXiv 2010.11929).
+    """
+    check_matplotlib()
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    columns = min(ROLLOUT_COLUMNS, len(images))
+    rows = -(-len(images) // columns)
+    height, width = images.shape[1:3]
+    # Wide enough for the title.
+    size = max(2 * 1.6 * columns, 7), rows * 1.6 * height / width + 0.8
+    figure = Figure(figsize=size, layout="constrained")
+    axes = empty_axes(figure, rows, 2 * columns)
+    for index, (image, weights) in enumerate(zip(images, rollout, strict=True)):
+        picture = as_picture(image)
+        axes[2 * index].imshow(picture)
+        shares = upsample(weights / max(weights.max(), 1e-12), (height, width))
+        # Of dark images, a mask as in the paper would show nothing.
+        colours = colormaps["viridis"](shares)[..., :3]
+        axes[2 * index + 1].imshow(0.4 * picture + 0.6 * colours)
+    figure.suptitle("Input, and attention rollout over it (dark: nothing, yellow: most)")
+    save_figure(figure, path)
+
+
+def draw_heads(image, scores, grid, path, query=0):
+    """Draws what a token takes from the patches of an image, in each head of each block.
+
+    A cross marks a token that is a patch itself.
+
+    Each map is scaled to its greatest value, as heads differ in how much they take from patches.
+
+    Args:
+        image: array `(height, width, channels)` in [-1, 1].
+        scores: dictionary from the blocks' names to arrays `(heads, tokens, tokens)`, of
+            `attention_maps` for that image.
+        grid: `(rows, columns)` of the patches.
+        path: of the PNG file to write.
+        query: the token that takes, such as 0 for the class token.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    heads = max(len(block) for block in scores.values())
+    side = min(1.1, 16 / (heads + 1))
+    ratio = image.shape[0] / image.shape[1]
+    # Patches need not be squares.
+    aspect = ratio * grid[1] / grid[0]
+    num_prefix = next(iter(scores.values())).shape[-1] - grid[0] * grid[1]
+    size = max(side * (heads + 1) + 0.5, 4), side * ratio * len(scores) + 1
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(scores), heads + 1, squeeze=False)
+    for axis_row, (name, block) in zip(axes, scores.items(), strict=True):
+        for axis in axis_row:
+            axis.set(xticks=[], yticks=[], frame_on=False)
+        axis_row[0].imshow(as_picture(image))
+        axis_row[0].set_ylabel(name.replace("block_", "block "), fontsize=8)
+        for axis, head in zip(axis_row[1:], block, strict=True):
+            patches = head[query, -grid[0] * grid[1] :].reshape(grid)
+            axis.imshow(patches, vmin=0, cmap="viridis", aspect=aspect)
+            if query >= num_prefix:
+                row, column = divmod(query - num_prefix, grid[1])
+                axis.plot(column, row, "rx", markersize=4)
+    for head, axis in enumerate(axes[0, 1:], start=1):
+        axis.set_title(f"head {head}", fontsize=8)
+    axes[0, 0].set_title("input", fontsize=8)
+    figure.suptitle("Attention of each head to the patches (dark: none, yellow: most)", fontsize=10)
+    save_figure(figure, path)
+
+
+def as_picture(image):
+    """RGB in [0, 1] of an image in [-1, 1] of one or three channels."""
+    image = np.clip((np.asarray(image, "float32") + 1) / 2, 0, 1)
+    return np.repeat(image, 3 // image.shape[-1], axis=-1)
+
+
+def upsample(weights, size):
+    """A map of patches at the size of the image, linear between the patches' centres."""
+    factors = [pixels / count for pixels, count in zip(size, weights.shape, strict=True)]
+    return scipy.ndimage.zoom(weights, factors, order=1, mode="nearest", grid_mode=True)

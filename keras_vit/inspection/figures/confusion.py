@@ -1,0 +1,78 @@
+"""A figure of a confusion matrix, drawn with matplotlib (`pip install 'keras-vit[plots]'`)."""
+
+import numpy as np
+
+from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
+
+# Of so many classes each has its name, and of fewer each cell its number.
+NAMED = 40
+NUMBERED = 20
+LONGEST_NAME = 24
+
+
+def draw_confusion(matrix, class_names, path):
+    """Draws a confusion matrix: rows are classes, columns predictions, colours shares of a row.
+
+    Of more than 40 classes not every one is named; of at most 20 the images are counted in the
+    cells.
+
+    Args:
+        matrix: integers `(classes, classes)`, of `keras_vit.evaluation.metrics.confusion_matrix`.
+        class_names: name of each class.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed, or the names are not as many as the classes.
+    """
+    check_matplotlib()
+    from matplotlib.colors import PowerNorm
+    from matplotlib.figure import Figure
+
+    matrix = np.asarray(matrix)
+    if matrix.shape != (len(class_names), len(class_names)):
+        raise ValueError(
+            "`matrix` must have a row and a column for each of the class names. "
+            f"Received: shape {matrix.shape} and {len(class_names)} names"
+        )
+    # Of a class without an image, the row is empty.
+    shares = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    side = 3.5 + 0.22 * min(max(len(class_names), 10), 2 * NAMED)
+    figure = Figure(figsize=(side + 1, side), layout="constrained")
+    axis = figure.subplots()
+    # By their roots, shares of a few percent, which mistakes have, can be told from none.
+    drawn = axis.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
+    step = -(-len(class_names) // NAMED)
+    ticks = np.arange(0, len(class_names), step)
+    names = [_shortened(class_names[tick]) for tick in ticks]
+    axis.set_xticks(ticks, names, rotation=90, fontsize=8)
+    axis.set_yticks(ticks, names, fontsize=8)
+    axis.set_xlabel("predicted class")
+    axis.set_ylabel("class")
+    axis.set_title(
+        f"Accuracy {np.trace(matrix) / max(matrix.sum(), 1):.1%} of {matrix.sum()} images"
+    )
+    if len(class_names) <= NUMBERED:
+        _number(axis, matrix, shares)
+    figure.colorbar(
+        drawn,
+        ticks=[0, 1, 5, 10, 20, 40, 60, 80, 100],
+        label="share of the class's images (%)",
+        shrink=0.8,
+    )
+    save_figure(figure, path)
+
+
+def _number(axis, matrix, shares):
+    """Writes how many images are in each cell that has one."""
+    for row, column in np.argwhere(matrix):
+        axis.text(
+            *(column, row, f"{matrix[row, column]}"),
+            ha="center",
+            va="center",
+            fontsize=7,
+            color="white" if shares[row, column] > 30 else "black",
+        )
+
+
+def _shortened(name):
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"

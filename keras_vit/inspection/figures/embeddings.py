@@ -1,0 +1,90 @@
+"""Figures of what the embeddings have learned, after figure 7 of the ViT paper."""
+
+import numpy as np
+
+from keras_vit.inspection.figures.drawing import check_matplotlib, empty_axes, save_figure
+
+FILTER_COLUMNS = 7
+# Inches of a figure of tiles, and the most that each of them can be read at.
+TILES_SIZE = 9.0
+MOST_TILES = 16
+
+
+def draw_filters(components, shares, path):
+    """Draws the principal components of filters as patches of colour.
+
+    Each component is scaled to the whole range of colours, with 0 in the middle.
+
+    Args:
+        components: array `(count, height, width, channels)` of `filter_components`, of one or of
+            three channels.
+        shares: array `(count,)`, the share of the variance of each.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed, or the components are not RGB or grey.
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    if components.shape[-1] not in (1, 3):
+        raise ValueError(
+            "`components` must have 1 or 3 channels to be drawn. "
+            f"Received: components of shape {components.shape}"
+        )
+    columns = min(FILTER_COLUMNS, len(components))
+    rows = -(-len(components) // columns)
+    # Wide enough for the title.
+    width = max(1.3 * columns, 6)
+    figure = Figure(figsize=(width, 1.5 * rows + 0.6), layout="constrained")
+    for axis, patch, share in zip(
+        empty_axes(figure, rows, columns), components, shares, strict=False
+    ):
+        picture = 0.5 + 0.5 * patch / max(np.abs(patch).max(), 1e-12)
+        axis.imshow(np.repeat(picture, 3 // patch.shape[-1], axis=-1), interpolation="nearest")
+        axis.set_title(f"{share:.1%}", fontsize=9)
+    size = f"{components.shape[1]} x {components.shape[2]} pixels"
+    figure.suptitle(f"Principal components of the filters, {size}\n(share of their variance)")
+    save_figure(figure, path)
+
+
+def draw_position_similarity(similarity, path):
+    """Draws how similar position embeddings are: a tile for each patch, in its place.
+
+    Of a large grid some rows and columns are drawn, at equal distances.
+
+    Args:
+        similarity: array `(rows, columns, rows, columns)` of `position_similarity`.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    rows, columns = (_some(count) for count in similarity.shape[:2])
+    shape = len(rows) * similarity.shape[2], len(columns) * similarity.shape[3]
+    scale = TILES_SIZE / max(shape)
+    size = max(shape[1] * scale, 3) + 1.5, max(shape[0] * scale, 2) + 1
+    figure = Figure(figsize=size, layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0, hspace=0)
+    axes = figure.subplots(len(rows), len(columns), squeeze=False)
+    for axis_row, row in zip(axes, rows, strict=True):
+        for axis, column in zip(axis_row, columns, strict=True):
+            tile = axis.imshow(similarity[row, column], vmin=-1, vmax=1, cmap="viridis")
+            axis.set(xticks=[], yticks=[])
+    for axis, column in zip(axes[-1], columns, strict=True):
+        axis.set_xlabel(column + 1, fontsize=9)
+    for axis, row in zip(axes[:, 0], rows, strict=True):
+        axis.set_ylabel(row + 1, fontsize=9, rotation=0, labelpad=8, va="center")
+    figure.supxlabel("Input patch column")
+    figure.supylabel("Input patch row")
+    figure.colorbar(tile, ax=axes, label="Cosine similarity", fraction=0.05)
+    figure.suptitle("Position embedding similarity")
+    save_figure(figure, path)
+
+
+def _some(count):
+    """At most so many of the rows or columns, at equal distances."""
+    return range(0, count, -(-count // MOST_TILES))

@@ -1,0 +1,113 @@
+"""What a masked patch predictor sees, and what it makes of it."""
+
+import numpy as np
+
+from keras_vit.core.pixels import check_pixels
+from keras_vit.data.images.colors import decode_colours
+from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
+from keras_vit.models.masked_patches import CELLS, NUM_COLOURS
+from keras_vit.models.surgery import token_grid
+
+COLUMNS = 8
+# In [-1, 1]: neither grey images nor most photographs have it.
+BLUE = (-0.3, -0.1, 0.2)
+
+
+def draw_masked_patches(predictor, batch, path):
+    """Draws images, what is left of them, and the colours that are predicted for the rest.
+
+    In what the model sees, masked patches are blue. In what it predicts, and in what was to be
+    predicted, patches that were not corrupted are shown as they are.
+
+    Args:
+        predictor: a model of `masked_patch_predictor`.
+        batch: `(inputs, targets, sample_weights)`, arrays of a batch of
+            `keras_vit.data.mask_patches`; the first 8 images are drawn.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed, the model and the batch have different patches
+            or targets, or the images are not scaled to [-1, 1].
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    inputs, targets, weights = _first(batch, COLUMNS)
+    check_pixels(inputs["images"])
+    grid = token_grid(predictor)
+    predictions = _predict(predictor, inputs, targets)
+    images = _cut(inputs["images"], grid)
+    is_corrupted = weights.reshape(*weights.shape[:2], -1)[..., 0] > 0
+    rows = {
+        "Images": images,
+        "What the model sees": _corrupt(images, inputs["corruption"]),
+        "What it predicts": _fill(images, is_corrupted, predictions),
+        "What was to be predicted": _fill(images, is_corrupted, targets),
+    }
+    height = 1.6 * images.shape[2] * grid[0] / (images.shape[3] * grid[1]) + 0.3
+    # Wide enough for the titles.
+    width = 1.6 * max(len(images), 4)
+    figure = Figure(figsize=(width, height * len(rows)), layout="constrained")
+    for part, (title, patches) in zip(figure.subfigures(len(rows), 1), rows.items(), strict=True):
+        part.suptitle(title)
+        axes = np.ravel(part.subplots(1, len(images)))
+        for axis, image in zip(axes, _join(patches, grid), strict=True):
+            axis.axis("off")
+            axis.imshow(np.clip((image + 1) / 2, 0, 1))
+    save_figure(figure, path)
+
+
+def _first(batch, count):
+    inputs, targets, weights = batch
+    inputs = {name: np.asarray(array)[:count] for name, array in inputs.items()}
+    return inputs, np.asarray(targets)[:count], np.asarray(weights)[:count]
+
+
+def _predict(predictor, inputs, targets):
+    """The predictions as targets are given: classes of colours, or pixels."""
+    is_colour = np.issubdtype(targets.dtype, np.integer)
+    expected = (*targets.shape[1:], NUM_COLOURS) if is_colour else targets.shape[1:]
+    if predictor.output_shape[1:] != expected:
+        raise ValueError(
+            "`predictor` must predict the patches and the target of the batch, "
+            f"{expected} for each image. Received: a model that predicts "
+            f"{predictor.output_shape[1:]}"
+        )
+    predictions = predictor.predict(inputs, verbose=0)
+    return predictions.argmax(axis=-1) if is_colour else predictions
+
+
+def _corrupt(images, corruption):
+    taken = np.take_along_axis(images, np.maximum(corruption, 0)[..., None, None, None], axis=1)
+    return np.where(corruption[..., None, None, None] < 0, BLUE, taken)
+
+
+def _fill(images, is_corrupted, targets):
+    """The images with what targets say in the place of the corrupted patches."""
+    height, width = images.shape[2:4]
+    if np.issubdtype(targets.dtype, np.integer):
+        colours = decode_colours(targets)
+        side = 1 if targets.ndim == 2 else CELLS
+        cells = colours.reshape(*targets.shape[:2], side, side, 3)
+        rows, columns = np.arange(height) * side // height, np.arange(width) * side // width
+        patches = cells[:, :, rows[:, None], columns]
+    else:
+        patches = targets.reshape(images.shape)
+    return np.where(is_corrupted[..., None, None, None], patches, images)
+
+
+def _cut(images, grid):
+    """The patches of images, `(batch, patches, height, width, channels)`."""
+    rows, columns = grid
+    batch_size, height, width, channels = images.shape
+    patches = images.reshape(
+        batch_size, rows, height // rows, columns, width // columns, channels
+    ).swapaxes(2, 3)
+    return patches.reshape(batch_size, rows * columns, height // rows, width // columns, channels)
+
+
+def _join(patches, grid):
+    rows, columns = grid
+    batch_size, _, height, width, channels = patches.shape
+    images = patches.reshape(batch_size, rows, columns, height, width, channels).swapaxes(2, 3)
+    return images.reshape(batch_size, rows * height, columns * width, channels)

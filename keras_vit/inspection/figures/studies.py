@@ -1,0 +1,119 @@
+"""Figures of studies."""
+
+import numpy as np
+
+from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
+
+
+def draw_study(accuracies, title, path):
+    """Draws the accuracy of each setting: a point for each seed, a bar at their mean.
+
+    Args:
+        accuracies: dictionary from the settings' names to lists, from 0 to 1.
+        title: of the figure.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(max(1.7 * len(accuracies) + 1.5, 5), 4.5), layout="constrained")
+    axis = figure.subplots()
+    for place, found in enumerate(accuracies.values()):
+        points, mean = 100 * np.array(found), 100 * np.mean(found)
+        axis.scatter([place] * len(points), points, s=28, color="tab:blue", alpha=0.7, zorder=2)
+        axis.hlines(mean, place - 0.25, place + 0.25, color="black", zorder=3)
+        axis.annotate(f"{mean:.1f}", (place + 0.28, mean), va="center", fontsize=9)
+    axis.set_xticks(range(len(accuracies)), [name.replace(", ", ",\n") for name in accuracies])
+    axis.set_xlim(-0.5, len(accuracies) - 0.2)
+    _finish(figure, axis, title, path)
+
+
+def draw_scaling(exaflops, accuracies, title, path):
+    """Draws the accuracy of models against the compute of their training, on a logarithmic axis.
+
+    Args:
+        exaflops: dictionary from the models' names to their compute.
+        accuracies: dictionary from the models' names to lists, from 0 to 1.
+        title: of the figure.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+
+    Reference:
+        Figure 5 of the ViT paper (arXiv 2010.11929).
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axis = figure.subplots()
+    for name, found in accuracies.items():
+        point = exaflops[name], 100 * np.mean(found)
+        axis.scatter(
+            [point[0]] * len(found), 100 * np.array(found), s=16, alpha=0.4, color="tab:blue"
+        )
+        axis.scatter(*point, color="tab:blue")
+        axis.annotate(name, point, (7, -3), textcoords="offset points", fontsize=9)
+    axis.set_xscale("log")
+    # Room for the names.
+    axis.margins(x=0.25)
+    axis.set_xlabel("Compute of the training (exaFLOPs)")
+    _finish(figure, axis, title, path)
+
+
+def draw_data_sizes(rows, panels, title, path):
+    """Draws accuracies against the number of training images, a line for each model.
+
+    Args:
+        rows: dictionaries with `model`, `images` and the columns of the panels, from 0 to 1; one
+            for each seed.
+        panels: dictionary from the panels' names to their columns.
+        title: of the figure.
+        path: of the PNG file to write.
+
+    Raises:
+        ValueError: if matplotlib is not installed.
+
+    Reference:
+        Figure 4 of the ViT paper (arXiv 2010.11929).
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5 * len(panels), 4.5), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (name, column) in zip(axes, panels.items(), strict=True):
+        for model in dict.fromkeys(row["model"] for row in rows):
+            _draw_line(axis, [row for row in rows if row["model"] == model], column, model)
+        sizes = sorted({row["images"] for row in rows})
+        axis.set_xscale("log")
+        axis.set_xticks(sizes, [f"{size:,.0f}" for size in sizes], rotation=30, ha="right")
+        axis.minorticks_off()
+        axis.set_xlabel("Training images")
+        axis.set_ylabel(name)
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    figure.suptitle(title)
+    save_figure(figure, path)
+
+
+def _draw_line(axis, rows, column, label):
+    """A point for each row, and a line through the means."""
+    found = {}
+    for row in rows:
+        found.setdefault(row["images"], []).append(100 * row[column])
+    sizes = sorted(found)
+    (line,) = axis.plot(sizes, [np.mean(found[size]) for size in sizes], label=label)
+    points = [(size, value) for size in sizes for value in found[size]]
+    axis.scatter(*zip(*points, strict=True), s=16, alpha=0.5, color=line.get_color())
+
+
+def _finish(figure, axis, title, path):
+    axis.set_ylabel("Test accuracy (%)")
+    axis.set_title(title)
+    axis.grid(alpha=0.3)
+    save_figure(figure, path)

@@ -1,0 +1,75 @@
+"""Outputs of a classifier that contradict each other."""
+
+import numpy as np
+import scipy.special
+
+# What rounding may add to a probability.
+TOLERANCE = 1e-3
+_TOP = ("top_k_classes", "top_k_labels", "top_k_probabilities")
+
+
+def find_contradiction(outputs, is_good):
+    """Say which outputs for the same images cannot all be right.
+
+    Args:
+        outputs: dictionary of NumPy arrays `(images, ...)`, with the dtypes of an export's.
+        is_good: bool array, which images were classified.
+
+    Returns:
+        A string for the first contradiction, or `None`.
+
+    Example:
+    >>> from keras_vit.serving.protocol.contradictions import find_contradiction
+    >>> find_contradiction({"probabilities": np.array([[0.5, 0.7]])}, np.array([True]))
+    'the sum of `probabilities` must be 1'
+    """
+    for names in (("logits", "probabilities"), _TOP):
+        shapes = {name: outputs[name].shape for name in names if name in outputs}
+        if len(set(shapes.values())) > 1:
+            return f"these outputs must have one shape: {shapes}"
+    outputs = {name: array[is_good] for name, array in outputs.items()}
+    return next(_contradictions(**outputs), None)
+
+
+def _contradictions(
+    logits=None,
+    probabilities=None,
+    top_k_classes=None,
+    top_k_labels=None,
+    top_k_probabilities=None,
+    **_,
+):
+    softmax = None if logits is None else scipy.special.softmax(logits, axis=1)
+    if probabilities is None:
+        probabilities = softmax
+    elif _differ(probabilities.sum(axis=1), 1):
+        yield "the sum of `probabilities` must be 1"
+    elif softmax is not None and _differ(softmax, probabilities):
+        yield "`probabilities` must be the softmax of `logits`"
+    # Labels may be doubled: in ImageNet two classes are called "crane".
+    if top_k_classes is not None and not np.diff(np.sort(top_k_classes)).all():
+        yield "`top_k_classes` must be different classes"
+    if top_k_classes is not None and top_k_labels is not None:
+        pairs = set(zip(top_k_classes.flat, top_k_labels.flat, strict=True))
+        if len(pairs) > len(set(top_k_classes.flat)):
+            yield "`top_k_labels` must have one label for each class"
+    if top_k_probabilities is not None and (np.diff(top_k_probabilities) > TOLERANCE).any():
+        yield "`top_k_probabilities` must come in order, the most likely class first"
+    if probabilities is not None and top_k_classes is not None:
+        yield from _wrong_top(probabilities, top_k_classes, top_k_probabilities)
+
+
+def _wrong_top(probabilities, classes, top_k_probabilities):
+    count = probabilities.shape[1]
+    if (classes >= count).any():
+        yield f"`top_k_classes` must be less than {count}, the number of classes"
+        return
+    found = np.take_along_axis(probabilities, classes, axis=1)
+    if _differ(found, -np.sort(-probabilities, axis=1)[:, : classes.shape[1]]):
+        yield "`top_k_classes` must be the most likely classes"
+    if top_k_probabilities is not None and _differ(found, top_k_probabilities):
+        yield "`top_k_probabilities` must be those of `top_k_classes`"
+
+
+def _differ(values, expected):
+    return (abs(values - expected) > TOLERANCE).any()

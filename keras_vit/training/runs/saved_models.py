@@ -1,0 +1,239 @@
+"""Save and load the models of runs, with their run id and class names."""
+
+import json
+import logging
+import pathlib
+import zipfile
+
+import keras
+
+from keras_vit.checkpoints import from_checkpoint
+from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
+from keras_vit.core.files import replacing
+from keras_vit.core.pixels import scales_inputs
+from keras_vit.models import resize
+from keras_vit.models.files import load_model
+from keras_vit.models.origin import origin_of
+from keras_vit.training.runs.run import MODELS, RUN_FILE, find_model, read_run
+from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
+
+# Member of a .keras file that this package adds; Keras ignores it.
+_METADATA_FILE = "keras_vit.json"
+
+
+def load_trained(source, image_size=None):
+    """The model that a source means.
+
+    Args:
+        source: a run's directory (its best model), a `.keras` file, or whatever
+            `keras_vit.from_checkpoint` takes.
+        image_size: int or `(height, width)` to resize it to, or what the file does not tell; `None`
+            for its own.
+
+    Returns:
+        A `keras.Model`, not compiled.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    path = find_model(source)
+    if path.suffix != ".keras":
+        return from_checkpoint(source, image_size=image_size)
+    model = load_unscaled(path)
+    if image_size is None and None in model.input_shape[1:3]:
+        raise ValueError(
+            f"`image_size` must be given for a model of any size. Received: model={str(path)!r}"
+        )
+    return model if image_size is None else resize(model, image_size)
+
+
+def load_unscaled(path):
+    """Load a `.keras` file, of a model that takes images in [-1, 1] as those that are loaded here.
+
+    Raises:
+        ValueError: if it cannot be loaded, or has a layer that scales pixels itself.
+    """
+    model = load_model(path)
+    if scales_inputs(model):
+        raise ValueError(
+            "`model` must take images in [-1, 1], as all commands give them. Received: "
+            f"model={str(path)!r}, which scales pixels itself"
+        )
+    return model
+
+
+def save_model(model, path, metadata=None):
+    """Saves a `.keras` file without the optimizer, such that it is never half written.
+
+    Args:
+        model: a Functional `keras.Model`.
+        path: of the file.
+        metadata: dictionary to keep in the file, which Keras ignores: `run`, the id of the run that
+            saves it, and `class_names`, a list or `None`.
+    """
+    with replacing(path) as partial:
+        try:
+            saved = keras.Model(
+                model.input, model.output, name=model.name, trainable=model.trainable
+            )
+            saved.save(partial)
+            if metadata is not None:
+                with zipfile.ZipFile(partial, "a") as file:
+                    file.writestr(_METADATA_FILE, json.dumps(metadata))
+        except RuntimeError as error:
+            # What h5py raises where a disk is full.
+            raise OSError(str(error)) from error
+
+
+def run_metadata(model_path):
+    """Return the metadata that a run saves in its model files: its id and class names."""
+    run = read_run(model_path)
+    return {"run": run.get("id"), "class_names": run.get("class_names")}
+
+
+def run_of(model_path):
+    """What `run.json` says of a model that the run has saved.
+
+    Args:
+        model_path: path of a model file.
+
+    Returns:
+        A dictionary; empty for a model of no run, also if it lies in a run's directory.
+
+    Raises:
+        ValueError: if another model has the name of one of the run's, or `run.json` cannot be read.
+    """
+    path = pathlib.Path(model_path)
+    run = read_run(path) if path.name in MODELS else {}
+    if "id" in run and saved_by_run(path) != run["id"]:
+        raise ValueError(
+            f"{path.name} in the directory of a run must be the model that the run saved: its "
+            "classes are those of `run.json`; move another model elsewhere. "
+            f"Received: {str(path)!r}, which the run {run['id']} did not save"
+        )
+    return run
+
+
+def recorded_class_names(model_path, num_classes):
+    """The names of the classes of a `.keras` file, from the file itself or from its run.
+
+    Args:
+        model_path: path of the file.
+        num_classes: how many outputs the model has.
+
+    Returns:
+        A list of strings, or `None` if nothing records them.
+
+    Raises:
+        ValueError: if there are not as many names as outputs, or as `run_of`.
+    """
+    run, metadata = run_of(model_path), _read_metadata(model_path)
+    names = metadata.get("class_names") or run.get("class_names")
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if names is not None and not is_list:
+        raise ValueError(
+            "The class names of a model must be a list of strings. "
+            f"Received: {str(model_path)!r} with {names!r:.80}"
+        )
+    if names is not None and len(names) != num_classes:
+        raise ValueError(
+            "A model must have as many outputs as its run has class names. Received: "
+            f"{str(model_path)!r} with {num_classes} outputs and the names {names}"
+        )
+    return names
+
+
+def images_trained_before(model):
+    """Read what a model was trained on by the run that it comes from.
+
+    What is not recorded is logged, except of a model that is new or published.
+
+    Args:
+        model: a model that `fit` trained, or that this package loaded from a file.
+
+    Returns:
+        `Fingerprints`, or `None` if there is no such run or record.
+
+    Raises:
+        ValueError: as `run_of`, or if a record is damaged.
+    """
+    path = origin_of(model)
+    if path is None:
+        return None
+    log = logging.getLogger("keras_vit")
+    if not path.exists():
+        log.warning(
+            "%s, which the model comes from, is not there: images that it was trained on before "
+            "cannot be named",
+            path,
+        )
+        return None
+    if path.name == RUN_FILE or (path.suffix == ".keras" and run_of(path)):
+        return images_trained_on(path.parent)
+    if saved_by_run(path):
+        _warn_of_lost_record(path)
+    else:
+        log.info("%s does not record the images that it was trained on", path)
+    return None
+
+
+def saved_by_run(model_path):
+    """Return the id of the run that has saved a model file, or `None`."""
+    path = pathlib.Path(model_path)
+    return _read_metadata(path).get("run") if path.suffix == ".keras" else None
+
+
+def warn_of_images(model_path, run, images):
+    """Log a warning that names the images that a model was trained on, as far as that is recorded.
+
+    Args:
+        model_path: path of the model's file.
+        run: dictionary of `run_of`.
+        images: `Fingerprints` of the images that the model is evaluated on.
+    """
+    if run:
+        warn_of_trained_images(pathlib.Path(model_path).parent, images)
+    elif saved_by_run(model_path):
+        _warn_of_lost_record(model_path)
+
+
+def _warn_of_lost_record(path):
+    logging.getLogger("keras_vit").warning(
+        "%s was saved by the run %s, whose record is not next to it: images that it was trained on "
+        "cannot be named",
+        *(path, saved_by_run(path)),
+    )
+
+
+def data_of(run, name=None):
+    """The name of a run's data, as `load` divides them into the splits of that run.
+
+    Args:
+        run: dictionary of `run_of`.
+        name: name of a dataset; `None` for the run's.
+
+    Returns:
+        The name; with `by-position:` before it for the data of a run of a version before 0.2, which
+        recorded no division. `None` if there is neither a name nor a run.
+    """
+    name = name or run.get("data")
+    is_divided = name is not None and name.partition(":")[0] in DIVIDED
+    if is_divided and run and absolute_name(name) == run.get("data") and "id" not in run:
+        return BY_POSITION + name
+    return name
+
+
+def _read_metadata(path):
+    if not pathlib.Path(path).exists():
+        raise ValueError(f"`model` must be an existing file. Received: model={str(path)!r}")
+    try:
+        with zipfile.ZipFile(path) as file:
+            metadata = (
+                json.loads(file.read(_METADATA_FILE)) if _METADATA_FILE in file.namelist() else {}
+            )
+    except (OSError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
+        raise ValueError(
+            "`model` must be a complete Keras model. "
+            f"Received: model={str(path)!r}, which is no .keras file or not all of one"
+        ) from error
+    return metadata if isinstance(metadata, dict) else {}

@@ -1,0 +1,217 @@
+"""The record of the images that a run trains on, in the run's directory."""
+
+import json
+import logging
+import pathlib
+
+from keras_vit.core.files import replacing
+from keras_vit.data.fingerprints import Fingerprints, describe_changes, name_some
+from keras_vit.training.runs.run import TRAINED_BEFORE, TRAINED_ON, VALIDATED_ON, read_run
+
+# A record is a line `{"images": count, "digest": ..., "run": id}`, and one `[digest, label, id]`
+# per image, as JSON. `TRAINED_BEFORE` has the images of the run that this one was started from; its
+# digest is `before` in the first line of the others.
+_RECORDS = {"training": TRAINED_ON, "validation": VALIDATED_ON}
+
+
+def run_fingerprints(data):
+    """Find the images that a run trains and validates on.
+
+    Args:
+        data: `(train, validation)`, datasets of `keras_vit.data.load`; the second may be `None`.
+
+    Returns:
+        A dictionary of `Fingerprints` from `"training"` and, if there is one, `"validation"`.
+    """
+    datasets = zip(_RECORDS, data, strict=True)
+    return {kind: dataset.fingerprints() for kind, dataset in datasets if dataset is not None}
+
+
+def record_images(workdir, images, before=None):
+    """Record what a run trains and validates on.
+
+    Args:
+        workdir: `pathlib.Path` of the run's directory.
+        images: dictionary of `run_fingerprints`.
+        before: `Fingerprints` of the images that the model was trained on before; `None` for none.
+
+    Returns:
+        A dictionary of digests, to be saved in the states as `images`.
+    """
+    has_before = before is not None and len(before.ids) > 0
+    if has_before:
+        _write(workdir / TRAINED_BEFORE, before)
+    else:
+        # A killed process may have left one.
+        (workdir / TRAINED_BEFORE).unlink(missing_ok=True)
+    for kind, found in images.items():
+        _write(workdir / _RECORDS[kind], found, before=before.digest() if has_before else None)
+    return {kind: found.digest() for kind, found in images.items()}
+
+
+def is_recorded(state):
+    """Whether a run records its images: not if a version before 0.2 has begun it.
+
+    Args:
+        state: what `States.load` returned; `None` for a run that begins.
+    """
+    return state is None or state[1].get("images") is not None
+
+
+def check_same_images(workdir, images, state):
+    """Check that a resumed run has the images that it was begun with.
+
+    Args:
+        workdir: path of the run's directory.
+        images: dictionary of `run_fingerprints`.
+        state: what `States.load` returned.
+
+    Raises:
+        ValueError: if they are others; the message says what changed.
+    """
+    if not is_recorded(state):
+        logging.getLogger("keras_vit").warning(
+            "the run was begun by a version that did not record its images: changes cannot be "
+            "detected"
+        )
+        return
+    for kind in _RECORDS:
+        now = images.get(kind)
+        if state[1]["images"].get(kind) == (now and now.digest()):
+            continue
+        before, _ = _read(pathlib.Path(workdir) / _RECORDS[kind])
+        what = "others" if None in (before, now) else describe_changes(before, now)
+        raise ValueError(
+            f"A resumed run must have the {kind} images that it was begun with. "
+            f"Received: {what}; train in a new `workdir` to use them"
+        )
+
+
+def images_trained_on(workdir):
+    """Read what the model of a run was trained on, in this run and before it.
+
+    Args:
+        workdir: path of the run's directory.
+
+    Returns:
+        `Fingerprints`, or `None` and a warning for a run that did not record it.
+
+    Raises:
+        ValueError: if a record is damaged, or is that of another run.
+    """
+    path = pathlib.Path(workdir) / TRAINED_BEFORE
+    own, facts = _read(path.with_name(TRAINED_ON))
+    before, facts_before = _read(path)
+    if own is None:
+        logging.getLogger("keras_vit").warning(
+            "%s has no %s, or is a run of a version that did not record its training images: they "
+            "cannot be named",
+            *(workdir, TRAINED_ON),
+        )
+        return None
+    digest = facts_before.get("digest")
+    if facts.get("before", digest) != digest:
+        if before is not None:
+            raise _damaged(path, "with others than the images that the model was trained on before")
+        logging.getLogger("keras_vit").warning(
+            "%s is missing: the images that the model was trained on before this run cannot be "
+            "named",
+            path,
+        )
+    if before is None:
+        return own
+    return Fingerprints(
+        before.ids + own.ids, before.labels + own.labels, before.digests + own.digests
+    )
+
+
+def warn_of_trained_images(workdir, images):
+    """Log a warning that names the images of a split that a run was trained on.
+
+    Args:
+        workdir: path of the run's directory.
+        images: `Fingerprints` of the split.
+
+    Returns:
+        The ids of these images.
+    """
+    trained = images_trained_on(workdir)
+    found = images.ids_among(set(trained.digests)) if trained is not None else []
+    if found:
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d images were trained on, so that the metrics are not those of new images: "
+            "%s",
+            *(len(found), len(images.ids), name_some(found, 10)),
+        )
+    return found
+
+
+def warn_of_validation(before, images):
+    """Log a warning that names validation images that the starting model was trained on.
+
+    Args:
+        before: `Fingerprints` of the images that the starting model was trained on.
+        images: `Fingerprints` of the validation images.
+    """
+    found = images.ids_among(set(before.digests))
+    if found:
+        logging.getLogger("keras_vit").warning(
+            "the starting model was trained on %d of the %d validation images, which choose the "
+            "best model: %s",
+            *(len(found), len(images.ids), name_some(found)),
+        )
+
+
+def warn_of_overlap(images):
+    """Log a warning that names validation images that are training images of the same run.
+
+    Args:
+        images: dictionary of `run_fingerprints`.
+    """
+    training, validation = (
+        set(zip(images[kind].ids, images[kind].digests, strict=True))
+        for kind in ("training", "validation")
+    )
+    both = [id for id, _ in training & validation]
+    if both:
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d validation images, which choose the best model, are training images "
+            "too: %s",
+            *(len(both), len(images["validation"].ids), name_some(sorted(both))),
+        )
+
+
+def _write(path, images, **facts):
+    rows = images.rows()
+    with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
+        run = read_run(path).get("id")
+        header = {"images": len(rows), "digest": images.digest(), "run": run, **facts}
+        file.writelines(f"{json.dumps(line)}\n" for line in (header, *rows))
+
+
+def _read(path):
+    """The `Fingerprints` of a record and its first line; `(None, {})` if there is none."""
+    if not path.exists():
+        return None, {}
+    run = read_run(path).get("id")
+    try:
+        with path.open(encoding="utf-8") as file:
+            header, *rows = (json.loads(line) for line in file)
+        digests, labels, ids = zip(*rows, strict=True) if rows else ((), (), ())
+        images = Fingerprints(ids, labels, digests)
+        is_whole = header["digest"] == images.digest()
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise _damaged(path, error) from error
+    if not is_whole:
+        raise _damaged(path, f"{len(rows)} images with a different digest")
+    # The first records did not have the run.
+    if header.get("run", run) != run:
+        raise _damaged(path, f"of the run {header['run']}, in the directory of the run {run}")
+    return images, header
+
+
+def _damaged(path, what):
+    return ValueError(
+        "The record of a run's images must be as the run has written it. "
+        f"Received: {str(path)!r} ({what})"
+    )

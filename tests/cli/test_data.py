@@ -1,0 +1,173 @@
+"""Training, evaluation and prediction on real files of every kind, through the command line."""
+
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from keras_vit.cli import main
+from keras_vit.cli.data import check_picture
+from keras_vit.models import vision_transformer
+from tests.data.test_tfds import Photos
+from tests.fixtures.images import write_folder
+from tests.fixtures.photos import (
+    broken_images,
+    odd_images,
+    photographs,
+    to_bytes,
+    write_digits,
+    write_photos,
+)
+
+RECIPE = ["--image-size", "16", "--batch-size", "16", "--steps", "8", "--warmup-steps", "2"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A ViT small enough for seconds."""
+    path = tmp_path_factory.mktemp("model") / "tiny.keras"
+    vision_transformer(
+        patch_size=8, embedding_dim=8, depth=1, num_heads=2, mlp_dim=8, num_classes=2, image_size=16
+    ).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder of photographs, some odd and some broken."""
+    folder = write_photos(tmp_path_factory.mktemp("data") / "my photos", 70, size=(60, 44))
+    write_digits(folder / "digit 8", 8)
+    for name, encoded in odd_images().items():
+        (folder / "china" / f"odd_{name}").write_bytes(encoded)
+    for name, encoded in broken_images().items():
+        (folder / "flower" / f"broken_{name}").write_bytes(encoded)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    """The same as TFRecord and other photographs in TFDS."""
+    root = folder.parent
+    main(["data", f"folder:{folder}", "--records", str(root / "records"), "--num-files", "2"])
+    Photos.folder = write_photos(root / "raw", 24, size=(24, 20))
+    Photos(data_dir=root / "tfds", config="small").download_and_prepare()
+    return root
+
+
+def names_of(root):
+    return {
+        "folder": (f"folder:{root / 'my photos'}",),
+        "tfrecord": (f"tfrecord:{root / 'records'}/{{split}}-*",),
+        "tfds": ("tfds:photos:small", "--data-dir", str(root / "tfds")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "skipped"),
+    [
+        pytest.param("folder", 10, marks=pytest.mark.examples),
+        pytest.param("tfrecord", 0, marks=pytest.mark.large),
+        pytest.param("tfds", 0, marks=pytest.mark.large),
+    ],
+)
+def test_train_evaluate_predict(kind, skipped, model, data, tmp_path, capsys):
+    name, *options = names_of(data)[kind]
+    run = tmp_path / "run"
+    arguments = ["--model", str(model), "--data", name, "--workdir", str(run), *RECIPE]
+    main(["train", "finetune", *arguments, "--augmentation", "medium2", *options])
+    main(["evaluate", str(run), "--split", "test", *options])
+    assert "accuracy: " in capsys.readouterr().out
+    photograph = data / "my photos" / "china" / "000.jpg"
+    main(["predict", str(run), str(photograph)])
+    # The first three; the file's own path names a class too.
+    out = capsys.readouterr().out.replace(str(photograph), "")
+    assert sum(name in out for name in ("china", "digit 8", "flower", "portrait")) == 3
+    report = run / "skipped.txt"
+    assert report.exists() == (skipped > 0)
+    if report.exists():
+        reasons = dict(line.split("\t") for line in report.read_text().splitlines())
+        assert 0 < len(reasons) <= skipped
+        assert all(name.startswith("flower/broken_") and reasons[name] for name in reasons)
+        main(["evaluate", str(run), "--split", "train+validation+test"])
+        out = capsys.readouterr().out
+        assert "images: 402" in out
+        assert "10 of 412 images were skipped: flower/broken_animated.webp" in out
+
+
+@pytest.mark.examples
+def test_data_draws_what_is_trained_on(folder, tmp_path, capsys):
+    picture = tmp_path / "sheet.png"
+    main(["data", f"folder:{folder}", "--picture", str(picture), "--image-size", "32"])
+    out = capsys.readouterr().out
+    assert "train: 289 images\nvalidation: 40 images\ntest: 83 images\n" in out
+    assert "4 classes: china, digit 8, flower, portrait" in out
+    assert "images/s" in out
+    pixels = np.asarray(Image.open(picture).convert("RGB"))
+    assert pixels.shape[0] > 800
+    assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 1000
+
+
+def test_data_does_not_replace_a_picture_of_somebody_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command = ["data", f"folder:{write_folder(tmp_path / 'photos', count=10)}", "--image-size", "8"]
+    pathlib.Path("data.png").write_bytes(b"my plot")
+    with pytest.raises(SystemExit):
+        main(command)
+    assert "give `--picture data.png` to replace it, or another" in capsys.readouterr().err
+    assert pathlib.Path("data.png").read_bytes() == b"my plot"
+    main([*command, "--picture", "data.png"])
+    # Its own picture is replaced.
+    check_picture(pathlib.Path("data.png"))
+
+
+def test_data_lists_the_papers_datasets(capsys):
+    main(["data"])
+    out = capsys.readouterr().out
+    assert "imagenet2012 " in out
+    assert "vtab/smallnorb_elevation" in out
+
+
+@pytest.mark.examples
+def test_a_turned_photograph_is_predicted_as_it_is_seen(model, tmp_path, capsys):
+    image = Image.fromarray(photographs()["china"])
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name, encoded in {
+        "seen.png": to_bytes(image.rotate(-90, expand=True), "PNG"),
+        "stored.png": to_bytes(image, "PNG", exif=exif),
+        "unturned.png": to_bytes(image, "PNG"),
+    }.items():
+        (tmp_path / name).write_bytes(encoded)
+    trained = keras.models.load_model(model)
+    trained.get_layer("head").kernel.assign(keras.random.normal((8, 2), seed=0))
+    trained.save(tmp_path / "trained.keras")
+    main(["export", str(tmp_path / "trained.keras"), str(tmp_path / "serving")])
+    for predictor in ("trained.keras", "serving"):
+        files = [str(tmp_path / name) for name in ("seen.png", "stored.png", "unturned.png")]
+        capsys.readouterr()
+        main(["predict", str(tmp_path / predictor), *files])
+        lines = capsys.readouterr().out.splitlines()
+        seen, stored, unturned = (line.split("  ", 1)[1] for line in lines)
+        assert seen == stored != unturned
+
+
+@pytest.mark.examples
+def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
+    """The test images are put among those for training, and are found and left out."""
+    exclude = tmp_path / "exclude.txt"
+    name = f"folder:{folder}"
+    main(["deduplicate", name, name, "--train-split", "test", "--output", str(exclude)])
+    out = capsys.readouterr().out
+    assert "images, the split test; `--test-split train+validation+test` compares all" in out
+    assert "more pairs" in out
+    ids = [line for line in exclude.read_text().splitlines() if not line.startswith("# ")]
+    assert len(ids) > 30
+    assert all((folder / pathlib.Path(id)).exists() for id in ids)
+    run = tmp_path / "run"
+    arguments = ["--model", str(model), "--data", name, "--workdir", str(run), *RECIPE]
+    main(["train", "finetune", *arguments, "--exclude", str(exclude)])
+    with pytest.raises(SystemExit):
+        main(["train", "finetune", *arguments, "--exclude", str(tmp_path / "none.txt")])
+    assert "`exclude` must be" in capsys.readouterr().err

@@ -1,0 +1,209 @@
+"""The table of the paper's datasets, against TensorFlow Datasets, without downloading."""
+
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from keras_vit.data import DATASETS
+from keras_vit.data.sources import vtab
+from keras_vit.data.sources.paper import VTAB, VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
+
+# Section 4.1 and table 5 of the VTAB paper (arXiv 1910.04867), and the datasets' own pages.
+SIZES = {
+    "imagenet2012": {"train": 1_281_167, "validation": 50_000},
+    "imagenet2012_real": {"validation": 50_000},
+    "imagenet21k": {"full": 13_153_500},
+    "cifar10": {"train": 50_000, "test": 10_000},
+    "cifar100": {"train": 50_000, "test": 10_000},
+    "oxford_iiit_pet": {"train": 3_680, "test": 3_669},
+    "oxford_flowers102": {"train": 1_020, "validation": 1_020, "test": 6_149},
+    "caltech101": {"train": 3_059, "test": 6_085},
+    "dtd": {"train": 1_880, "validation": 1_880, "test": 1_880},
+    "sun397": {"train": 76_128, "validation": 10_875, "test": 21_750},
+    "svhn_cropped": {"train": 73_257, "test": 26_032},
+    "patch_camelyon": {"train": 262_144, "validation": 32_768, "test": 32_768},
+    "eurosat/rgb": {"train": 27_000},
+    "resisc45": {"train": 31_500},
+    "diabetic_retinopathy_detection/btgraham-300": {
+        "train": 35_126,
+        "validation": 10_906,
+        "test": 42_670,
+    },
+    "clevr": {"train": 70_000, "validation": 15_000, "test": 15_000},
+    "dmlab": {"train": 65_550, "validation": 22_628, "test": 22_735},
+    "dsprites": {"train": 737_280},
+    "kitti": {"train": 6_347, "validation": 423, "test": 711},
+    "smallnorb": {"train": 24_300, "test": 24_300},
+}
+# How many examples VTAB reports the accuracy of: table 2 of its paper's appendix.
+VTAB_TEST = {
+    "caltech101": 6_085,
+    "cifar100": 10_000,
+    "dtd": 1_880,
+    "oxford_flowers102": 6_149,
+    "oxford_iiit_pet": 3_669,
+    "sun397": 21_750,
+    "svhn": 26_032,
+    "patch_camelyon": 32_768,
+    "eurosat": 5_400,
+    "resisc45": 6_300,
+    "diabetic_retinopathy": 42_670,
+    "clevr_count": 15_000,
+    "clevr_distance": 15_000,
+    "dmlab": 22_735,
+    "dsprites_location": 73_728,
+    "dsprites_orientation": 73_728,
+    "kitti_distance": 711,
+    "smallnorb_azimuth": 12_150,
+    "smallnorb_elevation": 12_150,
+}
+ROWS = list(DATASETS.values())
+IN_TFDS = [row for row in ROWS if row.builder != "imagenet21k"]
+
+
+def builder_of(row, tmp_path):
+    os.environ.setdefault("NO_GCE_CHECK", "true")
+    return tfds.builder(row.builder, data_dir=tmp_path)
+
+
+def parts_of(row, expression):
+    """The parts of splits that an expression means, by TensorFlow Datasets' own arithmetic."""
+    infos = {
+        name: tfds.core.SplitInfo(name=name, shard_lengths=[size], num_bytes=0)
+        for name, size in SIZES[row.builder].items()
+    }
+    parts = tfds.core.ReadInstruction.from_spec(expression).to_absolute(infos)
+    # An end that is that of the split can be missing.
+    return [
+        (part.splitname, part.from_ or 0, part.to or infos[part.splitname].num_examples)
+        for part in parts
+    ]
+
+
+def size_of(row, split):
+    return sum(last - first for _, first, last in parts_of(row, row.splits[split]))
+
+
+@pytest.mark.parametrize("row", IN_TFDS, ids=lambda row: row.name)
+def test_builder_and_classes_agree(row, tmp_path):
+    features = builder_of(row, tmp_path).info.features
+    assert "image" in features
+    if callable(row.label):
+        assert len(row.class_names) == row.num_classes
+        decoding = tfds.decode.PartialDecoding({"image": True, **row.needs})
+        assert "image" in decoding.extract_features(features)
+    else:
+        label = features[row.label]
+        label = getattr(label, "feature", label)
+        assert label.num_classes == row.num_classes
+        assert row.has_several_labels == isinstance(features[row.label], tfds.features.Sequence)
+
+
+@pytest.mark.parametrize("row", VTAB, ids=lambda row: row.name)
+def test_vtab_is_800_200_and_the_test_set(row):
+    assert size_of(row, "train") == 800
+    assert size_of(row, "validation") == 200
+    assert size_of(row, "test") == VTAB_TEST[row.name.removeprefix("vtab/")]
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("caltech101", "train[90%:]"),
+        ("cifar100", "train[90%:]"),
+        ("oxford_iiit_pet", "train[80%:]"),
+        ("svhn", "train[90%:]"),
+        ("eurosat", "train[60%:80%]"),
+        ("resisc45", "train[60%:80%]"),
+        ("clevr_count", "train[90%:]"),
+        ("clevr_distance", "train[90%:]"),
+        ("dsprites_location", "train[80%:90%]"),
+        ("dsprites_orientation", "train[80%:90%]"),
+        ("smallnorb_azimuth", "test[:50%]"),
+        ("smallnorb_elevation", "test[:50%]"),
+    ],
+)
+def test_vtab_chooses_on_the_first_of_task_adaptations_validation_set(name, part):
+    row = DATASETS[f"vtab/{name}"]
+    ((split, first, last),) = parts_of(row, part)
+    ((our_split, our_first, our_last),) = parts_of(row, row.splits["validation"])
+    assert (our_split, our_first) == (split, first)
+    assert our_last <= last
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_splits_do_not_overlap(row):
+    intervals = [part for split in row.splits.values() for part in parts_of(row, split)]
+    for index, (name, first, last) in enumerate(intervals):
+        for other, other_first, other_last in intervals[:index]:
+            assert name != other or last <= other_first or other_last <= first
+
+
+@pytest.mark.parametrize(
+    ("name", "train", "validation"),
+    [
+        ("imagenet2012", 1_268_355, 12_812),
+        ("cifar10", 49_000, 1_000),
+        ("cifar100", 49_000, 1_000),
+        ("oxford_iiit_pet", 3_312, 368),
+        ("oxford_flowers102", 918, 102),
+    ],
+)
+def test_the_papers_held_out_parts(name, train, validation):
+    row = DATASETS[name]
+    assert (size_of(row, "train"), size_of(row, "validation")) == (train, validation)
+
+
+def test_vtab_has_its_groups():
+    assert [len(group) for group in (VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED)] == [7, 4, 8]
+    assert {row.name.removeprefix("vtab/") for row in VTAB} == set(VTAB_TEST)
+    assert not any(row.crop or row.flip for row in VTAB_STRUCTURED)
+
+
+def task_adaptation_range(value, bounds):
+    """As `data/clevr.py` and `data/kitti.py` of task_adaptation have it, in NumPy."""
+    return np.max(np.where((np.array(bounds) - value) < 0))
+
+
+@pytest.mark.parametrize("distance", [0.1, 7.9, 8.0, 8.4, 9.2, 9.5, 9.7, 10.0, 12.3])
+def test_clevr_distance(distance):
+    coordinates = tf.constant([[1.0, 1.0, 50.0], [1.0, 1.0, distance]])
+    label = vtab.clevr_distance({"objects": {"pixel_coords": coordinates}})
+    assert label == task_adaptation_range(np.float32(distance), vtab.CLEVR_DISTANCES)
+
+
+@pytest.mark.parametrize("count", range(3, 11))
+def test_clevr_count(count):
+    assert vtab.clevr_count({"objects": {"size": tf.zeros(count, tf.int64)}}) == count - 3
+
+
+@pytest.mark.parametrize(
+    ("types", "depths", "label"),
+    [
+        ([], [], 3),
+        ([3, 7], [1.0, 2.0], 3),
+        ([0, 7], [7.9, 2.0], 0),
+        ([0, 1], [30.0, 8.1], 1),
+        ([2], [25.0], 2),
+        ([2, 3], [20.0, 1.0], 1),
+        ([1], [-3.0], 0),
+    ],
+)
+def test_kitti_distance(types, depths, label):
+    location = np.zeros((len(types), 3), "float32")
+    location[:, 2] = depths
+    objects = {"type": tf.constant(types, tf.int64), "location": tf.constant(location)}
+    assert vtab.kitti_distance({"objects": objects}) == label
+
+
+def test_dsprites_labels_are_task_adaptations():
+    for values, feature, label in (
+        (32, "label_x_position", vtab.dsprites_location),
+        (40, "label_orientation", vtab.dsprites_orientation),
+    ):
+        theirs = np.floor(np.arange(values, dtype="float32") / (values / 16)).astype(int)
+        ours = [int(label({feature: tf.constant(value, tf.int64)})) for value in range(values)]
+        np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,144 @@
+"""Broken files never stop a run, and are named."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from keras_vit.data import load
+from keras_vit.data.skipped import explaining_errors
+from keras_vit.serving.predict import read_stored
+from tests.fixtures.photos import broken_images, odd_images, write_photos
+
+BROKEN, ODD = broken_images(), odd_images()
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Photographs of which one class has files of every odd kind and one broken ones."""
+    root = write_photos(tmp_path_factory.mktemp("data") / "photos", 40, size=(24, 20))
+    for name, encoded in ODD.items():
+        (root / "china" / f"odd_{name}").write_bytes(encoded)
+    for name, encoded in BROKEN.items():
+        (root / "flower" / f"broken_{name}").write_bytes(encoded)
+    return root
+
+
+EVERYTHING = "train+validation+test"
+
+
+def count(dataset):
+    return sum(len(labels) for _, labels in dataset.as_numpy_iterator())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"training": True, "min_crop_area": 0.05, "flip": True},
+        {"cache": "memory"},
+        {"batch_size": 1000},
+    ],
+    ids=str,
+)
+def test_broken_files_are_left_out_and_named(photos, options, caplog):
+    caplog.set_level(logging.INFO, "keras_vit")
+    dataset = load(f"folder:{photos}", EVERYTHING, 8, **{"batch_size": 16, **options})
+    assert len(dataset.skipped) == 0
+    for _ in range(2):
+        assert count(dataset) == 3 * 40 + len(ODD)
+        assert dataset.skipped.ids == sorted(f"flower/broken_{name}" for name in BROKEN)
+    assert dataset.num_examples == 3 * 40 + len(ODD) + len(BROKEN)
+    assert str(dataset.skipped).startswith("10 of 148 images were skipped: flower/broken_animated")
+    for name in BROKEN:
+        assert caplog.text.count(f"skipped flower/broken_{name}:") == 1
+
+
+def test_reasons(photos):
+    dataset = load(f"folder:{photos}", EVERYTHING, 8, 16)
+    count(dataset)
+    reasons = dataset.skipped.reasons()
+    assert reasons["flower/broken_huge.png"] == (
+        "An image must have from 1 to 89478485 pixels, its height and width are 9460 9460"
+    )
+    assert reasons["flower/broken_text.jpg"] == "Unknown image file format"
+    assert reasons["flower/broken_truncated.jpg"].startswith("jpeg::Uncompress failed")
+    assert reasons["flower/broken_truncated.png"].startswith("Invalid PNG data")
+
+
+def test_formats_that_are_not_decoded_are_named(tmp_path, caplog):
+    caplog.set_level(logging.INFO, "keras_vit")
+    write_photos(tmp_path, 4, size=(12, 10))
+    heads = {
+        "000": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
+        "001": b"\0\0\0\x20ftypavif\0\0\0\0",
+        "002": b"version https://git-lfs.github.com/spec/v1",
+    }
+    for name, head in heads.items():
+        (tmp_path / "flower" / f"{name}.jpg").write_bytes(head)
+    dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 16)
+    count(dataset)
+    assert "skipped flower/000.jpg: HEIC, which is not decoded" in caplog.messages
+    names = ("HEIC", "AVIF", "a Git LFS pointer")
+    for name, reason in zip(names, dataset.skipped.reasons().values(), strict=True):
+        assert reason == f"{name}, which is not decoded"
+        assert f".jpg ({name}, which is not decoded)" in str(dataset.skipped)
+    with pytest.raises(ValueError, match=r"000.jpg', which is not \(HEIC, which is not decoded\)"):
+        read_stored(tmp_path / "flower" / "000.jpg")
+
+
+def test_a_repeated_dataset_goes_on(photos):
+    dataset = load(f"folder:{photos}", EVERYTHING, 8, 16, training=True, repeat=True, flip=True)
+    sizes = [len(labels) for _, labels in dataset.take(40).as_numpy_iterator()]
+    assert sizes == [16] * 40
+    assert len(dataset.skipped) == len(BROKEN)
+
+
+def test_a_file_that_vanishes_is_skipped(tmp_path):
+    write_photos(tmp_path, 4, size=(12, 10))
+    dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 5)
+    (tmp_path / "flower" / "002.jpg").unlink()
+    assert count(dataset) == 11
+    assert dataset.skipped.ids == ["flower/002.jpg"]
+
+
+def test_the_last_of_all_is_not_forgotten(tmp_path):
+    write_photos(tmp_path, 4, size=(12, 10))
+    (tmp_path / "portrait" / "003.png").write_bytes(b"")
+    for batch_size in (1, 11, 12):
+        dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, batch_size)
+        assert count(dataset) == 11
+        assert dataset.skipped.ids == ["portrait/003.png"]
+
+
+def test_two_iterators_at_once_find_the_same(photos):
+    dataset = load(f"folder:{photos}", EVERYTHING, 8, 16)
+    both = list(zip(dataset.as_numpy_iterator(), dataset.as_numpy_iterator(), strict=True))
+    for (images, labels), (others, other_labels) in both:
+        np.testing.assert_array_equal(images, others)
+        np.testing.assert_array_equal(labels, other_labels)
+    assert len(dataset.skipped) == len(BROKEN)
+
+
+def test_too_many_are_an_error(tmp_path):
+    write_photos(tmp_path, 10, size=(12, 10))
+    for path in sorted(tmp_path.rglob("*.jpg"))[:14]:
+        path.write_bytes(b"")
+    name = f"folder:{tmp_path}"
+    assert count(load(name, EVERYTHING, 8, 5, max_skipped=0.5)) == 16
+    for repeat in (False, True):
+        dataset = load(name, EVERYTHING, 8, 5, training=True, repeat=repeat)
+        message = (
+            r"At most a share of 0.1 .*`max_skipped`.*Received: .* of 30 images were skipped: "
+        )
+        with pytest.raises(ValueError, match=message), explaining_errors(dataset):
+            count(dataset.take(20))
+
+
+def test_all_of_them_are_an_error(tmp_path):
+    write_photos(tmp_path, 2, size=(12, 10))
+    for path in tmp_path.rglob("*.*"):
+        path.write_bytes(b"")
+    dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 4)
+    with pytest.raises(ValueError, match="and not all"), explaining_errors(dataset):
+        count(dataset)

@@ -1,0 +1,122 @@
+"""Evaluation by two processes, each of its share, against one of everything."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_vit.cli import main
+from tests.evaluation.test_evaluation import classifier
+from tests.fixtures.images import write_folder
+
+pytest.importorskip("jax", reason="the JAX backend is not installed")
+BROKEN = (3, 8, 11)
+
+MODULE = "tests.fixtures.distributed_evaluation"
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A folder of 131 images for the test, of which 3 are broken."""
+    root = tmp_path_factory.mktemp("photos")
+    write_folder(root / "train", ("cat", "dog"), count=2)
+    write_folder(root / "test", ("cat",), count=60)
+    write_folder(root / "test", ("dog",), count=71)
+    for index in BROKEN:
+        path = root / "test" / "dog" / f"{index}.jpg"
+        path.write_bytes(path.read_bytes()[:200])
+    return root
+
+
+def start(*command, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-m", *map(str, command)],
+        env={**os.environ, "KERAS_BACKEND": "jax", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def start_two(*command):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    joined = {
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{port}",
+        "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
+    }
+    return [start(*command, **joined, KERAS_DISTRIBUTION_PROCESS_ID=str(i)) for i in range(2)]
+
+
+def finish(process):
+    output, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors[-2000:]
+    return output
+
+
+def figures_in(output):
+    return json.loads(next(line for line in output.splitlines() if line.startswith("[{")))
+
+
+@pytest.fixture(scope="module")
+def data(photos):
+    return ("--data", "digits", f"folder:{photos}")
+
+
+@pytest.fixture(scope="module")
+def expected(data):
+    """What one process finds on one device."""
+    return figures_in(finish(start(MODULE, *data, "--strategy", "none")))
+
+
+def assert_same(found, expected):
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours["confusion"] == theirs["confusion"]
+        assert np.sum(ours["confusion"]) == ours["images"]
+        numbers = [name for name in theirs if name not in ("confusion", "share")]
+        for name in numbers:
+            assert ours[name] == pytest.approx(theirs[name], rel=0, abs=1e-6)
+
+
+# The command in two processes is on in CI.
+@pytest.mark.large
+def test_two_processes(data, expected):
+    assert [figures["images"] for figures in expected] == [359, 131 - len(BROKEN)]
+    shares = []
+    for process in start_two(MODULE, *data, "--strategy", "data_parallel"):
+        found = figures_in(finish(process))
+        assert_same(found, expected)
+        shares.append([figures["share"] for figures in found])
+    assert np.sum(shares, axis=0).tolist() == [359, 131]
+
+
+@pytest.mark.processes
+def test_two_devices(data, expected):
+    arguments = ("--strategy", "data_parallel", "--devices", "2")
+    assert_same(
+        figures_in(finish(start(MODULE, *data, *arguments))),
+        expected,
+    )
+
+
+@pytest.mark.processes
+def test_the_command_in_two_processes(photos, tmp_path, capsys):
+    path = tmp_path / "model.keras"
+    classifier(2).save(path)
+    arguments = ["evaluate", str(path), "--data", f"folder:{photos}", "--batch-size", "50"]
+    main([*arguments, "--per-class"])
+    # What follows the line of the progress.
+    alone = capsys.readouterr().out.rpartition("step")[2].splitlines()[1:]
+    assert "3 of 131 images were skipped: test/dog/11.jpg, test/dog/3.jpg, test/dog/8.jpg" in alone
+    first, second = map(finish, start_two("keras_vit", *arguments, "--per-class"))
+    # Each process tells which images of its share it has skipped, and the first all else.
+    shown = first.rpartition("step")[2].splitlines()[1:]
+    without = [[line for line in lines if "skipped" not in line] for lines in (shown, alone)]
+    assert without[0] == without[1]
+    others = [line for line in second.splitlines() if "skipped" not in line]
+    # What connects the processes says so.
+    assert [line for line in others if not line.startswith("[Gloo]")] == []

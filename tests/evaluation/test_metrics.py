@@ -1,0 +1,121 @@
+"""Metrics of arrays, against scikit-learn and the definitions; and what is drawn of them."""
+
+import keras
+import numpy as np
+import pytest
+import sklearn.metrics
+
+from keras_vit.evaluation.metrics import (
+    confusion_matrix,
+    expected_calibration_error,
+    most_frequent_mistakes,
+    per_class_accuracy,
+)
+from keras_vit.inspection.figures.confusion import draw_confusion
+
+
+@pytest.fixture
+def labels_and_predicted():
+    """Of 7 classes; none of the images is of class 5, none is taken for class 2."""
+    rng = np.random.default_rng(0)
+    labels = rng.choice([0, 1, 2, 3, 4, 6], 500)
+    guesses = rng.choice([0, 1, 3, 4, 5, 6], 500)
+    right = (rng.random(500) < 0.6) & (labels != 2)
+    return labels, np.where(right, labels, guesses)
+
+
+def test_confusion_is_scikit_learns(labels_and_predicted):
+    expected = sklearn.metrics.confusion_matrix(*labels_and_predicted, labels=range(7))
+    np.testing.assert_array_equal(confusion_matrix(*labels_and_predicted, 7), expected)
+    assert confusion_matrix([], [], 2).tolist() == [[0, 0], [0, 0]]
+    unsigned = [np.array(classes, "uint64") for classes in ([0, 1], [1, 1])]
+    assert confusion_matrix(*unsigned, 2).tolist() == [[0, 1], [0, 1]]
+
+
+def test_accuracy_of_a_class_is_scikit_learns_recall(labels_and_predicted):
+    labels, predicted = labels_and_predicted
+    recall = sklearn.metrics.recall_score(
+        labels, predicted, labels=range(7), average=None, zero_division=np.nan
+    )
+    np.testing.assert_allclose(per_class_accuracy(labels, predicted, 7), recall)
+    assert np.isnan(recall[5])
+    assert recall[2] == 0
+
+
+def test_most_frequent_mistakes():
+    mistakes, counts = most_frequent_mistakes([[9, 1, 2], [0, 3, 0], [4, 4, 0]])
+    assert mistakes.tolist() == [2, 0, 0]
+    assert counts.tolist() == [2, 0, 4]
+
+
+def by_definition(probabilities, is_right, num_bins):
+    """Equation 3 of arXiv 1706.04599, bin by bin, image by image."""
+    error = 0.0
+    for index in range(num_bins):
+        confidences, hits = [], []
+        for probability, hit in zip(probabilities, is_right, strict=True):
+            if index / num_bins < probability <= (index + 1) / num_bins:
+                confidences.append(probability)
+                hits.append(hit)
+        if hits:
+            difference = abs(sum(hits) / len(hits) - sum(confidences) / len(confidences))
+            error += len(hits) / len(probabilities) * difference
+    return error
+
+
+@pytest.mark.parametrize("num_bins", [1, 10, 15])
+def test_calibration_error_is_the_definitions(num_bins):
+    rng = np.random.default_rng(0)
+    # Some are the ends of bins.
+    probabilities = np.concatenate([rng.random(300) ** 0.3, np.arange(1, 16) / 15, [0.1, 0.3]])
+    is_right = rng.random(len(probabilities)) < probabilities**2
+    expected = by_definition(probabilities.tolist(), is_right.tolist(), num_bins)
+    error = expected_calibration_error(probabilities, is_right, num_bins)
+    assert error == pytest.approx(expected, abs=1e-12)
+
+
+def test_calibration_error_by_hand():
+    # Bins of a half. The first has 0.3 and 0.5: mean 0.4, none right. The second 0.6 and 1: mean
+    # 0.8, half of them right. (2 * 0.4 + 2 * 0.3) / 4.
+    probabilities, is_right = [0.3, 0.5, 0.6, 1.0], [False, False, True, False]
+    assert expected_calibration_error(probabilities, is_right, 2) == pytest.approx(0.35)
+    # In one bin mistakes of both kinds make up for one another.
+    assert expected_calibration_error([0.9, 0.1], [False, True], 1) == 0
+    assert expected_calibration_error([0.9, 0.1], [False, True], 2) == pytest.approx(0.9)
+    assert expected_calibration_error([1.0, 1.0], [True, True]) == 0
+    assert np.isnan(expected_calibration_error([0.5, np.nan], [True, True]))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (confusion_matrix, ([0], [0, 1], 2), r"an entry for each image.*\(1,\) and \(2,\)"),
+        (confusion_matrix, ([0, 2], [0, 1], 2), "`labels` must be integers from 0 to 1.*to 2"),
+        (confusion_matrix, ([0, 1], [-1, 1], 2), "`predicted` must be integers.*from -1"),
+        (per_class_accuracy, ([0.0], [0], 2), "`labels` must be integers.*float64"),
+        (expected_calibration_error, ([], []), "of one at least"),
+        (expected_calibration_error, ([0.5], [True, True]), "an entry for each image"),
+        (expected_calibration_error, ([1.5], [True]), "`probabilities` must be from 0 to 1.*1.5"),
+        (confusion_matrix, ([], [], -1), "`num_classes` must be an integer of at least 1"),
+        (expected_calibration_error, ([0.5], [True], 0), "`num_bins` must be an integer of at "),
+        (expected_calibration_error, ([0.5], [True], 2.5), "`num_bins` must be an integer of "),
+    ],
+)
+def test_wrong_arguments(function, arguments, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        function(*arguments)
+
+
+@pytest.mark.parametrize("count", [3, 45])
+def test_confusion_is_drawn(count, tmp_path):
+    matrix = np.random.default_rng(0).integers(0, 9, (count, count))
+    matrix[1] = 0
+    draw_confusion(matrix, [f"class {index}" for index in range(count)], tmp_path / "matrix.png")
+    pixels = keras.utils.img_to_array(keras.utils.load_img(tmp_path / "matrix.png"))
+    assert min(pixels.shape[:2]) > 500
+    assert pixels.std() > 10
+
+
+def test_confusion_of_other_names(tmp_path):
+    with pytest.raises(ValueError, match=r"for each of the class names.*\(2, 2\) and 3 names"):
+        draw_confusion(np.eye(2), ["a", "b", "c"], tmp_path / "matrix.png")

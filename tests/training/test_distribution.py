@@ -1,0 +1,153 @@
+"""Strategies, by what runs under them come to."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from keras_vit.training.distribution import SingleDevice, check_batch, strategy
+from keras_vit.training.recipes import FINETUNE
+from tests.fixtures.distributed_run import train
+
+BACKEND = keras.backend.backend()
+on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's strategies")
+on_jax = pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution is for JAX")
+
+MODULE = "tests.fixtures.distributed_run"
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """The metrics of the run on one device."""
+    return train("none", tmp_path_factory.mktemp("single") / "run")
+
+
+def start(workdir, *arguments, **environment):
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            MODULE,
+            "--workdir",
+            str(workdir),
+            *arguments,
+        ],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    """The metrics that a process prints, a list for each of its runs."""
+    output, errors = process.communicate(timeout=200)
+    assert process.returncode == 0, errors[-2000:]
+    return [json.loads(line) for line in output.splitlines() if line.startswith("[{")]
+
+
+def assert_same(metrics, expected):
+    for ours, theirs in zip(metrics, expected, strict=True):
+        assert ours == pytest.approx(theirs, rel=0, abs=1e-5)
+
+
+@on_tensorflow
+@pytest.mark.parametrize(
+    "steps",
+    [pytest.param("1", marks=pytest.mark.large), pytest.param("4", marks=pytest.mark.processes)],
+)
+def test_two_replicas(steps, tmp_path, expected):
+    arguments = ["--strategy", "mirrored", "--devices", "2", "--accumulation-steps", steps]
+    (metrics,) = finish(start(tmp_path, *arguments))
+    assert_same(metrics, expected)
+
+
+@on_jax
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(
+            "--strategy data_parallel --devices 2 --accumulation-steps 2", marks=pytest.mark.large
+        ),
+        "--strategy model_parallel --devices 4",
+        pytest.param(
+            "--strategy model_parallel --devices 4 --model-shards 2", marks=pytest.mark.large
+        ),
+    ],
+)
+def test_devices(arguments, tmp_path, expected):
+    (metrics,) = finish(start(tmp_path, *arguments.split()))
+    assert_same(metrics, expected)
+
+
+@on_jax
+def test_two_processes(tmp_path, expected):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    processes = [
+        start(
+            tmp_path,
+            *("--strategy", "auto"),
+            KERAS_DISTRIBUTION_JOB_ADDRESSES=f"127.0.0.1:{port}",
+            KERAS_DISTRIBUTION_NUM_PROCESSES="2",
+            KERAS_DISTRIBUTION_PROCESS_ID=str(index),
+        )
+        for index in range(2)
+    ]
+    for process in processes:
+        (metrics,) = finish(process)
+        assert_same(metrics, expected)
+    # The first process has written the run, the other nothing.
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert {"run.json", "metrics.jsonl", "best.keras", "last.keras", "states"} <= names
+
+
+def test_no_strategy():
+    assert isinstance(strategy("none"), SingleDevice)
+    assert isinstance(strategy("auto"), SingleDevice)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("multi_worker_mirrored", {}, "use the JAX backend .*'multi_worker_mirrored'"),
+        ("miror", {}, "`strategy` must be one of auto, none.*strategy='miror'"),
+        ("none", {"model_shards": 2}, "`model_shards` is for the strategy `model_parallel`"),
+        pytest.param(
+            *("tpu", {}, "needs a TPU, and none was found.*TPU_NAME='local'"), marks=on_tensorflow
+        ),
+        pytest.param(
+            *("data_parallel", {}, "one of auto, none, mirrored, tpu with the tensorflow backend"),
+            marks=on_tensorflow,
+        ),
+        pytest.param(
+            *("model_parallel", {"model_shards": 3}, "must divide the number of devices, 1"),
+            marks=on_jax,
+        ),
+    ],
+)
+def test_wrong_strategy(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        strategy(name, **options)
+
+
+def test_a_backend_that_cannot_train(monkeypatch):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "numpy")
+    with pytest.raises(ValueError, match="needs one of the backends .*KERAS_BACKEND=numpy"):
+        strategy("auto")
+
+
+@on_jax
+def test_an_empty_count_of_processes(monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "")
+    assert isinstance(strategy("none"), SingleDevice)
+
+
+def test_a_batch_that_cannot_be_cut(monkeypatch):
+    monkeypatch.setattr("keras_vit.training.distribution.num_replicas", lambda: 3)
+    with pytest.raises(ValueError, match="`batch_size` must be a multiple of .* 3 replicas.*=512"):
+        check_batch(FINETUNE)

@@ -1,0 +1,247 @@
+"""Schedules and optimizers, beside optax and a run of the original's training step."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.checkpoints import from_checkpoint
+from keras_vit.models import vision_transformer
+from keras_vit.training.losses import make_loss, sigmoid_cross_entropy
+from keras_vit.training.optimizers import AdamW, make_optimizer
+from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.schedules import learning_rate_schedule
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.reference import case_model, case_outputs
+from tests.fixtures.tiny import TINY
+
+RUN = "x4_finetune_sgd_f32_momentum"
+FINETUNING = Recipe(
+    image_size=24,
+    batch_size=8,
+    optimizer="sgd",
+    learning_rate=0.02,
+    decay="cosine",
+    warmup_steps=3,
+    steps=12,
+    clip_norm=1.0,
+    accumulation_steps=2,
+)
+
+
+def original_learning_rate(step, base, total_steps, warmup_steps, decay):
+    """`create_learning_rate_schedule` of vit_jax and big_vision and `get_lr` of big_transfer."""
+    progress = np.clip((step - warmup_steps) / (total_steps - warmup_steps), 0, 1)
+    if decay == "linear":
+        rate = 1e-5 + (base - 1e-5) * (1 - progress)
+    elif decay == "cosine":
+        rate = base * 0.5 * (1 + np.cos(np.pi * progress))
+    elif decay == "rsqrt":
+        rate = base / np.sqrt(1 + max(step - warmup_steps, 0) / 10_000)
+    else:
+        rate = base / 10 ** sum(boundary < step for boundary in BOUNDARIES)
+    return rate * min(1, step / warmup_steps) if warmup_steps else rate
+
+
+BOUNDARIES = (30, 60, 80)
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine", "rsqrt", "staircase"])
+@pytest.mark.parametrize("warmup_steps", [0, 10])
+def test_schedule_is_the_originals(decay, warmup_steps):
+    schedule = learning_rate_schedule(decay, 0.03, 100, warmup_steps, BOUNDARIES)
+    for step in range(101):
+        expected = original_learning_rate(step, 0.03, 100, warmup_steps, decay)
+        assert float(schedule(step)) == pytest.approx(expected, rel=1e-5, abs=1e-8)
+
+
+def test_a_small_learning_rate_never_rises():
+    schedule = learning_rate_schedule("linear", 1e-6, 100, 10)
+    assert [float(schedule(step)) for step in (10, 50, 100)] == pytest.approx([1e-6] * 3)
+
+
+@pytest.mark.parametrize(("momentum", "is_told"), [(0.9999, True), (0.9, False), (None, False)])
+def test_averages_that_are_nearly_the_start(momentum, is_told, caplog):
+    recipe = dataclasses.replace(FINETUNING, average_momentum=momentum)
+    make_optimizer(recipe, vision_transformer(**TINY), total_steps=100)
+    assert ("averaged weights are still 99 % those of the first step" in caplog.text) == is_told
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine", "rsqrt", "staircase"])
+def test_schedule_round_trip(decay):
+    schedule = learning_rate_schedule(decay, 0.03, 100, 10, BOUNDARIES)
+    config = keras.optimizers.schedules.serialize(schedule)
+    copy = keras.optimizers.schedules.deserialize(config)
+    assert float(copy(70)) == float(schedule(70))
+
+
+@pytest.fixture(scope="module")
+def run():
+    """The original's run, and the model and the history of ours on its batches."""
+    expected = case_outputs(RUN)
+    model = case_model(RUN)
+    model.compile(
+        make_optimizer(FINETUNING, model, FINETUNING.steps),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    pixels = (expected["images"].astype("float32") - 127.5) / 127.5
+    picked = zip(expected["picks"], expected["labels"], strict=True)
+    halves = (slice(0, 4), slice(4, 8))
+    batches = ((pixels[p[half]], labels[half]) for p, labels in picked for half in halves)
+    observer = Observer()
+    # An epoch's loss is the mean of its steps: each is an epoch.
+    model.fit(
+        batches,
+        steps_per_epoch=2,
+        epochs=FINETUNING.steps,
+        callbacks=[observer],
+        shuffle=False,
+        verbose=0,
+    )
+    return expected, model, observer.seen
+
+
+class Observer(keras.callbacks.Callback):
+    """Notes what the original's run tells of each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = {"loss": [], "lr": [], "grad_norm": []}
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.seen["lr"].append(to_numpy(self.model.optimizer.learning_rate))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.seen["loss"].append(logs["loss"])
+        self.seen["grad_norm"].append(to_numpy(self.model.optimizer.gradient_norm.value))
+
+
+@pytest.mark.parametrize("name", ["loss", "lr", "grad_norm"])
+def test_steps_are_the_originals(name, run):
+    expected, _, seen = run
+    relative = {"loss": 0, "lr": 1e-6, "grad_norm": 1e-5}[name]
+    absolute = {"loss": 1e-5, "lr": 0, "grad_norm": 1e-5}[name]
+    np.testing.assert_allclose(seen[name], expected[name], rtol=relative, atol=absolute)
+
+
+def test_trained_weights_are_the_originals(run, tmp_path):
+    expected, model, _ = run
+    arrays = {k.removeprefix("final/"): v for k, v in expected.items() if k.startswith("final/")}
+    np.savez(tmp_path / "final.npz", **arrays)
+    original = from_checkpoint(tmp_path / "final.npz", num_heads=4)
+    for ours, theirs in zip(model.weights, original.weights, strict=True):
+        assert ours.path == theirs.path
+        np.testing.assert_allclose(
+            to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-5, err_msg=ours.path
+        )
+
+
+def test_sigmoid_loss_is_optaxs_sum():
+    optax = pytest.importorskip("optax", reason="optax is installed with JAX")
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(5, 7), scale=20).astype("float32")
+    labels = rng.dirichlet(np.ones(7), size=5).astype("float32")
+    expected = np.asarray(optax.sigmoid_binary_cross_entropy(logits, labels)).sum(axis=1)
+    np.testing.assert_allclose(to_numpy(sigmoid_cross_entropy(labels, logits)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_softmax_loss_is_numpys(smoothing):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(5, 7)).astype("float32")
+    labels = rng.integers(0, 7, 5)
+    shares = np.eye(7)[labels] * (1 - smoothing) + smoothing / 7
+    expected = -(shares * (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))).sum(axis=1)
+    recipe = dataclasses.replace(FINETUNING, label_smoothing=smoothing)
+    given = np.eye(7, dtype="float32")[labels] if recipe.wants_shares else labels
+    loss = make_loss(recipe, keras.KerasTensor(given.shape))
+    assert float(to_numpy(loss(given, logits))) == pytest.approx(expected.mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("changes", [{"loss": "sigmoid"}, {"label_smoothing": 0.1}])
+def test_labels_that_are_no_shares_are_refused(changes):
+    recipe = dataclasses.replace(FINETUNING, **changes)
+    with pytest.raises(ValueError, match=r"must be shares of classes.*labels of shape \(8,\)"):
+        make_loss(recipe, keras.KerasTensor((8,)))
+
+
+def optax_adamw(optax, decay, decayed):
+    return optax.chain(
+        optax.clip_by_global_norm(1.0),
+        optax.scale_by_adam(),
+        optax.add_decayed_weights(decay, mask=decayed),
+        optax.scale_by_learning_rate(optax.warmup_cosine_decay_schedule(0.0, 0.01, 10, 50)),
+    )
+
+
+def test_adamw_is_optaxs():
+    """50 steps with the same gradients, from large ones to those of float32's noise."""
+    optax = pytest.importorskip("optax", reason="optax is installed with JAX")
+    rng = np.random.default_rng(0)
+    start = {"kernel": rng.normal(size=(16, 8)), "bias": rng.normal(size=8)}
+    start = {name: value.astype("float32") for name, value in start.items()}
+    variables = [keras.Variable(value, name=name) for name, value in start.items()]
+    decay, rate = 0.1, learning_rate_schedule("cosine", 0.01, 50, 10)
+    ours = AdamW(learning_rate=rate, weight_decay=decay, clip_norm=1.0)
+    theirs = optax_adamw(optax, decay, {"kernel": True, "bias": False})
+    weights, state = start, theirs.init(start)
+    for _ in range(50):
+        scale = 10.0 ** rng.uniform(-9, 1, size=1)
+        gradients = {
+            name: (rng.normal(size=value.shape) * scale).astype("float32")
+            for name, value in start.items()
+        }
+        ours.apply([keras.ops.convert_to_tensor(g) for g in gradients.values()], variables)
+        updates, state = theirs.update(gradients, state, weights)
+        weights = optax.apply_updates(weights, updates)
+    for variable, name in zip(variables, start, strict=True):
+        np.testing.assert_allclose(to_numpy(variable.value), weights[name], rtol=0, atol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="optax needs JAX's gradients")
+def test_a_vit_is_trained_as_by_optax():
+    """50 steps, each with the gradients of the weights that it has come to by itself."""
+    import jax
+    import optax
+
+    # Keys with a bias have no gradient but rounding errors, of which Adam makes whole steps.
+    model = vision_transformer(**{**TINY, "qkv_bias": False})
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(50, 4, *model.input_shape[1:])).astype("float32")
+    labels = rng.integers(0, model.output_shape[1], (50, 4))
+    weights = {v.path: np.array(v.value) for v in model.trainable_variables}
+    for path in weights:
+        weights[path] = (weights[path] + 0.1 * rng.normal(size=weights[path].shape)).astype(
+            "float32"
+        )
+    for variable in model.trainable_variables:
+        variable.assign(weights[variable.path])
+    others = [np.array(v.value) for v in model.non_trainable_variables]
+
+    @jax.jit
+    def loss(weights, images, labels):
+        values = [weights[variable.path] for variable in model.trainable_variables]
+        logits, _ = model.stateless_call(values, others, images)
+        return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
+
+    theirs = optax_adamw(optax, 0.1, {path: path.endswith("/kernel") for path in weights})
+    state = theirs.init(weights)
+    losses = []
+    for step in range(50):
+        value, gradients = jax.value_and_grad(loss)(weights, images[step], labels[step])
+        losses.append(float(value))
+        updates, state = theirs.update(gradients, state, weights)
+        weights = optax.apply_updates(weights, updates)
+
+    rate = learning_rate_schedule("cosine", 0.01, 50, 10)
+    model.compile(
+        AdamW(learning_rate=rate, weight_decay=0.1, clip_norm=1.0),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    ours = [float(model.train_on_batch(*batch)) for batch in zip(images, labels, strict=True)]
+    np.testing.assert_allclose(ours, losses, rtol=0, atol=1e-5)
+    for variable in model.trainable_variables:
+        np.testing.assert_allclose(
+            variable.value, weights[variable.path], rtol=0, atol=1e-5, err_msg=variable.path
+        )

@@ -1,0 +1,189 @@
+"""What the optimizers share: accumulation beside optax's, averages, layer-wise decay."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.models import vision_transformer
+from keras_vit.models.masked_patches import masked_patch_predictor
+from keras_vit.training.averaging import assign_averages
+from keras_vit.training.optimizers import SGD, AdamW
+from keras_vit.training.paper_optimizer import layer_factors
+from keras_vit.training.schedules import learning_rate_schedule
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.tiny import TINY
+
+DECAY = 0.1
+
+
+def kernel_and_bias():
+    rng = np.random.default_rng(0)
+    values = {"kernel": rng.normal(size=(16, 8)), "bias": rng.normal(size=8)}
+    return {name: value.astype("float32") for name, value in values.items()}
+
+
+def gradients(count):
+    """Some that are clipped, some that are not."""
+    rng = np.random.default_rng(1)
+    for _ in range(count):
+        scale = 10.0 ** rng.uniform(-3, 1)
+        yield {
+            name: (rng.normal(size=value.shape) * scale).astype("float32")
+            for name, value in kernel_and_bias().items()
+        }
+
+
+def weights_after(optimizer, count):
+    """Those of the optimizer behind each of so many batches."""
+    variables = [keras.Variable(value, name=name) for name, value in kernel_and_bias().items()]
+    optimizer.build(variables)
+    for batch in gradients(count):
+        optimizer.apply([keras.ops.convert_to_tensor(g) for g in batch.values()], variables)
+        yield [np.array(to_numpy(v.value)) for v in variables]
+
+
+@pytest.mark.parametrize("optimizer", [SGD, AdamW])
+def test_accumulated_gradients_are_optaxs(optimizer):
+    jax = pytest.importorskip("jax")
+    optax = pytest.importorskip("optax", reason="optax is installed with JAX")
+    scale = {SGD: optax.trace(0.9), AdamW: optax.scale_by_adam()}[optimizer]
+    theirs = optax.MultiSteps(
+        optax.chain(
+            optax.clip_by_global_norm(1.0),
+            scale,
+            optax.add_decayed_weights(DECAY, mask={"kernel": True, "bias": False}),
+            optax.scale_by_learning_rate(optax.warmup_cosine_decay_schedule(0.0, 0.01, 3, 10)),
+        ),
+        every_k_schedule=3,
+    )
+    rate = learning_rate_schedule("cosine", 0.01, 10, 3)
+    options = {"weight_decay": DECAY, "clip_norm": 1.0, "accumulation_steps": 3}
+    ours = weights_after(optimizer(learning_rate=rate, **options), 30)
+    weights = kernel_and_bias()
+    state, update = theirs.init(weights), jax.jit(theirs.update)
+    for batch, found in zip(gradients(30), ours, strict=True):
+        updates, state = update(batch, state, weights)
+        weights = optax.apply_updates(weights, updates)
+        for value, name in zip(found, ("kernel", "bias"), strict=True):
+            np.testing.assert_allclose(value, weights[name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("accumulation_steps", [1, 2])
+def test_averages_begin_with_the_first_update(accumulation_steps):
+    options = {"average_momentum": 0.8, "accumulation_steps": accumulation_steps}
+    optimizer = SGD(learning_rate=0.1, **options)
+    averages = None
+    for batch, weights in enumerate(weights_after(optimizer, 10), start=1):
+        if batch % accumulation_steps:
+            continue
+        if averages is None:
+            averages = weights
+        averages = [0.8 * a + 0.2 * w for a, w in zip(averages, weights, strict=True)]
+        for ours, expected in zip(optimizer.averages, averages, strict=True):
+            np.testing.assert_allclose(to_numpy(ours.value), expected, rtol=0, atol=1e-6)
+
+
+def test_averages_before_the_first_update_are_the_weights():
+    model = vision_transformer(**{**TINY, "depth": 1})
+    before = model.get_weights()
+    model.compile(SGD(0.1, average_momentum=0.9), "mse")
+    model.optimizer.build(model.trainable_variables)
+    assign_averages(model)
+    for ours, expected in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(ours, expected)
+
+
+# Of two blocks, under a decay of a half: the start of a variable's path and its factor.
+FIRST, LAST = {"block_0": 0.25, "block_1": 0.5}, {"encoder_norm": 1.0, "head": 1.0}
+EMBEDDING = {"patch_embedding": 0.125, "position_embedding": 0.125}
+RESNET = dict.fromkeys(("root_conv", "root_norm", "stage_1_unit_1", "stage_2_unit_1"), 0.125)
+FACTORS = {
+    "token": ({}, {**EMBEDDING, "class_token": 0.125, **FIRST, **LAST}),
+    "map": ({"pooling": "map"}, {**EMBEDDING, **FIRST, **LAST, "pooling": 1.0}),
+    "gap": (
+        {"pooling": "gap", "fc_norm": True, "representation_size": 4},
+        {**EMBEDDING, **FIRST, "fc_norm": 1.0, "pre_logits": 1.0, "head": 1.0},
+    ),
+    "hybrid": (
+        {"resnet_stages": (1, 1), "patch_size": 1, "image_size": 32},
+        {**RESNET, **EMBEDDING, "class_token": 0.125, **FIRST, **LAST},
+    ),
+}
+
+
+def factors_by_layer(model):
+    factors = layer_factors(model.trainable_variables, decay=0.5)
+    paths = [variable.path for variable in model.trainable_variables]
+    return {path.partition("/")[0]: f for path, f in zip(paths, factors, strict=True)}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_layer_factors(name):
+    options, expected = FACTORS[name]
+    model = vision_transformer(**{**TINY, "depth": 2, **options})
+    assert factors_by_layer(model) == expected
+
+
+def test_layer_factors_of_masked_patches():
+    model = masked_patch_predictor(vision_transformer(**{**TINY, "depth": 2}))
+    assert factors_by_layer(model) == {
+        **{**EMBEDDING, "class_token": 0.125, **FIRST, "encoder_norm": 1.0},
+        **{"corrupt_patches": 0.125, "patch_head": 1.0},
+    }
+
+
+@pytest.mark.parametrize("optimizer", [SGD, AdamW])
+def test_a_layer_goes_by_its_factor(optimizer):
+    """A step without momentum or with Adam's first, in which all go equally far."""
+    model = vision_transformer(**{**TINY, "depth": 2})
+    before = {v.path: np.array(to_numpy(v.value)) for v in model.trainable_variables}
+    ones = [keras.ops.ones(v.shape) for v in model.trainable_variables]
+    optimizer(learning_rate=0.01, layer_decay=0.5).apply(ones, model.trainable_variables)
+    for variable in model.trainable_variables:
+        step = before[variable.path] - to_numpy(variable.value)
+        factor = FACTORS["token"][1][variable.path.partition("/")[0]]
+        np.testing.assert_allclose(step, 0.01 * factor, rtol=0, atol=1e-6, err_msg=variable.path)
+
+
+def test_a_saved_model_is_trained_on(tmp_path):
+    """With a float for a learning rate, as who does without recipes writes it."""
+    model = vision_transformer(**{**TINY, "depth": 1})
+    model.compile(
+        AdamW(0.01, clip_norm=1.0, average_momentum=0.9),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    rng = np.random.default_rng(0)
+    batch = rng.normal(size=(4, *model.input_shape[1:])).astype("float32"), np.arange(4) % 2
+    model.train_on_batch(*batch)
+    model.save(tmp_path / "model.keras")
+    copy = keras.models.load_model(tmp_path / "model.keras")
+    assert copy.optimizer.get_config() == model.optimizer.get_config()
+    for each in (model, copy):
+        each.optimizer.learning_rate = 0.02
+        each.train_on_batch(*batch)
+    variables = (m.weights + m.optimizer.variables for m in (model, copy))
+    for ours, theirs in zip(*variables, strict=True):
+        np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("weight_decay", -0.1),
+        ("clip_norm", 0),
+        ("layer_decay", 0),
+        ("accumulation_steps", 0),
+        ("accumulation_steps", 1.5),
+        ("average_momentum", 1),
+        ("momentum", float("nan")),
+    ],
+)
+def test_wrong_arguments(argument, value):
+    with pytest.raises(ValueError, match=f"`{argument}` must .* Received: {argument}={value}"):
+        SGD(0.1, **{argument: value})
+
+
+@pytest.mark.parametrize("argument", ["beta_1", "beta_2", "epsilon"])
+def test_wrong_arguments_of_adam(argument):
+    with pytest.raises(ValueError, match=f"`{argument}` must .* Received: {argument}=nan"):
+        AdamW(0.1, **{argument: float("nan")})
