@@ -5,77 +5,81 @@ VENV ?= .venv
 TORCH ?= torch
 
 BIN := $(VENV)/bin
-# What runs on every backend. Files are found, read and written in the same way on all of them.
-CORE := $(foreach part,layers models,tests/$(part) keras_vit/$(part)) tests/data/test_labels.py tests/training/test_optimizers.py tests/training/test_paper_optimizer.py \
-	tests/inspection/test_attention.py::test_scores_are_the_originals keras_vit/inspection tests/evaluation/test_compute.py \
-	tests/checkpoints/test_reference.py \
-	$(foreach test,logits_and_intermediates the_pooling_of_bit_is_padded_with_zeros,tests/checkpoints/test_resnets.py::test_$(test)) \
-	keras_vit/checkpoints \
-	--ignore tests/models/test_variants.py
-# Compiled for seconds each there, and run on torch.
-SLOW_ON_JAX := $(foreach part,remat masked_patches,--ignore tests/models/test_$(part).py) \
-	--deselect tests/models/test_resnet.py::test_resnet_keeps_the_contract
 # Keras is what setup.cfg asks for; the others are the oldest that were tried with it and pass. (JAX
 # 0.4.38 now and then gives NaN for a gradient in float16 on CPUs.)
 MINIMUM := keras==3.12.0 numpy==1.26.0 scipy==1.12.0 h5py==3.10.0 jax==0.6.2
-# Test files are shared out to two processes.
+# Two processes take one test file after the other, the short ones last.
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n 2 --dist loadfile
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 # JAX spends its time here on compiling small things: they are kept for the next process, and LLVM
 # does not make them faster.
 export JAX_COMPILATION_CACHE_DIR ?= $(abspath $(VENV))/jax-cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
-test-backends test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+test-jax test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
-.PHONY: demo test test-backends test-interop test-browser test-no-tensorflow test-minimum test-examples test-large lint bench clean
+.PHONY: demo test test-backends test-jax test-torch test-processes test-interop test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint bench clean
 
-# The main job, end to end, on data that needs no download.
+# The main job, end to end, on data that needs no download: 2 to 4 minutes.
 demo: $(VENV)/.demo
 	$(BIN)/keras-vit quickstart
 
-# The default suite, on the TensorFlow backend.
+# Times are those of 2 cores with nothing else to do, without the installation.
+
+# The default suite, on the TensorFlow backend: 6 minutes.
 test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL)
 
-# TensorFlow with several devices; layers, models and several devices on the two other backends.
-test-backends: $(VENV)/.backends
-	$(PYTEST) -n 2 -m processes tests/training/test_distribution.py tests/evaluation/test_distributed_evaluation.py
-	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(CORE) $(SLOW_ON_JAX) tests/training/test_distribution.py \
-		tests/test_imports.py::test_core_runs_without_importing_tensorflow
-	KERAS_BACKEND=jax $(PYTEST) -n 2 tests/serving/test_saved_model.py -k "float32-3 or flagged or without_keras or hybrid"
-	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(CORE) tests/evaluation/test_memory.py
+# The same on the other backends, without the tests whose `backends` mark says why not.
+test-backends: test-jax test-torch test-processes
 
-# Checkpoint files of and for the real transformers, timm and keras-hub. timm asks for torchvision,
-# which has no build for CPUs alone; its models do without.
+# 5 minutes.
+test-jax: $(VENV)/.backends
+	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL)
+
+# 2 minutes.
+test-torch: $(VENV)/.backends
+	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL)
+
+# TensorFlow with several devices, and several processes: 1 minute.
+test-processes: $(VENV)/.backends
+	$(PYTEST) -n 2 -m processes
+
+# Checkpoint files of and for the real transformers, timm and keras-hub: 1 minute. timm asks for
+# torchvision, which has no build for CPUs alone; its models do without.
 test-interop: $(VENV)/.interop
 	$(PYTEST) -m interop tests/interop
 
-# Pages in a real browser: chromium and chromedriver, which come with the operating system.
+# The main job again, with a check of its accuracies: 2 to 4 minutes.
+test-demo: $(VENV)/.test
+	$(PYTEST) -s -m demo tests/cli/test_quickstart.py
+
+# Pages in a real browser: 20 seconds. Needs chromium and chromedriver of the operating system.
 test-browser: $(VENV)/.browser
 	$(PYTEST) -m browser tests/inspection
 
-# The core in an environment that has no TensorFlow at all.
+# The installed package in an environment that has no TensorFlow at all: 1 minute.
 test-no-tensorflow:
 	$(PYTHON) -m venv $(VENV)-jax
-	$(VENV)-jax/bin/pip install --quiet keras jax scipy pytest
+	$(VENV)-jax/bin/pip install --quiet keras jax scipy filelock tqdm pytest
 	$(VENV)-jax/bin/pip install --quiet --no-deps .
-	KERAS_BACKEND=jax $(VENV)-jax/bin/python .ci/without_tensorflow.py
+	KERAS_BACKEND=jax $(VENV)-jax/bin/pytest --noconftest -c /dev/null --rootdir .ci \
+		--import-mode importlib --disable-warnings -p no:cacheprovider .ci/test_without_tensorflow.py
 
-# Layers and models with the oldest versions that are supported, on Python 3.11.
+# Layers and models with the oldest versions that are supported, on Python 3.11: 2 minutes.
 test-minimum:
 	$(PYTHON) -m venv $(VENV)-minimum
-	$(VENV)-minimum/bin/pip install --quiet $(MINIMUM) pytest-xdist hypothesis
+	$(VENV)-minimum/bin/pip install --quiet $(MINIMUM) filelock pytest-xdist hypothesis
 	KERAS_BACKEND=jax $(VENV)-minimum/bin/python -m pytest $(PARALLEL) tests/layers keras_vit/layers keras_vit/models \
 		$(foreach test,freezing surgery vit,tests/models/test_$(test).py)
 
-# The examples, the Python of the pages, and commands from end to end, as a reader would run them.
+# The examples, the Python of the pages, and commands from end to end: 5 minutes.
 test-examples: $(VENV)/.test
 	$(PYTEST) -n 2 -m examples tests
 
-# Models of several gigabytes, every combination of what the other targets test a part of, and runs
-# and exports that are killed again and again.
+# Models of several gigabytes, every recipe, every combination of which the other targets test a
+# part, and runs and exports that are killed again and again: about an hour.
 test-large: $(VENV)/.backends
 	$(PYTEST) -n 2 -m large
 

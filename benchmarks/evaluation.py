@@ -1,8 +1,8 @@
-"""What features and attention distances cost beside `model.predict` on the same batches.
+"""Cost of features and attention distances, compared with `model.predict` on the same batches.
 
 ViT-B/16 on random images that are made as they are needed. Features and predictions are timed in
-turns; the attention distance is measured over some images and over ten times as many, and memory
-that is not flat shows.
+turns. The attention distance is measured over some images and over ten times as many, to show
+whether memory grows.
 """
 
 import resource
@@ -19,26 +19,26 @@ from keras_vit.inspection.distance import attention_distance
 
 
 def random_images(count, batch_size, image_size):
-    """A dataset of so many images, none of which is kept."""
+    """Return a dataset of random images, none of which is kept."""
     shape = (batch_size, image_size, image_size, 3)
     batches = tf.data.Dataset.range(count // batch_size)
     return batches.map(lambda i: tf.random.stateless_uniform(shape, tf.stack([i, i]), -1, 1))
 
 
 def seconds_of(function, dataset):
-    """Seconds of one pass."""
+    """Return the seconds of one pass."""
     start = time.perf_counter()
     function(dataset)
     return time.perf_counter() - start
 
 
 def peak_memory():
-    """Of this process until now, in GiB."""
+    """Return the peak memory of this process, in GiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def main(count: int = 96, batch_size: int = 16, image_size: int = 224, runs: int = 5):
-    """Prints the ratio of times, and times and memory of the distances."""
+    """Print the ratio of times, and times and memory of the distances."""
     keras.utils.set_random_seed(0)
     model = keras_vit.ViT_B16(image_size=image_size)
     images = random_images(count, batch_size, image_size)

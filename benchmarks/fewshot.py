@@ -1,8 +1,8 @@
-"""Seconds that few-shot evaluation takes once the features are there.
+"""Seconds of a few-shot evaluation with features that are computed already.
 
-Features of random clusters, as many as those of ImageNet's validation images, are classified with
-least squares, for all seeds. The images to learn from are as many as the greatest number of shots
-needs, and a fifth more.
+Features of random clusters, as many as ImageNet has validation images, are classified with least
+squares, for all seeds. There are a fifth more training images than the greatest number of shots
+needs.
 
 Example: python benchmarks/fewshot.py --shots 1 5 10 25
 """
@@ -17,11 +17,11 @@ import tyro
 from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
 
 
-def clusters(rng, centres, count, noise):
-    """Features and labels of so many examples, the same number of each class."""
-    labels = rng.permutation(np.arange(count) % len(centres)).astype("int32")
-    features = noise * rng.standard_normal((count, centres.shape[1]), dtype="float32")
-    features += centres[labels]
+def clusters(rng, centers, count, noise):
+    """Return features and labels, with the same number of examples per class."""
+    labels = rng.permutation(np.arange(count) % len(centers)).astype("int32")
+    features = noise * rng.standard_normal((count, centers.shape[1]), dtype="float32")
+    features += centers[labels]
     return features, labels
 
 
@@ -32,12 +32,12 @@ def main(
     shots: tuple[int, ...] = (10,),
     noise: float = 4.0,
 ):
-    """Measures one number of shots after the other."""
+    """Measure each number of shots."""
     rng = np.random.default_rng(0)
-    centres = rng.standard_normal((classes, width), dtype="float32")
+    centers = rng.standard_normal((classes, width), dtype="float32")
     num_examples = max(shots) * classes * 6 // 5
-    train = clusters(rng, centres, num_examples, noise)
-    test = clusters(rng, centres, tests, noise)
+    train = clusters(rng, centers, num_examples, noise)
+    test = clusters(rng, centers, tests, noise)
     print(f"{tests:,} x {width:,} features, {classes:,} classes, ", end="")
     print(f"{len(SEEDS)} seeds, {os.cpu_count()} cores")
     for count in shots:

@@ -1,4 +1,4 @@
-"""Images a second of the input pipeline beside bare JPEG decoding and a PyTorch-style one.
+"""Images per second of the input pipeline, of bare JPEG decoding and of a PyTorch-style pipeline.
 
     make bench
     python benchmarks/input_pipeline.py
@@ -42,19 +42,19 @@ class Benchmark:
     num_files: int = 400
     """JPEG files."""
     quality: int = 97
-    """Of the JPEG files; 97 gives about 105 KB, the mean of ImageNet's (138 GB of 1.28 M files)."""
+    """JPEG quality; 97 gives about 105 KB, the mean of ImageNet's (138 GB of 1.28 M files)."""
     batch_size: int = 64
-    """Images in a batch."""
+    """Images per batch."""
     runs: int = 7
-    """Runs that are measured, of each pipeline."""
+    """Measured runs of each pipeline."""
     seconds: float = 3.0
-    """Time of a run."""
+    """Seconds per run."""
     memory: bool = True
     """Measure the memory of a full shuffle buffer, too."""
     output: pathlib.Path = RESULTS / "input_pipeline.json"
     """JSON file to write."""
     fill_buffer_from: pathlib.Path | None = None
-    """Of the process that measures the memory: the folder of TFRecord files."""
+    """Folder of TFRecord files, for the process that measures the memory."""
 
 
 def write_files(root, count, quality):

@@ -1,11 +1,11 @@
-"""Whether pre-training helps, by labels and by masked patches, on the handwritten digits.
+"""Measure whether pre-training helps, by labels and by masked patches, on the handwritten digits.
 
 A small ViT is pre-trained on the digits 0 to 6 and fine-tuned on 7, 8 and 9, which it has not
-seen; beside it the same model is trained on these from scratch, with the same budget. As in the
-paper, each has the learning rate that is best on held-out images. Prints the test accuracies as a
-table in Markdown.
+seen. For comparison, the same model is trained on these from scratch, with the same budget. As in
+the paper, each has the learning rate that is best on held-out images. The script prints the test
+accuracies as a table in Markdown.
 
-At 32 pixels a side a patch is a pixel of the digits as they were scanned.
+At 32 pixels a side, a patch is one pixel of the original digits.
 """
 
 import dataclasses
@@ -23,9 +23,8 @@ from keras_vit.cli.quickstart import (
 from keras_vit.cli.tables import markdown_table
 from keras_vit.experiments.sweep import choose_learning_rate
 from keras_vit.models import replace_head, resize
-from keras_vit.training.fit import fit
+from keras_vit.training import job
 from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_MASKED_PATCHES, DIGITS_PRETRAIN
-from keras_vit.training.training_data import load_training_data
 
 PRETRAINING = {
     "from scratch": None,
@@ -33,19 +32,18 @@ PRETRAINING = {
     "masked patches": DIGITS_MASKED_PATCHES,
 }
 
-# From which the paper's protocol chooses one for each start.
+# Learning rates that the paper's protocol chooses from for each start.
 LEARNING_RATES = (0.03, 0.1)
 
 
 def train(recipe, model, classes):
-    """Trains on the digits of those classes; returns the metrics of the epochs."""
+    """Train on the digits of some classes, and return the metrics of the epochs."""
     with tempfile.TemporaryDirectory() as workdir:
-        data = load_training_data(recipe, "digits", classes)
-        return fit(recipe, model, data, f"{workdir}/run")
+        return job.train(recipe, model, "digits", f"{workdir}/run", classes=classes).history
 
 
 def pretrained_model(recipe, changes):
-    """A small ViT that knows the pre-training classes by a changed recipe; `None` for no recipe."""
+    """Return a small ViT, pre-trained by a changed recipe; `None` if there is no recipe."""
     if recipe is None:
         return None
     recipe = dataclasses.replace(recipe, **changes)
@@ -55,7 +53,7 @@ def pretrained_model(recipe, changes):
 
 
 def accuracy(pretrained, recipe):
-    """The test accuracy after fine-tuning with the best learning rate on the validation split."""
+    """Return the test accuracy after fine-tuning with the learning rate best on validation."""
     models = {}
 
     def finetune(recipe):
@@ -71,7 +69,7 @@ def accuracy(pretrained, recipe):
 
 
 def main(seeds: int = 3, steps: tuple[int, ...] = (50, 100), image_size: int = 32):
-    """Fine-tunes for so many steps from each start, with so many seeds."""
+    """Fine-tune from each start, with several seeds and numbers of steps."""
     found = {}
     for name, recipe in PRETRAINING.items():
         for seed in range(seeds):

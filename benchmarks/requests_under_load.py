@@ -1,9 +1,9 @@
 """Requests of several clients at once to a served model, some of them with broken images.
 
 A small Vision Transformer is exported and served by the server of the tests, in its own process
-(`tests/fixtures/serving_peer.py`: real HTTP and gRPC, and the SavedModel itself), as no package
-index has TF Serving. Half of the clients ask by REST, half by gRPC. A request has 1 to 4
-photographs; in a hundredth of the requests one of them is broken. Checked are
+(`tests/fixtures/serving/peer.py`: real HTTP and gRPC, and the SavedModel itself), because no
+package index has TF Serving. Half of the clients use REST, half gRPC. A request has 1 to 4
+photographs; in a hundredth of the requests one of them is broken. This script checks
 
 - each answer: the logits and the most likely class, against the Keras model's;
 - each refusal: that it names the broken image;
@@ -42,14 +42,14 @@ TOLERANCE = 1e-4
 
 @dataclasses.dataclass
 class Request:
-    """What is asked: positions of photographs, and where one of them is broken, or `None`."""
+    """Indices of the photographs in a request, and the position of a broken one, or `None`."""
 
     photographs: list
     broken: int | None
 
 
 def make_model():
-    """A small model that tells photographs apart: its logits spread."""
+    """Build a small model whose logits differ between photographs."""
     import keras
 
     from keras_vit.models import vision_transformer
@@ -70,7 +70,7 @@ def make_model():
 
 
 def make_photographs(count):
-    """Encoded photographs, JPEG and PNG in turns, each another part of a picture."""
+    """Return encoded photographs, JPEG and PNG in turns, each another part of a picture."""
     import io
 
     from PIL import Image
@@ -91,7 +91,7 @@ def make_photographs(count):
 
 
 def break_photograph(encoded, number):
-    """What is no image any more: cut off, empty, something else, or overwritten."""
+    """Return bytes that are not an image: cut off, empty, another file, or overwritten."""
     middle = len(encoded) // 2
     return (
         encoded[:middle],
@@ -102,7 +102,7 @@ def break_photograph(encoded, number):
 
 
 def make_requests(count, share_broken, photographs):
-    """Requests in an order that is always the same."""
+    """Return the requests, always the same."""
     rng = np.random.default_rng(2)
     broken = set(rng.choice(count, round(count * share_broken), replace=False).tolist())
     requests = []
@@ -114,7 +114,7 @@ def make_requests(count, share_broken, photographs):
 
 
 def expected_logits(model, photographs):
-    """What Keras says, of images that are preprocessed as in evaluation."""
+    """Return the Keras model's logits for images that are preprocessed as in evaluation."""
     from keras_vit.data.images.decoding import decode
     from keras_vit.data.images.transforms import evaluation_image
 
@@ -124,7 +124,7 @@ def expected_logits(model, photographs):
 
 
 def send(client, number, request, photographs, expected):
-    """What came of a request: `"right"`, `"wrong"`, `"refused"` or what went amiss."""
+    """Send a request and return `"right"`, `"wrong"`, `"refused"` or an error message."""
     images = [photographs[position] for position in request.photographs]
     if request.broken is not None:
         images[request.broken] = break_photograph(images[request.broken], number)
@@ -143,7 +143,7 @@ def send(client, number, request, photographs, expected):
 
 
 def resident_mebibytes(process):
-    """The memory that a process holds (Linux)."""
+    """Return the resident memory of a process (Linux)."""
     status = pathlib.Path(f"/proc/{process}/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) / 1024
@@ -151,8 +151,8 @@ def resident_mebibytes(process):
 
 @contextlib.contextmanager
 def served(directory):
-    """A server in a process of its own, and the URLs of its model."""
-    command = [sys.executable, "-m", "tests.fixtures.serving_peer", f"tiny={directory}"]
+    """Run a server in its own process; yield its id and the URLs of its model."""
+    command = [sys.executable, "-m", "tests.fixtures.serving.peer", f"tiny={directory}"]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -174,7 +174,7 @@ def served(directory):
 
 
 def ask_all(urls, clients, requests, photographs, expected, process):
-    """Sends the requests; what came of each kind, and the server's memory from tenth to tenth."""
+    """Send the requests; return counts of the results, and the server's memory at each tenth."""
     results, memory, lock = collections.Counter(), [resident_mebibytes(process)], threading.Lock()
     tenth = max(1, len(requests) // 10)
 
@@ -194,11 +194,11 @@ def ask_all(urls, clients, requests, photographs, expected, process):
 
 
 def main(requests: int = 10_000, clients: int = 8, broken: float = 0.01):
-    """Asks, and prints what came of it.
+    """Send the requests, and print the results.
 
     Args:
-        requests: how many.
-        clients: that ask at the same time.
+        requests: number of requests.
+        clients: number of clients at the same time.
         broken: share of the requests that have a broken image.
     """
     from keras_vit.serving.export import export

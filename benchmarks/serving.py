@@ -1,12 +1,12 @@
-"""Latency of a model's exports, and how far their logits are from those of `model.predict`.
+"""Latency of a model's exports, and the differences of their logits from `model.predict`.
 
-Random images and random weights, the same in every runtime, on the CPU. Each runtime answers in a
-process of its own: in one, the threads of some wait busily and slow the others down. Prints a table
-in Markdown: for each batch size median and 99th percentile of the time of a batch, in milliseconds,
-and images in a second; and beside Keras's logits the largest difference and how many top classes
-are the same. Of few runs the 99th percentile is the slowest one.
+All runtimes get the same random images and weights, on the CPU. Each runs in its own process,
+because idle threads of some runtimes wait busily and slow others down. Prints a table in Markdown:
+for each batch size the median and 99th percentile of the time per batch, in milliseconds, and the
+images per second; then the largest difference of the logits from Keras's, and the share of images
+with the same top class. In few runs, the 99th percentile is the slowest run.
 
-The int8 files are calibrated on random images too: on real ones their answers differ less.
+The int8 files are calibrated on random images too; on real images their logits differ less.
 """
 
 import concurrent.futures
@@ -20,15 +20,15 @@ import tqdm
 import tyro
 
 from keras_vit.cli.tables import markdown_table
-from keras_vit.serving.formats import WRITERS
+from keras_vit.serving.formats import FORMATS, WRITERS
 from keras_vit.serving.runners import load_runner
 
-# However long a batch takes.
+# Even if a batch takes long.
 FEWEST_RUNS = 5
 
 
 def load_keras(path):
-    """The model itself."""
+    """Load the model itself."""
     import keras
 
     model = keras.models.load_model(path)
@@ -36,7 +36,7 @@ def load_keras(path):
 
 
 def load_saved_model(path):
-    """The SavedModel's answer to preprocessed images."""
+    """Load the SavedModel, for preprocessed images."""
     import tensorflow as tf
 
     loaded = tf.saved_model.load(path)
@@ -45,7 +45,7 @@ def load_saved_model(path):
 
 
 def load_transformers(path):
-    """The same weights in transformers, on torch."""
+    """Load the same weights in transformers, on torch."""
     import torch
     import transformers
 
@@ -59,17 +59,17 @@ def load_transformers(path):
 
 
 def write_files(name, image_size, directory, calibration, with_transformers):
-    """Writes a model for every runtime.
+    """Write a model for every runtime.
 
     Returns:
-        A dictionary of `(function that loads it, path)` for each row of the table.
+        A dictionary from the rows of the table to `(function that loads it, path)`.
     """
     import keras
 
     import keras_vit
 
     model = getattr(keras_vit, name)(image_size=image_size)
-    # Heads begin with zeros, and all classes would be the same.
+    # Heads are initialized with zeros, and all logits would be equal.
     kernel = model.get_layer("head").kernel
     kernel.assign(keras.random.normal(kernel.shape, stddev=0.02, seed=0))
     model.save(directory / "model.keras")
@@ -84,7 +84,7 @@ def write_files(name, image_size, directory, calibration, with_transformers):
         keras_vit.save_checkpoint(model, directory / "transformers", format="huggingface")
         files["transformers"] = (load_transformers, directory / "transformers")
     for format_name, write in WRITERS.items():
-        for quantize in (None, "int8"):
+        for quantize in (None, *({"int8"} & FORMATS[format_name].precisions.keys())):
             folder = directory / f"{format_name}_{quantize}"
             folder.mkdir()
             path = write(model, folder, quantize, calibration)
@@ -93,7 +93,7 @@ def write_files(name, image_size, directory, calibration, with_transformers):
 
 
 def measure(load, path, images, batch_sizes, seconds):
-    """What a runtime answers, and milliseconds of each run for each batch size."""
+    """Return a runtime's logits, and the milliseconds of each run for each batch size."""
     run = load(path)
     logits = run(images)
     times = {}
@@ -109,14 +109,14 @@ def measure(load, path, images, batch_sizes, seconds):
 
 
 def measure_in_process(*arguments):
-    """`measure` in a process of its own."""
+    """Call `measure` in its own process."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
         return pool.submit(measure, *arguments).result()
 
 
 def table_row(name, logits, times, expected):
-    """The cells of a runtime."""
+    """Return the cells of a runtime."""
     cells = [name]
     for size, milliseconds in times.items():
         middle, slow = np.percentile(milliseconds, [50, 99])
@@ -133,15 +133,15 @@ def main(
     calibration_images: int = 32,
     transformers: bool = True,
 ):
-    """Prints the table.
+    """Print the table.
 
     Args:
         model: name of a builder.
-        image_size: of its images.
+        image_size: size of its images.
         batch_sizes: images in a batch.
-        seconds: how long each runtime answers batches of a size.
-        calibration_images: that int8 is calibrated on.
-        transformers: whether transformers is measured too; it has the ViTs alone.
+        seconds: time to measure each runtime with each batch size.
+        calibration_images: number of images that int8 is calibrated on.
+        transformers: whether transformers is measured too; it has only the ViTs.
     """
     shape = (max(*batch_sizes, calibration_images), image_size, image_size, 3)
     images = np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")

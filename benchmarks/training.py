@@ -1,4 +1,4 @@
-"""What a training step of ViT-B/16 costs: rematerialised, in bfloat16, by batch, beside others.
+"""Measure training steps of ViT-B/16: with remat, in bfloat16, by batch size, in other packages.
 
     python benchmarks/training.py
     python benchmarks/training.py --backend jax --runs 3
@@ -8,7 +8,7 @@ the runs' ratios of seconds per image to the first configuration, below 1.0 for 
 memory is the host's, read on Linux alone: that of a fresh process for each configuration, less what
 it held before its first step. On CPUs XLA merges what is computed twice, so `--backend jax` shows
 no less memory there. Where JAX finds a GPU, `--backend jax` also measures the model FLOPs
-utilisation of ViT-B/16 and ViT-L/16 in bfloat16 beside timm under `torch.compile`.
+utilization of ViT-B/16 and ViT-L/16 in bfloat16, and of timm under `torch.compile`.
 """
 
 import concurrent.futures
@@ -36,9 +36,9 @@ class Benchmark:
     image_size: int = 224
     """Side of the square images."""
     batch_size: int = 32
-    """Images in a step with and without remat; a quarter of it in the other comparisons."""
+    """Images in a step with and without remat; the other comparisons use a quarter."""
     runs: int = 6
-    """Runs that are measured, of each configuration."""
+    """Number of measured runs of each configuration."""
     accelerator_batch_size: int = 128
     """Images in a step on a GPU."""
     output: pathlib.Path | None = None
@@ -46,7 +46,7 @@ class Benchmark:
 
 
 def make_step(make_model, batch_size, image_size):
-    """A function without arguments that trains on one batch."""
+    """Make a function without arguments that trains on one batch."""
     import numpy as np
 
     model = make_model()
@@ -57,7 +57,7 @@ def make_step(make_model, batch_size, image_size):
 
 
 def vit_step(batch_size, image_size, name="ViT_B16", **options):
-    """A training step of one of our builders."""
+    """Make a training step of one of our builders."""
     import keras_vit
 
     build = getattr(keras_vit, name)
@@ -67,7 +67,7 @@ def vit_step(batch_size, image_size, name="ViT_B16", **options):
 
 
 def peak_memory(*arguments, **options):
-    """Bytes that two steps of `vit_step` take on top of the model and its framework."""
+    """Return the bytes that two training steps take on top of the model and its framework."""
     step = vit_step(*arguments, **options)
     before = memory_of_process("VmRSS")
     for _ in range(2):
@@ -76,20 +76,20 @@ def peak_memory(*arguments, **options):
 
 
 def memory_of_process(field):
-    """Bytes in a field of Linux's status of this process."""
+    """Return the bytes in a field of Linux's status of this process."""
     lines = pathlib.Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
 def in_fresh_process(function, *arguments, **options):
-    """The function's result in a process that has run nothing else."""
+    """Return the result of a function in a fresh process."""
     spawn = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
         return pool.submit(function, *arguments, **options).result()
 
 
 def compare(task, steps, batch_sizes, runs):
-    """Prints and returns images a second, and ratios of the seconds per image to the first."""
+    """Print and return images per second, and ratios of the seconds per image to the first."""
     seconds = measure(steps, lambda step: step(), runs)
     per_image = {name: [s / batch_sizes[name] for s in times] for name, times in seconds.items()}
     first, results = next(iter(steps)), {}
@@ -109,9 +109,9 @@ def compare(task, steps, batch_sizes, runs):
 
 
 def compare_remat(batch_size, image_size, runs):
-    """Memory and time with and without rematerialised blocks."""
+    """Compare memory and time with and without remat."""
     options = {"none": {}, "remat": {"remat": True}}
-    # Blocks that are freed go back to the system at once, or the heap's holes would count.
+    # Freed blocks return to the system at once; otherwise holes in the heap would count.
     os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"
     peaks = {
         name: in_fresh_process(peak_memory, batch_size, image_size, **o)
@@ -128,21 +128,21 @@ def compare_remat(batch_size, image_size, runs):
 
 
 def compare_dtypes(batch_size, image_size, runs):
-    """`mixed_bfloat16` against float32."""
+    """Compare `mixed_bfloat16` with float32."""
     dtypes = ("float32", "mixed_bfloat16")
     steps = {dtype: vit_step(batch_size, image_size, dtype=dtype) for dtype in dtypes}
     return compare("dtype", steps, dict.fromkeys(steps, batch_size), runs)
 
 
 def compare_batches(largest, image_size, runs):
-    """What an image costs in batches of a quarter, a half and all of the largest."""
+    """Compare the time per image in batches of a quarter, a half and all of the largest."""
     sizes = {f"batch {size}": size for size in (largest // 4, largest // 2, largest)}
     steps = {name: vit_step(size, image_size) for name, size in sizes.items()}
     return compare("batch", steps, sizes, runs)
 
 
 def compare_peers(batch_size, image_size, runs):
-    """Ours with keras-hub's erf GELU and with the original's, beside keras-hub."""
+    """Compare our model, with the erf GELU and the original's, with keras-hub."""
     try:
         theirs = make_step(lambda: keras_hub_vit(image_size), batch_size, image_size)
     except ImportError as error:
@@ -157,14 +157,14 @@ def compare_peers(batch_size, image_size, runs):
 
 
 def cpu_flags():
-    """Which of the instructions for bfloat16 the processor has, as far as Linux tells."""
+    """Return the bfloat16 instructions of the processor that Linux reports."""
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     words = cpuinfo.read_text().split() if cpuinfo.is_file() else []
     return [flag for flag in BF16_FLAGS if flag in words]
 
 
 def main():
-    """Measures and reports."""
+    """Measure and report."""
     options = tyro.cli(Benchmark)
     os.environ["KERAS_BACKEND"] = options.backend
     # JAX leaves memory of a GPU to torch.
@@ -175,7 +175,7 @@ def main():
     results = {"versions": versions(options.backend), "options": vars(options)}
     results["cpu_flags"] = cpu_flags()
     print(f"CPU flags for bfloat16: {', '.join(results['cpu_flags']) or 'none'}")
-    # First, while this process is small: its children's memory adds to its own.
+    # First, while this process is small, because its children's memory adds to its own.
     results["remat"] = compare_remat(options.batch_size, size, runs)
     results["dtype"] = compare_dtypes(smaller, size, runs)
     results["batch"] = compare_batches(options.batch_size, size, runs)

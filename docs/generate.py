@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that are tables: weight_maps.md, catalogue.md and recipes.md.
+"""Write the pages of docs/ that are tables: weight_maps.md, catalogue.md and recipes.md.
 
 Example: python docs/generate.py
 """
@@ -7,36 +7,26 @@ import pathlib
 
 from keras_vit.checkpoints import list_checkpoints
 from keras_vit.checkpoints.formats import FORMATS
-from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
-from keras_vit.checkpoints.weight_map import as_markdown
+from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.cli.tables import markdown_table
-from keras_vit.training.recipes import RECIPES, SOURCES
+from keras_vit.training.recipes import ROWS
 
 WEIGHT_MAPS = """# Weight maps
 
-Which array of a file is which variable of the model. `{i}` is the index of a Transformer block,
-`{n}` its number from 1; `{s}` and `{u}` are the numbers of a residual unit's stage and of the unit
-in it, `{u:02}` with two digits; a tensor of a file may hold several variables. Shapes are those of
-the model on the right.
+Each array of a file, and its variable in the model. `{i}` is the index of a Transformer block,
+`{n}` its number from 1; `{s}` and `{u}` are the stage and the number of a residual unit, `{u:02}`
+with two digits. One tensor of a file may hold several variables. The shapes are those of the
+variables.
 
-Written by `python docs/generate.py` from the rows in `keras_vit/checkpoints/`, which are read in
-both directions.
+Written by `python docs/generate.py` from the rows in `keras_vit/checkpoints/formats/`, which are
+used for reading and for writing.
 """
-TITLES = {
-    "google": "`google`: vit_jax's released `.npz`",
-    "big_vision": "`big_vision`: `.npz`, under `params/`",
-    "big_transfer": "`big_transfer`: BiT's `.npz`",
-    "timm": "`timm`: `.safetensors`",
-    "huggingface": "`huggingface`: `.safetensors`, all but the classifier under `vit.`",
-    "keras_hub": "keras-hub, in memory",
-}
 CATALOGUE = """# Published checkpoints
 
-`keras_vit.from_checkpoint(name)` loads each of these; a builder takes what is behind the slash as
-`weights=`. Images are scaled to [-1, 1] (`keras_vit.preprocess`). Classes: 21843 are ImageNet-21k,
+`keras_vit.from_checkpoint(name)` loads each of these; the part after the slash is the `weights=` of
+a builder. Images are scaled to [-1, 1] (`keras_vit.preprocess`). Classes: 21843 are ImageNet-21k,
 1000 ImageNet-1k, 0 an image tower without a head; "(zero)" was published with a head of zeros, for
-fine-tuning. The accuracy is that on ImageNet-1k's validation images which the source reports for
-this very file.
+fine-tuning. The source reports the accuracy for this very file, on ImageNet-1k's validation images.
 
 Written by `python docs/generate.py` from `keras_vit/checkpoints/catalog/published.py`.
 
@@ -46,18 +36,18 @@ Written by `python docs/generate.py` from `keras_vit/checkpoints/catalog/publish
 
 RECIPES_PAGE = """# Recipes
 
-`keras-vit train NAME` trains by each of these; every setting is a flag, which `keras-vit train
-NAME --help` shows. From Python it is a row of `keras_vit.training.recipes.RECIPES`;
+`keras-vit train NAME` trains by each of these; every setting is a flag, see `keras-vit train NAME
+--help`. In Python a recipe is a row of `keras_vit.training.recipes.RECIPES`;
 `dataclasses.replace` changes it, `.smoke()` shrinks it to seconds. The last column is the
-accuracy that the source reports for what the recipe led to, on ImageNet unless another dataset
-is named; none of them was measured here.
+accuracy that the source reports, on ImageNet unless another dataset is named; none of them was
+measured here.
 
-SGD has a momentum of 0.9 and AdamW optax's settings; both compute what optax's do. Weight
-decay is of kernels alone, and is multiplied with the learning rate as the paper's is. The
-learning rate rises linearly from 0 in the warm-up steps; a staircase divides it by 10 after
-each of its steps.
+SGD has a momentum of 0.9 and AdamW optax's settings; both give optax's numbers. Weight decay
+applies to kernels only, and is multiplied with the learning rate as in the paper. The learning
+rate rises linearly from 0 in the warm-up steps; a staircase divides it by 10 after each of its
+steps.
 
-Written by `python docs/generate.py` from `keras_vit/training/recipes.py`.
+Written by `python docs/generate.py` from `keras_vit/training/recipes/`.
 
 """
 RECIPE_COLUMNS = (
@@ -67,16 +57,25 @@ RECIPE_COLUMNS = (
 
 
 def weight_maps():
-    """The page of the weight maps."""
+    """Return the page of the weight maps."""
     sections = [
-        f"## {TITLES[format.name]}\n\n{as_markdown(format.rows)}\n"
-        for format in (*FORMATS.values(), KERAS_HUB)
+        f"## {format.title}\n\n{_weight_map(format.rows)}\n"
+        for format in FORMATS.values()
+        if format.title
     ]
     return "\n".join([WEIGHT_MAPS, *sections])
 
 
+def _weight_map(rows):
+    lines = ["| array in the file | variable of the model | layout |", "| --- | --- | --- |"]
+    for row in rows:
+        targets = ", ".join(f"`{target}`" for target in row.targets)
+        lines.append(f"| `{row.source}` | {targets} | {TRANSFORMS[row.transform].meaning} |")
+    return "\n".join(lines)
+
+
 def catalogue():
-    """The page of the published checkpoints."""
+    """Return the page of the published checkpoints."""
     return CATALOGUE + "".join(_line(row) for row in list_checkpoints())
 
 
@@ -96,15 +95,15 @@ def _line(row):
 
 
 def recipes():
-    """The page of the recipes."""
-    rows = [_recipe_row(name, recipe) for name, recipe in RECIPES.items()]
+    """Return the page of the recipes."""
+    rows = [_recipe_row(row) for row in ROWS.values()]
     return RECIPES_PAGE + markdown_table(RECIPE_COLUMNS, rows) + "\n"
 
 
-def _recipe_row(name, recipe):
-    source, reported = SOURCES[name]
+def _recipe_row(row):
+    recipe = row.recipe
     return (
-        f"`{name}`",
+        f"`{row.name}`",
         str(recipe.image_size),
         str(recipe.batch_size),
         recipe.optimizer,
@@ -114,8 +113,8 @@ def _recipe_row(name, recipe):
         str(recipe.warmup_steps),
         f"{recipe.epochs} epochs" if recipe.epochs else f"{recipe.steps} steps",
         *(str(value or "-") for value in (recipe.weight_decay, recipe.dropout, recipe.clip_norm)),
-        source,
-        reported or "-",
+        row.source,
+        row.reported or "-",
     )
 
 

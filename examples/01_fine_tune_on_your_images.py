@@ -1,8 +1,8 @@
-"""Fine-tune a ViT on a folder of images, one folder a class, with plain Keras.
+"""Fine-tune a ViT on a folder of images, one folder per class, with plain Keras.
 
     python examples/01_fine_tune_on_your_images.py photos
 
-`photos/` holds `cat/*.jpg`, `dog/*.jpg` ..., or those below `train/`, `validation/` and `test/`.
+`photos/` has the folders `cat/`, `dog/` ..., or `train/`, `validation/` and `test/` with these.
 """
 
 import sys

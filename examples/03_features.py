@@ -16,7 +16,7 @@ def split_of_digits(split):
 
 
 def main():
-    # `weights="path/to/model.keras"` gives trained features; random ones already tell digits apart.
+    # Random features are enough for digits; `weights="path/to/model.keras"` gives trained ones.
     model = keras_vit.ViT_Ti16(num_classes=0, image_size=32)
     train_images, train_labels = split_of_digits("train")
     test_images, test_labels = split_of_digits("test")

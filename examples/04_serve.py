@@ -1,4 +1,4 @@
-"""Export a model and ask the SavedModel as TF Serving does: encoded images in, labels out.
+"""Export a model and call the SavedModel as TF Serving does: encoded images in, labels out.
 
     python examples/04_serve.py
 
@@ -19,7 +19,7 @@ import keras_vit
 def main():
     class_names = ["cat", "dog"]
     model = keras_vit.ViT_Ti16(num_classes=2, image_size=64)
-    # In place of training: a new head is zero and knows nothing.
+    # This replaces training: the kernel of a new head is zero.
     model.get_layer("head").kernel.assign(np.random.default_rng(0).normal(size=(192, 2)))
     with tempfile.TemporaryDirectory() as directory:
         path = keras_vit.export(model, f"{directory}/pets", class_names=class_names)

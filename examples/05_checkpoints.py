@@ -17,7 +17,7 @@ import keras_vit
 
 
 def write_small_file(folder):
-    """A file as Google publishes them, of a small model."""
+    """Write a small model to a file in Google's layout."""
     model = keras_vit.vision_transformer(
         patch_size=8, embedding_dim=48, depth=2, num_heads=4, mlp_dim=96, image_size=32
     )
@@ -27,7 +27,7 @@ def write_small_file(folder):
 
 
 def main():
-    """Loads, fine-tunes on digits, writes and reads back."""
+    """Load, fine-tune on digits, write and read back."""
     folder = pathlib.Path(tempfile.mkdtemp())
     source = sys.argv[1] if len(sys.argv) > 1 else write_small_file(folder)
 
@@ -40,7 +40,7 @@ def main():
     model.compile(optimizer, loss, metrics=["accuracy"])
     model.fit(train, epochs=1, shuffle=False, verbose=2)
 
-    # For Hugging Face transformers; `timm`, `google` and `big_vision` are the others.
+    # For Hugging Face transformers; or `timm`, `google`, `big_vision`.
     keras_vit.save_checkpoint(model, folder / "digits", format="huggingface")
     again = keras_vit.from_checkpoint(folder / "digits")
     images = next(iter(train))[0].numpy()

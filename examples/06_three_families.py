@@ -2,9 +2,8 @@
 
     python examples/06_three_families.py
 
-Each trains for a few epochs on the digits that scikit-learn ships. The paper's question is which of
-them makes the most of its compute (figure 5); at this size and with so few images the answer is
-another than with 300 million.
+Each trains for a few epochs on the digits that scikit-learn ships. The paper asks which family is
+best at equal compute (figure 5); the answer at this size differs from that with 300 million images.
 """
 
 import keras
@@ -16,11 +15,11 @@ TRANSFORMER = {"embedding_dim": 64, "depth": 2, "num_heads": 4, "mlp_dim": 128}
 
 
 def make_models():
-    """The three, for ten classes."""
+    """Build the three models for ten classes."""
     shared = {"num_classes": 10, "image_size": SIZE}
     return {
         "ViT, patches of 8 pixels": keras_vit.vision_transformer(8, **TRANSFORMER, **shared),
-        # The ResNet's maps have a stride of 8, each of their pixels becomes a token.
+        # The ResNet's maps have a stride of 8; each of their pixels is a token.
         "hybrid, patches of its maps": keras_vit.vision_transformer(
             1, **TRANSFORMER, resnet_stages=(1, 1), resnet_width=32, **shared
         ),
@@ -29,7 +28,7 @@ def make_models():
 
 
 def main():
-    """Trains each and prints its accuracy."""
+    """Train each model and print its accuracy."""
     keras.utils.set_random_seed(0)
     train, test = (
         keras_vit.data.load("digits", split, SIZE, batch_size=32, training=split == "train")

@@ -4,84 +4,15 @@ The models of "An Image is Worth 16x16 Words" (arXiv 2010.11929), exact to the o
 TensorFlow, JAX and torch backends of Keras.
 """
 
-import pathlib
-import sys
+import importlib
 
-__version__ = "0.2.0.dev0"
+from keras_vit.core.imports import call_after_import, find_moved_modules
+from keras_vit.core.lazy import make_lazy
+from keras_vit.version import __version__ as __version__
 
-# The command line answers `--help` and mistakes in a fraction of the time that Keras takes to
-# import; its commands import what they need.
-_IS_COMMAND_LINE = pathlib.Path(sys.argv[0]).stem == "keras-vit" or (
-    sys.argv[0] == "-m" and "keras_vit" in sys.orig_argv
-)
-
-if not _IS_COMMAND_LINE:
-    from keras_vit import checkpoints, data, layers, models
-    from keras_vit.checkpoints import (
-        from_checkpoint,
-        from_keras_hub,
-        list_checkpoints,
-        load_checkpoint,
-        save_checkpoint,
-        to_keras_hub,
-    )
-    from keras_vit.data import decode_predictions, preprocess
-    from keras_vit.inspection.attention import attention_maps
-    from keras_vit.inspection.rollout import attention_rollout
-    from keras_vit.layers import (
-        AddPositionEmbedding,
-        ClassToken,
-        MultiHeadAttentionPooling,
-        PatchEmbedding,
-        TransformerBlock,
-    )
-    from keras_vit.models import (
-        R26_S32,
-        R50_B16,
-        R50_B32,
-        R50_L16,
-        R50_L32,
-        BiT_R50x1,
-        BiT_R50x2,
-        BiT_R50x3,
-        BiT_R101x1,
-        BiT_R101x3,
-        BiT_R152x1,
-        BiT_R152x2,
-        BiT_R152x4,
-        BiT_R200x3,
-        R_Ti16,
-        ViT_B8,
-        ViT_B16,
-        ViT_B32,
-        ViT_G14,
-        ViT_g14,
-        ViT_H14,
-        ViT_L16,
-        ViT_L32,
-        ViT_S16,
-        ViT_S32,
-        ViT_So400m14,
-        ViT_Ti16,
-        features,
-        freeze_blocks,
-        list_variants,
-        replace_head,
-        resize,
-        resize_position_embedding,
-        resnet,
-        vision_transformer,
-    )
-    from keras_vit.serving.export import export
-    from keras_vit.training import losses, optimizers
-
-    __all__ = [
-        "R26_S32",
-        "R50_B16",
-        "R50_B32",
-        "R50_L16",
-        "R50_L32",
-        "AddPositionEmbedding",
+# The public names, by the modules that define them. They are imported when they are used.
+PUBLIC = {
+    "keras_vit.builders": [
         "BiT_R50x1",
         "BiT_R50x2",
         "BiT_R50x3",
@@ -91,11 +22,12 @@ if not _IS_COMMAND_LINE:
         "BiT_R152x2",
         "BiT_R152x4",
         "BiT_R200x3",
-        "ClassToken",
-        "MultiHeadAttentionPooling",
-        "PatchEmbedding",
+        "R26_S32",
+        "R50_B16",
+        "R50_B32",
+        "R50_L16",
+        "R50_L32",
         "R_Ti16",
-        "TransformerBlock",
         "ViT_B8",
         "ViT_B16",
         "ViT_B32",
@@ -108,29 +40,65 @@ if not _IS_COMMAND_LINE:
         "ViT_So400m14",
         "ViT_Ti16",
         "ViT_g14",
-        "attention_maps",
-        "attention_rollout",
-        "checkpoints",
-        "data",
-        "decode_predictions",
-        "export",
-        "features",
-        "freeze_blocks",
+    ],
+    "keras_vit.checkpoints": [
         "from_checkpoint",
         "from_keras_hub",
-        "layers",
         "list_checkpoints",
-        "list_variants",
         "load_checkpoint",
-        "losses",
-        "models",
-        "optimizers",
-        "preprocess",
+        "save_checkpoint",
+        "to_keras_hub",
+    ],
+    "keras_vit.data": ["decode_predictions", "preprocess"],
+    "keras_vit.inspection.attention": ["attention_maps"],
+    "keras_vit.inspection.rollout": ["attention_rollout"],
+    "keras_vit.layers": [
+        "AddPositionEmbedding",
+        "ClassToken",
+        "MultiHeadAttentionPooling",
+        "PatchEmbedding",
+        "TransformerBlock",
+    ],
+    "keras_vit.models": [
+        "features",
+        "freeze_blocks",
+        "list_variants",
         "replace_head",
         "resize",
         "resize_position_embedding",
         "resnet",
-        "save_checkpoint",
-        "to_keras_hub",
         "vision_transformer",
-    ]
+    ],
+    "keras_vit.serving.export": ["export"],
+}
+PUBLIC_MODULES = [
+    "keras_vit.checkpoints",
+    "keras_vit.data",
+    "keras_vit.evaluation",
+    "keras_vit.experiments",
+    "keras_vit.inspection",
+    "keras_vit.layers",
+    "keras_vit.models",
+    "keras_vit.serving",
+    "keras_vit.training",
+    "keras_vit.training.losses",
+    "keras_vit.training.optimizers",
+]
+# Modules of what a saved model may name: `import keras_vit` is enough for Keras to find it.
+REGISTERED = (
+    "keras_vit.layers",
+    "keras_vit.models.base",
+    "keras_vit.training.losses",
+    "keras_vit.training.optimizers",
+)
+
+
+def _register():
+    for module in REGISTERED:
+        importlib.import_module(module)
+
+
+__all__ = make_lazy(__name__, PUBLIC, PUBLIC_MODULES)
+
+find_moved_modules()
+call_after_import("keras", _register)

@@ -1,15 +1,17 @@
-"""Deterministic tests, whatever ran before them."""
+"""Deterministic tests, whatever ran before them, on the backends that they are for."""
 
 import contextlib
+import importlib
 import logging
 import unittest.mock
 
 import keras
 import pytest
 
+BACKEND = keras.backend.backend()
 without_clearing_caches = contextlib.nullcontext()
 
-if keras.backend.backend() == "tensorflow":
+if BACKEND == "tensorflow":
     import tensorflow as tf
 
     # With each seed TensorFlow forgets the kernels of all operations, to find them again for longer
@@ -18,6 +20,23 @@ if keras.backend.backend() == "tensorflow":
     # Graphs are small here and run a few times: to optimise them takes longer than to run them.
     # Those of processes that tests start, and of the demonstration, are optimised.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
+def pytest_collectstart(collector):
+    """Give all tests of a folder the `pytestmark` of its `__init__.py`."""
+    if isinstance(collector, pytest.Package):
+        path = collector.path.relative_to(collector.config.rootpath)
+        package = importlib.import_module(".".join(path.parts))
+        if hasattr(package, "pytestmark"):
+            collector.add_marker(package.pytestmark)
+
+
+def pytest_collection_modifyitems(items):
+    """Skip tests that are for other backends; the mark that is closest to a test counts."""
+    for item in items:
+        mark = item.get_closest_marker("backends")
+        if mark is not None and BACKEND not in mark.args:
+            item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))
 
 
 def set_seed():
@@ -38,6 +57,6 @@ def no_log_of_a_command():
 
 
 def pytest_fixture_setup(fixturedef):
-    # What is made once for several tests is made before `same_seed` is asked for.
+    # Fixtures of modules are made before `same_seed` is requested.
     if fixturedef.scope != "function":
         set_seed()

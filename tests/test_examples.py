@@ -14,6 +14,8 @@ from keras_vit.cli.models import COLUMNS, study_rows, table_rows
 from keras_vit.cli.tables import markdown_table
 from tests.fixtures.images import write_folder
 
+pytestmark = pytest.mark.backends("tensorflow", reason="pages are the same on every backend")
+
 ROOT = pathlib.Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 README = (ROOT / "README.md").read_text()

@@ -1,51 +1,51 @@
 """Who may import whom (section 1 of the design), and what an import costs."""
 
 import ast
+import collections
+import importlib
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 import keras_vit
+from keras_vit.core.imports import MOVED
 
 PACKAGE = pathlib.Path(keras_vit.__file__).parent
+ALL = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+# Section 1 of the design: which wings a wing may import, apart from `core` and `version`.
 MAY_IMPORT = {
     "core": set(),
-    "layers": {"core"},
-    "models": {"core", "layers"},
-    "checkpoints": {"core", "layers", "models"},
-    "data": {"core"},
-    "training": {"core", "models", "checkpoints", "data"},
-    "evaluation": {"core", "models", "checkpoints", "data"},
-    "inspection": {"core", "models", "checkpoints", "data"},
+    "version": set(),
+    "layers": set(),
+    "models": {"layers"},
+    "checkpoints": {"layers", "models"},
+    "builders": {"models", "checkpoints"},
+    "data": set(),
+    "training": {"models", "checkpoints", "builders", "data"},
+    "evaluation": {"models", "checkpoints", "data"},
+    "inspection": {"models", "checkpoints", "data"},
     "experiments": {
-        "core",
-        "models",
-        "checkpoints",
-        "data",
-        "training",
-        "evaluation",
-        "inspection",
+        *("layers", "models", "checkpoints", "builders"),
+        *("data", "training", "evaluation", "inspection"),
     },
-    "serving": {"core", "models", "checkpoints", "data"},
-    "cli": {
-        "core",
-        "models",
-        "checkpoints",
-        "data",
-        "training",
-        "evaluation",
-        "inspection",
-        "experiments",
-        "serving",
-    },
+    "serving": {"models", "checkpoints", "data"},
+    "cli": ALL - {"__init__", "__main__"},
+    "__init__": ALL,
+    "__main__": {"cli"},
 }
+# `keras_vit.models.ViT_B16` was public before the builders stood above the models.
+ALLOWED_NAMES = {("models/__init__.py", "keras_vit.builders")}
 MAY_IMPORT_TENSORFLOW = {"data", "serving"}
 # Lazily: training runs without TensorFlow's strategies.
 MAY_IMPORT_IT_TOO = {"training/distribution.py"}
-FILES = sorted(path for folder in MAY_IMPORT for path in (PACKAGE / folder).rglob("*.py"))
+FILES = sorted(PACKAGE.rglob("*.py"))
+MAX_LINES, MAX_FILES = 300, 15
+VARIANT_NAMES = [row.name for row in keras_vit.list_variants()]
+WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 
 
 COMMANDS = (
@@ -79,23 +79,72 @@ def imported_modules(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_every_folder_has_its_rule():
-    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert folders == set(MAY_IMPORT)
+def lazily_imported_modules(path):
+    """Full names of modules that a file has as strings: `make_lazy` imports them."""
+    if path.name == "__init__.py":
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and str(node.value).startswith("keras_vit."):
+                yield node.value
+
+
+def test_every_wing_has_its_rule():
+    assert set(MAY_IMPORT) == ALL - {"__pycache__"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_go_to_the_left(path):
-    folder = path.relative_to(PACKAGE).parts[0]
-    for module in imported_modules(path):
+def test_imports_go_down(path):
+    name = str(path.relative_to(PACKAGE))
+    wing = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    lazily = [x for x in lazily_imported_modules(path) if (name, x) not in ALLOWED_NAMES]
+    for module in (*imported_modules(path), *lazily):
         parts = module.split(".")
-        if parts[0] == "keras_vit" and len(parts) > 1 and parts[1] != folder:
-            assert parts[1] in MAY_IMPORT[folder], f"{folder} may not import {module}"
+        if parts[0] == "keras_vit":
+            assert len(parts) > 1, f"{name} must import from a wing"
+            allowed = {wing, "core", "version", *MAY_IMPORT[wing]}
+            assert parts[1] in allowed, f"{name} may not import {module}"
         if parts[0] == "tensorflow":
-            name = str(path.relative_to(PACKAGE))
-            may = folder in MAY_IMPORT_TENSORFLOW or name in MAY_IMPORT_IT_TOO
+            may = wing in MAY_IMPORT_TENSORFLOW or name in MAY_IMPORT_IT_TOO
             assert may, f"{name} may not import TensorFlow"
         assert not module.startswith("keras.src"), "keras.src is private"
+
+
+@pytest.mark.parametrize("root", ["keras_vit", "tests"])
+def test_folders_and_files_are_small(root):
+    files = sorted((PACKAGE.parent / root).rglob("*.py"))
+    assert [str(path) for path in files if len(path.read_text().splitlines()) > MAX_LINES] == []
+    folders = collections.Counter(path.parent for path in files)
+    # The command line has one file per command.
+    large = {str(folder): n for folder, n in folders.items() if n > MAX_FILES}
+    assert set(large) <= {str(PACKAGE / "cli")}
+
+
+def test_public_names_stand_in_one_list():
+    assert keras_vit.__all__ == sorted(keras_vit.__all__)
+    assert set(keras_vit.__all__) <= set(dir(keras_vit))
+    assert set(VARIANT_NAMES) == set(keras_vit.PUBLIC["keras_vit.builders"])
+    for package in (keras_vit, *(getattr(keras_vit, name) for name in WINGS)):
+        for name in package.__all__:
+            assert getattr(package, name) is not None
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/*.md"])
+def test_pages_name_public_names(page):
+    """What a page writes as `keras_vit.name` exists."""
+    for path in PACKAGE.parent.glob(page):
+        for name in set(re.findall(r"\bkeras_vit\.(\w+)", path.read_text())):
+            known = name in keras_vit.__all__ or name in ALL
+            assert known, f"{path.name} names keras_vit.{name}"
+
+
+def test_the_readme_has_every_public_name():
+    readme = (PACKAGE.parent / "README.md").read_text()
+    functions = set(keras_vit.__all__) - set(WINGS)
+    assert {name for name in functions if not re.search(rf"\b{name}\b", readme)} == set()
+
+
+def test_modules_that_have_moved_are_found():
+    for old, new in MOVED.items():
+        assert importlib.import_module(old) is importlib.import_module(new)
 
 
 def run_python(code, **environment):
@@ -136,18 +185,40 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
     assert added <= {"keras_vit", "numpy", "scipy"}
 
 
-def test_import_registers_all_that_a_saved_model_may_name():
-    """`keras.models.load_model` finds layers, schedules, optimizers and losses."""
-    code = """
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import keras, keras_vit",
+        "import keras_vit, keras",
+        # A module that the layers need imports Keras.
+        "import keras_vit.core.pixels, keras",
+        "import keras_vit.training.distribution, keras",
+    ],
+    ids=["after", "before", "pixels", "distribution"],
+)
+def test_import_registers_all_that_a_saved_model_may_name(imports):
+    """`keras.models.load_model` finds layers, models, schedules, optimizers and losses."""
+    code = f"""
 import importlib
-import keras
-import keras_vit
+import pkgutil
+{imports}
 registered = set(keras.saving.get_custom_objects())
 for module in ("layers", "models", "training.fit", "serving.export", "data.images.augment"):
-    importlib.import_module(f"keras_vit.{module}")
-print("keras_vit>AdamW" in registered, set(keras.saving.get_custom_objects()) - registered)
+    importlib.import_module(f"keras_vit.{{module}}")
+print({{"keras_vit>AdamW", "keras_vit>ImageModel"}} <= registered)
+print(set(keras.saving.get_custom_objects()) - registered)
 """
-    assert run_python(code).strip() == "True set()"
+    assert run_python(code).split() == ["True", "set()"]
+
+
+def test_import_of_the_package_does_not_import_keras():
+    code = """
+import sys
+import keras_vit
+assert {"ViT_B16", "layers"} <= set(dir(keras_vit))
+print(sorted({"keras", "tensorflow", "numpy"} & set(sys.modules)))
+"""
+    assert run_python(code).strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -157,9 +228,15 @@ print("keras_vit>AdamW" in registered, set(keras.saving.get_custom_objects()) - 
         *([command, "--help"] for command in COMMANDS),
         ["train", "finetune", "--help"],
         ["mistyped"],
+        ["models"],
+        ["models", "--flops"],
+        ["models", "--scaling-study"],
+        ["checkpoints"],
+        ["data"],
     ],
+    ids=" ".join,
 )
-def test_help_and_mistakes_do_not_import_keras(arguments):
+def test_help_mistakes_and_tables_do_not_import_keras(arguments):
     code = f"""
 import sys
 sys.argv = ["keras-vit", *{arguments!r}]
@@ -167,6 +244,8 @@ from keras_vit.cli import main
 try:
     main()
 except SystemExit:
+    pass
+finally:
     print(sorted({{"keras", "tensorflow", "jax", "torch"}} & set(sys.modules)))
 """
     assert run_python(code).splitlines()[-1] == "[]"

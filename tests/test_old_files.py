@@ -18,7 +18,7 @@ EXPECTED = np.load(FOLDER / "expected.npz")
 MODELS = ("vit", "bit", "composed")
 
 
-@pytest.mark.parametrize("load", [keras.models.load_model, load_model])
+@pytest.mark.parametrize("load", [keras.models.load_model, load_model, keras_vit.from_checkpoint])
 @pytest.mark.parametrize("name", MODELS)
 def test_models_load(name, load):
     model = load(FOLDER / f"{name}.keras")

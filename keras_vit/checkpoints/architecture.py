@@ -1,19 +1,16 @@
-"""What the formats' descriptions of a file's architecture share.
-
-`shape_of` gives the shape of the array that holds a variable's values, or `None`.
-"""
+"""Helpers with which the layouts describe the architecture of a file; see `Format.describe`."""
 
 import logging
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.models import VARIANTS, Variant
+from keras_vit.models.variants import VARIANTS, Variant
 
 logger = logging.getLogger("keras_vit")
 
 # The largest published model has 64 blocks; a file may be damaged and lack one in between.
 MAX_DEPTH = 256
 
-# Heads of the published models by their width: of those without a builder too, g-opt and e
+# Heads of the published models by width, also of those without a builder: g-opt and e
 # (`big_vision/models/vit.py`), and giantopt of timm.
 HEADS_BY_WIDTH = {1536: 16, 1792: 16} | {
     row.embedding_dim: row.num_heads for row in VARIANTS if isinstance(row, Variant)
@@ -21,7 +18,7 @@ HEADS_BY_WIDTH = {1536: 16, 1792: 16} | {
 
 
 def block_depth(shape_of):
-    """The number of Transformer blocks, counting those of which only a part is there."""
+    """Return the number of Transformer blocks; incomplete blocks count too."""
     parts = ("layer_norm_1/gamma", "attention/query/kernel", "attention/output/kernel")
     present = [
         index
@@ -32,23 +29,37 @@ def block_depth(shape_of):
 
 
 def first_of(shape_of, *paths):
-    """The first of the shapes that is there, or `None`."""
+    """Return the first shape that is not `None`, or `None`."""
     return next((shape for path in paths if (shape := shape_of(path)) is not None), None)
 
 
+def output_size(shape_of, layer, axis=-1):
+    """Return the number of outputs of a dense layer, `None` if there is no such layer.
+
+    Args:
+        shape_of: see `Format`.
+        layer: path of the layer.
+        axis: axis of the outputs in the kernel of the file.
+    """
+    shape = first_of(shape_of, f"{layer}/bias", f"{layer}/kernel")
+    return shape[axis] if shape else None
+
+
 def torch_heads(width, configured, asked):
-    """Heads of a model born in torch, whose arrays do not tell: they are flattened over the heads.
+    """Return the number of heads of weights trained in PyTorch, whose kernels are 2-D.
 
     Args:
         width: of a token.
-        configured: heads that the file's configuration or other arrays tell, or `None`.
+        configured: heads that the configuration or other arrays of the file record, or `None`.
         asked: the argument `num_heads`, or `None`.
 
     Returns:
-        What is told; else the heads of the published models of this width; else 64 channels a head.
+        `asked` or `configured`; else the heads of the published models of this width; else one head
+        per 64 channels.
 
     Raises:
-        ValueError: if what is told disagrees, or 64 does not divide the width.
+        ValueError: if `asked` and `configured` differ, or neither is given and 64 does not divide
+            the width.
     """
     if configured is not None:
         configured = check_integer("num_heads", configured, minimum=1)
@@ -64,11 +75,11 @@ def torch_heads(width, configured, asked):
             heads = width // 64
     if heads is None:
         raise ValueError(
-            "`num_heads` must be given for a file of which no config.json tells it, and whose "
-            f"width is not a multiple of 64. Received: num_heads=None, a width of {width}"
+            "`num_heads` must be given for a file that does not record it and has a width that is "
+            f"not a multiple of 64. Received: num_heads=None, a width of {width}"
         )
     if not asked and not configured:
-        logger.info("the file does not tell its attention heads: %d are taken", heads)
+        logger.info("the file does not record its attention heads: %d are assumed", heads)
     return heads
 
 
@@ -77,16 +88,21 @@ def per_channel(values):
     return [float(value) for value in (values * 3 if len(values) == 1 else values)]
 
 
-def check_told(told, options):
-    """Raises if a configuration tells other sizes than the arrays: it is of another model.
+def in_order(names):
+    """Return class names in order; a dictionary has their indices as strings."""
+    return [names.get(str(i)) for i in range(len(names))] if isinstance(names, dict) else names
+
+
+def check_recorded(config, names, options):
+    """Raise an error if a configuration does not fit the arrays: it is that of another model.
 
     Args:
-        told: from the configuration's names to pairs of its value, or `None`, and the option of
-            `vision_transformer` that it is about.
-        options: that the arrays tell.
+        config: the settings; `None` stands for a setting that is not recorded.
+        names: the options of `vision_transformer` by the names of the settings to check.
+        options: the options that follow from the arrays.
     """
-    for name, (value, option) in told.items():
-        actual = options[option]
+    for name, option in names.items():
+        value, actual = config.get(name), options[option]
         if isinstance(actual, tuple) and value is not None:
             value = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
         if value is not None and value != actual:
@@ -101,8 +117,8 @@ def check_project(config, keys, project):
 
     Args:
         config: contents of the file; empty if there is none.
-        keys: at least one of them is in each `config.json` of the project.
-        project: its name.
+        keys: settings; each `config.json` of the project has at least one of them.
+        project: name of the project.
     """
     if config and not any(config.get(key) for key in keys):
         raise ValueError(
@@ -113,7 +129,7 @@ def check_project(config, keys, project):
 
 
 def check_epsilon(epsilon):
-    """The epsilon of a configuration, checked to be a small positive number."""
+    """Return the epsilon of a configuration, checked to be a small positive number."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
         raise ValueError(
             "`layer_norm_eps` of the file's config.json must be a number between 0 and 1. "

@@ -1,11 +1,12 @@
-"""Names of classes in the `config.json` of transformers and timm."""
+"""Names of classes in the `config.json` next to weights."""
 
 import collections
 import pathlib
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.archives import read_config
 from keras_vit.checkpoints.catalog.download import cache_path
+from keras_vit.checkpoints.configuration import read_config
+from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.core.class_names import check_class_names
 
 
@@ -17,21 +18,18 @@ def read_class_names(source, num_classes):
         num_classes: number of classes of the model.
 
     Returns:
-        A list of names that `check_class_names` accepts, or `None` if there are none for these
-        classes. A name of several classes is followed by the number of the class.
+        A list of names that `check_class_names` accepts, or `None` if none are recorded for these
+        classes. If several classes have one name, their numbers follow it.
     """
     config = _config_of(source)
-    # transformers, and timm.
-    names = config.get("id2label") or config.get("label_names")
-    if isinstance(names, dict):
-        names = [names.get(str(index)) for index in range(len(names))]
-    if not names or names == default_names(num_classes):
+    names = next(filter(None, (row.class_names(config) for row in FORMATS.values())), None)
+    if not names:
         return None
     try:
         what = f"The class names in the config.json of {source}"
         return list(check_class_names(_numbered(names), what, num_classes))
     except ValueError as error:
-        logger.warning("names of classes are left out: %s", error)
+        logger.warning("names of classes are ignored: %s", error)
         return None
 
 
@@ -44,11 +42,6 @@ def _numbered(names):
         name if counts[name.casefold()] == 1 else f"{name} ({index})"
         for index, name in enumerate(names)
     ]
-
-
-def default_names(num_classes):
-    """The names that transformers gives to classes without names."""
-    return [f"LABEL_{index}" for index in range(num_classes)]
 
 
 def _config_of(source):

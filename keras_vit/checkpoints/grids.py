@@ -1,33 +1,34 @@
-"""The grid of patches that a file's position embedding is of."""
+"""The grid of patches of a file's position embedding, and the image size."""
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.formats import KERAS, POSITIONS
 from keras_vit.checkpoints.formats.flax_resnet import describe_stages
 from keras_vit.checkpoints.positions import position_rows
+from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair
-from keras_vit.models.vit import total_stride
+from keras_vit.models.variants import total_stride
 
-# Of files of ResNets and of fixed positions, which do not record an image size.
+# The image size of files that do not record one: those of ResNets and of fixed positions.
 DEFAULT_IMAGE_SIZE = 224
 
 
 def stored_image_size(checkpoint, options, asked):
-    """`(height, width)` of the images that a file is for.
+    """Return the image size of a file.
 
     Args:
         checkpoint: the open `Checkpoint`.
-        options: what its arrays tell of the model.
-        asked: the image size that the caller gives for what the file cannot tell, or `None`.
+        options: the options of the model that the file describes.
+        asked: the image size that the caller gives for a file that does not record it, or `None`.
 
     Returns:
-        A pair.
+        `(height, width)`.
 
     Raises:
-        ValueError: if the file's grid is not square and nothing is given.
+        ValueError: if the grid of the file is not square, not recorded and not given.
     """
     table = checkpoint.shape_of(POSITIONS)
     if table is None:
-        return as_pair(DEFAULT_IMAGE_SIZE if asked is None else asked, "image_size")
+        asked = DEFAULT_IMAGE_SIZE if asked is None else asked
+        return checkpoint.configured_size or as_pair(asked, "image_size")
     patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
     if len(table) != 3:
         raise ValueError(
@@ -48,43 +49,33 @@ def stored_image_size(checkpoint, options, asked):
         )
     if configured not in (None, rows.grid):
         logger.warning(
-            "%s: its position embedding is for a grid of %s patches, which is used; its settings "
-            "are for %s",
+            "%s: the grid of its position embedding, %s, is used; its settings have another, %s",
             *(checkpoint.path, rows.grid, configured),
         )
     return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
 
 
 def _configured_grid(checkpoint, patch_size):
-    size = _configured_size(checkpoint)
+    size = checkpoint.configured_size
     return _grid(size, patch_size) if size else None
 
 
-def _configured_size(checkpoint):
-    """`(height, width)` of the images that the settings of a file are for, or `None`."""
-    if checkpoint.format is KERAS:
-        return tuple(checkpoint.archive.model.inputs[0].shape[1:3])
-    config = checkpoint.archive.config
-    timm = (config.get("pretrained_cfg") or {}).get("input_size", ())[1:]
-    size = (config.get("model_args") or {}).get("img_size") or config.get("image_size") or timm
-    return as_pair(size, "image_size") if size else None
-
-
 def fit_arguments(checkpoint, shapes, grid, stored_size):
-    """The arguments of `fit_positions` for a model, or `None` if its table does not fit.
+    """Return the arguments of `fit_positions` for a model, or `None` if its table does not fit.
 
     Args:
         checkpoint: the open `Checkpoint`.
-        shapes: of the model's variables, by path.
+        shapes: shapes of the model's variables by path.
         grid: `(rows, columns)` of the model's patches.
-        stored_size: image size of the file, from which it is resized; `None` if it has to fit.
+        stored_size: image size of the file, to resize its position embedding; `None` if it must
+            have the grid of the model.
 
     Returns:
         The arguments of `fit_positions` after `table`.
 
     Raises:
-        ValueError: if it has to fit, and the file records another grid, or records none and has as
-            many positions as a square grid that is not the model's.
+        ValueError: if the grid must be that of the model, and the file records another one, or
+            records none and has as many positions as another square grid.
     """
     table = checkpoint.shape_of(POSITIONS)
     if POSITIONS not in shapes or table is None or len(table) != 3:
@@ -101,13 +92,14 @@ def fit_arguments(checkpoint, shapes, grid, stored_size):
         return None
     if rows.num_prefix > num_prefix:
         logger.warning(
-            "%s: the position of a class token that is not there is left out", checkpoint.path
+            "%s: the position of a class token is left out, as there is no such token",
+            checkpoint.path,
         )
     return rows, num_prefix, grid, checkpoint.format.interpolation
 
 
 def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
-    """The rows of a table that has to be for the model's grid, or `None` if no grid fits."""
+    """Return the rows of a table for the model's grid, or `None` if no grid fits."""
     rows = position_rows(num_rows, counts, _configured_grid(checkpoint, patch_size), asked=grid)
     if rows is not None and rows.grid != grid:
         raise ValueError(
@@ -117,13 +109,8 @@ def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
     return rows
 
 
-def records_grid(checkpoint):
-    """Whether a file records the grid of patches that its position embedding is for."""
-    return _configured_size(checkpoint) is not None
-
-
 def warn_of_assumed_grid(path, grid):
-    """Log a warning for a file without a record of its grid and a model whose grid is not square.
+    """Log a warning if a file does not record its grid and that of the model is not square.
 
     Args:
         path: of the file.
@@ -141,5 +128,5 @@ def _grid(image_size, patch_size):
 
 
 def num_prefix_tokens(options):
-    """The class token and the registers of a model with these options."""
+    """Return the number of tokens before the patches: class token and registers."""
     return bool(options.get("class_token")) + options.get("num_registers", 0)

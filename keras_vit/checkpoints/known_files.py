@@ -1,4 +1,4 @@
-"""The options of files: those that they describe, and those that the catalog knows of them."""
+"""The options of a file: those that it describes, and those that the catalog has for it."""
 
 import contextlib
 
@@ -7,14 +7,16 @@ from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path
 from keras_vit.checkpoints.grids import DEFAULT_IMAGE_SIZE
-from keras_vit.models.options import defaults_of, is_resnet, match_variant
+from keras_vit.checkpoints.weight_map import POSITIONS
+from keras_vit.models.options import defaults_of, match_variant
+from keras_vit.models.variants import is_resnet
 
 
 def described_options(file, checkpoint, num_heads=None, image_size=None):
-    """The options that the file describes, and those that the catalogue knows of it by its name.
+    """Return the options that a file describes, with those that the catalog has for its name.
 
-    No `.npz` tells the GELU's form; the weights of DeiT III were trained in PyTorch. No file of a
-    ResNet records an image size.
+    No `.npz` file records the form of the GELU: that of DeiT III, trained in PyTorch, is another
+    one. No file of a ResNet records an image size.
     """
     options = checkpoint.options(num_heads, image_size)
     variant = getattr(match_variant(options), "name", None)
@@ -22,13 +24,14 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
         row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}") and row.variant == variant
     ]
     _check_published(file, checkpoint, options, variant)
-    if image_size is None and not checkpoint.tells_image_size:
+    if image_size is None and not checkpoint.records_image_size:
         known = rows[0].image_size if len(rows) == 1 else DEFAULT_IMAGE_SIZE
         options["image_size"] = (known, known)
-        how = "by its name it is" if len(rows) == 1 else "it is taken for"
-        logger.warning("%s does not tell its image size: %s %d pixels", file, how, known)
-    if checkpoint.format.name in ("google", "big_vision") and not is_resnet(options):
-        if not rows and not checkpoint.tells_image_size:
+        how = "by its name it is" if len(rows) == 1 else "it is assumed to be"
+        logger.warning("%s does not record its image size: %s %d pixels", file, how, known)
+    if not is_resnet(options):
+        has_table = checkpoint.shape_of(POSITIONS) is not None
+        if checkpoint.format.has_fixed_positions and not rows and not has_table:
             logger.warning(
                 "%s has no position embedding: the fixed sines and cosines are assumed", file
             )
@@ -41,23 +44,23 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
 
 
 def _check_published(file, checkpoint, options, variant):
-    """Raise an error if a file in the place of a published one holds another model."""
+    """Raise an error if a file in the cache, under the name of a published one, is another."""
     row = published_row(file)
     if row is None:
         return
     found = {**defaults_of(options), **options, "variant": variant}
-    said = {"variant": row.variant, "num_classes": row.num_classes}
-    if checkpoint.tells_image_size:
-        said["image_size"] = (getattr(row, "image_size", None) or row.resolution,) * 2
+    expected = {"variant": row.variant, "num_classes": row.num_classes}
+    if checkpoint.records_image_size:
+        expected["image_size"] = (getattr(row, "image_size", None) or row.resolution,) * 2
     if hasattr(row, "representation_size"):
-        said["representation_size"] = row.representation_size
+        expected["representation_size"] = row.representation_size
     if not is_resnet(options):
         # All of AugReg's files have a class token and learned positions.
-        said["pooling"] = getattr(row, "pooling", "token")
-        said["position_embedding"] = getattr(row, "position_embedding", "learned")
-    different = [name for name in said if said[name] != found.get(name)]
+        expected["pooling"] = getattr(row, "pooling", "token")
+        expected["position_embedding"] = getattr(row, "position_embedding", "learned")
+    different = [name for name in expected if expected[name] != found.get(name)]
     if different:
-        texts = [", ".join(f"{k}={facts.get(k)}" for k in different) for facts in (said, found)]
+        texts = [", ".join(f"{k}={facts.get(k)}" for k in different) for facts in (expected, found)]
         name = getattr(row, "name", None) or row.file_name
         raise ValueError(
             f"the file must hold {name} with {texts[0]}. Received: {str(file)!r}, with {texts[1]}"
@@ -65,7 +68,7 @@ def _check_published(file, checkpoint, options, variant):
 
 
 def published_row(file):
-    """The row of the catalog, or the `AugRegFile`, whose place in the cache this is, or `None`."""
+    """Return the row of the catalog, or the `AugRegFile`, for a file in the cache, or `None`."""
     rows = list(CHECKPOINTS)
     with contextlib.suppress(ValueError):
         rows.append(parse_augreg(file.name))

@@ -1,26 +1,26 @@
-"""What does not match between a file and a model."""
+"""Differences between the arrays of a file and the variables of a model."""
 
 import difflib
 
 from keras_vit.checkpoints.transforms import TRANSFORMS
 
 HEAD_LAYERS = ("head/", "pre_logits/")
-# Names that an error lists of each kind.
+# Names that an error lists per kind of difference.
 MAX_LISTED = 4
 
 
 def mismatches(checkpoint, found, shapes, fits_positions, drop_head):
-    """What of a file is unused, missing or misshapen for a model.
+    """List the arrays of a file that are unused, missing or misshapen for a model.
 
     Args:
         checkpoint: the open `Checkpoint`.
-        found: an `Entry` for each variable that the file has to fill.
+        found: an `Entry` for each variable that the file must fill.
         shapes: shapes of the model's variables by path.
         fits_positions: whether the file's position embedding can be fitted to the model's tokens.
-        drop_head: whether the file's head is left out.
+        drop_head: whether the head of the file is ignored.
 
     Returns:
-        A list of texts, empty if all matches.
+        A list of texts, empty if there is no difference.
     """
     naming = checkpoint.naming
     used = {entry.source for entry in found}
@@ -61,7 +61,7 @@ def _with_nearest(name, others):
 
 
 def listed(kind, names):
-    """A text such as `missing: a, b and 3 more`, empty without names."""
+    """Return a text such as `missing: a, b and 3 more`, empty without names."""
     if not names:
         return ""
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""

@@ -1,7 +1,7 @@
-"""Position embeddings between the layouts: rows of the class token, and other grids.
+"""Position embeddings of files: the rows before the patches, and other grids.
 
-The model has one row for each of its tokens: class token, registers, patches. Files have rows for
-all tokens (vit_jax, transformers), or for the patches alone (big_vision, DeiT III, DINOv2).
+The model has one row per token: class token, registers, patches. Files have rows for all tokens
+(vit_jax, transformers), or only for the patches (big_vision, DeiT III, DINOv2).
 """
 
 import dataclasses
@@ -15,11 +15,11 @@ from keras_vit.models import resize_position_embedding
 
 @dataclasses.dataclass(frozen=True)
 class PositionRows:
-    """What the rows of a file's position embedding are.
+    """How the rows of a file's position embedding are divided.
 
     Args:
         grid: `(rows, columns)` of patches.
-        num_prefix: rows in front of the patches.
+        num_prefix: number of rows before those of the patches.
     """
 
     grid: tuple[int, int]
@@ -33,10 +33,10 @@ def position_rows(num_rows, counts, known=None, asked=None):
 
     Args:
         num_rows: rows of the file's table.
-        counts: numbers of prefix rows that the file's format may have, the likeliest first.
-        known: `(rows, columns)` of patches that the file is for, if it is recorded.
-        asked: `(rows, columns)` of patches that the file may be for. For one number of prefix rows
-            a square grid is preferred; between two, the grid that is asked for.
+        counts: possible numbers of prefix rows in the layout, the likeliest first.
+        known: `(rows, columns)` of patches, if the file records it.
+        asked: `(rows, columns)` of patches that the caller expects. For one number of prefix rows,
+            a square grid is preferred to it; between two, it decides.
 
     Returns:
         `PositionRows`; `None` if no grid fits.
@@ -53,7 +53,7 @@ def position_rows(num_rows, counts, known=None, asked=None):
         grids = [known, (side, side), asked]
         fits = [grid for grid in grids if grid and 0 < num_rows - count == grid[0] * grid[1]]
         fitting += [PositionRows(tuple(grid), count) for grid in fits[:1]]
-    # The sort is stable: if nothing is asked for, the likeliest stays first.
+    # The sort is stable: without `asked`, the likeliest stays first.
     fitting.sort(key=lambda rows: (rows.grid != known, rows.grid != asked))
     if len(fitting) > 1 and fitting[0].grid != known:
         logger.warning(
@@ -66,7 +66,7 @@ def position_rows(num_rows, counts, known=None, asked=None):
 
 
 def fit_positions(table, rows, num_prefix_tokens, grid, interpolation):
-    """The file's table for the model's tokens and grid.
+    """Return the position embedding of a file for the tokens and the grid of a model.
 
     Args:
         table: `(1, rows, width)`.
@@ -80,22 +80,9 @@ def fit_positions(table, rows, num_prefix_tokens, grid, interpolation):
     """
     prefix, patches = table[:, : rows.num_prefix], table[:, rows.num_prefix :]
     if rows.num_prefix < num_prefix_tokens:
-        # A class token without a position is one with the position zero.
+        # A class token without a position has the position zero.
         prefix = np.zeros((1, num_prefix_tokens, table.shape[2]), table.dtype)
     prefix = prefix[:, :num_prefix_tokens]
     if tuple(grid) != rows.grid:
         patches = resize_position_embedding(patches, grid, rows.grid, 0, interpolation)
     return np.concatenate([prefix, patches], axis=1) if prefix.shape[1] else patches
-
-
-def fold_prefix(class_token, table):
-    """Moves the class token's position into the token itself, as big_vision has it.
-
-    Args:
-        class_token: `(1, 1, width)`.
-        table: `(1, 1 + patches, width)`.
-
-    Returns:
-        The class token, and the table of the patches alone.
-    """
-    return class_token + table[:, :1], table[:, 1:]

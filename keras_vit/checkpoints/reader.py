@@ -1,4 +1,4 @@
-"""A checkpoint file: the model that it describes, whether it fits one, its values one by one."""
+"""An open checkpoint: the model that it describes, whether it fits a model, and its values."""
 
 import contextlib
 
@@ -7,51 +7,54 @@ from keras import ops
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
-from keras_vit.checkpoints.formats import CONFIGURED, KERAS, POSITIONS, recognise
+from keras_vit.checkpoints.formats import FORMATS, opening_format, recognise
 from keras_vit.checkpoints.grids import fit_arguments, stored_image_size
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
 from keras_vit.checkpoints.positions import fit_positions
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.checkpoints.weight_map import entries, template_of
-from keras_vit.core.arguments import check_integer
+from keras_vit.checkpoints.weight_map import POSITIONS, entries, template_of
+from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.layers.convolution import NUM_GROUPS
-from keras_vit.models.describe import describe
-from keras_vit.models.options import is_resnet
-from keras_vit.models.surgery import token_grid
+from keras_vit.models.parts import token_grid
+from keras_vit.models.variants import is_resnet
 
-# Options that no file tells of which the first block or unit is missing.
-FIRST_BLOCK_TELLS = ("depth", "num_heads", "mlp_dim", "stages")
+# Options that follow from the arrays of the first block or unit.
+OPTIONS_OF_FIRST_BLOCK = ("depth", "num_heads", "mlp_dim", "stages")
 
 
 @contextlib.contextmanager
 def open_checkpoint(path, format=None):
-    """Opens a file and recognises its format.
+    """Open a file and recognize its layout.
 
     Args:
         path: a `pathlib.Path`.
         format: as in `from_checkpoint`.
 
     Returns:
-        A context that gives a `Checkpoint`.
+        A context manager for a `Checkpoint`.
 
     Raises:
-        ValueError: if the file is not read here, or is of no known or another format.
+        ValueError: if there is no such file, it is damaged, or it has another or an unknown layout.
     """
-    archive = open_archive(path)
+    if not path.exists():
+        raise ValueError(f"`path` must be an existing file. Received: path={str(path)!r}")
+    own = opening_format(path)
+    others = [row.suffix for row in FORMATS.values() if row.open]
+    archive = own.open(path) if own else open_archive(path, others)
     try:
-        yield Checkpoint(archive, *recognise(archive, format))
+        yield Checkpoint(archive, *recognise(archive, format, own))
     finally:
         archive.close()
 
 
 class Checkpoint:
-    """An open file of a known format.
+    """An open file of a known layout.
 
     Attributes:
         path: of the file.
         format: its `Format`.
-        naming: its arrays under the format's names.
-        archive: its arrays, and the configuration that came with them.
+        naming: its arrays under the names of the layout.
+        archive: its arrays, and the configuration next to them.
     """
 
     def __init__(self, archive, format, naming):
@@ -60,17 +63,17 @@ class Checkpoint:
         self.naming = naming
         self.archive = archive
         self._finite = set()
-        self._told_zero_head = False
+        self._has_warned_of_head = False
         self._sources = {target: row.source for row in format.rows for target in row.targets}
 
     @property
     def dtypes(self):
-        """Names of the dtypes that the model's arrays are stored in."""
+        """Names of the dtypes in which the arrays of the model are stored."""
         stored = {source.name for source in self.naming.sources.values()}
         return sorted({self.archive.dtypes[name] for name in stored})
 
     def head_state(self):
-        """`"zero"` if all weights of the head are, `"not finite"` if one is not, else `None`."""
+        """Return `"zero"` or `"not finite"` for such a head, otherwise `None`; see `Summary`."""
         names = [self._sources.get(f"head/{part}") for part in ("kernel", "bias")]
         sources = [self.naming.sources[name] for name in names if name in self.naming.sources]
         arrays = [self.archive.read(source.name) for source in sources]
@@ -79,41 +82,39 @@ class Checkpoint:
         return "zero" if arrays and not any(array.any() for array in arrays) else None
 
     @property
-    def tells_image_size(self):
-        """Whether something in the file depends on the size of its images."""
-        return self.format is KERAS or self.shape_of(POSITIONS) is not None
+    def configured_size(self):
+        """The recorded image size `(height, width)`, or `None`."""
+        size = self.format.configured_size(self.archive.config)
+        return as_pair(size, "image_size") if size else None
 
     @property
-    def is_mapped(self):
-        """Whether to read an array again costs little: it is not compressed."""
-        return self.archive.is_mapped
+    def records_image_size(self):
+        """Whether the file determines the size of its images."""
+        return self.shape_of(POSITIONS) is not None or self.configured_size is not None
 
     @property
-    def has_configuration(self):
-        """Whether a `config.json` came with the arrays."""
-        return bool(self.archive.config)
+    def unrecorded_options(self):
+        """Options that are not recorded because there is no `config.json`."""
+        return () if self.archive.config else self.format.config_options
 
     def options(self, num_heads=None, image_size=None):
-        """The options of the model that the file describes, at its own resolution.
+        """Return the options of the model that the file describes, at its own resolution.
 
         Args:
-            num_heads: for a file that does not tell; see `from_checkpoint`.
-            image_size: for a file whose grid cannot be told from its number of positions.
+            num_heads: for a file that does not record them; see `from_checkpoint`.
+            image_size: for a file whose number of positions does not determine its grid.
 
         Returns:
-            A dictionary, of options of `vision_transformer` or `resnet`.
+            A dictionary of options of `vision_transformer` or `resnet`.
 
         Raises:
-            ValueError: if an array that tells an option is missing, or the arguments disagree with
-                the file.
+            ValueError: if an array that determines an option is missing, or the arguments disagree
+                with the file.
         """
         if num_heads is not None:
             num_heads = check_integer("num_heads", num_heads, minimum=1)
-        if self.format is KERAS:
-            options = self._keras_options()
-        else:
-            options = self._described(num_heads, image_size)
-            self._warn_of_normalisation()
+        options = self._described(num_heads, image_size)
+        self._warn_of_normalization()
         if num_heads not in (None, options.get("num_heads")):
             rule = f"be that of the file, {options.get('num_heads')}"
             if is_resnet(options):
@@ -122,36 +123,29 @@ class Checkpoint:
         return options
 
     def assumed(self, options, num_heads=None):
-        """The options that neither the arrays nor a `config.json` record, with assumed values.
+        """Return the options that neither the arrays nor a `config.json` record, as assumed.
 
         Args:
-            options: those of the model, as `options()` returns them.
-            num_heads: attention heads that the caller has given, or `None`.
+            options: options of the model, as `options()` returns them.
+            num_heads: attention heads that the caller gave, or `None`.
         """
-        if self.format.name not in CONFIGURED or self.has_configuration:
-            return {}
-        # The norm of the queries is as wide as a head.
-        has_heads = num_heads is not None or options.get("qk_norm")
-        names = ("activation", "epsilon") if has_heads else ("num_heads", "activation", "epsilon")
-        if self.format.name == "timm" and options["pooling"] == "token":
-            # The mean of the tokens, without a norm of its own, has the same arrays.
-            names = ("pooling", *names)
-        return {name: options[name] for name in names}
+        known = {
+            # The norm of the queries is as wide as a head.
+            "num_heads": num_heads is not None or options.get("qk_norm"),
+            # The mean of the tokens, without a norm, has the arrays of the class token.
+            "pooling": options.get("pooling") != "token",
+        }
+        return {name: options[name] for name in self.unrecorded_options if not known.get(name)}
 
-    def _warn_of_normalisation(self):
-        told = getattr(self.archive, "normalisation", None)
-        if told is not None and any(value != 0.5 for values in told for value in values):
+    def _warn_of_normalization(self):
+        recorded = getattr(self.archive, "normalization", None)
+        if recorded is not None and any(value != 0.5 for values in recorded for value in values):
             logger.warning(
-                "%s: its images are normalised with the mean %s and the standard deviation %s of "
+                "%s: its images are normalized with the mean %s and the standard deviation %s of "
                 "pixels in [0, 1]; `keras_vit.preprocess` and the commands scale to [-1, 1]",
                 self.path,
-                *told,
+                *recorded,
             )
-
-    def _keras_options(self):
-        model = self.archive.model
-        policy = next(layer for layer in model.layers if layer.weights).dtype_policy.name
-        return {**describe(model), "name": model.name, "dtype": policy}
 
     def _described(self, num_heads, image_size):
         for path in ("patch_embedding/projection/kernel", "root_conv/kernel"):
@@ -169,17 +163,17 @@ class Checkpoint:
                 "`path` must hold arrays, and a config.json if there is one, that describe a "
                 f"Vision Transformer or a ResNet. Received: path={str(self.path)!r} ({error!r})"
             ) from error
-        unknown = [name for name in FIRST_BLOCK_TELLS if name in options and not options[name]]
+        unknown = [name for name in OPTIONS_OF_FIRST_BLOCK if name in options and not options[name]]
         if unknown:
             raise ValueError(
-                "`path` must hold the arrays of at least the first block, which tell "
+                "`path` must hold the arrays of at least the first block, which determine "
                 f"{', '.join(unknown)}. Received: path={str(self.path)!r}"
             )
         self._check_resnet(options)
         return options
 
     def _check_resnet(self, options):
-        stages = options.get("stages", options.get("resnet_stages", ()))
+        stages = options.get("stages", options.get("resnet_stages")) or ()
         width = options.get("width", options.get("resnet_width", 0))
         if 0 in stages or width % NUM_GROUPS:
             raise ValueError(
@@ -189,25 +183,25 @@ class Checkpoint:
             )
 
     def shape_of(self, path):
-        """The shape of the array that holds the values of the variable of this path, or `None`."""
+        """Return the shape of the array for the variable of this path, or `None`."""
         template, indices = template_of(path)
         source = self._sources.get(template, "")
         return self.naming.shapes.get(source.format(**indices))
 
     def read(self, model, drop_head=False, stored_size=None):
-        """The values of a model's variables, one at a time, after all names and shapes are checked.
+        """Check all names and shapes, and return the values of a model's variables one at a time.
 
         Args:
             model: a built model.
-            drop_head: whether to leave out the file's head and `pre_logits`, and the model's.
-            stored_size: image size of the file, from which its position embedding is resized;
-                `None` if it has to be the model's.
+            drop_head: whether to ignore the head and `pre_logits` of the file and of the model.
+            stored_size: image size of the file, to resize its position embedding; `None` if it
+                must have the grid of the model.
 
         Returns:
             A generator of pairs of variable and value.
 
         Raises:
-            ValueError: if an array is not used, missing, misshapen, damaged or not finite in the
+            ValueError: if an array is unused, missing, misshapen, damaged or not finite in the
                 dtype of its variable.
         """
         variables = {variable.path: variable for variable in model.weights}
@@ -217,20 +211,20 @@ class Checkpoint:
         return self._values(found, variables, shapes, positions)
 
     def match(self, name, shapes, grid, drop_head=False, stored_size=None):
-        """Checks names and shapes of the file's arrays against those of a model's variables.
+        """Check names and shapes of the arrays against the variables of a model.
 
         Args:
-            name: of the model.
-            shapes: of its variables, by path.
+            name: name of the model.
+            shapes: shapes of its variables by path.
             grid: `(rows, columns)` of its patches, `None` for a ResNet.
             drop_head: as in `read`.
             stored_size: as in `read`.
 
         Returns:
-            An `Entry` for each array, and the arguments of `fit_positions` or `None`.
+            A list with an `Entry` for each array, and the arguments of `fit_positions` or `None`.
 
         Raises:
-            ValueError: if an array is not used, missing or misshapen.
+            ValueError: if an array is unused, missing or misshapen.
         """
         wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_LAYERS))]
         found, without_row = entries(self.format.rows, wanted)
@@ -247,7 +241,7 @@ class Checkpoint:
         return found, positions
 
     def _values(self, found, variables, shapes, positions):
-        # Blocks that are stacked in one array come one after the other: it is read once.
+        # Sorted such that an array of stacked blocks is read once.
         def place(entry):
             source = self.naming.sources[entry.source]
             return (source.index is not None, source.name if source.index is not None else "")
@@ -260,8 +254,8 @@ class Checkpoint:
             array = last_array if source.index is None else last_array[source.index]
             if entry.transform == "positions" and positions is not None:
                 array = fit_positions(array, *positions)
-            if "head/kernel" in entry.targets and not array.any() and not self._told_zero_head:
-                self._told_zero_head = True
+            if "head/kernel" in entry.targets and not array.any() and not self._has_warned_of_head:
+                self._has_warned_of_head = True
                 logger.warning(
                     "%s: all images have the same logits, as the kernel of the head is zero",
                     self.path,
@@ -281,7 +275,7 @@ class Checkpoint:
         """Raise an error if a value is infinite in the variable's dtype."""
         if value.dtype.name == variable.dtype:
             return
-        # JAX casts arrays by NumPy, which has a warning of its own.
+        # JAX casts arrays with NumPy, which warns of an overflow.
         with np.errstate(over="ignore"):
             is_finite = ops.all(ops.isfinite(ops.cast(value, variable.dtype)))
         if not is_finite:

@@ -1,4 +1,4 @@
-"""What a checkpoint file holds, without loading it."""
+"""The contents of a checkpoint file, without loading it."""
 
 import dataclasses
 import math
@@ -8,24 +8,25 @@ from keras_vit.checkpoints.known_files import described_options
 from keras_vit.checkpoints.loading import warn_of_assumed
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.models import match_variant
-from keras_vit.models.options import token_grid_of, variable_shapes
+from keras_vit.models.options import variable_shapes
+from keras_vit.models.variants import token_grid_of
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What a checkpoint file holds.
+    """The contents of a checkpoint file.
 
     Args:
-        path: of the file.
-        format: its layout, as `format=` calls it.
+        path: path of the file.
+        format: name of its layout.
         variant: name of the builder of this architecture, or `None` if only `vision_transformer`
             or `resnet` builds it.
-        options: of `vision_transformer` or `resnet`, at the file's image size.
-        dtypes: names of the dtypes that the arrays are stored in.
-        parameters: their number.
-        head_state: `"zero"` if all weights of the head are, `"not finite"` if one of them is not,
-            so that the file is not loaded; `None` for any other head and for none.
-        ignored: arrays that are no part of the model, such as an optimizer's state.
+        options: options of `vision_transformer` or `resnet`, at the image size of the file.
+        dtypes: names of the dtypes in which the arrays are stored.
+        parameters: number of parameters.
+        head_state: `"zero"` if all weights of the head are zero, `"not finite"` if one is NaN or
+            infinite, so that the file cannot be loaded; otherwise `None`.
+        ignored: arrays that are not part of the model, such as the state of an optimizer.
     """
 
     path: str
@@ -39,7 +40,7 @@ class Summary:
 
     @property
     def zero_head(self):
-        """Whether there is a head, and it is all zeros."""
+        """Whether there is a head, and all its weights are zero."""
         return self.head_state == "zero"
 
     @property
@@ -49,9 +50,9 @@ class Summary:
 
 
 def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
-    """Tells what a checkpoint file holds, without loading it.
+    """Describe the contents of a checkpoint file, without loading it.
 
-    Names and shapes of all arrays are checked against the model; of the values only the head's are
+    Names and shapes of all arrays are checked against the model. Only the values of the head are
     read.
 
     Args:
@@ -90,7 +91,7 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
 
 
 def _count_matching(checkpoint, options):
-    """The parameters of the model, if the file fits it."""
+    """Return the number of parameters, after checking that the file fits the model."""
     shapes = variable_shapes(options)
     name = options.get("name", "of these options")
     checkpoint.match(name, shapes, token_grid_of(options), stored_size=options["image_size"])

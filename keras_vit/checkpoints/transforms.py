@@ -1,6 +1,6 @@
-"""How an array is laid out in a file and in the model: named, invertible pairs.
+"""Changes of layout between arrays and variables, by name; each is invertible.
 
-A transform takes one array of a file to one or more variables of the model and back.
+A transform converts one array of a file to one or more variables of the model, and back.
 """
 
 import dataclasses
@@ -14,11 +14,11 @@ class Transform:
     """An invertible change of layout.
 
     Args:
-        meaning: what it does when a file is read, for the documentation.
-        shape: from the variables' shapes to the array's.
-        read: from the array and the variables' shapes to the variables' values.
-        write: from the variables' values to the array.
-        accepts: whether an array of a shape, given beside the expected one, can be read.
+        meaning: the change when a file is read, for the documentation.
+        shape: `shape(shapes)` returns the shape of the array, given those of the variables.
+        read: `read(array, shapes)` returns the values of the variables.
+        write: `write(values)` returns the array.
+        accepts: `accepts(actual, expected)` returns whether an array of the actual shape is read.
     """
 
     meaning: str
@@ -29,7 +29,7 @@ class Transform:
 
 
 def _one(meaning, shape, read, write, **options):
-    """A transform between one array and one variable."""
+    """Return a transform between one array and one variable."""
     return Transform(
         meaning,
         lambda shapes: shape(shapes[0]),
@@ -40,7 +40,7 @@ def _one(meaning, shape, read, write, **options):
 
 
 def _split(meaning, part):
-    """A transform of an array that holds several variables, one after the other."""
+    """Return a transform of an array that holds several variables, one after the other."""
     return Transform(
         meaning,
         lambda shapes: (len(shapes) * part.shape(shapes[:1])[0], *part.shape(shapes[:1])[1:]),
@@ -64,7 +64,7 @@ UNBATCHED = _one(
     lambda array, shape: array[None],
     lambda value: value[0],
 )
-# PyTorch multiplies by a weight's transpose.
+# PyTorch multiplies by the transpose of a weight.
 DENSE = _one(
     "(out, in) to (in, out)",
     lambda shape: shape[::-1],
@@ -121,7 +121,7 @@ SPLIT_HEADS_BIAS = _split("split, then each like `heads_bias`", HEADS_BIAS)
 
 TRANSFORMS = {
     "identity": IDENTITY,
-    # Done before by `positions.py`, which knows the model's tokens and grid.
+    # `positions.py` adapts the rows to the tokens and the grid of the model.
     "positions": dataclasses.replace(
         IDENTITY, meaning="as it is; rows of class token and registers added where it has none"
     ),

@@ -1,19 +1,19 @@
-"""Weight maps: which array of a file is which variable of the model."""
+"""Weight maps: the array of a file for each variable of the model."""
 
 import dataclasses
 import re
-from collections.abc import Callable
 
-from keras_vit.checkpoints.transforms import TRANSFORMS
+# Path of the variable of learned position embeddings.
+POSITIONS = "position_embedding/embedding"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of a weight map, read in both directions.
+    """One row of a weight map, used for reading and for writing.
 
     Args:
-        source: name of the array; `{i}` stands for a block's index, `{n}` for its number from 1,
-            `{s}` and `{u}` for the numbers of a residual unit's stage and of the unit in it.
+        source: name of the array; `{i}` stands for the index of a block, `{n}` for its number from
+            1, `{s}` and `{u}` for the stage and the number of a residual unit.
         target: path of the variable, or paths of the variables, with `{i}`, or `{s}` and `{u}`.
         transform: a name of `TRANSFORMS`.
     """
@@ -27,34 +27,25 @@ class Row:
         return (self.target,) if isinstance(self.target, str) else self.target
 
 
-@dataclasses.dataclass(frozen=True)
-class Format:
-    """A layout of checkpoint files.
+def two(source, target, kernel="identity", bias="identity", names=("kernel", "bias")):
+    """Return the rows of a layer's kernel and bias."""
+    return (
+        Row(f"{source}{names[0]}", f"{target}/kernel", kernel),
+        Row(f"{source}{names[1]}", f"{target}/bias", bias),
+    )
 
-    Args:
-        name: what `format=` calls it.
-        rows: its weight map.
-        find: from the shapes of a file's arrays by name to `Naming`, or `None` if the file is of
-            another format; not needed for models in memory, whose project is known.
-        describe: from `shape_of` (see `architecture.py`), the file's configuration and the number
-            of heads asked for, to the options of `vision_transformer` or `resnet`, without
-            `image_size`.
-        prefix_rows: from the number of tokens before the patches (class token, registers) and
-            `shape_of` to the numbers of rows that their positions may have (see `position_rows`).
-        interpolation: how its project resizes position embeddings.
-    """
 
-    name: str
-    rows: tuple[Row, ...]
-    find: Callable | None = None
-    describe: Callable | None = None
-    prefix_rows: Callable = lambda num_tokens, shape_of: (num_tokens,)
-    interpolation: str = "bilinear"
+def norm(source, target, names=("scale", "bias"), transform="identity"):
+    """Return the rows of a LayerNorm or a GroupNorm."""
+    return (
+        Row(f"{source}{names[0]}", f"{target}/gamma", transform),
+        Row(f"{source}{names[1]}", f"{target}/beta", transform),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where an array is: in the file under a name, whole or one slice of stacked blocks."""
+    """Where an array is stored: under a name, whole or as one slice of stacked blocks."""
 
     name: str
     index: int | None = None
@@ -62,12 +53,12 @@ class Source:
 
 @dataclasses.dataclass
 class Naming:
-    """A file's arrays under the names of a format.
+    """The arrays of a file under the names that a weight map has for them.
 
     Args:
-        sources: where each array is, by name.
-        shapes: its shape, by name.
-        ignored: the file's names that are no part of the model, such as an optimizer's state.
+        sources: where each array is stored in the file.
+        shapes: shape of each array.
+        ignored: names of arrays that are not part of the model.
     """
 
     sources: dict[str, Source]
@@ -76,14 +67,14 @@ class Naming:
 
     @classmethod
     def of(cls, shapes, rename=lambda name: name):
-        """The arrays of these shapes, each under the name that `rename` gives it."""
+        """Return the arrays of these shapes under the names that `rename` gives them."""
         naming = cls({}, {}, [])
         for name, shape in shapes.items():
             naming.add(rename(name), Source(name), shape)
         return naming
 
     def add(self, name, source, shape):
-        """Adds an array; raises a `ValueError` if there is one of that name."""
+        """Add an array; raise a `ValueError` if there is one of that name."""
         if name in self.sources:
             raise ValueError(
                 "`path` must hold one array for each variable. "
@@ -93,32 +84,16 @@ class Naming:
         self.shapes[name] = tuple(shape)
 
     def renamed(self, rename):
-        """The same arrays under other names."""
+        """Return the same arrays under other names."""
         naming = Naming({}, {}, self.ignored)
         for name, source in self.sources.items():
             naming.add(rename(name), source, self.shapes[name])
         return naming
 
 
-def two(source, target, kernel="identity", bias="identity", names=("kernel", "bias")):
-    """The rows of a layer's kernel and bias."""
-    return (
-        Row(f"{source}{names[0]}", f"{target}/kernel", kernel),
-        Row(f"{source}{names[1]}", f"{target}/bias", bias),
-    )
-
-
-def norm(source, target, names=("scale", "bias"), transform="identity"):
-    """The rows of a LayerNorm or a GroupNorm."""
-    return (
-        Row(f"{source}{names[0]}", f"{target}/gamma", transform),
-        Row(f"{source}{names[1]}", f"{target}/beta", transform),
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A row that belongs to certain variables: the array's name and the variables' paths."""
+    """A row for certain variables: the name of the array and the paths of the variables."""
 
     source: str
     targets: tuple[str, ...]
@@ -126,14 +101,14 @@ class Entry:
 
 
 def entries(rows, paths):
-    """The entries of a weight map for a model's variables, and the paths that have none.
+    """Apply a weight map to the variables of a model.
 
     Args:
         rows: the weight map.
         paths: of the variables.
 
     Returns:
-        A list of `Entry`, and a list of paths.
+        A list of `Entry`, and a list of the paths for which there is no row.
     """
     by_target = {target: row for row in rows for target in row.targets}
     found, without_row = {}, []
@@ -150,7 +125,7 @@ def entries(rows, paths):
 
 
 def template_of(path):
-    """The path with `{i}`, or `{s}` and `{u}`, for its numbers, and what these are."""
+    """Return the path with `{i}`, or `{s}` and `{u}`, for its numbers, and the numbers."""
     if block := re.match(r"block_(\d+)/", path):
         i = int(block[1])
         return path.replace(block[0], "block_{i}/", 1), {"i": i, "n": i + 1}
@@ -158,12 +133,3 @@ def template_of(path):
         indices = {"s": int(unit[1]), "u": int(unit[2])}
         return path.replace(unit[0], "stage_{s}_unit_{u}/", 1), indices
     return path, {}
-
-
-def as_markdown(rows):
-    """The weight map as a table for the documentation."""
-    lines = ["| array in the file | variable of the model | layout |", "| --- | --- | --- |"]
-    for row in rows:
-        targets = ", ".join(f"`{target}`" for target in row.targets)
-        lines.append(f"| `{row.source}` | {targets} | {TRANSFORMS[row.transform].meaning} |")
-    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The command line `keras-vit`: one dataclass a command, whose fields are its flags."""
+"""The command line `keras-vit`: one dataclass per command, whose fields are its flags."""
 
 import contextlib
 import importlib.util
@@ -49,8 +49,8 @@ Command = (
 
 
 def import_keras_quietly():
-    """Imports Keras without the start-up notes of TensorFlow, which would bury the output."""
-    # They are written past Python, and partly before TF_CPP_MIN_LOG_LEVEL is heeded.
+    """Import Keras without the start-up messages of TensorFlow."""
+    # They are not written through Python, and some before TF_CPP_MIN_LOG_LEVEL is read.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     stderr = os.dup(2)
@@ -59,7 +59,7 @@ def import_keras_quietly():
     try:
         importlib.import_module("keras")
         if importlib.util.find_spec("tensorflow"):
-            # Under another backend it is imported later, by the data.
+            # Under another backend the data would import it later.
             importlib.import_module("tensorflow")
     finally:
         os.dup2(stderr, 2)
@@ -68,19 +68,19 @@ def import_keras_quietly():
 
 
 def show_log():
-    """Shows on the standard error what is adapted when weights are loaded."""
+    """Write the log of the package to the standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
-    # One handler, for the standard error of now.
+    # An earlier handler may hold a standard error that is closed.
     logger.handlers[:] = [handler]
 
 
 def parse(args=None):
-    """The command that the arguments ask for; those of the process by default.
+    """Parse the arguments of a command, by default those of the process.
 
-    Of what tyro says of a mistake, in a box, the first part is shown, in a line.
+    Show only the first part of tyro's error box.
     """
     box = io.StringIO()
     try:
@@ -99,30 +99,31 @@ def parse(args=None):
 
 
 def first_part(box):
-    """The words of a box between its title and its first rule, in a line."""
+    """Return the words of an error box between its title and its first rule."""
     # The rules are hyphens where there is no Unicode.
     part = re.split("─{4,}|-{4,}", box, maxsplit=2)[1]
     words = " ".join(part.replace("│", " ").strip("╮╯ \n").split())
-    # What could have been meant is one of several types, none of which helps.
+    # The rest lists the types of all recipes.
     return words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0].rstrip(".")
 
 
 def _is_out_of_memory(error):
-    """Whether NumPy or a backend, each of which has its own error, could not get memory."""
+    """Return whether NumPy or a backend, each with its own error, is out of memory."""
     texts = ("OOM when allocating", "RESOURCE_EXHAUSTED", "out of memory", "t allocate memory")
     return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
 def main(args=None):
-    """Runs a command; errors of the user are one line, and exit with status 2."""
+    """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
     command = None
     try:
         command = parse(args)
-        import_keras_quietly()
+        if getattr(command, "needs_keras", True):
+            import_keras_quietly()
         show_log()
         command.run()
     except BrokenPipeError:
-        # The reader of our output has had enough, as `head` does.
+        # The reader of the output stopped reading, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         is_expected = isinstance(error, (ValueError, OSError, ImportError))

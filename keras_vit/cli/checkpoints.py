@@ -1,7 +1,7 @@
 """`keras-vit checkpoints`."""
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
@@ -14,7 +14,7 @@ class Checkpoints:
     """
 
     filter: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Words that a checkpoint's name or address has to contain, all of them."""
+    """Words that the name or the address of a checkpoint must contain."""
     urls: bool = False
     """Print the addresses too."""
     markdown: bool = False
@@ -22,8 +22,10 @@ class Checkpoints:
     debug: bool = False
     """Show the traceback of an error."""
 
+    needs_keras: ClassVar[bool] = False
+
     def run(self):
-        """Prints the table."""
+        """Print the table."""
         from keras_vit.checkpoints.catalog import list_checkpoints
         from keras_vit.cli.tables import markdown_table, plain_table
 
@@ -39,7 +41,7 @@ class Checkpoints:
 
 
 def table_row(checkpoint):
-    """The cells of a checkpoint's line."""
+    """Return the cells of the row of a checkpoint."""
     classes = f"{checkpoint.num_classes}" + (" (zero)" if checkpoint.zero_head else "")
     accuracy = f"{checkpoint.accuracy:.2f}" if checkpoint.accuracy else "-"
     return checkpoint.name, f"{checkpoint.image_size}", classes, accuracy, checkpoint.url

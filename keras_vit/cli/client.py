@@ -18,11 +18,11 @@ class Client:
     """Image files."""
     url: str
     """http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC; with /versions/N
-    behind it for a version other than the newest."""
+    at the end for a version other than the newest."""
     top: int = 3
     """Classes to print for each image, the most likely first."""
     timeout: float = 60.0
-    """Seconds that the server may take in all for an image."""
+    """Seconds that the server may take in all for one image."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -48,19 +48,7 @@ def classes_of(server, encoded, top):
 
 
 def most_likely(outputs, top, url):
-    """Return the classes of one image with their probabilities, the most likely first.
-
-    Args:
-        outputs: what `keras_vit.serving.client.Client.predict` returns.
-        top: how many.
-        url: of the model, for messages.
-
-    Returns:
-        A list of pairs.
-
-    Raises:
-        ValueError: if the model names fewer classes, or none.
-    """
+    """Return the `top` classes of one image with their probabilities, the most likely first."""
     from keras_vit.core.text import printable
 
     if {"top_k_labels", "top_k_probabilities", "probabilities"} - outputs.keys():

@@ -10,46 +10,51 @@ import tyro
 
 from keras_vit.core.choices import BY_POSITION
 from keras_vit.data.images.augmentations import AUGMENTATIONS
+from keras_vit.data.sources.splits import SPLITS
 
-SPLITS = ("train", "validation", "test")
-# Classes that are named; of more, the first ones.
+# Number of classes whose names are printed.
 SHOWN = 10
 PICTURE = pathlib.Path("data.png")
 
 
 @dataclasses.dataclass
 class Data:
-    """Show a dataset: sizes, classes, pictures as they are trained and evaluated on, images/s.
+    """Show a dataset: sizes, classes, images as in training and evaluation, images/s.
 
     Example: keras-vit data folder:photos --augmentation medium1
     """
 
     name: Annotated[str | None, tyro.conf.Positional] = None
     """`digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`, or one of the paper's
-    datasets; without it, these are listed."""
+    datasets. Without a name, these are listed."""
     picture: pathlib.Path | None = None
     """The contact sheet to draw, a PNG file; `data.png` by default."""
     image_size: int = 224
     """Side of the square images, in pixels."""
     batch_size: int = 32
-    """Images in a batch of the measurement."""
+    """Images per batch in the measurement."""
     min_crop_area: float | None = 0.05
-    """Smallest part of an image's area that a random crop has; None for no crop."""
+    """Smallest share of an image's area in a random crop; None for no crop."""
     flip: bool = True
     """Flip training images left and right at random."""
     augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
-    """What else is done to training images, as in AugReg."""
+    """Augmentation of training images, as in AugReg."""
     records: pathlib.Path | None = None
-    """Directory to write the dataset to, as TFRecord files."""
+    """Directory for the dataset as TFRecord files; nothing else is done then."""
     num_files: int = 1
-    """TFRecord files for each split."""
+    """TFRecord files per split."""
     data_dir: pathlib.Path | None = None
-    """Where TensorFlow Datasets keeps its data."""
+    """Directory of TensorFlow Datasets."""
     debug: bool = False
     """Show the traceback of an error."""
 
+    @property
+    def needs_keras(self):
+        """Whether the command reads images; the table is printed without Keras and TensorFlow."""
+        return self.name is not None
+
     def run(self):
-        """Prints what the dataset is and draws it."""
+        """Print and draw the dataset."""
         if self.name is None:
             list_datasets()
             return
@@ -71,7 +76,7 @@ class Data:
             print(train.skipped)
 
     def find_splits(self):
-        """The splits that the dataset has, printed with their sizes and classes."""
+        """Return the splits of the dataset, and print their sizes and classes."""
         from keras_vit.data.datasets import find_source
         from keras_vit.data.leaks import check_splits
         from keras_vit.data.sources.paper import DATASETS
@@ -89,7 +94,7 @@ class Data:
         return splits
 
     def load(self, split, training=False):
-        """The split as it is trained or evaluated on."""
+        """Load a split as in training or evaluation."""
         from keras_vit.data.datasets import load
         from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 
@@ -107,7 +112,7 @@ class Data:
         )
 
     def draw(self, train, evaluation):
-        """Draws images of both kinds."""
+        """Draw images as in training and as in evaluation."""
         from keras_vit.inspection.figures.drawing import draw_contact_sheet
 
         rows = {"as trained on": first_images(train), "as evaluated on": first_images(evaluation)}
@@ -115,7 +120,7 @@ class Data:
         print(f"pictures: {self.picture}")
 
     def write(self, splits):
-        """Writes TFRecord files."""
+        """Write TFRecord files."""
         from keras_vit.data.sources.record_writer import write_records
         from keras_vit.data.sources.tfrecord import count_records
 
@@ -127,7 +132,7 @@ class Data:
 
 
 def check_picture(path):
-    """Raise `ValueError` if there is a file that this command did not draw."""
+    """Raise `ValueError` if the path is a file that this command did not draw."""
     from keras_vit.inspection.figures.drawing import SHEET_TITLE, is_drawn_here
 
     if path.exists() and not is_drawn_here(path, SHEET_TITLE):
@@ -138,7 +143,7 @@ def check_picture(path):
 
 
 def print_left_out(dataset):
-    """Prints how many files of a folder are no images, by reason, if there are any."""
+    """Print how many files of a dataset are left out, by reason, if there are any."""
     from keras_vit.data.sources.listing import describe_left_out
 
     if dataset.left_out:
@@ -146,10 +151,10 @@ def print_left_out(dataset):
 
 
 def describe_part(name, split, classes=None):
-    """Describe how much of a dataset without splits of its own a split is.
+    """Describe the size of a split of a dataset that has no splits of its own.
 
     Returns:
-        A line, or `None` for a dataset that has splits, and if the split is all of it.
+        A line, or `None` if the dataset has splits or the split is all of it.
     """
     from keras_vit.data.datasets import find_source
     from keras_vit.data.sources.folder_layout import find_layout
@@ -166,7 +171,7 @@ def describe_part(name, split, classes=None):
 
 
 def list_datasets():
-    """Prints the paper's datasets."""
+    """Print the table of the paper's datasets."""
     from keras_vit.cli.tables import plain_table
     from keras_vit.data.sources.paper import DATASETS
 
@@ -178,7 +183,7 @@ def list_datasets():
 
 
 def first_images(dataset, count=24):
-    """The first images of a dataset and their labels, as arrays."""
+    """Return the first images of a dataset as an array, and their labels."""
     import numpy as np
 
     from keras_vit.data.skipped import explaining_errors
@@ -194,7 +199,7 @@ def first_images(dataset, count=24):
 
 
 def images_per_second(dataset, seconds=2.0):
-    """How many images the pipeline delivers, after a batch to warm up."""
+    """Measure the images per second of a dataset, after a batch to warm up."""
     from keras_vit.data.skipped import explaining_errors
 
     seen = 0

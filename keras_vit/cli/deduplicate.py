@@ -12,7 +12,7 @@ _DRAWN = 20
 
 @dataclasses.dataclass
 class Deduplicate:
-    """Find the images for training that are in a test set, as the paper leaves them out.
+    """Find the training images that are in a test set, as in the paper, to leave them out.
 
     Example: keras-vit deduplicate folder:photos cifar10 cifar100 --output exclude.txt
     """
@@ -22,23 +22,23 @@ class Deduplicate:
     test: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Datasets that must not be trained on."""
     output: pathlib.Path
-    """A new file of the ids of the images to leave out, one a line."""
+    """A new file of the ids of the images to leave out, one per line."""
     train_split: str = "train+validation"
     """The split to search: train, validation, test, or several joined with +."""
     test_split: str = "test"
     """The split of the test sets."""
     data_dir: pathlib.Path | None = None
-    """Where TensorFlow Datasets keeps its data."""
+    """Directory of TensorFlow Datasets."""
     max_distance: int | None = None
-    """Greatest number of bits of the hashes that may differ, of 144; by default 22. Less misses
-    more, more leaves out pictures that are only alike."""
+    """Greatest number of the 144 bits of the hashes that may differ; by default 22. A smaller
+    number misses more, a greater one leaves out pictures that are only similar."""
     picture: pathlib.Path | None = None
-    """A new PNG file of some of the pairs, those that are least alike."""
+    """A new PNG file of the pairs that are least similar."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
-        """Writes the ids, and shows some of the pairs."""
+        """Write the ids, and show some of the pairs."""
         from keras_vit.cli.data import describe_part
         from keras_vit.data.datasets import find_source
         from keras_vit.data.deduplication.groups import (
@@ -59,7 +59,7 @@ class Deduplicate:
         found = find_duplicates(train, tests, max_distance)
         write_ids(found, self.output)
         print(f"{len(found)} of {train.num_examples} images are in a test set")
-        # The most doubtful ones, by which the distance can be judged.
+        # The least similar ones, by which the distance can be judged.
         for pair in found.pairs[: -_SHOWN - 1 : -1]:
             name = self.test[pair.test_set]
             print(f"  {pair.train_id} is {pair.test_id} of {name} ({pair.distance} bits differ)")
@@ -74,7 +74,7 @@ class Deduplicate:
 
 
 def _check_new(name, path):
-    """An hour of hashing must not end in an error."""
+    """Check the path before an hour of hashing."""
     if path is not None and (path.exists() or not path.parent.is_dir()):
         state = "exists" if path.exists() else "is in no directory"
         raise ValueError(

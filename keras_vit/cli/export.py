@@ -1,6 +1,7 @@
 """`keras-vit export`."""
 
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -9,8 +10,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-# More say nothing new about the range of activations, and they are all in memory.
+from keras_vit.serving.formats import FORMATS
+from keras_vit.serving.formats.saved_model import SIGNATURES, USUAL_SIGNATURES
+
+# More images hardly change the ranges of the activations, and all are held in memory.
 MAX_CALIBRATION = 512
+PRECISIONS = tuple(dict.fromkeys(name for row in FORMATS.values() for name in row.precisions))
 
 
 @dataclasses.dataclass
@@ -26,77 +31,77 @@ class Export:
     """The model's directory; each export is a new version in it."""
     version: int | None = None
     """Number of the version; the one after the last by default."""
-    format: Literal["saved_model", "onnx", "litert", "openvino"] = "saved_model"
-    """Of TF Serving by default. The others take preprocessed images."""
-    signatures: tuple[Literal["bytes", "uint8", "float", "features"], ...] = (
-        "bytes",
-        "uint8",
-        "float",
-    )
-    """What a SavedModel answers; the first is the default."""
+    format: Literal[tuple(FORMATS)] = "saved_model"
+    """A SavedModel, for TF Serving, decodes images. Other formats take preprocessed images."""
+    signatures: tuple[Literal[SIGNATURES], ...] = USUAL_SIGNATURES
+    """Signatures of a SavedModel; the first is its default."""
     top_k: int = 5
-    """How many of the most likely classes a SavedModel names."""
+    """Number of the most likely classes that a SavedModel names."""
     batch_size: int | None = None
-    """Images in a request; any number by default."""
+    """Images in a request to a SavedModel; any number by default."""
     image_size: tuple[int, ...] | None = None
-    """Resize the model for this image size, or tell it for a file that does not: one number, or
+    """Image size to resize the model to, or that of a file that does not record it: one number, or
     height and width."""
     on_bad_image: Literal["error", "flag"] = "error"
-    """What an image is that cannot be decoded: an error with its index, or zeros and a flag."""
+    """What a SavedModel answers if an image cannot be decoded: an error with its index, or zeros
+    and a flag."""
     warmup_batch_sizes: tuple[int, ...] | None = None
-    """Sizes of the requests with which TF Serving warms up; by default 1 where
-    tensorflow-serving-api is installed."""
-    quantize: Literal["int8", "float16", "bfloat16"] | None = None
-    """Store and compute in fewer bits, where the format can."""
+    """Sizes of the requests with which TF Serving warms up a SavedModel; by default the batch size
+    or 1 if tensorflow-serving-api is installed."""
+    quantize: Literal[PRECISIONS] | None = None
+    """Store and compute in fewer bits, if the format can."""
     calibration: tuple[pathlib.Path, ...] | None = None
-    """Image files, or folders of them, from which int8 of ONNX and OpenVINO learns its ranges: some
+    """Image files, or folders of them, on which int8 is calibrated if the format needs it: some
     hundred like those that will be served."""
     verify: tuple[pathlib.Path, ...] | None = None
-    """Image files, or folders of them: compare the export with the model on these, and print the
-    largest difference."""
+    """Image files, or folders of them, on which to compare the export with the model."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
-        """Exports, and says where to."""
-        from keras_vit.cli.convert import as_image_size, class_names_of
+        """Export, and print where to."""
+        from keras_vit.cli.convert import as_image_size
         from keras_vit.serving.export import export
+        from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_stored
         from keras_vit.serving.verify import find_images
+        from keras_vit.training.runs.class_names import class_names_of
         from keras_vit.training.runs.saved_models import load_trained
 
         settings = self._checked_settings()
-        # Before a model is downloaded.
+        # Before a model is downloaded, which takes long.
         verified = [] if self.verify is None else find_images(self.verify)
         for file in verified:
             read_stored(file)
-        calibration = [] if self.calibration is None else some_of(find_images(self.calibration))
+        calibration = None if self.calibration is None else some_of(find_images(self.calibration))
         model = load_trained(self.model, as_image_size(self.image_size))
+        if calibration:
+            encoded = (read_stored(file)[0] for file in calibration)
+            calibration = preprocess_files(encoded, model.input_shape[1:3])
         path = export(
             model,
             self.directory,
             version="auto" if self.version is None else self.version,
             class_names=class_names_of(model, self.model),
-            calibration=_preprocessed(calibration, model) if calibration else None,
+            calibration=calibration,
             facts=facts_of(model, self.model, self.quantize),
             **settings,
         )
         print(f"Exported to {path}")
         if verified:
             _compare(model, path, verified)
-        if self.format == "saved_model":
+        if FORMATS[self.format].has_signatures:
             print(_next_commands(self.directory, path.parent.name, self.batch_size))
 
     def _checked_settings(self):
-        """The arguments of `export` that can be checked before there is a model."""
-        from keras_vit.serving.checks import check_calibration, check_settings
+        """Return the arguments of `export` that can be checked without a model."""
+        from keras_vit.serving.checks import check_settings
 
         names = ("format", "signatures", "top_k", "batch_size", "on_bad_image")
         names += ("warmup_batch_sizes", "quantize")
         settings = {name: getattr(self, name) for name in names}
-        check_settings(**settings)
-        check_calibration(self.format, self.quantize, self.calibration is not None)
-        if self.verify and self.format == "saved_model" and set(self.signatures) == {"features"}:
+        row = check_settings(**settings, has_calibration=self.calibration is not None)
+        if self.verify and row.has_signatures and set(self.signatures) == {"features"}:
             raise ValueError(
                 "`--verify` compares logits and needs another signature than `features`. "
                 f"Received: --signatures {' '.join(self.signatures)}"
@@ -105,7 +110,7 @@ class Export:
 
 
 def some_of(files):
-    """At most `MAX_CALIBRATION` of the files, from all over the list."""
+    """Return at most `MAX_CALIBRATION` files, evenly spaced in the list."""
     if len(files) <= MAX_CALIBRATION:
         return files
     print(f"Calibrating on {MAX_CALIBRATION} of {len(files)} images")
@@ -120,15 +125,15 @@ def _next_commands(directory, name, batch_size):
         f"keras-vit predict {directory} IMAGE",
         f"docker compose --project-directory {directory} up",
     ]
-    # That command sends one image at a time.
+    # This command sends one image at a time.
     if batch_size in (None, 1):
         commands.append(f"keras-vit client IMAGE --url http://localhost:8501/v1/models/{name}")
     return "Next: " + "\n      ".join(commands)
 
 
 def facts_of(model, source, quantize=None):
-    """Where a model is from and how good it is before it is quantized, as far as that is known."""
-    from keras_vit.experiments.reported import reported_of_checkpoint
+    """Return the known origin and accuracy of a model, for `model.json`."""
+    from keras_vit.experiments.comparison import reported_of_checkpoint
     from keras_vit.training.runs.run import find_model
     from keras_vit.training.runs.saved_models import run_of
 
@@ -147,7 +152,7 @@ def facts_of(model, source, quantize=None):
 
 
 def _validation_accuracy(path, run, image_size):
-    """The accuracy that the run has measured of a model file, or `None`."""
+    """Return the accuracy of a model file that its run measured, or `None`."""
     from keras_vit.training.runs.run import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL, METRICS_FILE
 
     recipe = run.get("recipe", {})
@@ -155,43 +160,31 @@ def _validation_accuracy(path, run, image_size):
     is_averaged = recipe.get("average_momentum") is not None
     last = AVERAGED_MODEL if is_averaged else LAST_MODEL
     is_measured = path.name in (BEST_MODEL, last) and "class_names" in run
+    is_measured &= tuple(image_size) == (recipe.get("image_size"),) * 2
     metrics = path.with_name(METRICS_FILE)
-    if (
-        not is_measured
-        or tuple(image_size) != (recipe.get("image_size"),) * 2
-        or not metrics.is_file()
-    ):
-        return None
-    accuracies = _read_accuracies(metrics)
+    accuracies = _read_accuracies(metrics) if is_measured and metrics.is_file() else []
     if not accuracies:
         return None
     return max(accuracies) if path.name == BEST_MODEL else accuracies[-1]
 
 
 def _read_accuracies(path):
-    """The validation accuracies of the epochs whose models were saved."""
+    """Return the validation accuracies of the epochs whose models were saved."""
     try:
         epochs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        # A loss that is not finite is null, in older files NaN or Infinity.
+        # A loss that is not finite is null; older files have NaN or Infinity.
         losses = [epoch.get("val_loss") for epoch in epochs]
         is_saved = [loss is not None and math.isfinite(loss) for loss in losses]
-        saved = [epoch for epoch, kept in zip(epochs, is_saved, strict=True) if kept]
+        saved = itertools.compress(epochs, is_saved)
         found = [epoch["val_accuracy"] for epoch in saved if "val_accuracy" in epoch]
         if not all(0 <= accuracy <= 1 for accuracy in found):
             raise ValueError(f"accuracies {found}")
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
-            "The metrics of a run must have a line of JSON for each epoch, with accuracies from 0 "
+            "The metrics of a run must have one line of JSON per epoch, with accuracies from 0 "
             f"to 1. Received: {str(path)!r} ({error})"
         ) from error
     return found
-
-
-def _preprocessed(files, model):
-    from keras_vit.serving.loaded import preprocess_files
-    from keras_vit.serving.predict import read_stored
-
-    return preprocess_files((read_stored(file)[0] for file in files), model.input_shape[1:3])
 
 
 def _compare(model, path, files):

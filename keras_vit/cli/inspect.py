@@ -9,34 +9,34 @@ import tyro
 
 @dataclasses.dataclass
 class Inspect:
-    """Draw what a model has learned and what it sees, as PNG files and one page.
+    """Draw what a model has learned and attends to, as PNG files and one page.
 
-    Filters, position embeddings, attention distance, attention rollout, and the attention of each
-    head. Example: keras-vit inspect runs/photos --out seen
+    The figures are filters, position embeddings, attention distance, attention rollout, and the
+    attention of each head. Example: keras-vit inspect runs/photos --out seen
     """
 
     model: Annotated[str, tyro.conf.Positional]
     """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
     out: pathlib.Path
-    """Directory for the figures and `index.html`; figures that are there are replaced."""
+    """Directory for the figures and `index.html`; existing figures are replaced."""
     images: tuple[pathlib.Path, ...] = ()
-    """Image files to look at, instead of `--data`."""
+    """Image files to use instead of `--data`."""
     data: str | None = None
-    """As in `keras-vit train`; by default the data of the run."""
+    """Dataset as in `keras-vit train`; by default the data of the run."""
     split: str = "test"
     """train, validation or test."""
     count: int = 128
-    """Images of the data that the attention distance is averaged over; the first are drawn."""
+    """Number of images for the attention distance; the first of them are drawn."""
     image_size: tuple[int, ...] | None = None
-    """Resize the model for this image size, or tell it for a file that does not: one number, or
-    height and width."""
+    """Image size to resize the model to, or the size of a checkpoint that does not record it: one
+    number, or height and width."""
     data_dir: pathlib.Path | None = None
-    """Where TensorFlow Datasets keeps its data."""
+    """Directory of TensorFlow Datasets."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
-        """Draws, and says where the page is."""
+        """Draw the figures, and print the path of the page."""
         from keras_vit.cli.convert import as_image_size
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.report import write_report
@@ -52,7 +52,7 @@ class Inspect:
             raise ValueError(f"`--out` must be a directory. Received: {str(self.out)!r}, a file")
         model = load_trained(self.model, as_image_size(self.image_size))
         images = self._read(model.input_shape[1:3])
-        print(f"Looking at {len(images)} images with {model.name}")
+        print(f"Inspecting {model.name} on {len(images)} images")
         page = write_report(model, images, self.out, verbose="auto")
         print(f"The figures are in {page.parent}, and all of them on one page: {page}")
 
@@ -80,7 +80,7 @@ class Inspect:
         return np.concatenate(batches)[: self.count]
 
     def _dataset(self, size):
-        """The split, shuffled as for training: a folder's first images are all of one class."""
+        """Return the split, shuffled as for training: a folder starts with one class."""
         from keras_vit.data.datasets import load
         from keras_vit.training.runs.run import find_model
         from keras_vit.training.runs.saved_models import data_of, run_of
@@ -89,7 +89,7 @@ class Inspect:
         name = data_of(run, self.data)
         if name is None:
             raise ValueError(
-                "`--images` or `--data` must be given for a model outside of a run's directory. "
+                "`--images` or `--data` must be given for a model outside a run's directory. "
                 "Received: neither"
             )
         classes = run.get("classes") if self.data is None else None

@@ -10,14 +10,14 @@ import tyro
 from keras_vit.cli.convert import as_image_size
 from keras_vit.core.text import printable
 
-# Differences, and names of classes, that are listed.
+# Numbers of differences and of class names that are printed.
 MAX_LISTED = 8
 MAX_NAMED = 5
 
 
 @dataclasses.dataclass
 class InspectCheckpoint:
-    """Tell what a checkpoint file holds, and where it differs from a model.
+    """Describe the contents of a checkpoint file, and its differences from a model.
 
     Example: keras-vit inspect-checkpoint ViT-B_16.npz --against ViT_B16
     """
@@ -25,7 +25,7 @@ class InspectCheckpoint:
     file: Annotated[str, tyro.conf.Positional]
     """A file, directory, address or name, as in `keras-vit convert`."""
     against: str | None = None
-    """A builder's name, to compare the architecture; or another checkpoint, to compare values."""
+    """Name of a builder, to compare the architecture; or another checkpoint, to compare values."""
     image_size: tuple[int, ...] | None = None
     """Image size of a file whose grid of patches is not square."""
     num_heads: int | None = None
@@ -34,14 +34,14 @@ class InspectCheckpoint:
     """Show the traceback of an error."""
 
     def run(self):
-        """Prints a line for each fact."""
+        """Print one fact per line."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
         from keras_vit.models import architecture_differences, list_variants
         from keras_vit.models.options import changed_options
         from keras_vit.training.runs.run import find_model
 
         size, file = as_image_size(self.image_size), find_model(self.file)
-        # Of a run's directory the best model; all else is as it was given.
+        # The best model of a run's directory; other names and paths stay as they were given.
         file = file if file.suffix == ".keras" else self.file
         summary = inspect_checkpoint(file, self.num_heads, size)
         for name, value in facts(summary):
@@ -75,9 +75,10 @@ class InspectCheckpoint:
 
 
 def facts(summary):
-    """Names and values of what a `Summary` tells, those options that are not the default."""
+    """Yield the names and values to print for a `Summary`, without options at their defaults."""
     from keras_vit.models import find_variant
-    from keras_vit.models.options import changed_options, is_resnet
+    from keras_vit.models.options import changed_options
+    from keras_vit.models.variants import is_resnet
 
     options = summary.options
     row = find_variant(summary.variant) if summary.variant else None
@@ -99,7 +100,7 @@ def facts(summary):
 
 
 def recorded_names(source, num_classes):
-    """Names of classes that are recorded in a file or next to it, or `None`."""
+    """Return the class names that are recorded in a file or next to it, or `None`."""
     from keras_vit.checkpoints.class_names import read_class_names
     from keras_vit.training.runs.saved_models import recorded_class_names
 
@@ -109,29 +110,29 @@ def recorded_names(source, num_classes):
     try:
         return (recorded_class_names if is_keras else read_class_names)(source, num_classes)
     except ValueError as error:
-        # It is inspected all the same.
+        # The rest of the file can still be described.
         logging.getLogger("keras_vit").warning("%s", error)
         return None
 
 
 def name_differences(path, model, other_path, other):
-    """Classes whose names the files of both models record, and that are not the same, one each."""
-    from keras_vit.models.describe import describe
+    """Return one line per class whose recorded names differ."""
+    from keras_vit.models.introspection import options_of
 
     ours, theirs = (
-        recorded_names(source, describe(each)["num_classes"]) or ()
+        recorded_names(source, options_of(each)["num_classes"]) or ()
         for source, each in ((path, model), (other_path, other))
     )
-    # Other numbers of classes are a difference of options.
+    # A different number of classes is a difference of options.
     pairs = enumerate(zip(ours, theirs, strict=False))
     return [f"class {index}: {a!r} and {b!r}" for index, (a, b) in pairs if a != b]
 
 
 def option_differences(model, other):
-    """Options that the models differ in, a line each."""
-    from keras_vit.models.describe import describe
+    """Return one line per option that differs."""
+    from keras_vit.models.introspection import options_of
 
-    ours, theirs = describe(model), describe(other)
+    ours, theirs = options_of(model), options_of(other)
     return [
         f"{name}: {ours.get(name)!r} and {theirs.get(name)!r}"
         for name in dict.fromkeys((*ours, *theirs))
@@ -140,7 +141,7 @@ def option_differences(model, other):
 
 
 def value_differences(model, other):
-    """Variables that only one model has, or whose shapes or values differ, a line each."""
+    """Return one line per variable that only one model has, or whose shape or values differ."""
     import keras
     import numpy as np
 

@@ -1,6 +1,7 @@
 """`keras-vit models`."""
 
 import dataclasses
+from typing import ClassVar
 
 
 @dataclasses.dataclass
@@ -15,18 +16,20 @@ class Models:
     num_classes: int = 1000
     """Classes of the head; 0 for none."""
     flops: bool = False
-    """Print what the models cost instead: operations forward and of a training step, and what that
-    keeps of each image for its backward pass, in float32; bfloat16 takes half of it."""
+    """Print costs instead: operations of a forward pass and of a training step, and the activations
+    per image that a training step keeps, in float32; bfloat16 takes half."""
     scaling_study: bool = False
-    """Print the pre-training runs of the paper's scaling study instead, with the compute that we
-    count beside what is reported."""
+    """Print the pre-training runs of the paper's scaling study instead, with the compute that is
+    reported and counted."""
     markdown: bool = False
     """Print a Markdown table."""
     debug: bool = False
     """Show the traceback of an error."""
 
+    needs_keras: ClassVar[bool] = False
+
     def run(self):
-        """Prints the table."""
+        """Print the table."""
         from keras_vit.cli.tables import markdown_table, plain_table
 
         table = markdown_table if self.markdown else plain_table
@@ -56,8 +59,8 @@ STUDY_COLUMNS = (
 
 
 def study_rows():
-    """One row of strings for each run of the scaling study."""
-    from keras_vit.experiments.scaling import SCALING_STUDY, count_exaflops
+    """Return one row of strings per run of the scaling study."""
+    from keras_vit.experiments.scaling_study import SCALING_STUDY, count_exaflops
 
     for row in SCALING_STUDY:
         counted = count_exaflops(row)
@@ -68,7 +71,7 @@ def study_rows():
 
 
 def cost_rows(image_size, num_classes):
-    """What each variant costs by the image, a row of strings."""
+    """Return the costs per image of each variant, a row of strings."""
     from keras_vit.evaluation.compute import count_flops, count_parameters
     from keras_vit.evaluation.memory import count_activations
     from keras_vit.models.variants import VARIANTS, Variant
@@ -86,24 +89,23 @@ def cost_rows(image_size, num_classes):
         yield (
             row.name,
             f"{count_parameters(row, num_classes, image_size) / 1e6:,.1f} M",
-            # A backward pass has two products for each one.
+            # The backward pass of a product is two products.
             *(f"{times * flops:,.1f}" for times in (1, 3)),
             *(*sizes, "-")[:2],
         )
 
 
 def table_rows(image_size, num_classes):
-    """One row of strings for each variant, without sizes where its patches do not fit."""
+    """Return one row of strings per variant, without sizes where its patches do not fit."""
     from keras_vit.evaluation.compute import count_flops, count_parameters
-    from keras_vit.models.variants import VARIANTS, ResNetVariant
-    from keras_vit.models.vit import total_stride
+    from keras_vit.models.variants import VARIANTS, ResNetVariant, total_stride
 
     _check(image_size, num_classes)
     for row in VARIANTS:
         if isinstance(row, ResNetVariant):
             architecture = (_units(row.stages), "-", f"{row.width}", "-", "-", "-")
         else:
-            # What a token stands for; of a hybrid its ResNet's stride included.
+            # In a hybrid the stride of its ResNet counts too.
             stride, _ = total_stride(row.patch_size, row.resnet_stages)
             sizes = (stride, row.embedding_dim, row.depth, row.num_heads, row.mlp_dim)
             architecture = (_units(row.resnet_stages), *map(str, sizes))
@@ -124,9 +126,8 @@ def _check(image_size, num_classes):
 
 
 def _fits(row, image_size):
-    """Whether patches tile the image."""
-    from keras_vit.models.variants import ResNetVariant
-    from keras_vit.models.vit import total_stride
+    """Return whether patches tile the image."""
+    from keras_vit.models.variants import ResNetVariant, total_stride
 
     if isinstance(row, ResNetVariant):
         return True

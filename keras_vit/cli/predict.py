@@ -23,13 +23,13 @@ class Predict:
     top: int = 3
     """Classes to print for each image, the most likely first."""
     image_size: tuple[int, ...] | None = None
-    """Resize the model for this image size, or tell it for a file that does not: one number, or
+    """Image size to resize the model to, or that of a file that does not record it: one number, or
     height and width."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
-        """Prints a line for each image; what is no image is named, and the exit status then 1."""
+        """Print a line for each image; non-images are reported, and the exit status is then 1."""
         from keras_vit.cli.convert import as_image_size
 
         check_images(self.images, self.top)
@@ -38,7 +38,7 @@ class Predict:
 
 
 def check_images(images, top):
-    """Raises `ValueError` if there is nothing to do."""
+    """Check that there is something to do."""
     if not images:
         raise ValueError("`images` must name at least one file. Received: none")
     if top < 1:
@@ -46,12 +46,10 @@ def check_images(images, top):
 
 
 def classify_all(images, classify):
-    """Prints a line for each image; what is no image is named, and the exit status then 1.
+    """Print a line for each image; non-images are reported, and the exit status is then 1.
 
-    Args:
-        images: paths.
-        classify: function of the bytes of a file that returns `[(class name, probability), ...]`,
-            or `None` where a server cannot decode it.
+    `classify` is a function of the bytes of a file that returns `[(class name, probability), ...]`,
+    or `None` if a server cannot decode it.
     """
     results = [_print_classes(image, classify) for image in images]
     if not all(results):
@@ -59,7 +57,7 @@ def classify_all(images, classify):
 
 
 def _print_classes(image, classify):
-    """Whether there was an image."""
+    """Print the classes of an image, and return whether it could be decoded."""
     from keras_vit.core.text import printable
     from keras_vit.serving.predict import read_image
 
@@ -78,9 +76,9 @@ def _print_classes(image, classify):
 
 
 def load_predictor(path, image_size):
-    """A predictor from an export, a `.keras` file, a run's directory or a checkpoint."""
-    from keras_vit.cli.convert import class_names_of
+    """Make a predictor from an export, a `.keras` file, a run's directory or a checkpoint."""
     from keras_vit.serving.predict import export_predictor, find_export, keras_predictor
+    from keras_vit.training.runs.class_names import class_names_of
     from keras_vit.training.runs.saved_models import load_trained
 
     exported = find_export(path)
@@ -97,7 +95,7 @@ def load_predictor(path, image_size):
 
 
 def _warn_of_checkpoint(path):
-    """Log a warning if a directory of exports is also one of a checkpoint."""
+    """Log a warning if a directory of exports also contains a checkpoint."""
     other = pathlib.Path(path) / "model.safetensors"
     if other.exists():
         logging.getLogger("keras_vit").warning(

@@ -17,8 +17,8 @@ DEPTH = 4
 class Quickstart:
     """Run the main job end to end on handwritten digits, in about two minutes on a laptop.
 
-    Pre-trains a small ViT on some digits, fine-tunes it at a higher resolution on the others, and
-    exports it for TF Serving. Example: keras-vit quickstart
+    Pre-train a small ViT on some digits, fine-tune it at a higher resolution on the others, and
+    export it for TF Serving. Example: keras-vit quickstart
     """
 
     workdir: pathlib.Path | None = None
@@ -27,10 +27,11 @@ class Quickstart:
     """Show the traceback of an error."""
 
     def run(self):
-        """Pre-trains, fine-tunes, compares, draws, exports and predicts."""
+        """Pre-train, fine-tune, compare, draw, export and predict."""
         from keras_vit.inspection.figures.drawing import draw_predictions
         from keras_vit.models import replace_head, resize
         from keras_vit.serving.export import export
+        from keras_vit.training.job import train
         from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_PRETRAIN
 
         check_installed("sklearn", "matplotlib")
@@ -39,15 +40,17 @@ class Quickstart:
 
         announce(1, f"Pre-training a small ViT on the digits {', '.join(PRETRAINING_CLASSES)}")
         pretrained = small_vit(DIGITS_PRETRAIN, PRETRAINING_CLASSES)
-        train(DIGITS_PRETRAIN, pretrained, PRETRAINING_CLASSES, workdir / "pretrained")
+        options = {"classes": PRETRAINING_CLASSES}
+        train(DIGITS_PRETRAIN, pretrained, "digits", workdir / "pretrained", **options)
 
         announce(2, f"Fine-tuning it on {', '.join(FINETUNING_CLASSES)}, at {size} pixels a side")
         tuned = resize(replace_head(pretrained, len(FINETUNING_CLASSES)), size)
-        train(DIGITS_FINETUNE, tuned, FINETUNING_CLASSES, workdir / "finetuned")
+        options = {"classes": FINETUNING_CLASSES}
+        train(DIGITS_FINETUNE, tuned, "digits", workdir / "finetuned", **options)
 
         announce(3, "Training the same model from scratch, with the same budget")
         scratch = small_vit(DIGITS_FINETUNE, FINETUNING_CLASSES)
-        train(DIGITS_FINETUNE, scratch, FINETUNING_CLASSES, workdir / "from_scratch")
+        train(DIGITS_FINETUNE, scratch, "digits", workdir / "from_scratch", **options)
 
         announce(4, "Comparing the two on the test split")
         accuracies = {
@@ -72,7 +75,7 @@ class Quickstart:
 
 
 def check_installed(*modules):
-    """Raises at the start what would otherwise be missed after minutes of training."""
+    """Raise at the start if a package is missing that is needed after minutes of training."""
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
         raise ValueError(
@@ -82,17 +85,17 @@ def check_installed(*modules):
 
 
 def default_workdir():
-    """A directory of its own for each run."""
+    """Return a new directory for each run."""
     return pathlib.Path("runs") / f"quickstart-{datetime.datetime.now():%Y%m%d-%H%M%S}"
 
 
 def announce(step, what):
-    """A line before each part of the job."""
+    """Print a line before each part of the job."""
     print(f"\n[{step}/6] {what}", flush=True)
 
 
 def small_vit(recipe, classes):
-    """A ViT for images of so few pixels."""
+    """Make a ViT for images of few pixels."""
     import keras
 
     from keras_vit.models import vision_transformer
@@ -112,18 +115,8 @@ def small_vit(recipe, classes):
     )
 
 
-def train(recipe, model, classes, workdir):
-    """Trains on the digits of those classes."""
-    from keras_vit.training.fit import fit
-    from keras_vit.training.training_data import load_training_data
-
-    data = load_training_data(recipe, "digits", classes)
-    facts = {"model": model.name, "data": "digits", "classes": classes}
-    fit(recipe, model, data, workdir, facts)
-
-
 def accuracy_on_test_split(model, image_size):
-    """Accuracy on the test split of the fine-tuning classes."""
+    """Return the accuracy on the test split of the fine-tuning classes."""
     from keras_vit.data.datasets import load
     from keras_vit.evaluation.classification import evaluate
 
@@ -132,7 +125,7 @@ def accuracy_on_test_split(model, image_size):
 
 
 def shuffled_test_images(image_size, count=24):
-    """The first images of the shuffled test split, in [-1, 1], and their labels."""
+    """Return the first images of the shuffled test split, in [-1, 1], and their labels."""
     from keras_vit.data.datasets import load
 
     size = (image_size, image_size)
@@ -142,7 +135,7 @@ def shuffled_test_images(image_size, count=24):
 
 
 def write_images(directory, images, labels):
-    """Writes PNG files as a user would bring them; returns their paths."""
+    """Write images as PNG files, and return their paths."""
     import keras
 
     directory.mkdir()
@@ -154,17 +147,17 @@ def write_images(directory, images, labels):
 
 
 def predict_in_fresh_process(exported, files):
-    """Classifies files with the export, by the command that a user would type."""
+    """Classify files with the export, by the command that a user would type."""
     command = [sys.executable, "-m", "keras_vit", "predict", exported, *files]
     subprocess.run([str(part) for part in command], check=True)
 
 
 def print_places(workdir, picture, exported):
-    """Says where everything is and what to try next."""
+    """Print where everything is and what to try next."""
     print(f"""
 Everything is in {workdir}:
-  {picture}   what the fine-tuned model says of 24 test images
-  {workdir / "finetuned"}   its best and last model, settings and curves
+  {picture}   the fine-tuned model's predictions for 24 test images
+  {workdir / "finetuned"}   its best and last models, settings and curves
   {exported}   the SavedModel for TF Serving
 
 Try next:

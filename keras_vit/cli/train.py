@@ -7,14 +7,15 @@ from typing import Literal
 
 import tyro
 
-from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
-from keras_vit.training.recipes import RECIPES, SOURCES
+from keras_vit.training.recipes import RECIPES, ROWS
 
 DESCRIPTIONS = {
-    name: f"{source}." + (f" Reported: {accuracy}." if accuracy else "")
-    for name, (source, accuracy) in SOURCES.items()
+    name: f"{row.source}." + (f" Reported: {row.reported}." if row.reported else "")
+    for name, row in ROWS.items()
 }
 AnyRecipe = tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
+# Fields of the command that are not arguments of `train`.
+_NOT_ARGUMENTS = ("sweep_lr", "debug")
 
 
 @dataclasses.dataclass
@@ -36,139 +37,63 @@ class Train:
     classes: tuple[str, ...] | None = None
     """Classes to keep; all by default."""
     fraction: float = 1.0
-    """Share of the training images to train on. A smaller share is a part of a larger."""
+    """Share of the training images to train on. A smaller share is part of each larger one."""
     data_dir: pathlib.Path | None = None
-    """Where TensorFlow Datasets keeps its data."""
+    """Directory of TensorFlow Datasets."""
     exclude: pathlib.Path | None = None
-    """File with ids of examples to leave out, as `keras-vit deduplicate` writes."""
+    """File with ids of examples to leave out, as `keras-vit deduplicate` writes it."""
     cache: str | None = None
     """`memory`, or the path of a new file, to keep encoded training images after one epoch."""
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
-    """Dtype policy of a model that is built; float32 by default. A loaded model has its own."""
+    """Dtype policy of a new model; float32 by default. A .keras file has its own."""
     sweep_lr: bool = False
-    """First train with each of `--learning-rates` on the training split alone, beside the workdir;
-    then train on it and the held-out images with the rate that was best on these."""
+    """First train with each of `--learning-rates` on the training split, in a directory next to the
+    workdir; then train on it and the held-out images with the rate that was best on these."""
     resume: bool = False
-    """Go on where the same run in the directory was stopped, or begin it."""
+    """Resume the same run in the directory; if there is none, begin it."""
     save_steps: int = 1000
-    """Batches after which the state to resume from is saved, beside the ends of epochs."""
+    """Number of batches between two saved states; each epoch ends with one too."""
     keep: int = 2
-    """How many states are kept."""
+    """Number of states to keep."""
     strategy: str = "auto"
-    """On what devices: `auto` (all accelerators there are), `none` (one); with TensorFlow
-    `mirrored` (all GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`."""
+    """Devices: `auto` (all accelerators), `none` (one device); with TensorFlow `mirrored` (all
+    GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`."""
     model_shards: int | None = None
-    """In how many parts `model_parallel` cuts a model; by default as many as there are devices."""
+    """Number of parts into which `model_parallel` divides a model; one per device by default."""
     debug: bool = False
     """Show the traceback of an error."""
 
     def run(self):
-        """Trains, and says where everything is."""
-        from keras_vit.training.distribution import strategy
+        """Train, and print where the results are."""
+        from keras_vit.training.job import train
 
         self.workdir = self.workdir.expanduser().resolve()
-        with strategy(self.strategy, self.model_shards).scope():
-            history = self._sweep() if self.sweep_lr else self._train(self.recipe, self.workdir)
+        names = [field.name for field in dataclasses.fields(self)]
+        options = {name: getattr(self, name) for name in names if name not in _NOT_ARGUMENTS}
+        run = self._sweep(options) if self.sweep_lr else train(**options)
         self._draw()
         workdir = shlex.quote(str(self.workdir))
-        print(f"{describe_best(history)}; models and settings in {workdir}")
+        print(f"{describe_best(run.history)}; models and settings in {workdir}")
         if self.recipe.is_of_classes:
             print(f"Next: keras-vit evaluate {workdir}")
         else:
             print(f"Next: keras-vit train finetune --model {workdir} ...")
         print(f"      tensorboard --logdir {workdir}")
 
-    def _train(self, recipe, workdir, split="train", validation="validation", **facts):
-        from keras_vit.training.fit import fit
-        from keras_vit.training.starting_model import make_model
-        from keras_vit.training.training_data import load_training_data
+    def _sweep(self, options):
+        from keras_vit.experiments.sweep import sweep
 
-        name = self._find_data(workdir)
-        data = load_training_data(
-            recipe,
-            name,
-            self.classes,
-            self.fraction,
-            split=split,
-            validation=validation,
-            data_dir=self.data_dir,
-            exclude=self.exclude or (),
-            cache=self._cache_of(split),
-            max_skipped=self.max_skipped,
-        )
-        self._report_files(name, data, split)
-        model = make_model(recipe, self.model, len(data[0].class_names), self.dtype)
-        facts = {
-            "model": self.model,
-            "data": absolute_name(self.data),
-            "split": split,
-            "classes": self.classes,
-            "exclude": self.exclude and str(self.exclude),
-            "dtype": self.dtype,
-            **facts,
-        }
-        if self.fraction < 1:
-            facts["fraction"] = self.fraction
-        options = {"resume": self.resume, "save_steps": self.save_steps, "keep": self.keep}
-        return fit(recipe, model, data, workdir, facts, exclude=self.exclude, **options)
-
-    def _cache_of(self, split):
-        """Return the cache for a split: the last run of a sweep needs its own file."""
-        is_file = self.cache not in (None, "memory")
-        return f"{self.cache}-{split}" if is_file and self.sweep_lr else self.cache
-
-    def _find_data(self, workdir):
-        """The name of the data, as the run that is begun or resumed divides them."""
-        from keras_vit.training.runs.run import LAST_MODEL, read_run
-        from keras_vit.training.runs.saved_models import data_of
-
-        return data_of(read_run(workdir / LAST_MODEL) if self.resume else {}, self.data)
-
-    def _report_files(self, name, data, split):
-        """Say which files are left out, and warn of splits that mislead."""
-        from keras_vit.cli.data import print_left_out
-        from keras_vit.data.datasets import find_source
-        from keras_vit.data.leaks import check_splits
-        from keras_vit.training.distribution import is_first_process
-
-        if name.removeprefix(BY_POSITION).partition(":")[0] not in DIVIDED:
-            return
-        if not is_first_process():
-            return
-        print_left_out(data[0])
-        pairs = zip((split, "validation"), data, strict=True)
-        loaded = {split: dataset for split, dataset in pairs if dataset is not None}
-        sources = {split: dataset.source for split, dataset in loaded.items()}
-        sources["test"] = find_source(name, "test", self.classes)
-        check_splits(sources, {split: dataset.fingerprints for split, dataset in loaded.items()})
-
-    def _sweep(self):
-        from keras_vit.experiments.digests import file_digest
-        from keras_vit.experiments.sweep import choose_learning_rate
-        from keras_vit.training.runs.run import check_new, find_model
-
-        check_new(self.workdir, self.resume)
-        # All of its runs must start from the same weights, also those after a stop.
-        digest = file_digest(find_model(self.model))
-        beside = self.workdir.with_name(f"{self.workdir.name}-sweep")
-
-        def train(recipe):
-            print(f"Training with a learning rate of {recipe.learning_rate:g}")
-            return self._train(recipe, beside / f"{recipe.learning_rate:g}", **digest)
-
-        recipe, accuracies = choose_learning_rate(self.recipe, train)
+        run, accuracies = sweep(**options)
         for rate, accuracy in accuracies.items():
-            chosen = "  <- chosen" if rate == recipe.learning_rate else ""
+            chosen = "  <- chosen" if rate == run.recipe.learning_rate else ""
             result = "diverged" if accuracy is None else f"validation accuracy {accuracy:.2%}"
             print(f"learning rate {rate:g}: {result}{chosen}")
-        sweep = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
-        everything = {"split": "train+validation", "validation": None}
-        return self._train(recipe, self.workdir, **everything, **digest, sweep=sweep)
+        return run
 
     def _draw(self):
-        """A picture of what is predicted of masked patches, if they are."""
+        """Draw the predictions of masked patches, if the run has them."""
         import importlib.util
 
         from keras_vit.training.runs.run import LAST_MODEL, PREDICTOR_MODEL
@@ -179,7 +104,7 @@ class Train:
         from keras_vit.data import load, mask_patches
         from keras_vit.inspection.figures.masked_patches import draw_masked_patches
         from keras_vit.models.files import load_model
-        from keras_vit.models.surgery import token_stride
+        from keras_vit.models.parts import token_stride
 
         model = load_model(self.workdir / LAST_MODEL)
         options = {"classes": self.classes, "data_dir": self.data_dir}
@@ -191,7 +116,7 @@ class Train:
 
 
 def describe_best(history):
-    """The best of the epochs, by what was measured."""
+    """Describe the best epoch by validation accuracy, or else by validation loss."""
     for metric, best in (("val_accuracy", max), ("val_loss", min)):
         values = [metrics[metric] for metrics in history if metric in metrics]
         if values:

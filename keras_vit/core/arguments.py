@@ -1,10 +1,11 @@
 """Checks of arguments: the error names the argument, the rule and what was received."""
 
+import math
 import numbers
 
 
 def as_pair(value, argument):
-    """`value` or `(value, value)`, checked to be two positive integers."""
+    """Return the value as a pair of integers, checked to be positive."""
     pair = tuple(value) if isinstance(value, (tuple, list)) else (value, value)
     if len(pair) != 2 or not all(is_integer(size) and size > 0 for size in pair):
         raise ValueError(
@@ -15,12 +16,18 @@ def as_pair(value, argument):
 
 
 def is_integer(value):
-    """Whether the value is an integer, NumPy's included, and not a truth value."""
+    """Whether the value is an integer of Python or NumPy, and no boolean."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
+def is_number(value):
+    """Whether the value is a finite real number, and no boolean."""
+    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return is_real and math.isfinite(value)
+
+
 def check_integer(argument, value, minimum):
-    """The value as a Python integer, checked to be at least the minimum."""
+    """Return the value as a Python integer, checked to be at least the minimum."""
     if not is_integer(value) or value < minimum:
         raise ValueError(
             f"`{argument}` must be an integer of at least {minimum}. Received: {argument}={value!r}"
@@ -29,15 +36,23 @@ def check_integer(argument, value, minimum):
 
 
 def check_rate(argument, value):
-    """Raises unless the value is a rate at which something can be dropped."""
+    """Raise `ValueError` unless the value is a rate, at least 0 and less than 1."""
     if not isinstance(value, numbers.Real) or not 0 <= value < 1:
         raise ValueError(
             f"`{argument}` must be at least 0 and less than 1. Received: {argument}={value!r}"
         )
 
 
+def check_epsilon(epsilon):
+    """Raise `ValueError` unless the value is a number between 0 and 1."""
+    if not is_number(epsilon) or not 0 < epsilon < 1:
+        raise ValueError(
+            f"`epsilon` must be a number between 0 and 1. Received: epsilon={epsilon!r}"
+        )
+
+
 def check_heads(width, num_heads):
-    """Raises unless the heads share the width equally."""
+    """Raise `ValueError` unless the number of heads divides the width."""
     if not is_integer(num_heads) or num_heads < 1 or width % num_heads:
         raise ValueError(
             f"`num_heads` must be a positive divisor of the width {width}. "
@@ -46,7 +61,7 @@ def check_heads(width, num_heads):
 
 
 def check_names(argument, value):
-    """Raises unless the value is a list of names, or `None`."""
+    """Raise `ValueError` unless the value is a list of names, or `None`."""
     if value is not None and not (isinstance(value, (list, tuple)) and value):
         raise ValueError(
             f"`{argument}` must be a list of names, or None. Received: {argument}={value!r}"
@@ -54,6 +69,17 @@ def check_names(argument, value):
 
 
 def check_choice(argument, value, choices):
-    """Raises unless the value is one of the choices."""
+    """Raise `ValueError` unless the value is one of the choices."""
     if value not in choices:
         raise ValueError(f"`{argument}` must be one of {choices}. Received: {argument}={value!r}")
+
+
+def grid_size(image_size, patch_size):
+    """Return rows and columns of the patches of an image, which they must tile exactly."""
+    # The VALID convolution of the original drops the pixels of incomplete patches silently.
+    if any(pixels % patch for pixels, patch in zip(image_size, patch_size, strict=True)):
+        raise ValueError(
+            f"`image_size` must be a multiple of {patch_size}, the pixels that a token stands for. "
+            f"Received: image_size={image_size}"
+        )
+    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))

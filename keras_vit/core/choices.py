@@ -1,15 +1,15 @@
-"""Names that several parts of the package spell."""
+"""Names of datasets that several parts of the package parse."""
 
 import pathlib
 
-# Kinds of datasets that are divided if they have no splits.
+# Kinds of datasets that are divided into splits if they have none.
 DIVIDED = ("folder", "tfrecord")
 # Prefix of datasets divided as in versions before 0.2.
 BY_POSITION = "by-position:"
 
 
 def absolute_name(data):
-    """The name of a dataset, such that it is found from any working directory.
+    """Return the name of a dataset with an absolute path, for use in any working directory.
 
     Example:
     >>> from keras_vit.core.choices import absolute_name

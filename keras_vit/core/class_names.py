@@ -1,15 +1,15 @@
-"""Rules for the names of classes of datasets, runs and exports."""
+"""Checks of the class names of datasets, runs and exports."""
 
 import re
 import unicodedata
 
-# Characters that show nothing and are neither control nor format characters: joiners, fillers,
-# variation selectors and the Braille pattern without dots.
+# Invisible characters that are neither control nor format characters: joiners, fillers, variation
+# selectors and the Braille pattern without dots.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
-# Cyrillic and Greek letters, and the Latin letters that look the same.
+# Cyrillic and Greek letters, and Latin letters of the same shape.
 _LOOK_ALIKES = str.maketrans(
     "\u0410\u0412\u0421\u0415\u041d\u0406\u0408\u041a\u041c\u041e\u0420\u0405\u0422\u0425\u0423"
     "\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443"
@@ -20,19 +20,19 @@ _LOOK_ALIKES = str.maketrans(
 
 
 def check_class_names(names, what="`class_names`", num_classes=None):
-    """Check that the names of classes are distinct, also to the eye.
+    """Check that class names are valid, and that no two look alike.
 
     Args:
         names: list or tuple of strings.
-        what: what the names are, for the message.
-        num_classes: number of classes that there must be; `None` for any number from 2 on.
+        what: description of the names for the error message.
+        num_classes: required number of names; `None` for at least 2.
 
     Returns:
         A tuple of the names.
 
     Raises:
-        ValueError: if there are too few or too many names; a name is not a string, is empty, has
-            several lines or is not in UTF-8; or two names look alike. They look alike if they
+        ValueError: if the number of names is wrong; a name is not a string, is empty, has several
+            lines or cannot be encoded in UTF-8; or two names look alike. They look alike if they
             differ only by case, spaces, invisible characters, or Cyrillic or Greek look-alikes of
             Latin letters.
 
@@ -53,8 +53,8 @@ def check_class_names(names, what="`class_names`", num_classes=None):
     for name in names:
         if not _is_line(name):
             raise ValueError(
-                f"{what} must be strings of one line that are not empty, of characters that "
-                f"UTF-8 has. Received: {name!r} among them"
+                f"{what} must be strings of one line that are not empty and are valid in UTF-8. "
+                f"Received: {name!r} among them"
             )
     if len(names) < 2:
         raise ValueError(f"{what} must have at least two classes. Received: {list(names)!r}")
@@ -68,7 +68,7 @@ def check_class_names(names, what="`class_names`", num_classes=None):
 
 
 def _looks(name):
-    """Return what is seen of a name, in one spelling and without case."""
+    """Return the visible part of a name, normalized and without case."""
     shown = "".join(filter(_is_shown, name))
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", shown).casefold())
     return " ".join(folded.split())
@@ -93,7 +93,7 @@ def _rule(name, other):
 
 def _is_line(name):
     try:
-        # A separator of Unicode starts a new line too, also at the end.
+        # Unicode's separators start a new line too, even at the end.
         is_one_line = isinstance(name, str) and len(f"{name}.".encode().decode().splitlines()) == 1
     except UnicodeEncodeError:
         return False

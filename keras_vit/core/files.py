@@ -1,4 +1,4 @@
-"""Atomic file replacement, directory locks, and comparison of settings."""
+"""Atomic file replacement, and comparison of settings."""
 
 import contextlib
 import json
@@ -6,7 +6,7 @@ import os
 import pathlib
 import uuid
 
-# In the name of a file that is being written.
+# Part of the name of a file that is being written.
 PARTIAL = ".partial"
 
 
@@ -15,20 +15,20 @@ def replacing(path):
     """Yield a temporary path next to a file, and rename it to the file at the end.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Raises:
-        OSError: if it cannot be written; the old file is then still there, and nothing else.
+        OSError: if the file cannot be written; the old file then stays, and nothing else is left.
     """
     path = pathlib.Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a directory")
-    # Another process may be writing the same file, in its own way.
+    # Another process may be writing the same file.
     partial = path.with_name(f".{path.stem}{PARTIAL}.{uuid.uuid4().hex}{path.suffix}")
     try:
         yield partial
         with partial.open("rb") as file:
-            # Or a machine that goes down could leave an empty file of the new name.
+            # Otherwise a machine that goes down could leave an empty file with the new name.
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
@@ -38,37 +38,16 @@ def replacing(path):
             partial.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def exclusive_lock(directory):
-    """Hold an exclusive lock on a directory.
-
-    Args:
-        directory: path of a directory that is there.
-    """
-    if os.name != "posix":
-        # Windows has no such lock.
-        yield
-        return
-    import fcntl
-
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def differences(before, now, unordered=()):
-    """List the settings that changed since something was begun.
+    """List the settings that changed since they were recorded.
 
     Args:
         before: dictionary, read from JSON.
-        now: dictionary of what JSON can say.
-        unordered: names of lists whose order is no change.
+        now: dictionary that JSON can store.
+        unordered: names of lists whose order does not matter.
 
     Returns:
-        A list of texts, one for each difference.
+        A list of strings, one per difference.
 
     Example:
     >>> from keras_vit.core.files import differences

@@ -6,7 +6,7 @@ import logging
 
 @functools.cache
 def log_once(level, text):
-    """Log a line, unless this process has logged it already.
+    """Log a line once per process.
 
     Args:
         level: level of the `logging` module.

@@ -1,4 +1,4 @@
-"""Whether images have the values that models take."""
+"""Checks of the dtype and range of images for models."""
 
 import contextlib
 import contextvars
@@ -7,29 +7,29 @@ import logging
 import keras
 import numpy as np
 
-# Normalized images: [-1, 1] here, about [-2.7, 2.7] by the means and deviations of ImageNet.
+# Normalized images range from -1 to 1 here, and from about -2.7 to 2.7 with ImageNet's statistics.
 MAX_NORMALIZED = 10
-# Interpolation overshoots at sharp edges.
+# Interpolation can overshoot the range at sharp edges.
 MAX_OVERSHOOT = 1.5
 RULE = "must be scaled to [-1, 1], as `keras_vit.preprocess` does"
 _IS_WARNED = contextvars.ContextVar("is_warned", default=False)
 
 
 def check_pixels(images, argument="images", model=None):
-    """Check that images could have been normalized for a model.
+    """Check that images may be normalized for a model.
 
-    Pixels in [0, 255] are refused by their dtype or their values. Two cases may be right and give a
-    warning of the logger `keras_vit`: values beyond [-1, 1], as images have that are normalized by
-    means and deviations, and values that all lie in [0, 1], where every pixel would be brighter
-    than gray. Tensors without values, in a traced function, are not checked.
+    Pixels in [0, 255] are refused by their dtype or values. The logger `keras_vit` warns of two
+    ranges that may be right: values beyond [-1, 1], as of images normalized by mean and standard
+    deviation, and values all in [0, 1], where every pixel would be brighter than gray. Tensors
+    without values, in a traced function, are not checked.
 
     Args:
         images: array or tensor.
-        argument: what the caller knows the images as.
-        model: the model that takes them; one that scales its inputs itself takes any numbers.
+        argument: name of the argument for the error message.
+        model: the model for the images; no check if it scales its inputs itself.
 
     Raises:
-        ValueError: if they are integers, or have NaN, infinity, or values beyond [-10, 10].
+        ValueError: if the images are integers, or have NaN, infinity, or values beyond [-10, 10].
 
     Example:
     >>> from keras_vit.core.pixels import check_pixels
@@ -46,14 +46,14 @@ def check_pixels(images, argument="images", model=None):
 
 
 def check_floats(images, argument="images"):
-    """Check the dtype of images, which is known in traced functions too.
+    """Check that images are floating-point numbers, also in traced functions.
 
     Args:
         images: array or tensor.
-        argument: what the caller knows the images as.
+        argument: name of the argument for the error message.
 
     Raises:
-        ValueError: if they are not floating-point numbers.
+        ValueError: if the images are not floating-point numbers.
     """
     dtype = keras.backend.standardize_dtype(images.dtype)
     if not keras.backend.is_float_dtype(dtype):
@@ -61,13 +61,13 @@ def check_floats(images, argument="images"):
 
 
 def value_range(images):
-    """Return the least and the greatest value of images, or `None` where there are no values.
+    """Return the least and the greatest value of images, or `None` if there are no values.
 
     Args:
-        images: array or tensor of any backend; in a traced function it has no values.
+        images: array or tensor of any backend; tensors in a traced function have no values.
 
     Returns:
-        `(minimum, maximum)`, two floats, which are NaN if a value is.
+        `(minimum, maximum)`, two floats, which are NaN if any value is NaN.
     """
     try:
         is_tensor = keras.ops.is_tensor(images)
@@ -84,8 +84,8 @@ def check_range(bounds, argument="images"):
     """Check the range of the values of images.
 
     Args:
-        bounds: what `value_range` returns.
-        argument: what the caller knows the images as.
+        bounds: result of `value_range`.
+        argument: name of the argument for the error message.
 
     Raises:
         ValueError: if the values are not within [-10, 10].
@@ -97,7 +97,7 @@ def check_range(bounds, argument="images"):
 
 @contextlib.contextmanager
 def warned_of_range():
-    """Log no more warnings of `warn_of_range`: of the same images there has been one."""
+    """Suppress warnings of `warn_of_range` about images that were checked before."""
     token = _IS_WARNED.set(True)
     try:
         yield
@@ -106,17 +106,17 @@ def warned_of_range():
 
 
 def warn_of_range(bounds):
-    """Log a warning if images with values of this range may not be scaled as the model's."""
+    """Log a warning if the range of images suggests that they are scaled wrongly."""
     low, high = bounds or (0, 0)
     if _IS_WARNED.get():
         return
     if low < -MAX_OVERSHOOT or high > MAX_OVERSHOOT:
         received = (
             "values beyond [-1, 1], which are right only for a model that was trained on images "
-            "normalized otherwise"
+            "with another normalization"
         )
     elif low >= 0 and high <= 1 and low < high:
-        received = "values in [0, 1], which pixels divided by 255 have"
+        received = "values in [0, 1], as of pixels divided by 255"
     else:
         return
     logging.getLogger("keras_vit").warning("Images %s. Received: %s", RULE, received)

@@ -4,7 +4,7 @@ import unicodedata
 
 
 def printable(text):
-    r"""Escape control characters, which a terminal would obey.
+    r"""Escape control characters, which would change the terminal.
 
     Args:
         text: string of unknown origin.

@@ -2,18 +2,21 @@
 
 import importlib
 
-# Keras and TensorFlow are imported when one of these is asked for, not before.
+# The files of the public names. They are imported when a name is used, because most of them import
+# Keras and TensorFlow.
 _HOMES = {
     "AUGMENTATIONS": "images.augmentations",
     "Augmentation": "images.augmentations",
     "DATASETS": "sources.paper",
+    "DatasetInfo": "info",
+    "Preprocessing": "images.preprocessing",
     "decode_predictions": "labels",
     "find_duplicates": "deduplication.groups",
     "find_source": "datasets",
     "hyper_rule_sizes": "images.transforms",
     "load": "datasets",
     "mask_patches": "masked_patches",
-    "preprocess": "images.preprocessing",
+    "preprocess": "images.scaling",
     "write_ids": "deduplication.groups",
     "write_records": "sources.record_writer",
 }

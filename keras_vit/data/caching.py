@@ -1,4 +1,4 @@
-"""Encoded images that are kept after they have been read once."""
+"""A cache of encoded images."""
 
 import dataclasses
 import json
@@ -6,25 +6,25 @@ import pathlib
 
 from keras_vit.core.files import replacing
 
-# Records next to a cache which images it was made of.
+# Suffix of the file next to a cache with the digest of its images.
 _RECORD = ".keras_vit.json"
 
 
 def cached(source, place, find_fingerprints):
-    """The same examples, whose images are kept as they are encoded once they have been read.
+    """Return the same examples, whose encoded images are kept after the first pass.
 
     Args:
         source: a `Source`.
-        place: `"memory"`, or the path of a file: a new one, or one that was made of these examples.
-        find_fingerprints: function that returns the `Fingerprints` of the examples; called for a
-            file.
+        place: `"memory"`, or the path of a new file or of one made from these examples.
+        find_fingerprints: function that returns the `Fingerprints` of the examples; called only for
+            a file.
 
     Returns:
         A `Source`.
 
     Raises:
-        ValueError: if the file cannot be made, another process is writing it, or it was made of
-            other examples.
+        ValueError: if the file cannot be written, another process is writing it, or it was made
+            from other examples.
     """
     path = ""
     if place != "memory":
@@ -37,7 +37,7 @@ def cached(source, place, find_fingerprints):
 
 def _check_examples(path, digest):
     record = path.with_name(path.name + _RECORD)
-    # Whoever opens the file first decides what it is made of, long before it is written.
+    # Recorded by the first process, long before the cache is complete.
     if not record.exists() and not path.with_name(f"{path.name}.index").exists():
         with replacing(record) as partial:
             partial.write_text(json.dumps({"digest": digest}) + "\n")
@@ -50,12 +50,12 @@ def _check_examples(path, digest):
             "`cache` must be a new file, or one that was made of the same images and labels. "
             f"Received: cache={str(path)!r}, which was made of "
             f"{'others' if made_of else 'images that are not recorded'}; delete {path.name}* to "
-            "make it anew"
+            "create it again"
         )
 
 
 def _check_file(path):
-    """TensorFlow would stop at these only when it writes, after an epoch or again and again."""
+    """Raise now what TensorFlow would raise only when it writes, perhaps after an epoch."""
     locks = list(path.parent.glob(f"{path.name}*.lockfile"))
     probe = path.with_name(f".{path.name}.probe")
     try:

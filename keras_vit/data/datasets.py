@@ -1,7 +1,9 @@
 """Batches of images from any dataset, through one call."""
 
 import dataclasses
+import difflib
 import functools
+import inspect
 import numbers
 
 from keras_vit.core.arguments import is_integer
@@ -11,8 +13,9 @@ from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.images.augment import mixing
-from keras_vit.data.images.augmentations import find_augmentation
 from keras_vit.data.images.image_maker import ImageMaker
+from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
+from keras_vit.data.info import DatasetInfo
 from keras_vit.data.pipeline import Pipeline
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.digits import digits
@@ -29,121 +32,101 @@ def load(
     image_size,
     batch_size,
     training=False,
-    min_crop_area=None,
-    flip=False,
-    augmentation="none",
-    random_crop_from=None,
-    central_crop_from=None,
-    upright=False,
-    one_hot=False,
+    preprocessing=None,
     repeat=False,
-    start_step=0,
     classes=None,
     fraction=1.0,
     exclude=(),
-    skip=(),
     max_skipped=0.1,
     cache=None,
     shard=(0, 1),
     seed=0,
     data_dir=None,
+    **changes,
 ):
-    """Loads a split of a dataset as batches that a model takes.
+    """Load a split of a dataset as batches for a model.
 
-    Gives `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32 `(batch,)`,
-    or float32 `(batch, classes)` where `one_hot` or `augmentation` wants shares of classes, or an
-    image has several labels. Unless the dataset is repeated, the last batch may be smaller and no
-    image is dropped or comes twice.
+    Batches are `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32
+    `(batch,)`, or float32 `(batch, classes)` for soft labels: with `one_hot`, for an augmentation
+    that mixes images, and for images with several labels. Unless the dataset is repeated, the last
+    batch may be smaller, and every image comes once.
 
-    An image that cannot be decoded is skipped and taken down in `skipped`.
+    An image that cannot be decoded is skipped and recorded in `skipped`.
 
     Args:
         name: a name of `keras_vit.data.DATASETS`; `"digits"` (scikit-learn's handwritten digits);
             `"folder:PATH"` (with `train/CLASS/*.jpg` and perhaps `validation/`, `test/`; or
             `CLASS/*.jpg`, which is split); `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow
-            Datasets); or `"tfrecord:PATTERN"` (TFRecord files with `labels.txt` beside them;
+            Datasets); or `"tfrecord:PATTERN"` (TFRecord files with `labels.txt` next to them;
             `{split}` in the pattern stands for the name of a split).
         split: `"train"`, `"validation"` or `"test"`, or several joined with `+`;
-            `keras_vit.data.sources.splits` says what they are where the dataset does not have them.
+            `keras_vit.data.sources.splits` defines them for datasets that lack some.
         image_size: int or `(height, width)`, in pixels.
         batch_size: images in a batch.
         training: whether to shuffle, differently in each epoch.
-        min_crop_area: smallest part of an image's area that a random crop has; `None` for no crop.
-            The original crops training images with 0.05.
-        flip: whether to flip images left and right at random; `"always"`, as big_transfer does,
-            flips them all.
-        augmentation: what else is done to training images: a name of AugReg's (`"light1"`,
-            `"medium1"`, ...) or a `keras_vit.data.Augmentation`.
-        random_crop_from: side of the square to which images are resized before a random part of
-            `image_size` is cut out, as BiT-HyperRule trains; see `hyper_rule_sizes`.
-        central_crop_from: smaller side to which images are resized before the middle is cut out, as
-            big_vision evaluates (448 for 384, 256 for 224). The original resizes the whole image.
-        upright: whether to turn photographs as their EXIF data says; the original does not.
-        one_hot: whether labels are shares of classes.
-        repeat: whether epochs follow one another without an end, in batches of one size.
-        start_step: how many batches of a repeated dataset have been seen already.
+        preprocessing: what is done to an image: a `keras_vit.data.Preprocessing`, or the name of a
+            preset, which differs with `training`: `"original"` (vit_jax), `"big_vision"` or
+            `"hyper_rule"` (BiT). By default the whole image is resized.
+        repeat: whether epochs follow one another without end, in batches of one size.
         classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
-            all. Of `digits` and folders alone.
-        fraction: about what share of the examples is taken, at random; of the same split and
-            classes the same ones whatever the seed, and those of a smaller share are among those of
-            a larger. All of them are still read.
+            all. For `digits` and folders only.
+        fraction: share of the examples to take, approximately, at random. They do not depend on the
+            seed, and those of a smaller share are among those of a larger one. All examples are
+            still read.
         exclude: ids of examples to leave out, or the path of a file with one per line, such
             as `keras_vit.data.find_duplicates` writes.
-        skip: ids of images that a stopped run has skipped (its `skipped.ids`), so that the batches
-            from `start_step` on are those that it would have seen.
-        max_skipped: the greatest share of images that may be skipped; ten always may.
+        max_skipped: greatest share of images that may be skipped; ten are always allowed.
         cache: `"memory"` or the path of a file, to keep encoded images after the first epoch; a
             file that was made of other examples is refused.
-        shard: `(index, count)`: the part of one worker among so many. Together they have every
-            example once.
-        seed: of order and augmentation: whoever has the same seed sees the same batches.
-        data_dir: where TensorFlow Datasets keeps its data.
+        shard: `(index, count)`, the share of one worker. Together the workers have every example
+            once.
+        seed: seed of the order and the augmentation: the same seed gives the same batches.
+        data_dir: directory of TensorFlow Datasets.
+        **changes: fields of `Preprocessing` that replace those of `preprocessing`:
+            `min_crop_area`, `random_crop_from`, `central_crop_from`, `flip`, `augmentation`,
+            `upright`, `one_hot`. Also `start_step` and `skip`, to resume a repeated dataset: the
+            number of batches seen, and the ids of the images that were skipped (`skipped.ids`);
+            `load(...).from_step(start_step, skip)` does the same.
 
     Returns:
-        A `tf.data.Dataset` with the attributes `class_names`, `num_examples` (of the shard),
-        `shard`, `skipped`: its length is the number of images skipped so far, `skipped.ids` are
-        their names; `left_out`: how many files of a folder are no images, by reason;
-        `source`: the `Source` of the examples; `fingerprints`: a function that reads all images and
-        returns `keras_vit.data.fingerprints.Fingerprints`; and `from_step`: a function of
-        `start_step` and `skip` that gives the same dataset from another step on.
+        A `tf.data.Dataset` whose attribute `info` is a `keras_vit.data.DatasetInfo`: class names,
+        number of images, what was skipped and more. Each is an attribute of the dataset, too.
 
     Raises:
         ValueError: if the dataset is unknown or has no images, or an argument is out of range.
+        TypeError: if there is no argument of a name.
 
     Reference:
         `vit_jax/input_pipeline.py`.
 
     Example:
     >>> test = keras_vit.data.load("digits", "test", image_size=(16, 16), batch_size=32)
-    >>> test.num_examples, test.class_names[:3], len(test.skipped)
+    >>> test.info.num_examples, test.info.class_names[:3], len(test.info.skipped)
     (359, ('0', '1', '2'), 0)
+    >>> train = keras_vit.data.load(
+    ...     "digits", "train", 16, 32, training=True, preprocessing="original", flip=False
+    ... )
+    >>> train.info.preprocessing.min_crop_area, train.info.preprocessing.flip
+    (0.05, False)
     """
-    augmentation = find_augmentation(augmentation)
-    maker = ImageMaker(
-        image_size,
-        min_crop_area=min_crop_area,
-        flip=flip,
-        augmentation=augmentation,
-        random_crop_from=random_crop_from,
-        central_crop_from=central_crop_from,
-        upright=upright,
-    )
+    start_step, skip = changes.pop("start_step", 0), changes.pop("skip", ())
+    _check_names(changes)
+    preprocessing = find_preprocessing(preprocessing, training, image_size)
+    maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
     _check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
-    find_every = functools.partial(_find_every, name, data_dir)
-    source = leave_out(source, exclude, name, find_every)
-    stored, find_fingerprints = source, functools.cache(functools.partial(fingerprints, source))
+    source = leave_out(source, exclude, name, functools.partial(_find_every, name, data_dir))
     broken = source.find_numbers(skip)
     if source.num_examples <= len(broken):
         raise ValueError(
             "Each worker must have an image that can be decoded. Received: "
             f"{source.num_examples} images of {name!r} for split={split!r}, shard={shard!r}"
         )
-    if cache is not None:
-        source = cached(source, cache, find_fingerprints)
-    skipped = Skipped(source, max_skipped, broken)
+    find_fingerprints = functools.cache(functools.partial(fingerprints, source))
+    stored = source if cache is None else cached(source, cache, find_fingerprints)
+    augmentation = maker.preprocessing.augmentation
     pipeline = Pipeline(
-        source=source,
+        source=stored,
         make_image=dataclasses.replace(maker, scale=source.scale).make(),
         image_size=maker.image_size,
         batch_size=batch_size,
@@ -151,39 +134,56 @@ def load(
         repeat=repeat,
         start_step=start_step,
         seed=seed,
-        shard=shard,
-        skipped=skipped,
+        shard=tuple(shard),
+        skipped=Skipped(source, max_skipped, broken),
         broken=tuple(broken),
         mix=mixing(augmentation) if augmentation.mixes else None,
-        one_hot=one_hot or augmentation.mixes,
+        one_hot=maker.preprocessing.one_hot or augmentation.mixes,
     )
-    dataset = _as_dataset(pipeline, max_skipped)
-    dataset.source = stored
-    dataset.fingerprints = find_fingerprints
-    return dataset
-
-
-def _as_dataset(pipeline, max_skipped):
-    source = pipeline.source
 
     def from_step(start_step, skip=()):
         broken = source.find_numbers(skip)
-        changes = {"start_step": start_step, "broken": tuple(broken)}
-        skipped = Skipped(source, max_skipped, broken)
-        return _as_dataset(dataclasses.replace(pipeline, **changes, skipped=skipped), max_skipped)
+        return describe(
+            dataclasses.replace(
+                pipeline,
+                start_step=start_step,
+                skipped=Skipped(source, max_skipped, broken),
+                broken=tuple(broken),
+            )
+        )
 
-    dataset = pipeline.batches()
-    dataset.class_names = source.class_names
-    dataset.num_examples = source.num_examples
-    dataset.shard = tuple(pipeline.shard)
-    dataset.skipped = pipeline.skipped
-    dataset.left_out = source.left_out
-    dataset.from_step = from_step
-    return dataset
+    def describe(pipeline):
+        info = DatasetInfo(
+            class_names=source.class_names,
+            num_examples=source.num_examples,
+            shard=pipeline.shard,
+            skipped=pipeline.skipped,
+            left_out=source.left_out,
+            source=source,
+            preprocessing=maker.preprocessing,
+            fingerprints=find_fingerprints,
+            from_step=from_step,
+        )
+        return info.attach(pipeline.batches())
+
+    return describe(pipeline)
+
+
+def _check_names(changes):
+    fields = [field.name for field in dataclasses.fields(Preprocessing)]
+    for name in changes:
+        if name not in fields:
+            *own, _ = inspect.signature(load).parameters
+            known = [*own, *fields, "start_step", "skip"]
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
+            raise TypeError(
+                f"`load` has no argument of this name; the nearest one is `{nearest}`. "
+                f"Received: {name}={changes[name]!r}"
+            )
 
 
 def find_source(name, split, classes=None, data_dir=None, shard=(0, 1)):
-    """The examples of a split of a dataset, encoded as they are stored.
+    """Find the examples of a split of a dataset, encoded as they are stored.
 
     Args:
         name: as in `load`.
@@ -217,7 +217,7 @@ def _find_source(name, split, classes, data_dir, shard):
         return folder(rest, split, classes, shard, by_position)
     if classes is not None:
         raise ValueError(
-            "`classes` can be chosen from `digits` and `folder:PATH` alone. "
+            "`classes` can be chosen from `digits` and `folder:PATH` only. "
             f"Received: classes={classes!r}, name={name!r}"
         )
     if name in DATASETS:

@@ -1,4 +1,4 @@
-"""Examples that are left out of a dataset by their ids."""
+"""Leave examples out of a dataset by their ids."""
 
 import logging
 import pathlib
@@ -7,12 +7,12 @@ from keras_vit.data.fingerprints import name_some
 
 
 def leave_out(source, ids, name, find_every):
-    """Leave out the examples that have one of some ids, and log how many there are.
+    """Leave out the examples with some ids, and log their number.
 
     Args:
         source: a `Source`.
         ids: list of ids, or the path of a file of them.
-        name: of the dataset, for the log.
+        name: name of the dataset, for the log.
         find_every: function that returns a `Source` of all examples of the dataset.
 
     Returns:
@@ -27,7 +27,7 @@ def leave_out(source, ids, name, find_every):
         return source
     found = source.find_numbers(ids)
     here = {source.find_id(number) for number in found}
-    # An id may start like a comment, by the name of its class.
+    # An id starts like a comment if the name of its class does.
     ids = here | {id for id in ids if not f"{id} ".startswith("# ")}
     unknown = ids - here
     if unknown:
@@ -39,7 +39,7 @@ def leave_out(source, ids, name, find_every):
         *(len(ids), len(here), len(ids) - len(here) - len(unknown), len(unknown)),
     )
     if unknown:
-        text = "%d of the %d ids to exclude are of no image of %s: %s"
+        text = "%d of the %d ids to exclude belong to no image of %s: %s"
         logger.warning(text, len(unknown), len(ids), name, name_some(sorted(map(repr, unknown))))
     left = source.without(found)
     if not left.num_examples:
@@ -50,10 +50,10 @@ def leave_out(source, ids, name, find_every):
 def read_ids(path):
     """Read a file with one id per line.
 
-    Spaces around a line, a byte order mark and empty lines are left out.
+    Spaces around a line, a byte order mark and empty lines are ignored.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Returns:
         A list of strings: the ids, and the comments, which start with `#` and a space.

@@ -13,12 +13,12 @@ _NAMED = 3
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprints:
-    """The images of a split, in order; the fields are tuples of strings of the same length.
+    """Fingerprints of the images of a split, in order: tuples of strings of the same length.
 
     Args:
         ids: the id of each image.
-        labels: its label, as text.
-        digests: the hexadecimal digest of its bytes as they are stored.
+        labels: the label of each image, as text.
+        digests: the hexadecimal digest of the stored bytes of each image.
     """
 
     ids: tuple[str, ...]
@@ -26,22 +26,22 @@ class Fingerprints:
     digests: tuple[str, ...]
 
     def rows(self):
-        """Lists `[digest, label, id]`, as they are written to files."""
+        """Return lists `[digest, label, id]`, as they are written to files."""
         return [list(row) for row in zip(self.digests, self.labels, self.ids, strict=True)]
 
     def digest(self):
-        """A digest of all images, their labels, ids and order."""
+        """Return a digest of all images, their labels, ids and order."""
         return hashlib.sha256(repr(self.rows()).encode()).hexdigest()
 
     def ids_among(self, digests):
-        """The ids of the images whose digests are in a set."""
+        """Return the ids of the images whose digests are in a set."""
         return [id for id, digest in zip(self.ids, self.digests, strict=True) if digest in digests]
 
 
 def fingerprints(source):
     """Compute the fingerprints of the images of a split.
 
-    Nothing is decoded, so it costs little more than reading the files; progress is shown for many.
+    Images are read but not decoded. Progress is shown for many images.
 
     Args:
         source: a `Source`.
@@ -57,7 +57,7 @@ def fingerprints(source):
     """
     ids, labels, digests = [], [], []
     progress = tqdm.tqdm(
-        # A file that cannot be read is skipped when images are loaded, too.
+        # Files that cannot be read are skipped when images are loaded, too.
         source.encoded().ignore_errors().as_numpy_iterator(),
         total=source.num_examples,
         desc="fingerprints",
@@ -109,15 +109,15 @@ def describe_changes(before, now):
         ("with other bytes", [id for id in common if old[id][0] != new[id][0]]),
         ("with another label", [id for id in common if old[id][1] != new[id][1]]),
     )
-    told = [f"{len(ids)} {{}}{what} ({name_some(ids)})" for what, ids in changes if ids]
-    if not told:
+    parts = [f"{len(ids)} {{}}{what} ({name_some(ids)})" for what, ids in changes if ids]
+    if not parts:
         return "the same images in another order"
-    first = "image " if told[0].startswith("1 ") else "images "
-    return ", ".join([told[0].format(first), *(text.format("") for text in told[1:])])
+    first = "image " if parts[0].startswith("1 ") else "images "
+    return ", ".join([parts[0].format(first), *(text.format("") for text in parts[1:])])
 
 
 def name_some(ids, count=_NAMED):
-    """The first of some ids, and that there are more.
+    """Return the first of some ids as text, with dots if there are more.
 
     Example:
     >>> name_some(["a", "b", "c"], count=2)

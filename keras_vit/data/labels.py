@@ -8,39 +8,37 @@ import numpy as np
 
 from keras_vit.core.arguments import is_integer
 
-# `label_files/README.md` says where the lists come from and what they were compared with.
+# `label_files/README.md` names the sources of the lists and what they were compared with.
 LABEL_FILES = {1000: "imagenet2012.txt", 21843: "imagenet21k.txt"}
 
-# Rows of probabilities in bfloat16 (8 bits) miss a sum of one by up to 0.4 %. Logits of so many
-# classes are not all positive with a sum this close to one.
+# The sum of probabilities in bfloat16 (8 bits) differs from one by up to 0.4 %. Logits of so many
+# classes are never all positive with a sum this close to one.
 PROBABILITY_SUM_TOLERANCE = 0.01
 
 
 def decode_predictions(logits, top=5):
-    """Names the most probable ImageNet classes, from the logits of a batch of images.
+    """Return the most probable ImageNet classes for the logits of a batch of images.
 
-    It takes the place of `keras.applications`' function of this name and returns the same tuples.
-    That one repeats the scores that it is given; the models here return logits, so this one applies
-    the softmax. Rows that are probabilities already (none negative, their sum one) are left as they
-    are, because a second softmax would make them almost equal.
+    It returns the same tuples as the function of this name in `keras.applications`, but applies the
+    softmax, because the models here return logits. Rows that are probabilities (none negative, sum
+    one) stay as they are: a second softmax would make them almost equal.
 
-    The classes of ImageNet-21k contain each other (fish, tench) and its models were often trained
-    with a sigmoid for each class: the order is right all the same, and the probability is a class's
-    share among all of them.
+    The classes of ImageNet-21k overlap (fish, tench), and its models were often trained with a
+    sigmoid per class: their order is right nevertheless, and the probability is the softmax.
 
     Args:
-        logits: array or tensor of shape `(batch, classes)`: 1000 classes are ImageNet-2012's,
-            21843 are ImageNet-21k's in the order of Google's checkpoints (ViT, AugReg, BiT).
-        top: how many classes to return for each image.
+        logits: array or tensor of shape `(batch, classes)`: 1000 for ImageNet-2012, 21843 for
+            ImageNet-21k in the order of the checkpoints of Google (ViT, AugReg, BiT).
+        top: number of classes to return per image.
 
     Returns:
-        A list with an entry for each image, which is a list of `top` tuples
+        A list with an entry per image, which is a list of `top` tuples
         `(synset, name, probability)`, the most probable first. Names are those of
         `keras.applications` (`"great_white_shark"`); several synsets can share a name (`"crane"`).
 
     Raises:
-        ValueError: If the shape or `top` does not fit, if a value is not finite, or if all the
-            values of a row are equal: they come from a head that is zero, not from a prediction.
+        ValueError: if the shape or `top` is invalid, a value is not finite, or all values of a row
+            are equal, as the outputs of a head that is zero.
 
     Reference:
         `keras.applications.imagenet_utils.decode_predictions`; for the order of the 21,843 classes
@@ -65,7 +63,7 @@ def decode_predictions(logits, top=5):
         )
     _check_values(logits)
     labels = read_labels(num_classes)
-    # By logits: the probabilities of the least probable classes can all be rounded to zero.
+    # By logits, because the smallest probabilities can all be rounded to zero.
     order = np.argsort(-logits, axis=-1, kind="stable")[:, :top]
     probabilities = np.take_along_axis(_to_probabilities(logits), order, axis=-1)
     return [
@@ -76,7 +74,7 @@ def decode_predictions(logits, top=5):
 
 @functools.cache
 def read_labels(num_classes):
-    """The pairs `(synset, name)` of 1000 or 21843 classes, in the order of a model's outputs."""
+    """Return the pairs `(synset, name)` of 1000 or 21843 classes, in the order of the outputs."""
     folder = importlib.resources.files("keras_vit.data") / "label_files"
     lines = (folder / LABEL_FILES[num_classes]).read_text(encoding="utf-8").splitlines()
     return tuple(tuple(line.split()) for line in lines)
@@ -84,9 +82,9 @@ def read_labels(num_classes):
 
 @functools.cache
 def imagenet_class_names(num_classes):
-    """The names of 1000 or 21843 classes, each of them once.
+    """Return unique names of 1000 or 21843 classes.
 
-    Where several classes have one name, as the two cranes, the synset follows it.
+    If several classes have the same name, as the two cranes, the synset follows it.
 
     Args:
         num_classes: 1000 for ImageNet-2012, 21843 for ImageNet-21k.
@@ -105,7 +103,7 @@ def imagenet_class_names(num_classes):
 
 
 def _to_float64(values):
-    # PyTorch refuses NumPy a tensor that has a gradient, is on an accelerator, or is bfloat16.
+    # NumPy cannot read tensors of PyTorch that have a gradient, are on an accelerator, or bfloat16.
     if hasattr(values, "detach"):
         values = values.detach().cpu().double()
     return np.asarray(values, "float64")
@@ -120,8 +118,8 @@ def _check_values(logits):
         )
     equal = np.flatnonzero((logits == logits[:, :1]).all(axis=-1))
     if equal.size:
-        # Google set the head to zero in the ImageNet-21k files of the first release
-        # (google-research/vision_transformer#10), and ours start there for fine-tuning.
+        # As in the ImageNet-21k files of the first release
+        # (google-research/vision_transformer#10), and in new heads of this package.
         raise ValueError(
             "`logits` must differ from class to class. All values equal mean that the model's head "
             "is zero: it is new and untrained, or its checkpoint was published without it. "

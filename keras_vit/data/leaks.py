@@ -1,4 +1,4 @@
-"""What makes the splits of a dataset mislead: copies, two labels of one image, missing classes."""
+"""Checks of the splits of a dataset: copies, contradicting labels, missing classes."""
 
 import hashlib
 import itertools
@@ -12,7 +12,7 @@ _EMPTY = hashlib.blake2b(digest_size=DIGEST_BYTES).hexdigest()
 def find_copies(images, held_out):
     """Find the images of a held-out split that are byte-identical to images of another.
 
-    Pictures that look alike are found by `keras_vit.data.find_duplicates`.
+    `keras_vit.data.find_duplicates` finds images that look alike.
 
     Args:
         images: `Fingerprints` of the other split.
@@ -48,14 +48,14 @@ def find_two_labels(images):
 
 
 def check_splits(sources, find_fingerprints=None):
-    """Log warnings of copies between splits, of copies with two labels, and of missing classes.
+    """Log warnings of copies in two splits, of copies with two labels, and of missing classes.
 
-    All files or TFRecords are read. Datasets that are neither are not checked.
+    All images are read. Only folders and TFRecord files are checked.
 
     Args:
-        sources: dictionary from names of splits to `Source`s; the first is trained on.
+        sources: dictionary from names of splits to `Source`s; the first is the training split.
         find_fingerprints: dictionary from names of splits to functions that return their
-            `Fingerprints`; those of other splits are computed here.
+            `Fingerprints`; those of other splits are computed.
     """
     if any(source.path_of is None and not source.in_records for source in sources.values()):
         return
@@ -94,7 +94,7 @@ def _warn_of_missing_classes(found, sources):
 
 
 def _first_ids(images):
-    """The id of the first image with each digest; empty files are nobody's copies."""
+    """Return the id of the first image with each digest; empty files are not copies."""
     pairs = zip(reversed(images.digests), reversed(images.ids), strict=True)
     return {digest: id for digest, id in pairs if digest != _EMPTY}
 

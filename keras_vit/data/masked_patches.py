@@ -1,45 +1,46 @@
-"""Masked patch prediction: which patches a model does not see, and what it shall say of them."""
+"""Masked patch prediction: which patches are corrupted, and what a model predicts of them."""
 
+import dataclasses
 import numbers
 
 import tensorflow as tf
 
-from keras_vit.core.arguments import is_integer
-from keras_vit.data.images.colors import encode_colours
+from keras_vit.core.arguments import check_choice, is_integer
+from keras_vit.data.images.colors import encode_colors
 
 TARGETS = ("mean_colour", "downsized", "pixels")
-# Rows and columns of a down-sized patch.
+# Rows and columns of a downsized patch.
 CELLS = 4
-# Of the corrupted patches, 80 % are masked, 10 % become another patch and 10 % stay.
+# 80 % of the corrupted patches are masked, 10 % become another patch and 10 % stay.
 MASKED, RANDOM = 0.8, 0.1
-# What `CorruptPatches` takes for the `[mask]` embedding.
+# `CorruptPatches` replaces this index by the `[mask]` embedding.
 MASK = -1
 
 
 def mask_patches(dataset, patch_size, target="mean_colour", share=0.5, start_step=0, seed=0):
-    """Makes of batches of images those for masked patch prediction, as `model.fit` takes them.
+    """Turn batches of images into batches for masked patch prediction, as `model.fit` takes them.
 
-    Gives `(inputs, targets, sample_weights)`. The inputs are `{"images", "corruption"}`, of which
-    `corruption`, int32 `(batch, patches)`, says of each patch, row by row, whose embedding is
-    taken: its own, that of another patch, or for -1 that of `[mask]`. The weights are 0 for patches
-    that are not corrupted, and of one size for those that are, such that their mean is 1.
+    Batches are `(inputs, targets, sample_weights)`. The inputs are `{"images", "corruption"}`;
+    `corruption`, int32 `(batch, patches)`, has for each patch, row by row, the index of the patch
+    whose embedding is used: its own, that of another patch, or -1 for `[mask]`. The weights of
+    patches that are not corrupted are 0, those of the others are equal, and the mean is 1.
 
-    What is drawn for a batch depends on the seed and on how many batches came before it: it is
-    another for each batch of a repeated dataset, and the same each time that one without
-    repetition, such as a validation split, is gone through.
+    What is drawn for a batch depends on the seed and on the number of batches before it. It differs
+    between the epochs of a repeated dataset; a dataset without repetition, such as a validation
+    split, has the same in each pass.
 
     Args:
-        dataset: `(images, labels)` as of `keras_vit.data.load`; the labels are not used.
-        patch_size: int or `(height, width)` of the image's part that a token stands for.
-        target: of each patch `"mean_colour"`, a class of 512 colours, int32 `(batch, patches)`;
-            `"downsized"`, those of 4 x 4 cells, int32 `(batch, patches, 16)`; or `"pixels"`,
-            float32 `(batch, patches, height * width * 3)`.
-        share: of the patches of each image that are corrupted.
-        start_step: how many batches of a repeated dataset have been seen already, as in `load`.
-        seed: of what is drawn.
+        dataset: dataset of `(images, labels)`, as of `keras_vit.data.load`; labels are not used.
+        patch_size: int or `(height, width)` in pixels, the size of the patches.
+        target: what is predicted for each patch: `"mean_colour"`, one of 512 colors, int32
+            `(batch, patches)`; `"downsized"`, the colors of 4 x 4 cells, int32
+            `(batch, patches, 16)`; or `"pixels"`, float32 `(batch, patches, height * width * 3)`.
+        share: share of the patches of each image that are corrupted.
+        start_step: number of batches of a repeated dataset seen so far, as in `load`.
+        seed: seed of what is drawn.
 
     Returns:
-        A `tf.data.Dataset` with the attributes of the given one, as far as it is of `load`.
+        A `tf.data.Dataset`, with the `info` of a dataset of `load`.
 
     Raises:
         ValueError: if the patches do not tile the images or are too small for the target, no patch
@@ -75,29 +76,31 @@ def mask_patches(dataset, patch_size, target="mean_colour", share=0.5, start_ste
             weights = tf.repeat(weights[..., None], CELLS**2, axis=-1)
         return inputs, targets, weights
 
-    # As many batches in advance as `load` makes: more take much memory.
+    # As many prefetched batches as in `load`: more take much memory.
     masked = dataset.enumerate(start_step).map(mask).prefetch(2)
-    # TensorFlow cannot know the length of a dataset of `load`, which says it itself.
+    # TensorFlow cannot compute the length of a dataset of `load`, which overrides this method.
     masked.cardinality = dataset.cardinality
-    for name in ("class_names", "num_examples", "skipped"):
-        if hasattr(dataset, name):
-            setattr(masked, name, getattr(dataset, name))
-    if hasattr(dataset, "from_step"):
-        masked.from_step = lambda start_step, skip=(): mask_patches(
-            dataset.from_step(start_step, skip), patch_size, target, share, start_step, seed
-        )
-    return masked
+    if not hasattr(dataset, "info"):
+        return masked
+
+    def from_step(start_step, skip=()):
+        resumed = dataset.from_step(start_step, skip)
+        return mask_patches(resumed, patch_size, target, share, start_step, seed)
+
+    # Training may replace the number of its examples.
+    changes = {"num_examples": dataset.num_examples, "from_step": from_step}
+    return dataclasses.replace(dataset.info, **changes).attach(masked)
 
 
 def _draw_corrupted(shape, count, seed):
-    """Which patches are corrupted: so many of each image, without replacement."""
+    """Draw `count` corrupted patches of each image, without replacement."""
     order = tf.argsort(tf.random.stateless_uniform(shape, seed), axis=-1)
-    # The places of the patches in the order, each of which comes once.
+    # The rank of each patch.
     return tf.argsort(order, axis=-1) < count
 
 
 def _draw_corruption(corrupted, seeds):
-    """Whose embedding is taken for each patch."""
+    """Draw the index of the patch whose embedding is used for each patch."""
     shape = tf.shape(corrupted)
     own = tf.range(shape[1])[None]
     away = tf.random.stateless_uniform(shape, seeds[0], 1, shape[1], tf.int32)
@@ -112,19 +115,19 @@ def _make_targets(images, grid, patch_size, target):
     cells = {"mean_colour": (1, 1), "downsized": (CELLS, CELLS), "pixels": patch_size}[target]
     size = [count * number for count, number in zip(grid, cells, strict=True)]
     if target != "pixels":
-        # Patches tile the image, so that the means of parts of it are means of parts of patches.
+        # Patches tile the image, so the means of its areas are the means of areas of patches.
         images = tf.image.resize(images, size, tf.image.ResizeMethod.AREA)
     patches = tf.reshape(images, (-1, grid[0], cells[0], grid[1], cells[1], 3))
     patches = tf.transpose(patches, (0, 1, 3, 2, 4, 5))
     patches = tf.reshape(patches, (-1, grid[0] * grid[1], cells[0] * cells[1], 3))
     if target == "pixels":
         return tf.reshape(patches, (-1, grid[0] * grid[1], cells[0] * cells[1] * 3))
-    colours = encode_colours(patches)
-    return colours[..., 0] if target == "mean_colour" else colours
+    colors = encode_colors(patches)
+    return colors[..., 0] if target == "mean_colour" else colors
 
 
 def _find_grid(dataset, patch_size):
-    """`(rows, columns)` of the patches and `(height, width)` of one."""
+    """Return `(rows, columns)` of the patches and `(height, width)` of one."""
     image_size = tuple(dataset.element_spec[0].shape[1:3])
     pair = tuple(patch_size) if isinstance(patch_size, (tuple, list)) else (patch_size, patch_size)
     is_pair = len(pair) == 2 and all(is_integer(n) and n > 0 for n in pair)
@@ -137,8 +140,7 @@ def _find_grid(dataset, patch_size):
 
 
 def _check_target(target, patch_size):
-    if target not in TARGETS:
-        raise ValueError(f"`target` must be one of {TARGETS}. Received: target={target!r}")
+    check_choice("target", target, TARGETS)
     if target == "downsized" and min(patch_size) < CELLS:
         raise ValueError(
             f"`target='downsized'` needs patches of at least {CELLS} x {CELLS} pixels. "
@@ -149,7 +151,7 @@ def _check_target(target, patch_size):
 def _count_corrupted(share, num_patches):
     if num_patches < 2:
         raise ValueError(
-            "`patch_size` must leave an image at least 2 patches, for one to stand in for another. "
+            "`patch_size` must leave an image at least 2 patches, so that one can replace another. "
             f"Received: {num_patches} patch"
         )
     if not isinstance(share, numbers.Real) or not 1 <= round(share * num_patches) <= num_patches:

@@ -1,17 +1,17 @@
-"""Batches of one size for devices that share them."""
+"""Batches of equal size, which several devices can share."""
 
 import tensorflow as tf
 
 
 def pad(dataset, batch_size, num_batches, weight=1.0):
-    """Fills up the last batch of a dataset, and adds empty ones, with images of weight 0.
+    """Fill the last batch of a dataset with images of weight 0, and add such batches.
 
     Args:
-        dataset: of `(inputs, targets)` or `(inputs, targets, weights)`, of which only the last
-            batch may be smaller.
+        dataset: dataset of `(inputs, targets)` or `(inputs, targets, weights)`; only its last batch
+            may be smaller.
         batch_size: images in a batch.
-        num_batches: how many batches there shall be.
-        weight: of the images that were there, times the weights they have.
+        num_batches: number of batches of the result.
+        weight: factor of the weights of the given images.
 
     Returns:
         A `tf.data.Dataset` of `(inputs, targets, weights)`.

@@ -1,10 +1,10 @@
-"""Several processes that work together, of which each reads its share."""
+"""Several processes that work together, each of which reads its share of the data."""
 
 import keras
 
 
 def process():
-    """`(index, count)` of this process among those that have been joined."""
+    """Return `(index, count)` of this process among those that work together."""
     if keras.backend.backend() != "jax":
         return 0, 1
     import jax

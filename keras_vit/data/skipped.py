@@ -1,4 +1,4 @@
-"""The images that could not be decoded, and what is done about them."""
+"""The images of a dataset that could not be decoded."""
 
 import contextlib
 import logging
@@ -11,19 +11,19 @@ from keras_vit.data.fingerprints import name_some
 from keras_vit.data.images.decoding import decode, explain
 from keras_vit.data.sources.listing import other_format_of
 
-# So few images may always be skipped, whatever their share.
+# Number of images that may be skipped, whatever their share.
 _ALWAYS_ALLOWED = 10
 _SHOWN = 5
-COUNT_FROM_1 = "(where labels count from 1, put a line `background` first in `labels.txt`)"
+COUNT_FROM_1 = "(if labels count from 1, put a line `background` first in `labels.txt`)"
 
 
 class Skipped:
-    """The images of a dataset that could not be decoded, as far as it has been read.
+    """Record the images of a dataset that could not be decoded.
 
     Args:
         source: the `Source`.
-        max_share: the greatest share of the images that may be skipped.
-        numbers: of examples that are known to be broken.
+        max_share: greatest share of the images that may be skipped.
+        numbers: numbers of the examples that are known to be broken.
     """
 
     def __init__(self, source, max_share, numbers=()):
@@ -35,7 +35,7 @@ class Skipped:
 
     @property
     def ids(self):
-        """The ids of the images, sorted."""
+        """The sorted ids of the images."""
         with self._lock:
             return sorted(self._numbers.values())
 
@@ -48,7 +48,7 @@ class Skipped:
         return f"{len(self)} of {self._source.num_examples} images were skipped: {shown}"
 
     def reasons(self):
-        """Why each image was skipped: a dictionary from ids, where the examples are files."""
+        """Return a dictionary from ids to the reason why each image was skipped."""
         if self._source.path_of is None:
             return dict.fromkeys(self.ids, "it cannot be decoded")
         with self._lock:
@@ -56,13 +56,13 @@ class Skipped:
         return {id: _reason(paths[id]) for id in sorted(paths)}
 
     def add(self, numbers):
-        """Takes down images that were skipped.
+        """Record images that were skipped.
 
         Args:
-            numbers: array of the examples' numbers.
+            numbers: array of the numbers of the examples.
 
         Raises:
-            ValueError: if they are too many.
+            ValueError: if there are too many.
         """
         found = {int(number): self._source.find_id(int(number)) for number in numbers}
         with self._lock:
@@ -79,7 +79,7 @@ class Skipped:
             )
 
     def refuse_label(self, number, label):
-        """Raises `ValueError` for an image whose label is not the number of a class."""
+        """Raise `ValueError` for an image whose label is not the number of a class."""
         count = len(self._source.class_names)
         hints = {-1: " (not exactly one label)"}
         if self._source.in_records:
@@ -90,12 +90,11 @@ class Skipped:
         )
 
     def check_count(self, count):
-        """Raises `ValueError` where not all examples were there to be decoded."""
+        """Raise `ValueError` unless all examples were read."""
         if count != self._source.num_examples:
             self._fail(
                 f"All {self._source.num_examples} examples must be read. Received: {count}; "
-                "a file is damaged, was changed, or is not there any more, or `cache` cannot be "
-                "written"
+                "a file is damaged, changed or missing, or `cache` cannot be written"
             )
 
     def _log(self, number, id):
@@ -113,7 +112,7 @@ class Skipped:
 
 @contextlib.contextmanager
 def explaining_errors(*datasets):
-    """Raises what went wrong in a dataset of `load`, instead of TensorFlow's error for it.
+    """Raise the error of a dataset of `load` instead of the error of TensorFlow for it.
 
     Args:
         *datasets: datasets of `load` that the body iterates over.
@@ -125,7 +124,7 @@ def explaining_errors(*datasets):
         dataset.skipped.error = None
     try:
         with warnings.catch_warnings():
-            # Keras's, where images were skipped and so there are fewer batches.
+            # Keras warns if there are fewer batches, because images were skipped.
             warnings.filterwarnings("ignore", "Your input ran out of data")
             yield
     except tf.errors.OpError as error:
@@ -142,4 +141,4 @@ def _reason(path):
         decode(encoded)
     except tf.errors.OpError as error:
         return explain(error, encoded)
-    return "it could not be read, and now can"
+    return "it could not be read before, but can be read now"

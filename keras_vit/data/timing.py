@@ -1,4 +1,4 @@
-"""How long a training run waits for its data."""
+"""The time that a training run waits for its data."""
 
 import time
 
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 class TimedDataset:
-    """A dataset that measures how long its reader waits for batches.
+    """Measure how long the reader of a dataset waits for batches.
 
     Args:
         dataset: a `tf.data.Dataset`.
@@ -20,14 +20,14 @@ class TimedDataset:
 
     def __init__(self, dataset):
         self._seconds = 0.0
-        # A zipped dataset asks for the elements of its parts in order.
-        timed = tf.data.Dataset.zip(_clock(), dataset, _clock()).map(self._take_down)
+        # A zipped dataset requests the elements of its parts in order.
+        timed = tf.data.Dataset.zip(_clock(), dataset, _clock()).map(self._measure)
         options = tf.data.Options()
-        # What is fetched in advance behind the clocks would be waited for by nobody.
+        # Prefetching here would hide the wait.
         options.experimental_optimization.inject_prefetch = False
         self.dataset = timed.with_options(options)
 
-    def _take_down(self, before, batch, after):
+    def _measure(self, before, batch, after):
         with tf.control_dependencies([tf.numpy_function(self._add, [before, after], tf.int64)]):
             return tf.nest.map_structure(tf.identity, batch)
 
@@ -36,7 +36,7 @@ class TimedDataset:
         return 0
 
     def seconds(self):
-        """The time waited so far."""
+        """Return the time waited so far."""
         return self._seconds
 
 

@@ -11,22 +11,23 @@ from keras_vit.data.processes import process
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.evaluation.metrics import expected_calibration_error
 from keras_vit.evaluation.processes import gather, logits_function
-from keras_vit.models.surgery import check_classifier
+from keras_vit.models.parts import check_classifier
 
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """What a model predicts of each image of a dataset; arrays `(images,)` in the same order.
+    """The predictions of a model for each image of a dataset: arrays `(images,)`.
+
+    The last three are `None` if images may have several labels.
 
     Args:
-        class_names: name of each class.
+        class_names: names of the classes.
         predicted: int32, the class with the greatest logit.
         probabilities: float32, the softmax of that logit.
-        is_right: whether it is the image's class, or one of several.
-        labels: int32, the image's class; `None` where an image may have several.
-        losses: float32, the cross-entropy; `None` where an image may have several labels.
-        is_in_top_5: whether the image's class is among the five with the greatest logits; `None`
-            where an image may have several labels.
+        is_right: whether `predicted` is the image's class, or one of several.
+        labels: int32, the image's class.
+        losses: float32, the cross-entropy.
+        is_in_top_5: whether the image's class is among the five with the greatest logits.
 
     Example:
     >>> several_labels = Predictions(
@@ -48,32 +49,30 @@ class Predictions:
     is_in_top_5: np.ndarray | None = None
 
     def summary(self):
-        """The metrics of all images, as `evaluate` returns them."""
-        metrics = {"images": len(self.predicted)}
-        if self.labels is not None:
-            metrics["loss"] = _mean(self.losses)
-        metrics["accuracy"] = _mean(self.is_right)
-        if self.labels is not None:
-            if len(self.class_names) > 5:
-                metrics["top_5_accuracy"] = _mean(self.is_in_top_5)
-            error = expected_calibration_error(self.probabilities, self.is_right)
-            metrics["calibration_error"] = error
-        return metrics
+        """Return the metrics of all images, as `evaluate` does."""
+        images, accuracy = {"images": len(self.predicted)}, {"accuracy": _mean(self.is_right)}
+        if self.labels is None:
+            return images | accuracy
+        metrics = {**images, "loss": _mean(self.losses), **accuracy}
+        if len(self.class_names) > 5:
+            metrics["top_5_accuracy"] = _mean(self.is_in_top_5)
+        error = expected_calibration_error(self.probabilities, self.is_right)
+        return {**metrics, "calibration_error": error}
 
 
 def evaluate(model, dataset):
-    """Accuracy of a classifier on every image of a dataset.
+    """Return the accuracy and other metrics of a classifier on a dataset.
 
     Args:
-        model: as of `predictions`.
-        dataset: as of `predictions`.
+        model: as in `predictions`.
+        dataset: as in `predictions`.
 
     Returns:
         A dictionary: `images` (without those that were skipped), `loss`, `accuracy` (top-1), with
         more than five classes `top_5_accuracy`, and `calibration_error` (see
-        `keras_vit.evaluation.metrics.expected_calibration_error`). Where an image has several
-        labels, as in ImageNet-ReaL: `images`, without those that have no label, and `accuracy`, the
-        share whose prediction is among the labels.
+        `keras_vit.evaluation.metrics.expected_calibration_error`). If images have several labels,
+        as in ImageNet-ReaL: `images`, without those that have no label, and `accuracy`, the share
+        whose prediction is among the labels.
 
     Raises:
         ValueError: as `predictions`.
@@ -82,23 +81,24 @@ def evaluate(model, dataset):
 
 
 def predictions(model, dataset):
-    """What a classifier predicts of every image of a dataset, in one pass over it.
+    """Return the predictions of a classifier for a dataset, in one pass over it.
 
     A process among several that reads its share of the dataset, `load(..., shard=(index, count))`
-    with its own index among all of them, gets the predictions of all shares; each process must do
-    the same.
+    with its own index among all of them, gets the predictions of all shares. Each process must call
+    this function.
 
     Args:
         model: a model that returns logits.
         dataset: batches of `(images, labels)`, a dataset of `keras_vit.data.load`.
 
     Returns:
-        `Predictions`, an entry for each image, in the order of the dataset (of processes, of their
-        indices). Of images that may have several labels, those without any are left out.
+        `Predictions`, an entry for each image, in the order of the dataset, and of the processes'
+        indices. If images may have several labels, those without any are left out.
 
     Raises:
-        ValueError: if the model and the dataset have different classes, the model does not return
-            logits or logits that are not finite, the dataset is repeated, or no image has a label.
+        ValueError: if the model and the dataset have different numbers of classes, the model does
+            not return logits or its logits are not finite, the dataset is repeated, or no image
+            has a label.
     """
     num_classes = check_classifier(model)
     check_ends(dataset)
@@ -118,7 +118,7 @@ def predictions(model, dataset):
 
 
 def check_ends(dataset):
-    """Raise `ValueError` for a dataset that is repeated without an end."""
+    """Raise `ValueError` for a dataset that is repeated without end."""
     # `tf.data.INFINITE_CARDINALITY`.
     if int(dataset.cardinality()) == -1:
         raise ValueError(
@@ -128,26 +128,26 @@ def check_ends(dataset):
 
 
 def _logits_and_labels(model, dataset):
-    """The arrays of each batch, while a progress bar is shown by the first process."""
+    """Yield the arrays of each batch; the first process shows a progress bar."""
     predict, size = logits_function(model), 0
-    # In a file a bar that moves would be hundreds of lines; 2 is one at the end.
+    # In a log file a moving bar would be hundreds of lines: 2 prints one at the end.
     shown = 1 if sys.stdout.isatty() else 2
     bar = keras.utils.Progbar(int(dataset.cardinality()), verbose=shown if process()[0] == 0 else 0)
     step = 0
     with explaining_errors(dataset):
         for step, (images, labels) in enumerate(dataset.as_numpy_iterator(), start=1):
-            # A smaller batch is filled up: JAX would compile anew for it, and several devices could
+            # A smaller batch is padded: JAX would compile again for it, and several devices could
             # not share it.
             size = max(size, len(images))
-            filling = np.zeros((size - len(images), *images.shape[1:]), images.dtype)
-            logits = predict(np.concatenate([images, filling]))
+            padding = np.zeros((size - len(images), *images.shape[1:]), images.dtype)
+            logits = predict(np.concatenate([images, padding]))
             yield np.asarray(logits, "float64")[: len(images)], labels
             bar.update(step, finalize=False)
     bar.update(step, finalize=True)
 
 
 def _judge(logits, labels):
-    """The columns of `Predictions` for a batch, in the types that `gather` keeps."""
+    """Return the columns of `Predictions` for a batch, in the types that `gather` keeps."""
     if labels.ndim == 2:
         has_label = (labels > 0).any(axis=-1)
         logits, labels = logits[has_label], labels[has_label]
@@ -187,7 +187,7 @@ def _check_logits(is_finite, is_flat):
         )
     if is_flat.all():
         logging.getLogger("keras_vit").warning(
-            "the logits of each image are all equal, as those of a new head that is not trained: "
+            "the logits of each image are all equal, as those of a new untrained head: "
             "class 0 is predicted for every image"
         )
 

@@ -1,4 +1,4 @@
-"""Classifiers of features: least squares in closed form, nearest neighbours, a linear probe."""
+"""Classifiers of features: least squares in closed form, nearest neighbors, a linear probe."""
 
 import importlib.util
 import logging
@@ -6,41 +6,29 @@ import warnings
 
 import numpy as np
 
-# Large, so that it is hardly held back; `BIAS_CONSTANT` of `evaluators/fewshot_lsr.py`.
+# Large, so that its weight is hardly regularized; `BIAS_CONSTANT` of `evaluators/fewshot_lsr.py`.
 _BIAS = 100.0
-# Of DINO's `eval_knn.py`.
+# As in DINO's `eval_knn.py`.
 _NEIGHBORS, _TEMPERATURE = 20, 0.07
-# CLIP's.
+# As in CLIP.
 _MAX_ITERATIONS = 1000
-# Scores of so many images at a time.
+# Images that are scored at a time.
 _CHUNK = 4096
 
 
 def solve_least_squares(inputs, targets, l2):
-    """Weights `w` with the least `|inputs @ w - targets|**2 + l2 * |w|**2`.
+    """Return the weights `w` with the least `|inputs @ w - targets|**2 + l2 * |w|**2`.
 
-    Args:
-        inputs: array `(examples, width)`.
-        targets: array `(examples, outputs)`.
-        l2: a positive number.
-
-    Returns:
-        A float64 array `(width, outputs)`.
-
-    Reference:
-        big_vision's `evaluators/fewshot_lsr.py`, which computes in float32.
-
-    Example:
-    >>> solve_least_squares(np.array([[1.0], [2.0]]), np.array([[2.0], [4.0]]), l2=5.0)
-    array([[1.]])
+    Inputs are `(examples, width)`, targets `(examples, outputs)`; the weights are float64
+    `(width, outputs)`. big_vision's `evaluators/fewshot_lsr.py` computes in float32.
     """
     # With x of (examples, width), the weights are
     #     (x'x + l2 I)^-1 x'y = x'(xx' + l2 I)^-1 y.
-    # Of x'x and xx' the smaller one is decomposed into q diag(eigenvalues) q'.
+    # The smaller one of x'x and xx' is decomposed into q diag(eigenvalues) q'.
     x, y = np.asarray(inputs, "float64"), np.asarray(targets, "float64")
     is_tall = x.shape[0] >= x.shape[1]
     eigenvalues, q = np.linalg.eigh(x.T @ x if is_tall else x @ x.T)
-    # Rounding can leave them a little below 0.
+    # Rounding can leave eigenvalues a little below 0.
     scale = 1 / (np.maximum(eigenvalues, 0) + l2)[:, None]
     if is_tall:
         return q @ (scale * (q.T @ (x.T @ y)))
@@ -48,7 +36,7 @@ def solve_least_squares(inputs, targets, l2):
 
 
 def check_sklearn(method):
-    """Raises `ValueError` if scikit-learn, which a method needs, is not installed."""
+    """Raise `ValueError` if scikit-learn, which a method needs, is not installed."""
     if importlib.util.find_spec("sklearn") is None:
         raise ValueError(
             f"The method `{method}` comes with scikit-learn: pip install 'keras-vit[demo]'. "
@@ -100,8 +88,8 @@ def _linear_probe(train, labels, test, num_classes, l2):
     return probe.predict(test)
 
 
-# Of each, the function of `(train, labels, test, num_classes, l2)` that classifies, and the weight
-# of the squared parameters: big_vision's, none, and scikit-learn's own.
+# The function of `(train, labels, test, num_classes, l2)` that classifies, and the default `l2`:
+# big_vision's, none, and scikit-learn's.
 METHODS = {
     "least-squares": (_least_squares, 1024.0),
     "knn": (_knn, None),

@@ -1,17 +1,15 @@
-"""How much a few labelled images, or all of them, make of a frozen model's features."""
+"""Few-shot evaluation of frozen features."""
 
 import logging
-import math
-import numbers
 
 import numpy as np
 
-from keras_vit.core.arguments import is_integer
+from keras_vit.core.arguments import check_choice, is_integer, is_number
 from keras_vit.data.sources.splits import split_names
 from keras_vit.evaluation.classifiers import METHODS, check_sklearn
 from keras_vit.evaluation.extraction import split_features
 
-# Of big_vision: `configs/common_fewshot.py`.
+# As in `configs/common_fewshot.py` of big_vision.
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)
 ALL = "all"
@@ -28,16 +26,16 @@ def evaluate_fewshot(
     l2=None,
     **data,
 ):
-    """Accuracy that a model's frozen features reach with a few labelled images of each class.
+    """Return the accuracy of a model's frozen features with a few labelled images of each class.
 
     Args:
         model: a model of this package, with any head or none.
-        name: of a dataset, as in `keras_vit.data.load`.
+        name: name of a dataset, as in `keras_vit.data.load`.
         train_split: the split that the labelled images are chosen from.
         test_split: the split that is classified.
         shots: as in `fewshot_accuracies`, and so are `seeds`, `method` and `l2`.
-        seeds: of the choice.
-        method: how to classify.
+        seeds: seeds of the choice.
+        method: the classifier.
         l2: weight of the squared parameters.
         **data: `batch_size`, `cache`, `classes`, `data_dir`, `central_crop_from`, `max_skipped` of
             `keras_vit.evaluation.extraction.split_features`.
@@ -57,20 +55,20 @@ def evaluate_fewshot(
     >>> list(accuracies)
     [(1, 0), (5, 0)]
     """
-    # Before an hour of computing features.
+    # Wrong settings are found before an hour of computing features.
     check_settings(shots, seeds, method, l2)
     if set(split_names(train_split)) & set(split_names(test_split)):
         raise ValueError(
             "`train_split` and `test_split` must not overlap. "
             f"Received: train_split={train_split!r}, test_split={test_split!r}"
         )
-    # The smaller one first: what is wrong with it is seen sooner.
+    # The smaller split first: errors show sooner.
     *test, test_names = split_features(model, name, test_split, **data)
     *train, class_names = split_features(model, name, train_split, **data)
     if test_names != class_names:
         raise ValueError(
             "The splits must have the same classes. "
-            f"Received: {len(class_names)} and {len(test_names)} classes, or others"
+            f"Received: {len(class_names)} and {len(test_names)} classes, or different ones"
         )
     return fewshot_accuracies(*train, *test, len(class_names), shots, seeds, method, l2)
 
@@ -86,12 +84,12 @@ def fewshot_accuracies(
     method="least-squares",
     l2=None,
 ):
-    """Accuracy of classifiers that were fitted to a few examples of each class.
+    """Return the accuracy of classifiers that are fitted to a few examples of each class.
 
     `"least-squares"` is big_vision's: ridge regression in closed form from whitened features to -1
-    and 1. `"knn"` are the votes of the 20 examples of the greatest cosine similarity, weighted with
-    its exponential, as DINO has it. `"linear-probe"` is logistic regression on standardised
-    features, fitted with L-BFGS as CLIP's. The last two need scikit-learn.
+    and 1. `"knn"` is DINO's: votes of the 20 examples with the greatest cosine similarity, weighted
+    with its exponential. `"linear-probe"` is CLIP's: logistic regression on standardized features,
+    fitted with L-BFGS. The last two need scikit-learn.
 
     Args:
         train_features: array `(examples, width)`.
@@ -99,15 +97,15 @@ def fewshot_accuracies(
         test_features: array `(tests, width)`.
         test_labels: int array `(tests,)`.
         num_classes: labels are less than this.
-        shots: how many examples of each class are chosen, one number after the other: positive, or
-            `"all"`. More shots include the examples of less; a class that has fewer contributes
-            what it has. By default `(1, 5, 10, 25)` for least squares, else `("all",)`.
-        seeds: of the choice, one after the other. With `"all"` there is none, and the first alone
+        shots: numbers of examples per class: positive integers, or `"all"`. More shots include the
+            examples of fewer; a class that has fewer contributes all it has. By default
+            `(1, 5, 10, 25)` for least squares, else `("all",)`.
+        seeds: seeds of the random choice. With `"all"` nothing is chosen, and only the first seed
             is used.
         method: `"least-squares"`, `"knn"` or `"linear-probe"`.
-        l2: of least squares the weight of the squared parameters beside the sum of the squared
-            errors, by default big_vision's 1024; of the linear probe the inverse of scikit-learn's
-            `C`, by default 1. Not of `"knn"`.
+        l2: for least squares the weight of the squared parameters relative to the sum of the
+            squared errors, by default big_vision's 1024; for the linear probe the inverse of
+            scikit-learn's `C`, by default 1. Not for `"knn"`.
 
     Returns:
         A dictionary from `(shots, seed)` to the accuracy on all tests.
@@ -135,7 +133,7 @@ def fewshot_accuracies(
             f"Received: {train[0].shape[1]} and {test[0].shape[1]}"
         )
     shots = (SHOTS if method == "least-squares" else (ALL,)) if shots is None else shots
-    _tell_of_small_classes(train[1], num_classes, shots)
+    _warn_of_small_classes(train[1], num_classes, shots)
     predict, default_l2 = METHODS[method]
     l2 = default_l2 if l2 is None else l2
     accuracies = {}
@@ -144,52 +142,47 @@ def fewshot_accuracies(
             if count == ALL and seed != seeds[0]:
                 continue
             chosen = choose_examples(train[1], num_classes, count, seed)
-            examples = (array[chosen] for array in train)
-            predicted = predict(*examples, test[0], num_classes, l2)
+            predicted = predict(train[0][chosen], train[1][chosen], test[0], num_classes, l2)
             accuracies[count, seed] = float(np.mean(predicted == test[1]))
     return accuracies
 
 
 def choose_examples(labels, num_classes, shots, seed):
-    """Indices of so many examples of each class, chosen at random.
+    """Return the indices of randomly chosen examples of each class.
 
-    Args:
-        labels: int array.
-        num_classes: labels are less than this.
-        shots: examples of each class, or `"all"`.
-        seed: of the choice; with the same one, more shots include the examples of less.
-
-    Returns:
-        An int array, one class after the other.
-
-    Reference:
-        big_vision's `evaluators/fewshot_lsr.py`.
-
-    Example:
-    >>> choose_examples(np.array([0, 1, 0, 1, 0]), num_classes=2, shots=1, seed=0)
-    array([4, 3])
+    They are those of big_vision's `evaluators/fewshot_lsr.py`, one class after the other. With the
+    same seed, more shots include the examples of fewer.
     """
     rng = np.random.default_rng(seed)
     classes = [rng.permutation(np.flatnonzero(labels == label)) for label in range(num_classes)]
     return np.concatenate([members[: None if shots == ALL else shots] for members in classes])
 
 
+def summary(accuracies):
+    """Return a row of strings per number of shots: shots, mean and deviation, number of seeds."""
+    rows = []
+    for shots in dict.fromkeys(count for count, _ in accuracies):
+        values = [value for (count, _), value in accuracies.items() if count == shots]
+        # An estimate from a few seeds, hence n - 1.
+        spread = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
+        rows.append((str(shots), f"{np.mean(values):.4f}{spread}", str(len(values))))
+    return rows
+
+
 def check_settings(shots, seeds, method, l2):
-    """Raises `ValueError` unless the arguments of `fewshot_accuracies` can be used."""
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {tuple(METHODS)}. Received: method={method!r}")
-    if shots is not None and not _are_all(shots, lambda count: count == ALL or _is_whole(count, 1)):
+    """Raise `ValueError` unless the arguments of `fewshot_accuracies` can be used."""
+    check_choice("method", method, tuple(METHODS))
+    if shots is not None and not _are_all(shots, lambda n: n == ALL or (is_integer(n) and n > 0)):
         raise ValueError(
             f"`shots` must be positive integers or {ALL!r}, one or more. Received: shots={shots!r}"
         )
-    if not _are_all(seeds, lambda seed: _is_whole(seed, 0)):
+    if not _are_all(seeds, lambda seed: is_integer(seed) and seed >= 0):
         raise ValueError(
             f"`seeds` must be integers from 0 on, one or more. Received: seeds={seeds!r}"
         )
-    is_number = isinstance(l2, numbers.Real) and 0 < l2 < math.inf
-    if l2 is not None and (method == "knn" or not is_number):
+    if l2 is not None and (method == "knn" or not is_number(l2) or l2 <= 0):
         raise ValueError(
-            "`l2` must be a positive number, of a method that has it. "
+            "`l2` must be a positive number, for a method that has it. "
             f"Received: l2={l2!r}, method={method!r}"
         )
     if method != "least-squares":
@@ -201,37 +194,32 @@ def _are_all(values, condition):
     return is_sequence and all(condition(value) for value in values)
 
 
-def _is_whole(value, least):
-    return is_integer(value) and value >= least
-
-
 def _check_examples(kind, features, labels, num_classes):
     features, labels = np.asarray(features), np.asarray(labels)
-    is_integer = np.issubdtype(labels.dtype, np.integer)
     if features.ndim != 2 or labels.shape != features.shape[:1] or not labels.size:
         raise ValueError(
             f"`{kind}_features` must be `(examples, width)`, and `{kind}_labels` as many. "
             f"Received: shapes {features.shape} and {labels.shape}"
         )
-    if not is_integer or labels.min() < 0 or labels.max() >= num_classes:
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= num_classes:
         raise ValueError(
             f"`{kind}_labels` must be integers from 0 to {num_classes - 1}. "
             f"Received: {labels.dtype} from {labels.min()} to {labels.max()}"
         )
     if not np.isfinite(features).all():
-        # They would all be of class 0, without a word.
+        # They would all be classified as class 0.
         count = np.sum(~np.isfinite(features).all(axis=1))
         raise ValueError(
-            f"`{kind}_features` must be finite. Received: {count} examples that are not"
+            f"`{kind}_features` must be finite. Received: {count} examples that are not finite"
         )
     if kind == "train" and labels.min() == labels.max():
         raise ValueError(
-            f"`train_labels` must be of two classes or more. Received: class {labels[0]} alone"
+            f"`train_labels` must have two classes or more. Received: class {labels[0]} alone"
         )
     return features, labels
 
 
-def _tell_of_small_classes(labels, num_classes, shots):
+def _warn_of_small_classes(labels, num_classes, shots):
     counts = np.bincount(labels, minlength=num_classes)
     wanted = max((count for count in shots if count != ALL), default=1)
     small = np.sum(counts < wanted)

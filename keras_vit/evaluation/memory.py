@@ -1,32 +1,26 @@
-"""What a training step keeps of an image, from a model's table row alone."""
+"""Activations that a training step keeps, from a model's table row alone."""
 
-from keras_vit.evaluation.geometry import (
-    check_sizes,
-    convolutions,
-    count_patches,
-    out_channels,
-    resnet_of,
-)
-from keras_vit.models.resnet import downsampling
-from keras_vit.models.variants import ResNetVariant
+from keras_vit.evaluation.geometry import check_sizes, convolutions, count_patches, out_channels
+from keras_vit.models.variants import ResNetVariant, downsampling
 
 
 def count_activations(variant, image_size=224, pooling="token", remat=False):
-    """Numbers that the backward pass of one image needs of the forward pass.
+    """Count the numbers that the backward pass of one image needs from the forward pass.
 
-    They are what products, norms, GELUs and ReLUs were given, and the outputs of fused attention,
-    without dropout: the least that is needed, and what PyTorch's own operations keep. XLA computes
-    some of it again. More is kept where norms and GELUs are made of several operations: 1.8 times
-    as much of a ViT by TensorFlow without XLA, where the attention's scores are kept too, and 1.25
-    to 1.6 times of hybrids and ResNets by Keras on torch. Dropout adds a third. Beside them stand
-    weights, gradients and the optimizer's state: 16 bytes a parameter for AdamW in float32.
+    They are the inputs of products, norms, GELUs and ReLUs, and the outputs of fused attention,
+    without dropout: the least that is needed, and as much as PyTorch's own operations keep. XLA
+    computes a part of them again. More is kept where norms and GELUs are made of several
+    operations: 1.8 times as much for a ViT by TensorFlow without XLA, which keeps the attention
+    scores too, and 1.25 to 1.6 times for hybrids and ResNets by Keras on torch. Dropout adds a
+    third. Weights, gradients and the optimizer's state come on top: 16 bytes per parameter for
+    AdamW in float32.
 
     Args:
         variant: a row of `keras_vit.list_variants()`.
         image_size: side of the square image, in pixels.
-        pooling: `"token"`, `"gap"` or `"map"`; a ResNet has always the second.
-        remat: whether Transformer blocks keep their inputs alone, and one at a time computes the
-            rest again.
+        pooling: `"token"`, `"gap"` or `"map"`; a ResNet always has the second.
+        remat: whether Transformer blocks keep their inputs alone, and compute the rest again, one
+            block at a time.
 
     Returns:
         An integer; numbers have 4 bytes in float32 and 2 in bfloat16.
@@ -42,56 +36,45 @@ def count_activations(variant, image_size=224, pooling="token", remat=False):
     check_sizes(pooling, image_size=image_size)
     image = 3 * image_size**2
     if isinstance(variant, ResNetVariant):
-        return image + _bit_maps(image_size, **resnet_of(variant))
-    maps = 0
-    if variant.resnet_stages is not None:
-        maps = _hybrid_maps(image_size, **resnet_of(variant))
+        return image + _bit_maps(variant, image_size)
+    maps = 0 if variant.resnet_stages is None else _hybrid_maps(variant, image_size)
     width, hidden = variant.embedding_dim, variant.mlp_dim
     patches = count_patches(variant, image_size)
     tokens = patches + (pooling == "token")
-    # Two residual inputs, their norms, queries, keys, values, what attention gives and that with
-    # the heads side by side; of the MLP what GELU is given and what it gives.
+    # Two residual inputs, their norms, queries, keys, values, the output of attention and the same
+    # with the heads side by side; in the MLP the input and the output of GELU.
     block = tokens * (9 * width + 2 * hidden)
     blocks = variant.depth * tokens * width + block if remat else variant.depth * block
-    # Of the last norm, its input, and of the head the representation.
+    # The inputs of the last norm and of the head.
     head = tokens * width + width
     if pooling == "map":
-        # Keys and values of the tokens; of the probe what attention, norm and MLP are given.
+        # Keys and values of the tokens; for the probe the inputs of attention, norm and MLP.
         head += 3 * tokens * width + 6 * width + 2 * hidden
     return image + maps + blocks + head
 
 
-def _bit_maps(image_size, stages, width):
-    """BiT's: of the root what it gives, then each norm's input and each ReLU's output."""
-    root = width * _side(image_size, 2) ** 2
-    units = 0
-    for (_, channels, _, before, _), is_projection in _marked(stages, width):
-        units += 0 if is_projection else 2 * channels * _side(image_size, before) ** 2
-    channels = out_channels(stages, width)
-    last = 2 * channels * _side(image_size, downsampling(stages)) ** 2
-    return root + units + last + channels
+def _bit_maps(variant, image_size):
+    """Count BiT's: the output of the root, then each norm's input and each ReLU's output."""
+    _, *others = convolutions(variant)
+    kept = variant.width * _pixels(image_size, 2)
+    for _, channels, _, before, _, is_projection in others:
+        kept += 0 if is_projection else 2 * channels * _pixels(image_size, before)
+    channels, stride = out_channels(variant), downsampling(variant.stages)
+    return kept + 2 * channels * _pixels(image_size, stride) + channels
 
 
-def _hybrid_maps(image_size, stages, width):
-    """The hybrids': what the root and its ReLU give, and each convolution is given and gives."""
-    maps = 2 * width * _side(image_size, 2) ** 2
-    for (_, channels, filters, before, stride), is_projection in _marked(stages, width):
-        # A projection is given what the first convolution beside it is given.
-        inputs = 0 if is_projection else channels * _side(image_size, before) ** 2
-        maps += inputs + filters * _side(image_size, stride) ** 2
-    return maps + out_channels(stages, width) * _side(image_size, downsampling(stages)) ** 2
+def _hybrid_maps(variant, image_size):
+    """Count the hybrids': outputs of the root and its ReLU, in- and outputs of convolutions."""
+    (_, _, width, *_), *others = convolutions(variant)
+    kept = 2 * width * _pixels(image_size, 2)
+    for _, channels, filters, before, stride, is_projection in others:
+        # A projection has the same input as the first convolution of its unit.
+        inputs = 0 if is_projection else channels * _pixels(image_size, before)
+        kept += inputs + filters * _pixels(image_size, stride)
+    stride = downsampling(variant.resnet_stages)
+    return kept + out_channels(variant) * _pixels(image_size, stride)
 
 
-def _marked(stages, width):
-    """The convolutions behind the root, and whether each is a projection beside three others."""
-    _, *rest = convolutions(stages, width)
-    place = 0
-    for units in stages:
-        for unit in range(units):
-            for number in range(4 if unit == 0 else 3):
-                yield rest[place], number == 3
-                place += 1
-
-
-def _side(image_size, stride):
-    return -(-image_size // stride)
+def _pixels(image_size, stride):
+    """Return the number of positions of a map; strides round its side up."""
+    return (-(-image_size // stride)) ** 2

@@ -1,4 +1,4 @@
-"""Metrics of classification, of NumPy arrays with an entry for each image."""
+"""Metrics of classification, from NumPy arrays with an entry for each image."""
 
 import numpy as np
 
@@ -6,19 +6,18 @@ from keras_vit.core.arguments import check_integer
 
 
 def confusion_matrix(labels, predicted, num_classes):
-    """How many images of each class are taken for each class.
+    """Count the images of each class by predicted class.
 
     Args:
         labels: integers `(images,)`, the class of each image.
-        predicted: integers `(images,)`, the class that is predicted.
-        num_classes: how many classes there are.
+        predicted: integers `(images,)`, the predicted class.
+        num_classes: number of classes.
 
     Returns:
-        An int64 array `(num_classes, num_classes)`: a row for each class, a column for each
-        prediction.
+        An int64 array `(num_classes, num_classes)`: one row per class, one column per prediction.
 
     Raises:
-        ValueError: if the arrays differ in length, or have anything but the numbers of classes, or
+        ValueError: if the arrays differ in length, have other values than classes, or
             `num_classes` is not a positive integer.
 
     Example:
@@ -33,12 +32,12 @@ def confusion_matrix(labels, predicted, num_classes):
 
 
 def per_class_accuracy(labels, predicted, num_classes):
-    """The share of each class's images whose class is predicted.
+    """Return the accuracy per class.
 
     Args:
-        labels: as of `confusion_matrix`.
-        predicted: as of `confusion_matrix`.
-        num_classes: as of `confusion_matrix`.
+        labels: as in `confusion_matrix`.
+        predicted: as in `confusion_matrix`.
+        num_classes: as in `confusion_matrix`.
 
     Returns:
         A float64 array `(num_classes,)` from 0 to 1, NaN where a class has no image.
@@ -57,18 +56,9 @@ def per_class_accuracy(labels, predicted, num_classes):
 
 
 def most_frequent_mistakes(matrix):
-    """What the images of each class are most often mistaken for.
+    """Return the most frequent wrong prediction per class, and the number of its images.
 
-    Args:
-        matrix: of `confusion_matrix`.
-
-    Returns:
-        `(predicted, counts)`, integers `(num_classes,)`: the wrong class, of several the first, and
-        how many images are taken for it; where that is 0, the class says nothing.
-
-    Example:
-    >>> most_frequent_mistakes(np.array([[1, 1], [0, 1]]))
-    (array([1, 0]), array([1, 0]))
+    The first of several equal ones counts; where the number is 0, the prediction has no meaning.
     """
     mistakes = np.array(matrix)
     np.fill_diagonal(mistakes, 0)
@@ -76,37 +66,21 @@ def most_frequent_mistakes(matrix):
 
 
 def expected_calibration_error(probabilities, is_right, num_bins=15):
-    """How far the probability of the predicted class is from the share of right predictions.
+    """Return the difference between confidence and accuracy, averaged over bins of confidence.
 
-    Probabilities from 0 to 1 are cut into bins of equal width, of which each has its upper end. In
-    a bin the mean probability and the share of right predictions differ; their differences are
-    averaged over bins, weighted with the images in each.
-
-    Args:
-        probabilities: floats `(images,)` from 0 to 1, those of the predicted classes.
-        is_right: booleans `(images,)`.
-        num_bins: how many bins.
-
-    Returns:
-        A float from 0 to 1; NaN where a probability is.
-
-    Raises:
-        ValueError: if there is no image, the arrays differ in length, a probability is out of its
-            range, or `num_bins` is not a positive integer.
+    The probabilities of the predicted classes are put into bins of equal width, which include their
+    upper ends. The absolute difference between mean probability and accuracy of a bin is averaged
+    over the bins, weighted by their numbers of images. If a probability is NaN, so is the average.
 
     Reference:
         [On Calibration of Modern Neural Networks](https://arxiv.org/abs/1706.04599), section 2,
         equation 3; section 5 has 15 bins.
-
-    Example:
-    >>> expected_calibration_error([0.75, 0.75, 0.75, 0.75], [True, True, True, False])
-    0.0
     """
     probabilities, is_right = np.asarray(probabilities, "float64"), np.asarray(is_right, bool)
     if probabilities.ndim != 1 or probabilities.shape != is_right.shape or not is_right.size:
         raise ValueError(
-            "`probabilities` and `is_right` must have an entry for each image, and of one at "
-            f"least. Received: shapes {probabilities.shape} and {is_right.shape}"
+            "`probabilities` and `is_right` must have an entry for each image, and at least one. "
+            f"Received: shapes {probabilities.shape} and {is_right.shape}"
         )
     if np.any((probabilities < 0) | (probabilities > 1)):
         raise ValueError(
@@ -115,7 +89,7 @@ def expected_calibration_error(probabilities, is_right, num_bins=15):
         )
     check_integer("num_bins", num_bins, 1)
     upper_ends = np.linspace(0, 1, num_bins + 1)[1:]
-    # NaN is put behind the last bin, and makes the sum NaN there.
+    # NaN is put after the last bin, where it makes the sum NaN.
     bins = np.searchsorted(upper_ends, probabilities)
     # In a bin of n images, n times the difference of means is the difference of sums.
     differences = np.bincount(bins, weights=probabilities - is_right)

@@ -1,7 +1,7 @@
-"""Evaluation by several processes, of which each has a share of the images.
+"""Evaluation by several processes, with a share of the images each.
 
-Processes exist with the JAX backend alone. Each evaluates its share on a device of its own, for
-which batches of one size are not needed, and what it found is put together at the end.
+Only the JAX backend has several processes. Each evaluates its share on its own device, so that
+batches need not have one size; the results are gathered at the end.
 """
 
 import numpy as np
@@ -10,21 +10,16 @@ from keras_vit.data.processes import process
 
 
 def logits_function(model):
-    """A function from images to logits, arrays both, that a process can call by itself.
+    """Return a function from images to logits that a process can call by itself.
 
-    Args:
-        model: a built model; among several processes one that each has as a whole, as
-            `data_parallel` training and loading leave it.
-
-    Returns:
-        A function of `(batch, height, width, 3)`.
+    Each process must have the whole model, as after `data_parallel` training and after loading.
     """
     if process()[1] == 1:
         return model.predict_on_batch
     import jax
 
-    # What all processes share can only be computed with by all of them at once; this part of it is
-    # on a device of this process.
+    # All processes must compute at once with an array that they share; this part of it is on a
+    # device of this process.
     variables = [
         [variable.value.addressable_data(0) for variable in group]
         for group in (model.trainable_variables, model.non_trainable_variables)
@@ -39,16 +34,10 @@ def logits_function(model):
 
 
 def gather(columns):
-    """Puts together what all processes have.
+    """Concatenate the arrays of all processes in their order; each must call this function.
 
-    Every process must call it.
-
-    Args:
-        columns: dictionary of arrays of one length, of at most 32 bits a number. Processes may have
-            different lengths.
-
-    Returns:
-        The same dictionary with the entries of all processes, those of the first at first.
+    `columns` is a dictionary of arrays of one length, which may differ between processes, with at
+    most 32 bits per number.
     """
     if process()[1] == 1:
         return columns

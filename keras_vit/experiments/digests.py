@@ -15,21 +15,7 @@ _SUFFIX = "_digest"
 
 
 def data_digests(name, splits, classes=None, prefix=""):
-    """Compute a digest of each split of a dataset that may change under the same name.
-
-    Args:
-        name: as in `keras_vit.data.load`.
-        splits: names of splits.
-        classes: as in `keras_vit.data.load`.
-        prefix: put before the keys.
-
-    Returns:
-        A dictionary of hexadecimal strings; empty for a dataset of TensorFlow Datasets.
-
-    Example:
-    >>> list(data_digests("digits", ("train", "test")))
-    ['train_digest', 'test_digest']
-    """
+    """Return a dictionary of digests of splits; empty for a dataset of TensorFlow Datasets."""
     if name.removeprefix(BY_POSITION).partition(":")[0] not in (*DIVIDED, "digits"):
         return {}
     return {
@@ -39,14 +25,7 @@ def data_digests(name, splits, classes=None, prefix=""):
 
 
 def file_digest(path):
-    """Compute a digest of the files that a model is read from.
-
-    Args:
-        path: of a file or a directory.
-
-    Returns:
-        A dictionary with a hexadecimal string; empty if there is no such path.
-    """
+    """Return a dictionary with the digest of a model's files; empty if there is no such path."""
     path = pathlib.Path(path).expanduser()
     others = path.iterdir() if path.is_dir() else {*files_of(path)} - {path}
     found = hashlib.sha256()
@@ -58,17 +37,9 @@ def file_digest(path):
 
 
 def recorded_differences(before, now, path):
-    """List the differences between two dictionaries of settings, apart from unrecorded digests.
+    """List the `differences` of two dictionaries of settings, apart from unrecorded digests.
 
     Logs one warning per path if `before` was recorded by a version that did not record digests.
-
-    Args:
-        before: dictionary, read from JSON.
-        now: dictionary of what JSON can say.
-        path: of the file that `before` was read from.
-
-    Returns:
-        As `keras_vit.core.files.differences`.
     """
     missing = [name for name in now if name.endswith(_SUFFIX) and name not in before]
     if missing:
@@ -81,7 +52,7 @@ def recorded_differences(before, now, path):
 @functools.cache
 def _warn_once(path):
     logging.getLogger("keras_vit").warning(
-        "%s was begun by a version that did not record digests: whether its earlier results are of "
-        "the same data and model is not known",
+        "%s was begun by a version that did not record digests: its earlier results may be for "
+        "other data or another model",
         path,
     )

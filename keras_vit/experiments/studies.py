@@ -1,32 +1,50 @@
 """Studies: the same training with one thing changed, over several seeds."""
 
-import csv
 import dataclasses
-import io
-import json
-import math
+import importlib.util
 import pathlib
 
-from keras_vit.core.files import replacing
-from keras_vit.experiments.digests import recorded_differences
+from keras_vit.core.arguments import check_choice
+from keras_vit.core.choices import absolute_name
+from keras_vit.evaluation.fewshot import check_settings
+from keras_vit.experiments.digests import data_digests
+from keras_vit.experiments.study_runs import check_data, measure_best, measure_last
+from keras_vit.experiments.study_table import by_setting, run_study
+from keras_vit.inspection.figures.studies import draw_data_sizes, draw_scaling, draw_study
+from keras_vit.models.variants import Variant, find_variant
+from keras_vit.training.recipes import find_recipe
+from keras_vit.training.recipes.recipe import Recipe
 
-TABLE, FACTS = "study.csv", "study.json"
-# Which run a row is of; the other columns are what was measured.
-KEYS = ("setting", "seed")
-# Columns that are shares, from 0 to 1.
-SHARES = ("accuracy", "fewshot")
+FIGURE = "study.png"
+DATA_SIZE = "data-size"
+TITLES = {
+    "scaling": "Accuracy against the compute of the training",
+    "positions": "Position embeddings",
+    "poolings": "Pooling of the tokens",
+    DATA_SIZE: "Accuracy against the number of training images",
+}
+# The field of the recipe that a study changes, and its values by their names in the table:
+# appendices D.4 and D.3 of the ViT paper.
+CHANGES = {
+    "positions": (
+        "position_embedding",
+        {
+            "none": "none",
+            "1-D, learned": "learned",
+            "2-D, learned": "learned2d",
+            "2-D, sines and cosines": "sincos2d",
+        },
+    ),
+    "poolings": (
+        "pooling",
+        {"class token": "token", "mean of patches": "gap", "attention": "map"},
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What one line of a study trains.
-
-    Args:
-        name: in the table and the figure.
-        model: name of a variant.
-        changes: fields of the recipe that are another for it.
-        fraction: share of the training images.
-    """
+    """One line of a study: a variant, the recipe's fields that differ, the share of the images."""
 
     name: str
     model: str
@@ -34,177 +52,167 @@ class Setting:
     fraction: float = 1.0
 
 
-def scaling(models):
-    """Accuracy against compute: several models, one recipe (section 4.4 of the ViT paper)."""
-    return [Setting(model, model) for model in models]
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The arguments of `study`, with the defaults filled in."""
+
+    name: str
+    recipe: Recipe
+    data: str
+    workdir: pathlib.Path
+    models: tuple[str, ...] = ("ViT_Ti16",)
+    seeds: int = 3
+    classes: tuple[str, ...] | None = None
+    data_dir: pathlib.Path | None = None
+    fractions: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
+    fewshot_data: str | None = None
+    fewshot_classes: tuple[str, ...] | None = None
+    shots: int = 5
+
+    @property
+    def data_options(self):
+        """The options that the dataset is loaded with."""
+        return {"classes": self.classes, "data_dir": self.data_dir}
+
+    @property
+    def settings(self):
+        """The lines of the study, a list of `Setting`."""
+        if self.name == "scaling":
+            return [Setting(model, model) for model in self.models]
+        if self.name == DATA_SIZE:
+            kinds = [(f"{100 * share:.12g} %", {}, share) for share in self.fractions]
+        else:
+            field, values = CHANGES[self.name]
+            kinds = [(name, {field: value}) for name, value in values.items()]
+        return [
+            Setting(f"{model}, {name}", model, *changed)
+            for model in self.models
+            for name, *changed in kinds
+        ]
+
+    def facts(self):
+        """Return what all rows have in common; another seed is another row."""
+        recipe = {**dataclasses.asdict(self.recipe), "seed": None}
+        facts = {"study": self.name, "data": self.data, "classes": self.classes, **recipe}
+        if self.name == DATA_SIZE:
+            names = ("fewshot_data", "fewshot_classes", "shots")
+            facts.update({name: getattr(self, name) for name in names})
+        facts |= data_digests(self.data, ("train", "validation", "test"), self.classes)
+        if self.fewshot_data is None:
+            return facts
+        others = self.fewshot_data, ("train", "test"), self.fewshot_classes
+        return facts | data_digests(*others, prefix="fewshot_")
+
+    def check(self):
+        """Raise `ValueError` for what would otherwise be found after the first runs."""
+        if self.seeds < 1 or not self.recipe.is_of_classes:
+            raise ValueError(
+                "`seeds` must be positive, and the recipe one that trains on classes. "
+                f"Received: seeds={self.seeds}, loss={self.recipe.loss!r}"
+            )
+        is_share = all(0 < fraction <= 1 for fraction in self.fractions)
+        names = {setting.name for setting in self.settings}
+        if not names or not is_share or len(names) < len(self.settings):
+            raise ValueError(
+                "`models` and `fractions` must be there, each once, and the fractions above 0 and "
+                f"up to 1. Received: models={self.models}, fractions={self.fractions}"
+            )
+        if self.fewshot_classes and not self.fewshot_data:
+            raise ValueError(
+                "`fewshot_classes` needs `fewshot_data`. "
+                f"Received: fewshot_classes={self.fewshot_classes}, fewshot_data=None"
+            )
+        check_settings((self.shots,), (0,), "least-squares", None)
+        for setting in self.settings:
+            variant = find_variant(setting.model)
+            if setting.changes and not isinstance(variant, Variant):
+                raise ValueError(
+                    f"`models` must have patches for the study {self.name!r}. "
+                    f"Received: {setting.model}, a ResNet"
+                )
+            dataclasses.replace(self.recipe, **setting.changes)
+        check_data(self)
 
 
-def positions(models):
-    """Kinds of position embeddings (appendix D.4 of the ViT paper)."""
-    kinds = {
-        "none": "none",
-        "1-D, learned": "learned",
-        "2-D, learned": "learned2d",
-        "2-D, sines and cosines": "sincos2d",
-    }
-    return _with_changes(models, "position_embedding", kinds)
+def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options):
+    """Train by the same recipe with one thing changed, over several seeds.
 
+    `"scaling"` compares models, `"data-size"` shares of the training images, each trained on for as
+    many steps as all of them, `"positions"` kinds of position embeddings, and `"poolings"` the
+    class token with means and attention.
 
-def poolings(models):
-    """The class token against means and attention over the patches (appendix D.3)."""
-    kinds = {"class token": "token", "mean of patches": "gap", "attention": "map"}
-    return _with_changes(models, "pooling", kinds)
-
-
-def data_sizes(models, fractions):
-    """Accuracy against images: the same steps on parts of a dataset (section 4.3, figure 4)."""
-    return [
-        Setting(f"{model}, {100 * fraction:.12g} %", model, fraction=fraction)
-        for model in models
-        for fraction in fractions
-    ]
-
-
-STUDIES = {"scaling": scaling, "positions": positions, "poolings": poolings}
-
-
-def _with_changes(models, field, kinds):
-    return [
-        Setting(f"{model}, {name}", model, {field: kind})
-        for model in models
-        for name, kind in kinds.items()
-    ]
-
-
-def run_study(settings, seeds, measure, workdir, facts):
-    """Trains each setting with each seed, and notes what it came to in `study.csv`.
-
-    What the file has already is not trained again, so that a study that was stopped goes on.
+    The directory gets `study.csv` with a row per run, the figure `study.png` if matplotlib is
+    installed, and the runs themselves. The same call resumes a study that was stopped, and more
+    seeds or models may be added to it.
 
     Args:
-        settings: list of `Setting`.
-        seeds: integers.
-        measure: function of a setting and a seed that trains, and returns what came of it: a
-            dictionary of numbers, the same columns each time.
+        name: `"scaling"`, `"data-size"`, `"positions"` or `"poolings"`.
+        recipe: a `Recipe`, or the name of one.
+        data: name of a dataset, as in `keras_vit.data.load`. Models train on the train split; their
+            accuracy is that on the test split.
         workdir: path of a new directory, or of one that the same study was begun in.
-        facts: dictionary of what else the figures depend on, as JSON has it.
+        models: names of variants.
+        seeds: number of runs of each setting; the recipe's seed is that of the first.
+        **options: `classes` and `data_dir` as in `keras_vit.data.load`. For `"data-size"` alone:
+            `fractions`, shares of the training images, by default `(0.03, 0.1, 0.3, 1.0)`;
+            `fewshot_data`, the dataset of the few-shot accuracy, by default the one trained on,
+            whose images and labels the model has seen; `fewshot_classes`, the classes of that
+            dataset to keep; and `shots`, its labelled images per class, by default 5.
 
     Returns:
-        A list of dictionaries, a row of the file each: `setting`, `seed`, and what was measured.
+        A list of dictionaries, one per run: `setting`, `seed`, `exaflops`, `accuracy`, and for
+        `"data-size"` `images` and `fewshot`. Accuracies are from 0 to 1.
 
     Raises:
-        ValueError: if the directory has a study with other facts, or a file that is none.
-    """
-    workdir = pathlib.Path(workdir)
-    path = workdir / TABLE
-    _check_same(workdir, facts)
-    rows = _read(path)
-    for seed in seeds:
-        for setting in settings:
-            if any((row["setting"], row["seed"]) == (setting.name, seed) for row in rows):
-                continue
-            rows.append({"setting": setting.name, "seed": seed, **measure(setting, seed)})
-            # Only now: a run that fails at once is no reason to refuse others.
-            _write_text(workdir / FACTS, json.dumps(facts, indent=2) + "\n")
-            _write(path, rows)
-    names = [setting.name for setting in settings]
-    asked = [row for row in rows if row["setting"] in names and row["seed"] in seeds]
-    return sorted(asked, key=lambda row: (names.index(row["setting"]), row["seed"]))
+        ValueError: if an argument is out of range, or the directory has another study.
 
-
-def by_setting(rows, column):
-    """The values of a column for each setting, one for each seed.
-
-    Args:
-        rows: of `run_study`.
-        column: its name.
-
-    Returns:
-        A dictionary from the settings' names to lists.
+    Reference:
+        Sections 4.3 and 4.4 and appendices D.3 and D.4 of the ViT paper (arXiv 2010.11929).
 
     Example:
-    >>> rows = [{"setting": "none", "seed": s, "exaflops": 1.0, "accuracy": s / 4} for s in (1, 3)]
-    >>> by_setting(rows, "accuracy")
-    {'none': [0.25, 0.75]}
+        `docs/studies.md` has one on the digits, whose training takes longer than an example here.
     """
-    found = {}
-    for row in rows:
-        found.setdefault(row["setting"], []).append(row[column])
-    return found
-
-
-def _check_same(workdir, facts):
-    """Raises if a directory has a study of something else, or another thing's files."""
-    path = workdir / FACTS
-    if not path.exists():
-        if workdir.exists() and (
-            not workdir.is_dir() or any(entry.is_file() for entry in workdir.iterdir())
-        ):
-            raise ValueError(
-                "`workdir` must be a new directory, or one that the study was begun in. "
-                f"Received: workdir={str(workdir)!r}, which holds something else"
-            )
-        return
-    try:
-        before = dict(json.loads(path.read_text(encoding="utf-8")))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"A study's facts must be a dictionary in JSON. Received: {str(path)!r} ({error})"
-        ) from error
-    changed = recorded_differences(before, facts, path)
-    if changed:
-        raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")
-
-
-def _write_text(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
-
-
-def _read(path):
-    if not path.exists():
-        return []
-    try:
-        lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
-        rows = [
-            {
-                "setting": line.pop("setting"),
-                "seed": int(line.pop("seed")),
-                **{name: float(value) for name, value in line.items()},
-            }
-            for line in lines
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"A study's table must have the columns {' and '.join(KEYS)}, and numbers in all but "
-            f"the first. Received: {str(path)!r}"
-        ) from error
-    _check_rows(rows, path)
+    plan = make_plan(name, recipe, data, workdir, models=models, seeds=seeds, **options)
+    plan.check()
+    measure = measure_best if name == DATA_SIZE else measure_last
+    rows = run_study(
+        plan.settings,
+        range(plan.recipe.seed, plan.recipe.seed + seeds),
+        lambda setting, seed: measure(plan, setting, seed),
+        plan.workdir,
+        plan.facts(),
+    )
+    if importlib.util.find_spec("matplotlib"):
+        _draw(plan, rows)
     return rows
 
 
-def _check_rows(rows, path):
-    seen = set()
-    for row in rows:
-        key = row["setting"], row["seed"]
-        values = {name: row[name] for name in row if name not in KEYS}
-        is_right = all(
-            0 <= value <= (1 if name in SHARES else math.inf) and math.isfinite(value)
-            for name, value in values.items()
-        )
-        if key in seen or not is_right:
+def make_plan(name, recipe, data, workdir, **options):
+    """Return the `Plan` of a study; options that are `None` have their defaults."""
+    check_choice("name", name, tuple(TITLES))
+    options = {option: value for option, value in options.items() if value is not None}
+    for option in ("fractions", "fewshot_data", "fewshot_classes", "shots"):
+        if option in options and name != DATA_SIZE:
             raise ValueError(
-                "A study's table must have one row for each setting and seed, shares from 0 to 1 "
-                "and other numbers that are finite and not negative. "
-                f"Received: {str(path)!r} with {row}"
+                f"`{option}` is for the study 'data-size' alone. Received: the study {name!r}"
             )
-        seen.add(key)
+    if "fewshot_data" in options:
+        options["fewshot_data"] = absolute_name(options["fewshot_data"])
+    # A study may be resumed from another working directory.
+    workdir = pathlib.Path(workdir).expanduser().resolve()
+    return Plan(name, find_recipe(recipe), absolute_name(data), workdir, **options)
 
 
-def _write(path, rows):
-    lines = io.StringIO(newline="")
-    writer = csv.DictWriter(lines, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    _write_text(path, lines.getvalue())
+def _draw(plan, rows):
+    title, accuracies = TITLES[plan.name], by_setting(rows, "accuracy")
+    picture = plan.workdir / FIGURE
+    if plan.name == "scaling":
+        exaflops = {name: found[0] for name, found in by_setting(rows, "exaflops").items()}
+        draw_scaling(exaflops, accuracies, title, picture)
+    elif plan.name == DATA_SIZE:
+        models = {setting.name: setting.model for setting in plan.settings}
+        rows = [{**row, "model": models[row["setting"]]} for row in rows]
+        panels = {f"{plan.shots}-shot accuracy (%)": "fewshot", "Test accuracy (%)": "accuracy"}
+        draw_data_sizes(rows, panels, title, picture)
+    else:
+        draw_study(accuracies, title, picture)

@@ -2,12 +2,70 @@
 
 import dataclasses
 import logging
+import pathlib
 
+from keras_vit.experiments.digests import file_digest
+from keras_vit.training import job
 from keras_vit.training.callbacks import NotFiniteError
+from keras_vit.training.recipes import find_recipe
+from keras_vit.training.runs.run import check_new, find_model
+
+
+def sweep(recipe, model, data, workdir, *, cache=None, resume=False, **options):
+    """Choose a learning rate on held-out images, then train with it on all images.
+
+    The runs that choose train on the split `train`, in a directory next to `workdir` whose name
+    ends with `-sweep`. The last run trains on `train+validation`, in `workdir`.
+
+    Args:
+        recipe: a `Recipe` with `learning_rates`, or the name of a row of `RECIPES`.
+        model: name or path of a model, as in `keras_vit.training.train`.
+        data: name of a dataset.
+        workdir: path of a new or empty directory; or of the sweep to resume.
+        cache: as in `keras_vit.training.train`; each of the two splits has its own file.
+        resume: whether to resume the sweep in `workdir`; if there is none, it begins.
+        **options: further arguments of `keras_vit.training.train`.
+
+    Returns:
+        `(run, accuracies)`: the last `Run`, and the dictionary of `choose_learning_rate`.
+
+    Raises:
+        ValueError: as `choose_learning_rate` and `keras_vit.training.train`.
+
+    Reference:
+        Table 4 of the ViT paper (arXiv 2010.11929).
+    """
+    workdir = pathlib.Path(workdir).expanduser().resolve()
+    check_new(workdir, resume)
+    # All runs must start from the same weights, also when they are resumed.
+    facts = file_digest(find_model(model))
+
+    def train(recipe, workdir, split="train", validation="validation", **more):
+        return job.train(
+            recipe,
+            model,
+            data,
+            workdir,
+            split=split,
+            validation=validation,
+            cache=cache if cache in (None, "memory") else f"{cache}-{split}",
+            resume=resume,
+            facts={**facts, **more},
+            **options,
+        )
+
+    def train_with_rate(recipe):
+        name = f"{recipe.learning_rate:g}"
+        logging.getLogger("keras_vit").info("training with a learning rate of %s", name)
+        return train(recipe, workdir.with_name(f"{workdir.name}-sweep") / name).history
+
+    recipe, accuracies = choose_learning_rate(find_recipe(recipe), train_with_rate)
+    found = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
+    return train(recipe, workdir, "train+validation", None, sweep=found), accuracies
 
 
 def choose_learning_rate(recipe, train):
-    """Trains with each of a recipe's learning rates, and keeps the best.
+    """Train with each of a recipe's learning rates, and choose the best.
 
     Args:
         recipe: a `Recipe` with `learning_rates`.
@@ -15,9 +73,9 @@ def choose_learning_rate(recipe, train):
             `fit` does.
 
     Returns:
-        `(recipe, accuracies)`: the recipe with the learning rate that led to the highest validation
-        accuracy at the end of training, the smaller of two that did; and a dictionary from
-        learning rates to these accuracies, `None` for a rate that diverged.
+        `(recipe, accuracies)`: the recipe with the learning rate of the highest validation accuracy
+        at the end of training, the smaller of two equal ones; and a dictionary from learning rates
+        to these accuracies, `None` for a rate that diverged.
 
     Raises:
         ValueError: if the recipe has no choice, or does not train on classes; or all rates diverge.
@@ -34,13 +92,20 @@ def choose_learning_rate(recipe, train):
         raise ValueError(
             f"A sweep is for classes, by their accuracy. Received: loss={recipe.loss!r}"
         )
-    # Directories and results are named with 6 digits.
+    # Names of directories and results have 6 digits.
     if len({f"{rate:g}" for rate in recipe.learning_rates}) < len({*recipe.learning_rates}):
         raise ValueError(
             "`learning_rates` must differ in their first 6 digits. "
             f"Received: learning_rates={recipe.learning_rates}"
         )
-    accuracies = {rate: _accuracy(recipe, rate, train) for rate in sorted({*recipe.learning_rates})}
+    accuracies = {}
+    for rate in sorted({*recipe.learning_rates}):
+        try:
+            history = train(dataclasses.replace(recipe, learning_rate=rate))
+            accuracies[rate] = history[-1]["val_accuracy"]
+        except NotFiniteError as error:
+            logging.getLogger("keras_vit").warning("%s", error)
+            accuracies[rate] = None
     measured = {rate: value for rate, value in accuracies.items() if value is not None}
     if not measured:
         raise NotFiniteError(
@@ -49,12 +114,3 @@ def choose_learning_rate(recipe, train):
         )
     best = max(measured, key=measured.get)
     return dataclasses.replace(recipe, learning_rate=best), accuracies
-
-
-def _accuracy(recipe, rate, train):
-    """Return the accuracy at the end, `None` for a rate that is too high to get there."""
-    try:
-        return train(dataclasses.replace(recipe, learning_rate=rate))[-1]["val_accuracy"]
-    except NotFiniteError as error:
-        logging.getLogger("keras_vit").warning("%s", error)
-        return None

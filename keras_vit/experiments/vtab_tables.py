@@ -1,12 +1,18 @@
 """Accuracies on VTAB-1k as the paper shows them: by task, by group, and the mean of all."""
 
+import dataclasses
+
 import numpy as np
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
-from keras_vit.experiments.reported import TABLE_2, VTAB, builder_of, find_reported
-from keras_vit.experiments.vtab import GROUPS, TASKS
+from keras_vit.experiments.comparison import builder_of
+from keras_vit.experiments.reported import TABLE_2, VTAB, find_reported
+from keras_vit.experiments.vtab_tasks import GROUPS, TASKS
+from keras_vit.training.recipes import RECIPES
 
-# What the mean over all tasks is called.
+# Settings that change the results by rounding and chance alone.
+_FREE = ("seed", "accumulation_steps", "remat")
+# Name of the mean over all tasks.
 ALL = "VTAB-1k"
 
 # In percent, in the order of `TASKS`; the row of Table 2 is the mean.
@@ -32,18 +38,18 @@ REPORTED = {name: dict(zip(TASKS, row, strict=True)) for name, row in _TABLE_9.i
 
 
 def mean_accuracies(accuracies):
-    """The means of the groups, and the mean over all tasks, which counts each task once.
+    """Return the means of the groups, and the mean over all tasks, which counts each task once.
 
     Args:
         accuracies: dictionary from tasks to accuracies.
 
     Returns:
         A dictionary from `"natural"`, `"specialized"`, `"structured"` and `"VTAB-1k"` to
-        `(mean, tasks)`, over those tasks that have an accuracy; without groups that have none.
+        `(mean, tasks)`, over the tasks that have an accuracy; without groups that have none.
 
     Reference:
         The VTAB paper (arXiv 1910.04867) and its `task_adaptation`: "average accuracy across all
-        tasks". The means of Table 9 of the ViT paper are these, and not means of groups.
+        tasks". The means in Table 9 of the ViT paper are these, and not means of groups.
 
     Example:
     >>> means = mean_accuracies({"vtab/dtd": 0.25, "vtab/svhn": 0.75, "vtab/dmlab": 0.5})
@@ -59,19 +65,19 @@ def mean_accuracies(accuracies):
 
 
 def find_row(source, model=None, compare=None):
-    """The row of Table 2 that the results stand beside.
+    """Return the row of Table 2 to compare the results with.
 
     Args:
         source: what the model was loaded from. The name or the address of a published checkpoint
-            that the paper fine-tunes tells the row.
-        model: the model, to check that a row which is named can be of it.
-        compare: name of a row, such as `"ViT_L16/jft300m/vtab"`, where `source` does not tell it.
+            that the paper fine-tunes is enough to find the row.
+        model: the model, to check against the architecture of a named row.
+        compare: name of a row, such as `"ViT_L16/jft300m/vtab"`, for any other `source`.
 
     Returns:
         A `keras_vit.experiments.reported.Reported`, or `None`.
 
     Raises:
-        ValueError: if no such row is of VTAB, or it is of another architecture.
+        ValueError: if there is no such row for VTAB, or it is for another architecture.
 
     Example:
     >>> print(find_row("ViT_L16/imagenet21k"), find_row("ViT_Ti16"))
@@ -84,24 +90,24 @@ def find_row(source, model=None, compare=None):
     builder = builder_of(model)
     if row.dataset != VTAB or builder != row.builder:
         raise ValueError(
-            "`--compare` must name a row of VTAB and of the model's architecture, "
-            f"{builder or 'which is none of the paper'}. Received: {compare!r}"
+            "`compare` must name a row of VTAB and of the model's architecture, "
+            f"{builder or 'which is not in the paper'}. Received: {compare!r}"
         )
     return row
 
 
 def table_columns(reported=None):
-    """The columns of `table_rows`."""
+    """Return the columns of `table_rows`."""
     return ("task", "measured", *(("reported", "difference") if reported else ()))
 
 
 def table_rows(accuracies, reported=None):
-    """A row for each task that has a result, then one for the mean of each group and of all.
+    """Return a row for each task that has a result, then the mean of each group and of all.
 
     Args:
         accuracies: dictionary from tasks to accuracies, from 0 to 1.
-        reported: a row of `find_row` to stand beside. Its tasks are Table 9's, and a mean is over
-            the tasks that have a result; that of all 19 is Table 2's.
+        reported: a row of `find_row` to compare with. Accuracies of its tasks are those of Table 9,
+            and a mean is over the tasks that have a result; that of all 19 is in Table 2.
 
     Yields:
         A tuple of strings for each, under `table_columns(reported)`.
@@ -128,3 +134,11 @@ def table_rows(accuracies, reported=None):
             yield *cells, f"{mean:.1f} %", f"{100 * accuracy - mean:+.1f}"
         else:
             yield *cells, *(("-", "-") if reported else ())
+
+
+def describe_row(row, recipe):
+    """Return a line with the source of reported accuracies, and the recipe's other settings."""
+    wanted, had = dataclasses.asdict(RECIPES["finetune_vtab"]), dataclasses.asdict(recipe)
+    others = [name for name in wanted if name not in _FREE and had[name] != wanted[name]]
+    settings = f"; other settings than the paper's: {', '.join(others)}" if others else ""
+    return f"reported: {row.name}, {row.source}, tasks: {SOURCE}{settings}"

@@ -1,1 +1,1 @@
-"""What a model sees."""
+"""Analyses and figures of what a model has learned and attends to."""

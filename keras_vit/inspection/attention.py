@@ -1,4 +1,4 @@
-"""Which tokens a model's blocks attend to."""
+"""Attention scores of a model's blocks."""
 
 import keras
 import numpy as np
@@ -9,27 +9,27 @@ from keras_vit.models.prediction import predict_images
 
 
 def attention_maps(model, images, blocks=None, batch_size=32):
-    """How much each token attends to each, in each head of each block.
+    """Return the attention scores between all tokens, in each head of each block.
 
-    Computed with an explicit softmax on any model with the blocks of this package: built, tuned,
-    reloaded, or composed by hand. The model stays as it is. All scores of ViT-B/16 are 22 MB an
-    image: `attention_rollout` and `attention_distance` sum them up without keeping them.
+    The scores come from an explicit softmax, for any model with the blocks of this package: built,
+    fine-tuned, reloaded, or composed by hand. The model does not change. The scores of ViT-B/16
+    take 22 MB per image; `attention_rollout` and `attention_distance` reduce them batch by batch.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
             batches of them.
-        blocks: names of the blocks, such as `["block_11"]`; all by default.
-        batch_size: images in one step.
+        blocks: list of names of blocks, such as `["block_11"]`; all by default.
+        batch_size: number of images per step.
 
     Returns:
-        A dictionary from the blocks' names to float32 arrays `(batch, heads, tokens, tokens)`: row
-        by row, how much a token takes from each, which sums up to 1. The class token and registers
+        A dictionary from names of blocks to float32 arrays `(batch, heads, tokens, tokens)`. The
+        last axis, over the tokens that are attended to, sums to 1. The class token and registers
         come first, then the patches, row by row.
 
     Raises:
-        ValueError: if the model has no Transformer blocks, or none of such a name; or if `images`
-            is empty, does not have the model's input shape, or is not scaled to [-1, 1]; or if the
+        ValueError: if the model has no Transformer blocks, or none with such a name; if `images` is
+            empty, does not have the model's input shape, or is not scaled to [-1, 1]; or if the
             attention is not finite.
 
     Reference:
@@ -56,25 +56,25 @@ def attention_maps(model, images, blocks=None, batch_size=32):
 
 
 def summarise_attention(model, images, summarise, blocks=None, others=(), batch_size=32, verbose=0):
-    """What a function makes of the scores of a model's blocks, batch by batch.
+    """Apply a function to the attention scores of a model's blocks, batch by batch.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: as in `attention_maps`.
         summarise: function of an iterator over the blocks' scores, tensors
             `(batch, heads, tokens, tokens)`, and of the list of the inputs of `others`; returns a
-            tensor, or a dictionary of tensors, with an entry an image.
-        blocks: the blocks; all by default.
-        others: more layers of the model, whose inputs `summarise` wants.
-        batch_size: images in one step.
+            tensor or a dictionary of tensors with one entry per image.
+        blocks: list of the blocks; all by default.
+        others: other layers of the model whose inputs `summarise` needs.
+        batch_size: number of images per step.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        What `summarise` returns, as arrays for all images.
+        The results of `summarise` for all images, as arrays.
 
     Raises:
-        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
-            the model's input shape, or is not scaled to [-1, 1]; or if the attention is not finite.
+        ValueError: if the model has no Transformer blocks; if `images` is empty, does not have the
+            model's input shape, or is not scaled to [-1, 1]; or if the attention is not finite.
     """
     blocks = find_blocks(model) if blocks is None else blocks
     summary = _AttentionSummary(model, blocks, others, summarise)
@@ -88,9 +88,9 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
 
 
 class _AttentionSummary(keras.Model):
-    """A model's layers up to the blocks, then what is made of the blocks' scores.
+    """A model's layers up to the blocks, followed by the function of the blocks' scores.
 
-    Layers are called on arrays, never on symbolic tensors, which would leave a mark on them.
+    The blocks are never called on symbolic tensors, which would add inbound nodes to them.
     """
 
     def __init__(self, model, blocks, others, summarise):

@@ -1,4 +1,4 @@
-"""How far the heads of a model look."""
+"""Mean attention distance of the heads of a model."""
 
 import logging
 
@@ -6,34 +6,31 @@ import numpy as np
 from keras import ops
 
 from keras_vit.inspection.attention import summarise_attention
-from keras_vit.models.parts import find_blocks
-from keras_vit.models.surgery import token_grid, token_stride
+from keras_vit.models.parts import find_blocks, token_grid, token_stride
 
 
 def attention_distance(model, images, batch_size=32, verbose=0):
-    """How far, in pixels, each head of each block looks: its size of a receptive field.
+    """Return the mean attention distance of each head, comparable to a receptive field size.
 
-    The distance from a patch to each patch, its own at 0 included, is weighted by the attention
-    between them, and averaged over patches and images. The class token and registers have no place
-    in an image: they are left out, and the attention among the patches is divided by its sum. A
-    patch that attends to no patch at all is left out too. Many images are gone through in one pass,
-    and no scores are kept.
+    The distances from a patch to all patches, 0 for itself, are weighted by its attention to them
+    and averaged over patches and images. The class token and registers have no position in the
+    image: they are left out, and the attention among the patches is divided by its sum. A patch
+    that attends to no patch is left out too. The scores are reduced batch by batch.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
             batches of them.
-        batch_size: images in one step.
+        batch_size: number of images per step.
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        A float32 array `(blocks, heads)`, in pixels of the model's images. It is NaN for a head in
-        which no patch attends to patches; a warning names such heads.
+        A float32 array `(blocks, heads)`, in pixels of the model's images. It is NaN for a head
+        without attention among patches; a warning names such heads.
 
     Raises:
-        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
-            the model's input shape, or is not scaled to [-1, 1]; or if the attention is
-            not finite.
+        ValueError: if the model has no Transformer blocks; if `images` is empty, does not have the
+            model's input shape, or is not scaled to [-1, 1]; or if the attention is not finite.
 
     Reference:
         Section 4.5, figure 7 and appendix D.7 of the ViT paper (arXiv 2010.11929).
@@ -70,13 +67,13 @@ def _warn_of_no_attention(names, counts):
     heads = [f"head {head + 1} of {names[block]}" for block, head in np.argwhere(counts == 0)]
     if heads:
         logging.getLogger("keras_vit").warning(
-            "the attention distance of %s is NaN: no patch attends to patches there",
+            "The attention distance of %s is NaN: no patch attends to patches there",
             ", ".join(heads),
         )
 
 
 def patch_distances(grid, stride):
-    """The distances between the centres of patches.
+    """Return the distances between the centers of patches.
 
     Args:
         grid: `(rows, columns)` of the patches.
@@ -90,5 +87,5 @@ def patch_distances(grid, stride):
     array([ 0., 16., 32.], dtype=float32)
     """
     rows, columns = np.divmod(np.arange(grid[0] * grid[1]), grid[1])
-    centres = np.stack([rows * stride[0], columns * stride[1]], axis=-1)
-    return np.linalg.norm(centres[:, None] - centres[None], axis=-1).astype("float32")
+    centers = np.stack([rows * stride[0], columns * stride[1]], axis=-1)
+    return np.linalg.norm(centers[:, None] - centers[None], axis=-1).astype("float32")

@@ -1,26 +1,25 @@
-"""What the embeddings of patches and positions have learned."""
+"""Principal components of the patch filters, and similarity of position embeddings."""
 
 import numpy as np
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.models.parts import first_kernel, position_table
-from keras_vit.models.surgery import token_grid
+from keras_vit.models.parts import first_kernel, position_table, token_grid
 
 
 def filter_components(model, count=28):
-    """The principal components of the filters that a model sees an image through.
+    """Return the principal components of a model's first filters.
 
-    These are the filters of the patch embedding; in a hybrid and in a ResNet those of the first
-    convolution, standardised as they are applied. Each of a trained model's leading components is
-    a plausible basis function of a patch's fine structure.
+    These are the filters of the patch embedding; of a hybrid or a ResNet, those of the first
+    convolution, after standardization. The leading components of a trained model resemble basis
+    functions for the fine structure of a patch.
 
     Args:
         model: a model of this package.
-        count: how many components; fewer where the filters have no more.
+        count: number of components; fewer are returned if the filters have no more.
 
     Returns:
-        `(components, shares)`: a float32 array `(count, height, width, channels)` of length 1 each,
-        whose sign has no meaning; and the share of the filters' variance that each stands for.
+        `(components, shares)`: a float32 array `(count, height, width, channels)` of components of
+        length 1, whose sign has no meaning; and the share of the filters' variance of each.
 
     Raises:
         ValueError: if `count` is not a positive integer, or the filters do not differ.
@@ -37,12 +36,12 @@ def filter_components(model, count=28):
     check_integer("count", count, minimum=1)
     kernel = first_kernel(model)
     filters = kernel.reshape(-1, kernel.shape[-1]).T
-    # Their mean is taken away, which leaves one dimension less.
+    # Subtracting the mean leaves one dimension less.
     count = min(count, filters.shape[0] - 1, filters.shape[1])
     _, sizes, components = np.linalg.svd(filters - filters.mean(axis=0), full_matrices=False)
     if not sizes[0] > 0:
         raise ValueError(
-            "`model` must have filters that differ. Received: a model whose are all the same"
+            "`model` must have filters that differ. Received: a model with equal filters"
         )
     shares = sizes**2 / (sizes**2).sum()
     shape = (count, *kernel.shape[:-1])
@@ -50,20 +49,20 @@ def filter_components(model, count=28):
 
 
 def position_similarity(model):
-    """How similar the position embedding of each patch is to that of each.
+    """Return the cosine similarity between the position embeddings of all patches.
 
     Args:
         model: a model of this package with position embeddings, learned or not.
 
     Returns:
-        A float32 array `(rows, columns, rows, columns)` of cosines, from -1 to 1: the tile of the
-        patch in a row and a column is `[row, column]`.
+        A float32 array `(rows, columns, rows, columns)` from -1 to 1: `[row, column]` is the tile
+        of the patch in that row and column.
 
     Raises:
         ValueError: if the model has no position embeddings.
 
     Reference:
-        Section 4.5, figure 7 (centre) of the ViT paper (arXiv 2010.11929).
+        Section 4.5, figure 7 (center) of the ViT paper (arXiv 2010.11929).
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -75,6 +74,6 @@ def position_similarity(model):
     # The rows of the class token and of registers come first.
     table = table[-grid[0] * grid[1] :]
     lengths = np.linalg.norm(table, axis=1, keepdims=True)
-    # Positions that are all zero are like no other.
+    # Zero embeddings get a similarity of 0.
     table = table / np.where(lengths > 0, lengths, 1)
     return (table @ table.T).reshape(*grid, *grid).astype("float32")

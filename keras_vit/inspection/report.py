@@ -1,4 +1,4 @@
-"""All figures of a model in a directory, with a page that shows them."""
+"""Write all figures of a model, and a page that shows them."""
 
 import base64
 import dataclasses
@@ -18,14 +18,13 @@ from keras_vit.inspection.figures.attention import (
 from keras_vit.inspection.figures.drawing import check_matplotlib, is_drawn_here
 from keras_vit.inspection.figures.embeddings import draw_filters, draw_position_similarity
 from keras_vit.inspection.rollout import attention_rollout
-from keras_vit.models.parts import find_blocks, has_class_output, has_positions
+from keras_vit.models.parts import find_blocks, has_class_output, has_positions, token_grid
 from keras_vit.models.prediction import check_shape
-from keras_vit.models.surgery import token_grid
 
 PAGE = "index.html"
-# By which a page of this package is known.
+# Identifies the pages of this package, so that no other page is replaced.
 TITLE_END = ": what it sees</title>"
-# Images that are drawn; the distance is a mean over all.
+# Number of images that are drawn; the attention distance is a mean over all images.
 NUM_DRAWN = 8
 
 
@@ -35,8 +34,8 @@ class Figure:
 
     Args:
         file: name of the PNG file.
-        title: its heading.
-        caption: what it shows and how to read it.
+        title: heading.
+        caption: description and how to read the figure.
     """
 
     file: str
@@ -47,57 +46,57 @@ class Figure:
 FILTERS = Figure(
     "filters.png",
     "Filters",
-    "The principal components of the filters that the model sees an image through. Of a trained "
-    "model the first are plain: averages, edges, colours; of an untrained one they are noise.",
+    "The principal components of the model's first filters. In a trained model the first ones are "
+    "plain (averages, edges, colors); in an untrained model they are noise.",
 )
 POSITIONS = Figure(
     "position_similarity.png",
     "Position embeddings",
-    "A tile for each patch: how similar its position embedding is to that of every patch. A "
+    "One tile per patch: the similarity of its position embedding to those of all patches. A "
     "trained model has learned which positions are near, and rows and columns.",
 )
 DISTANCE = Figure(
     "attention_distance.png",
     "Attention distance",
-    "How far each head looks, as the size of a receptive field: a point for each head. In the "
-    "first blocks of a well trained model some look far already.",
+    "The mean distance between a patch and the patches it attends to: one point per head. In the "
+    "first blocks of a well-trained model, some heads already attend far away.",
 )
 ROLLOUT = Figure(
     "rollout.png",
     "Attention rollout",
-    "From which patches the output comes, by the attention of all blocks together: yellow where "
-    "most of it does. Of an untrained model it is all patches alike.",
+    "How much each patch contributes to the output by the attention of all blocks: yellow is the "
+    "most. In an untrained model all patches contribute about the same.",
 )
 HEADS = Figure(
     "heads.png",
     "Attention by head",
-    "What the class token (or, where a model has none at its output, the patch in the middle, "
-    "with a cross) takes from the patches of the first image, head by head.",
+    "How much each head of the class token attends to the patches of the first image. A model "
+    "without a class token at its output is shown for the middle patch, marked with a cross.",
 )
 FIGURES = (FILTERS, POSITIONS, DISTANCE, ROLLOUT, HEADS)
 
 
 def write_report(model, images, directory, verbose=0):
-    """Draws what a model has learned and what it sees in images, on a page of its own.
+    """Draw what a model has learned and attends to, and write a page with the figures.
 
-    The directory gets a PNG file for each figure and `index.html`, which holds them all. Of a
-    ResNet there are only the filters.
+    The directory gets a PNG file per figure and `index.html`, which contains all of them. A ResNet
+    has only the figure of the filters.
 
     Args:
-        model: a model of this package, built, tuned or reloaded.
+        model: a model of this package, built, fine-tuned or reloaded.
         images: array `(count, height, width, channels)` in [-1, 1], of the model's size.
-        directory: path; made where it is not there. Files of these names are replaced; figures
-            of another model that this one does not have are removed.
-        verbose: as in `keras.Model.predict`, where all images are gone through.
+        directory: path of the directory, which is created if it does not exist. Files with the
+            figures' names are replaced, and figures that this model does not have are removed.
+        verbose: as in `keras.Model.predict`, for the attention distance.
 
     Returns:
         The path of the page.
 
     Raises:
-        ValueError: if matplotlib is not installed, `directory` has an `index.html` of others, or
-            `images` is empty, does not have the model's input shape, has other than 1 or 3
-            channels, or is not scaled to [-1, 1].
-        OSError: if the directory cannot be written to.
+        ValueError: if matplotlib is not installed; `directory` has an `index.html` that this
+            package did not write; or `images` is empty, does not have the model's input shape, does
+            not have 1 or 3 channels, or is not scaled to [-1, 1].
+        OSError: if the directory cannot be written.
 
     Reference:
         Section 4.5 of the ViT paper (arXiv 2010.11929).
@@ -112,7 +111,7 @@ def write_report(model, images, directory, verbose=0):
         with warned_of_range():
             figures += _draw_attention(model, images, directory, verbose)
     for figure in FIGURES:
-        # Remove figures of another model, and no other pictures.
+        # Figures of another model are removed; pictures from elsewhere stay.
         if figure not in figures and is_drawn_here(directory / figure.file):
             (directory / figure.file).unlink()
     page = directory / PAGE
@@ -164,7 +163,7 @@ def _draw_attention(model, images, directory, verbose):
 
 
 def _page(model, num_images, figures, directory):
-    """The page, with the figures in it: one file that can be sent."""
+    """Return the page as HTML that contains the figures, a single file to send."""
     height, width = model.inputs[0].shape[1:3]
     facts = f"{model.count_params():,} parameters, images of {height} x {width} pixels"
     if token_grid(model) is not None:

@@ -1,34 +1,32 @@
-"""From what patches the output comes, by attention rollout."""
+"""Attention rollout: the patches that contribute to the output."""
 
 from keras import ops
 
 from keras_vit.inspection.attention import summarise_attention
-from keras_vit.models.parts import find_attention_pooling, has_class_output
-from keras_vit.models.surgery import token_grid
+from keras_vit.models.parts import find_attention_pooling, has_class_output, token_grid
 
 
 def attention_rollout(model, images, batch_size=32):
-    """From what patches a model's output comes, by the attention of all blocks together.
+    """Return how much each patch contributes to the output by the attention of all blocks.
 
     The scores of a block are averaged over its heads; the identity is added for the residual
-    connection; rows are divided by their sums; and the blocks' matrices are multiplied. Then the
-    row of the output token is taken: of the class token, or where the model pools its patches the
-    mean of theirs (`pooling="gap"`) or what the probe attends to (`"map"`).
+    connection; rows are divided by their sums; and the blocks' matrices are multiplied. The result
+    is the row of the class token; for `pooling="gap"` the mean of the patches' rows, and for
+    `pooling="map"` their mean weighted by the attention of the probe.
 
     Args:
         model: a model of this package with Transformer blocks.
         images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
             batches of them.
-        batch_size: images in one step.
+        batch_size: number of images per step.
 
     Returns:
-        A float32 array `(batch, rows, columns)`, a share for each patch. What is missing to a sum
-        of 1 comes from the class token and registers.
+        A float32 array `(batch, rows, columns)` of the patches' shares. The shares of the class
+        token and registers are the rest to a sum of 1.
 
     Raises:
-        ValueError: if the model has no Transformer blocks; or if `images` is empty, does not have
-            the model's input shape, or is not scaled to [-1, 1]; or if the attention is
-            not finite.
+        ValueError: if the model has no Transformer blocks; if `images` is empty, does not have the
+            model's input shape, or is not scaled to [-1, 1]; or if the attention is not finite.
 
     Reference:
         Section 4.5 and appendix D.8 of the ViT paper (arXiv 2010.11929); Quantifying Attention Flow
@@ -53,19 +51,19 @@ def attention_rollout(model, images, batch_size=32):
 
 
 def _with_residual(scores):
-    """The mean over heads and the identity, in rows that sum up to 1."""
+    """Return the mean over heads plus the identity, with rows that sum to 1."""
     matrix = ops.mean(scores, axis=1)
     matrix = matrix + ops.eye(matrix.shape[-1], dtype=matrix.dtype)
     return matrix / ops.sum(matrix, axis=-1, keepdims=True)
 
 
 def _output_row(model, joint, probes, inputs, grid):
-    """What the output token takes from each patch, `(batch, rows, columns)`."""
+    """Return the share of each patch in the output token, `(batch, rows, columns)`."""
     num_patches = grid[0] * grid[1]
     from_patches = joint[:, :, -num_patches:]
     if probes:
         scores = probes[0](inputs[0], return_attention_scores=True)[1]
-        # The probe sees the patches alone.
+        # The probe attends to the patches only.
         row = ops.matmul(ops.mean(scores, axis=1), from_patches[:, -num_patches:])[:, 0]
     elif has_class_output(model):
         row = from_patches[:, 0]

@@ -1,4 +1,4 @@
-"""Keras layers that compose into Vision Transformers, and into the ResNets beside them."""
+"""Keras layers of Vision Transformers and of the ResNets they are compared with."""
 
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.convolution import StandardizedConv2D

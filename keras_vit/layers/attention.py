@@ -20,29 +20,29 @@ class MultiHeadAttention(Layer):
     `(batch, heads, queries, keys)` in float32.
 
     Without dropout and without scores the backend's fused attention runs. The softmax is computed
-    in float32 under every dtype policy, also where Keras's own layer leaves the fused path and
-    would compute it in half precision.
+    in float32 under every dtype policy; Keras's own layer computes it in half precision outside the
+    fused path.
 
     Args:
         num_heads: number of heads; divides the width.
-        dropout: rate at which attention weights are dropped, independently of each other.
+        dropout: rate at which single attention weights are dropped.
         qkv_bias: whether query, key and value projections have biases.
-        qk_norm: whether queries and keys are normalised over each head's width.
-        epsilon: of these norms.
+        qk_norm: whether queries and keys are normalized over each head's width.
+        epsilon: epsilon of these norms.
 
     Call arguments:
         query: the tokens that attend.
         tokens: the tokens that are attended to.
-        training: whether to drop.
+        training: whether to apply dropout.
         return_attention_scores: whether to return the scores too.
-        seed: of the dropout, where it was drawn before; `None` to draw it.
+        seed: seed of the dropout, from `Dropout.draw`; `None` to draw one.
 
     Raises:
         ValueError: if the heads do not divide the width, or `dropout` is not a rate.
 
     Reference:
-        Appendix A of the ViT paper (arXiv 2010.11929). Kernels are xavier-uniform over the
-        flattened `(width, width)` matrix, as Flax's `MultiHeadDotProductAttention` makes them.
+        Appendix A of the ViT paper (arXiv 2010.11929). Kernels start as Xavier-uniform over the
+        flattened `(width, width)` matrix, as in Flax's `MultiHeadDotProductAttention`.
 
     Example:
     >>> tokens = np.ones((2, 5, 8), "float32")
@@ -143,17 +143,17 @@ class MultiHeadAttention(Layer):
 
 
 def has_fused_attention(dtype):
-    """Whether the backend has a fused attention that takes this dtype on this machine."""
+    """Whether the backend has a fused attention for this dtype on this machine."""
     backend = keras.backend.backend()
     if backend == "jax" and dtype == "float16":
         # On CPU: "The precision 'F16_F16_F32' is not supported by dot_general on CPU".
         return not keras.distribution.list_devices()[0].startswith("cpu")
-    # TensorFlow has none: Keras composes it, and scales the scores where we scale the query.
+    # TensorFlow has none. Keras composes it there, and scales the scores instead of the query.
     return backend != "tensorflow"
 
 
 def xavier_uniform(width):
-    """Xavier-uniform for a `(width, width)` matrix whose stored shape is split into heads."""
-    # Keras's GlorotUniform would take the heads for a convolution's spatial axes.
+    """Return the Xavier-uniform initializer of a `(width, width)` matrix stored by heads."""
+    # Keras's GlorotUniform would treat the axis of the heads as a spatial axis of a convolution.
     limit = math.sqrt(6 / (width + width))
     return keras.initializers.RandomUniform(-limit, limit)

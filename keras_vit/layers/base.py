@@ -1,18 +1,18 @@
-"""The base of the layers: what is frozen inside a layer survives files and copies."""
+"""Base class of the layers: saves and copies keep which parts of a layer are frozen."""
 
 import keras
 
 
 class KeepsFrozen:
-    """Mixin for layers that record in a file which of their parts are frozen.
+    """Mixin for layers that save which of their parts are frozen.
 
-    A `.keras` file records `trainable` of a model's layers, but not of their sublayers and
-    variables. Where one of these differs from its layer, the build configuration of the layer
-    lists what is frozen.
+    A `.keras` file stores `trainable` of a model's layers, but not of their sublayers and
+    variables. If one of these differs from its layer, the build configuration of the layer lists
+    the frozen parts.
     """
 
     def part_options(self):
-        """Return the options that a layer passes on to each of its sublayers."""
+        """Return the options that a layer passes to each of its sublayers."""
         return {"dtype": self.dtype_policy, "trainable": self.trainable}
 
     def get_build_config(self):
@@ -29,18 +29,18 @@ class KeepsFrozen:
 
 
 class Layer(KeepsFrozen, keras.layers.Layer):
-    """A Keras layer that keeps what is frozen inside it in a `.keras` file."""
+    """A Keras layer whose frozen parts stay frozen in a `.keras` file."""
 
 
 def frozen_parts(layer):
-    """List what is frozen inside a layer.
+    """List the frozen parts of a layer.
 
     Args:
         layer: a built layer.
 
     Returns:
-        A dictionary of two lists, `"layers"` and `"variables"`, of the paths of frozen sublayers
-        and variables, relative to the layer.
+        A dictionary with two lists of paths relative to the layer: `"layers"`, its frozen
+        sublayers, and `"variables"`, its frozen variables.
 
     Example:
     >>> from keras_vit.layers.base import frozen_parts
@@ -62,9 +62,9 @@ def freeze_parts(layer, frozen):
 
     Args:
         layer: a built layer.
-        frozen: what `frozen_parts` returned.
+        frozen: dictionary from `frozen_parts`.
     """
-    # A layer passes its flag on to all that is inside it, so parents come first.
+    # A layer passes its flag on to all its parts, so parents come first.
     for path, part in _sublayers(layer).items():
         part.trainable = path not in frozen["layers"]
     for path, variable in _variables(layer).items():
@@ -75,13 +75,13 @@ def set_trainable(layer, trainable):
     """Freeze a layer or a model with all its parts, or unfreeze all of them."""
     for child in children(layer):
         set_trainable(child, trainable)
-    # On TensorFlow, assigning the value that a flag already has does nothing, also to the parts.
+    # On TensorFlow, assigning the present value changes nothing, not even in the parts.
     layer.trainable = not trainable
     layer.trainable = trainable
 
 
 def copy_frozen(source, target):
-    """Freeze in a layer exactly what is frozen in another layer of the same structure."""
+    """Freeze exactly those parts of a layer that are frozen in another of the same structure."""
     target.trainable = source.trainable
     for old, new in zip(children(source), children(target), strict=True):
         copy_frozen(old, new)
@@ -93,7 +93,7 @@ def children(layer):
     """Return the layers that are attributes of a layer, or the layers of a model."""
     if isinstance(layer, keras.Model):
         return layer.layers
-    # On torch a layer is a module, and modules are not among its attributes.
+    # On torch a layer is a module, which keeps its sublayers apart from its attributes.
     is_module = keras.backend.backend() == "torch"
     found = layer.children() if is_module else vars(layer).values()
     return [child for child in found if isinstance(child, keras.layers.Layer)]

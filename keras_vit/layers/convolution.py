@@ -1,27 +1,27 @@
-"""Standardised convolutions and GroupNorm, by the conventions of the two ResNets."""
+"""Standardized convolutions and GroupNorm, with the conventions of the two ResNets."""
 
 import dataclasses
 
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_choice, check_integer
+from keras_vit.core.arguments import check_choice, check_epsilon, check_integer
 from keras_vit.core.pixels import check_floats
 from keras_vit.layers.base import KeepsFrozen
 
 NUM_GROUPS = 32
-# What the convolutions of both families are, of Keras's arguments.
+# Arguments of Keras's Conv2D that both families share.
 FIXED = {"padding": "same", "use_bias": False, "data_format": "channels_last"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Convention:
-    """What a family of ResNets does in all its layers.
+    """Conventions of all layers of a family of ResNets.
 
     Args:
         epsilon_in: see `StandardizedConv2D`.
         conv_epsilon: see `StandardizedConv2D`.
-        norm_epsilon: of GroupNorm.
+        norm_epsilon: epsilon of GroupNorm.
         symmetric_padding: see `StandardizedConv2D`.
     """
 
@@ -39,24 +39,24 @@ BIT = Convention("variance", 1e-10, 1e-5, symmetric_padding=True)
 
 @keras.saving.register_keras_serializable("keras_vit")
 class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
-    """A convolution, without bias, whose kernel has mean 0 and variance 1 for each output channel.
+    """Convolution without bias whose kernel has mean 0 and variance 1 in each output channel.
 
     Input: `(batch, height, width, channels)`. Output: `(batch, height, width, filters)`, height and
-    width divided by the strides. The kernel is standardised in float32 under any dtype policy.
+    width divided by the strides. The kernel is standardized in float32 under any dtype policy.
 
     Args:
         filters: output channels.
         kernel_size: int or `(height, width)`, in pixels.
         strides: int or `(height, width)`, in pixels.
-        symmetric_padding: whether the image gets as many zeros on the left as on the right where
-            `"same"` padding, as TensorFlow has it, gives more on the right: at strides above 1.
+        symmetric_padding: whether strides above 1 pad equally on both sides; TensorFlow's `"same"`
+            padding adds more zeros on the right and at the bottom.
         epsilon: added to the kernel's standard deviation or variance.
         epsilon_in: `"deviation"` or `"variance"`.
 
     Raises:
-        ValueError: if `epsilon` is not between 0 and 1, `epsilon_in` is neither, padding is
-            symmetric and the kernel even, or `padding`, `use_bias` or `data_format` is another than
-            `"same"`, `False` and `"channels_last"`.
+        ValueError: if `epsilon` is not between 0 and 1; `epsilon_in` is unknown; the padding is
+            symmetric and the kernel even; `padding` is not `"same"`, `use_bias` not `False` or
+            `data_format` not `"channels_last"`.
 
     Reference:
         "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization" (arXiv
@@ -83,10 +83,7 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
                 raise ValueError(f"`{name}` must be {value!r}. Received: {name}={kwargs[name]!r}")
         super().__init__(filters, kernel_size, strides, **kwargs)
         check_choice("epsilon_in", epsilon_in, ("deviation", "variance"))
-        if not isinstance(epsilon, (int, float)) or not 0 < epsilon < 1:
-            raise ValueError(
-                f"`epsilon` must be a number between 0 and 1. Received: epsilon={epsilon!r}"
-            )
+        check_epsilon(epsilon)
         if symmetric_padding and not all(size % 2 for size in self.kernel_size):
             raise ValueError(
                 "`symmetric_padding` needs a kernel of odd size. "
@@ -101,9 +98,9 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
         return super().add_weight(*args, **{**kwargs, "autocast": False})
 
     def standardize(self, kernel):
-        """A kernel with mean 0 and variance 1 for each output channel, in float32 at least."""
+        """Return the kernel with mean 0 and variance 1 per output channel, at least in float32."""
         kernel = ops.convert_to_tensor(kernel)
-        # Under the policy "float16" it is stored so.
+        # The policy "float16" stores the kernel in half precision.
         kernel = ops.cast(kernel, keras.backend.result_type(kernel.dtype, "float32"))
         kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
         variance = ops.mean(ops.square(kernel), axis=(0, 1, 2), keepdims=True)
@@ -112,10 +109,9 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
         return kernel / (ops.sqrt(variance) + self.epsilon)
 
     def convolution_op(self, inputs, kernel):
-        # The kernel is cast to the dtype of the inputs.
         check_floats(inputs, "inputs")
         kernel = ops.cast(self.standardize(kernel), inputs.dtype)
-        # Without a stride, "same" is symmetric.
+        # At stride 1, "same" padding is symmetric.
         if not self.symmetric_padding or max(self.strides) == 1:
             return super().convolution_op(inputs, kernel)
         zeros = [((size - 1) // 2, (size - 1) // 2) for size in self.kernel_size]
@@ -132,7 +128,7 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
 
 
 def check_width(argument, width):
-    """The width as a Python integer, checked to be that of whole groups."""
+    """Return the width as a Python integer, checked to be a multiple of the groups."""
     width = check_integer(argument, width, minimum=1)
     if width % NUM_GROUPS:
         raise ValueError(
@@ -143,7 +139,7 @@ def check_width(argument, width):
 
 
 def standardized_conv(convention, filters, kernel_size, strides, dtype, name, trainable=True):
-    """The convolution of a family."""
+    """Return a `StandardizedConv2D` with the conventions of a family."""
     return StandardizedConv2D(
         filters,
         kernel_size,
@@ -158,7 +154,7 @@ def standardized_conv(convention, filters, kernel_size, strides, dtype, name, tr
 
 
 def group_norm(convention, dtype, name, gamma_initializer="ones", trainable=True):
-    """Keras's GroupNormalization with the family's epsilon; its statistics are float32."""
+    """Return Keras's GroupNormalization with a family's epsilon; its statistics are float32."""
     return keras.layers.GroupNormalization(
         NUM_GROUPS,
         epsilon=convention.norm_epsilon,

@@ -1,19 +1,19 @@
-"""Dropout that can be computed again."""
+"""Dropout that can be repeated with the same seed."""
 
 import keras
 
 
 class Dropout(keras.layers.Dropout):
-    """Keras's Dropout, which can also drop by a seed that was drawn before.
+    """Keras's Dropout, which can also take a seed that was drawn before.
 
     Call arguments:
         inputs: a tensor.
-        training: whether to drop.
-        seed: of `draw`, to drop what it stands for; `None` to draw one now.
+        training: whether to apply dropout.
+        seed: seed from `draw`; `None` to draw one now.
     """
 
     def draw(self):
-        """The seed of the next call in training, or `None` if nothing is dropped at all."""
+        """Return a new seed, or `None` if the rate is 0."""
         return self.seed_generator.next() if self.rate > 0 else None
 
     def call(self, inputs, training=False, seed=None):
@@ -23,13 +23,13 @@ class Dropout(keras.layers.Dropout):
 
 
 class DrawnSeed(keras.random.SeedGenerator):
-    """Hands a drawn seed to `keras.random`, which takes numbers and generators, but no tensors."""
+    """Generator that returns one seed: `keras.random` takes generators, but no tensors."""
 
     def __init__(self, seed):
-        # Keras's own initialiser would make a variable, in each call. On torch Keras asks for
-        # `_initial_seed`: at `None` it would leave the seed unused.
+        # Keras's own constructor would create a variable in each call. On torch Keras reads
+        # `_initial_seed`, and ignores the seed if that is `None`.
         self.seed = self._initial_seed = seed
 
     def next(self, ordered=True):
-        """The seed, at each call."""
+        """Return the same seed in each call."""
         return self.seed

@@ -1,4 +1,4 @@
-"""Patch embeddings that are hidden from a model, so that it learns to predict them."""
+"""Masked patch prediction: replaces patch embeddings that the model learns to predict."""
 
 import keras
 from keras import ops
@@ -8,19 +8,19 @@ from keras_vit.layers.base import Layer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class CorruptPatches(Layer):
-    """Puts the learnable `[mask]` embedding, or that of another patch, in the place of some tokens.
+    """Replaces some patch embeddings by a learnable `[mask]` embedding or by another patch's.
 
-    Input: tokens `(batch, patches, width)`, and `(batch, patches)` integers that say for each token
-    which one of its image is taken: its own number leaves it as it is, another number takes that
-    patch's embedding, and -1 takes `[mask]`. Output: `(batch, patches, width)`.
+    Input: tokens `(batch, patches, width)`, and integers `(batch, patches)`. The integer of a token
+    is the index of the patch whose embedding replaces it, its own index to keep it, or -1 for
+    `[mask]`. Output: `(batch, patches, width)`.
 
     Call arguments:
         tokens: the patch embeddings.
-        corruption: the numbers, such as `keras_vit.data.mask_patches` draws.
+        corruption: the integers, as drawn by `keras_vit.data.mask_patches`.
 
     Reference:
-        Section B.1.2 of the ViT paper (arXiv 2010.11929). It gives no initial value: here that is
-        BERT's (arXiv 1810.04805), which it follows, normal with standard deviation 0.02.
+        Section B.1.2 of the ViT paper (arXiv 2010.11929). The paper gives no initial value; this is
+        BERT's (arXiv 1810.04805), normal with standard deviation 0.02.
 
     Example:
     >>> tokens = np.array([[[1.0], [2.0], [3.0]]])
@@ -38,7 +38,7 @@ class CorruptPatches(Layer):
 
     def call(self, tokens, corruption):
         corruption = ops.cast(corruption, "int32")
-        # Image by image: indices into the whole batch would mix what several devices hold.
+        # Image by image: indices into the whole batch would mix the batches of several devices.
         taken = ops.vectorized_map(
             lambda image: ops.take(*image, axis=0), (tokens, ops.maximum(corruption, 0))
         )

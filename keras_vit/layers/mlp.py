@@ -9,7 +9,7 @@ from keras_vit.layers.dropout import Dropout
 
 @keras.saving.register_keras_serializable("keras_vit")
 def gelu_tanh(x):
-    """GELU in its tanh approximation, which `jax.nn.gelu` computes by default.
+    """GELU in its tanh approximation, the default of `jax.nn.gelu`.
 
     Example:
     >>> float(gelu_tanh(np.float32(1.0))) - float(keras.activations.gelu(np.float32(1.0)))
@@ -20,7 +20,7 @@ def gelu_tanh(x):
 
 @keras.saving.register_keras_serializable("keras_vit")
 def quick_gelu(x):
-    """GELU as `x * sigmoid(1.702 x)`, with which OpenAI's CLIP was trained.
+    """GELU approximated as `x * sigmoid(1.702 x)`, used by OpenAI's CLIP.
 
     Example:
     >>> round(float(quick_gelu(np.float32(1.0))), 4)
@@ -29,7 +29,7 @@ def quick_gelu(x):
     return x * keras.ops.sigmoid(1.702 * x)
 
 
-# What Keras does not know under these names.
+# Activations that Keras does not have under these names.
 OWN_ACTIVATIONS = {"gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu}
 
 
@@ -41,20 +41,20 @@ class MlpBlock(Layer):
 
     Args:
         mlp_dim: width of the hidden layer.
-        activation: `"gelu_tanh"` (the original's), `"gelu"` (erf; weights born in torch), or any
-            other name that `keras.activations.get` knows.
-        dropout: rate, after each of the two layers.
+        activation: `"gelu_tanh"` (the original's), `"gelu"` (erf; weights trained in PyTorch), or
+            another name that `keras.activations.get` accepts.
+        dropout: dropout rate after each of the two layers.
 
     Call arguments:
         tokens: the token sequence.
-        training: whether to drop.
-        seeds: pair of seeds for the dropout after each layer, drawn before; `None` to draw them.
+        training: whether to apply dropout.
+        seeds: pair of seeds of the dropout after each layer; `None` to draw them.
 
     Raises:
         ValueError: if `activation` is unknown, or `dropout` is not a rate.
 
     Reference:
-        Appendix A of the ViT paper (arXiv 2010.11929); initialisers of `vit_jax/models_vit.py`.
+        Appendix A of the ViT paper (arXiv 2010.11929); initializers of `vit_jax/models_vit.py`.
 
     Example:
     >>> tuple(MlpBlock(mlp_dim=32)(np.ones((2, 5, 8))).shape)
@@ -85,7 +85,7 @@ class MlpBlock(Layer):
         self.dense_0.build(input_shape)
         self.dense_1.build((*input_shape[:-1], self.mlp_dim))
 
-    # Not `seeds=(None, None)`: Keras 3.12 looks for the shapes of nested arguments.
+    # Keras 3.12 would look for shapes in a nested default such as `seeds=(None, None)`.
     def call(self, tokens, training=None, seeds=None):
         first, second = (None, None) if seeds is None else seeds
         hidden = self.dropout_layer(self.dense_0(tokens), training=training, seed=first)
@@ -104,7 +104,7 @@ class MlpBlock(Layer):
 
 
 def as_activation(name, argument="activation"):
-    """The function that an activation's name stands for."""
+    """Return the activation function of a name."""
     if isinstance(name, str) and name in OWN_ACTIVATIONS:
         return OWN_ACTIVATIONS[name]
     try:

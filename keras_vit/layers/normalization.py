@@ -5,12 +5,12 @@ from keras import ops
 
 from keras_vit.layers.base import Layer
 
-# Flax's default, which vit_jax and big_vision leave as it is; Keras's default is 1e-3.
+# Flax's default, used by vit_jax and big_vision; Keras's default is 1e-3.
 LAYER_NORM_EPSILON = 1e-6
 
 
 def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON, trainable=True):
-    """Keras's LayerNormalization with the original's epsilon."""
+    """Return Keras's LayerNormalization with the original's epsilon."""
     return keras.layers.LayerNormalization(
         epsilon=epsilon, trainable=trainable, dtype=dtype, name=name
     )
@@ -23,11 +23,11 @@ class LayerScale(Layer):
     Input and output: `(batch, tokens, width)`.
 
     Args:
-        initial_value: of every factor, such as 1e-5.
+        initial_value: initial value of every factor, such as 1e-5.
 
     Reference:
-        Section 2.1 of "Going deeper with Image Transformers" (arXiv 2103.17239); DeiT III
-        (arXiv 2204.07118) and DINOv2 (arXiv 2304.07193) have it.
+        Section 2.1 of "Going deeper with Image Transformers" (arXiv 2103.17239); used by DeiT III
+        (arXiv 2204.07118) and DINOv2 (arXiv 2304.07193).
 
     Example:
     >>> tuple(LayerScale(0.5)(np.ones((2, 5, 8))).shape)

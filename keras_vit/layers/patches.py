@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import as_pair
+from keras_vit.core.arguments import as_pair, grid_size
 from keras_vit.core.pixels import check_floats
 from keras_vit.layers.base import Layer
 
@@ -22,7 +22,7 @@ class PatchEmbedding(Layer):
 
     Attributes:
         patch_size: `(height, width)` of a patch.
-        grid_size: `(rows, columns)` of the patches; known once the layer is built.
+        grid_size: `(rows, columns)` of the patches, set when the layer is built.
 
     Raises:
         ValueError: if the images are not `(batch, height, width, channels)` of known size, or the
@@ -81,14 +81,3 @@ class PatchEmbedding(Layer):
             "patch_size": self.patch_size,
             "use_bias": self.use_bias,
         }
-
-
-def grid_size(image_size, patch_size):
-    """Rows and columns of patches in an image; the patches must tile it exactly."""
-    # The original's VALID convolution drops the pixels of an incomplete patch without a word.
-    if any(pixels % patch for pixels, patch in zip(image_size, patch_size, strict=True)):
-        raise ValueError(
-            f"`image_size` must be a multiple of {patch_size}, the pixels that a token stands for. "
-            f"Received: image_size={image_size}"
-        )
-    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))

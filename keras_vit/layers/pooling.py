@@ -1,4 +1,4 @@
-"""From a token sequence to one vector for the image."""
+"""Pooling of a token sequence to one vector per image."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassTokenPooling(Layer):
-    """Takes the class token, the first of the sequence.
+    """Returns the class token, the first of the sequence.
 
     Input: `(batch, 1 + patches, width)`. Output: `(batch, width)`.
 
@@ -40,8 +40,8 @@ class MultiHeadAttentionPooling(Layer):
     Args:
         num_heads: number of attention heads; divides the width.
         mlp_dim: width of the MLP's hidden layer.
-        activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights born in torch).
-        epsilon: of the LayerNorm.
+        activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights trained in PyTorch).
+        epsilon: epsilon of the LayerNorm.
 
     Call arguments:
         tokens: the token sequence.

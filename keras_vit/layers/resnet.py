@@ -1,6 +1,6 @@
-"""The residual units of the two ResNets: the hybrids' and BiT's.
+"""Residual units of the two ResNets: the hybrids' and BiT's.
 
-They are alike and not the same: where the ReLU stands, how a stride pads, and where epsilons go.
+They differ in the place of the ReLU, the padding of strides and the use of epsilon.
 """
 
 import keras
@@ -20,7 +20,7 @@ from keras_vit.layers.convolution import (
 
 
 class Bottleneck(Layer):
-    """What the two units share: three convolutions, their norms, a projection where needed."""
+    """Base of the two units: three convolutions, their norms, and a projection where needed."""
 
     convention: Convention
 
@@ -70,21 +70,21 @@ class Bottleneck(Layer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class BottleneckUnit(Bottleneck):
-    """The residual unit of the hybrids' ResNet, which ends with a ReLU.
+    """Residual unit of the hybrids' ResNet, which ends with a ReLU.
 
-    Input: `(batch, height, width, channels)`. Output: the same, height and width divided by the
-    stride, with `4 * filters` channels.
+    Input: `(batch, height, width, channels)`. Output: height and width divided by the stride,
+    and `4 * filters` channels.
 
     Args:
         filters: channels of the 3 x 3 convolution, a multiple of 32.
-        strides: of the 3 x 3 convolution.
+        strides: stride of the 3 x 3 convolution.
 
     Raises:
-        ValueError: if `filters` is no multiple of 32 or `strides` not positive.
+        ValueError: if `filters` is not a multiple of 32, or `strides` not a positive integer.
 
     Reference:
         `ResidualUnit` in `vit_jax/models_resnet.py`; "Deep Residual Learning for Image Recognition"
-        (arXiv 1512.03385) with GroupNorm and weight standardisation.
+        (arXiv 1512.03385) with GroupNorm and weight standardization.
 
     Example:
     >>> tuple(BottleneckUnit(32, strides=2)(np.ones((1, 8, 8, 64))).shape)
@@ -95,7 +95,7 @@ class BottleneckUnit(Bottleneck):
 
     def __init__(self, filters, strides=1, **kwargs):
         super().__init__(filters, strides, **kwargs)
-        # A unit starts as its shortcut.
+        # The unit starts as its shortcut.
         self.norm_3 = self._norm("norm_3", gamma_initializer="zeros")
         self.norm_proj = None
 
@@ -119,17 +119,17 @@ class BottleneckUnit(Bottleneck):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class PreActivationBottleneckUnit(Bottleneck):
-    """The residual unit of BiT, a ResNet-v2: norm and ReLU stand before each convolution.
+    """Residual unit of BiT, a ResNet-v2: norm and ReLU come before each convolution.
 
-    Input: `(batch, height, width, channels)`, channels a multiple of 32. Output: the same, height
-    and width divided by the stride, with `4 * filters` channels.
+    Input: `(batch, height, width, channels)`, channels a multiple of 32. Output: height and
+    width divided by the stride, and `4 * filters` channels.
 
     Args:
         filters: channels of the 3 x 3 convolution, a multiple of 32.
-        strides: of the 3 x 3 convolution.
+        strides: stride of the 3 x 3 convolution.
 
     Raises:
-        ValueError: if `filters` is no multiple of 32 or `strides` not positive.
+        ValueError: if `filters` is not a multiple of 32, or `strides` not a positive integer.
 
     Reference:
         `ResidualUnit` in `bit_jax/models.py` of google-research/big_transfer; "Identity Mappings in

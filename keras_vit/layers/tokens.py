@@ -10,12 +10,12 @@ from keras_vit.layers.base import Layer
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassToken(Layer):
-    """Puts a learnable class token in front of a token sequence.
+    """Prepends a learnable class token to a token sequence.
 
     Input: `(batch, tokens, width)`. Output: `(batch, 1 + tokens, width)`.
 
     Reference:
-        Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929); zeros at the start as in
+        Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929); initially zero as in
         `vit_jax/models_vit.py`.
 
     Example:
@@ -38,15 +38,15 @@ class ClassToken(Layer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class RegisterTokens(Layer):
-    """Puts learnable tokens that no output is read from in front of a token sequence.
+    """Prepends learnable tokens whose outputs are not used to a token sequence.
 
     Input: `(batch, tokens, width)`. Output: `(batch, num_registers + tokens, width)`.
 
     Args:
-        num_registers: how many.
+        num_registers: number of tokens.
 
     Raises:
-        ValueError: if that is not a positive integer.
+        ValueError: if `num_registers` is not a positive integer.
 
     Reference:
         "Vision Transformers Need Registers" (arXiv 2309.16588); `reg_token` in timm.
@@ -85,14 +85,14 @@ def _prepend(learned, tokens):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AddPositionEmbedding(Layer):
-    """Adds a learnable embedding of its position to each token.
+    """Adds a learnable position embedding to each token.
 
-    Input and output: `(batch, tokens, width)`. Each position has its own row, that of the class
-    token included; `keras_vit.resize` interpolates the table for another image size.
+    Input and output: `(batch, tokens, width)`. Every position has an embedding, also that of the
+    class token; `keras_vit.resize` interpolates them for another image size.
 
     Reference:
-        Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929); normal with standard deviation
-        0.02 at the start as in `vit_jax/models_vit.py`.
+        Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929); initially normal with
+        standard deviation 0.02 as in `vit_jax/models_vit.py`.
 
     Example:
     >>> tuple(AddPositionEmbedding()(np.ones((2, 25, 8))).shape)
@@ -115,17 +115,17 @@ class AddPositionEmbedding(Layer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AddPositionEmbedding2D(Layer):
-    """Adds learnable embeddings of its row and of its column to each patch token.
+    """Adds learnable row and column embeddings to each patch token.
 
-    Input and output: `(batch, rows * columns, width)`, patches row by row. The first half of the
-    width is that of the row, the second that of the column.
+    Input and output: `(batch, rows * columns, width)`, patches row by row. The row embedding takes
+    the first half of the width, the column embedding the second.
 
     Args:
         grid_size: `(rows, columns)` of the patches.
 
     Raises:
-        ValueError: if `grid_size` is not a pair of positive integers, they are not the patches', or
-            the width is odd.
+        ValueError: if `grid_size` is not a pair of positive integers, does not match the number of
+            patches, or the width is odd.
 
     Reference:
         The ablation of position embeddings in appendix D.4 of the ViT paper (arXiv 2010.11929).
@@ -146,7 +146,7 @@ class AddPositionEmbedding2D(Layer):
                 "`grid_size` must be the rows and columns of the patches, and their width even. "
                 f"Received: grid_size={self.grid_size}, {num_patches} patches of width {width}"
             )
-        # As the rows of `AddPositionEmbedding`.
+        # As in `AddPositionEmbedding`.
         normal = keras.initializers.RandomNormal
         self.rows = self.add_weight(
             name="rows", shape=(rows, 1, width // 2), initializer=normal(stddev=0.02)
@@ -156,7 +156,7 @@ class AddPositionEmbedding2D(Layer):
         )
 
     def table(self):
-        """The embeddings of all positions, `(1, rows * columns, width)`."""
+        """Return the embeddings of all positions, `(1, rows * columns, width)`."""
         rows, columns = self.grid_size
         half = self.rows.shape[-1]
         parts = [
@@ -176,7 +176,7 @@ class AddPositionEmbedding2D(Layer):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AddSincosPositionEmbedding(Layer):
-    """Adds sines and cosines of its place in the image to each patch token; nothing is learned.
+    """Adds sines and cosines of its row and column to each patch token, without weights.
 
     Input and output: `(batch, rows * columns, width)`, patches row by row.
 
@@ -184,8 +184,8 @@ class AddSincosPositionEmbedding(Layer):
         grid_size: `(rows, columns)` of the patches.
 
     Raises:
-        ValueError: if `grid_size` is not a pair of positive integers, they are not the patches', or
-            the width is not a multiple of 4 of at least 8.
+        ValueError: if `grid_size` is not a pair of positive integers, does not match the number of
+            patches, or the width is not a multiple of 4 of at least 8.
 
     Reference:
         `posemb_sincos_2d` in `big_vision/models/vit.py`; "Better plain ViT baselines for
@@ -220,10 +220,10 @@ class AddSincosPositionEmbedding(Layer):
 
 
 def sincos_table(grid_size, width):
-    """Sines and cosines of columns and rows, `(1, rows * columns, width)`, in float64."""
+    """Return sines and cosines of columns and rows, `(1, rows * columns, width)`, in float64."""
     if width % 4 or width < 8:
         raise ValueError(
-            "the width must be a multiple of 4 of at least 8 for sines and cosines of rows and "
+            "The width must be a multiple of 4 of at least 8 for sines and cosines of rows and "
             f"columns. Received: width={width}"
         )
     rows, columns = np.mgrid[: grid_size[0], : grid_size[1]]

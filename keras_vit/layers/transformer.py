@@ -13,7 +13,7 @@ from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer
 
 
 class Seeds(NamedTuple):
-    """Dropout seeds for one call of a block; `None` where the dropout is to draw one."""
+    """Dropout seeds for one call of a block; the dropout draws a seed that is `None`."""
 
     scores: Any = None
     attended: Any = None
@@ -26,7 +26,7 @@ NO_SEEDS = Seeds()
 
 @keras.saving.register_keras_serializable("keras_vit")
 class TransformerBlock(Layer):
-    """Self-attention and an MLP, each behind a LayerNorm and around a residual connection.
+    """Self-attention and an MLP, each after a LayerNorm and with a residual connection.
 
     Input and output: `(batch, tokens, width)`; with `return_attention_scores=True` also the
     attention scores `(batch, heads, tokens, tokens)`, in float32.
@@ -34,21 +34,21 @@ class TransformerBlock(Layer):
     Args:
         num_heads: number of attention heads; divides the width.
         mlp_dim: width of the MLP's hidden layer.
-        activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights born in torch).
-        dropout: rate after the attention and after each layer of the MLP.
+        activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights trained in PyTorch).
+        dropout: dropout rate after the attention and after each layer of the MLP.
         attention_dropout: rate at which attention weights are dropped.
         stochastic_depth: rate at which a residual branch is dropped for a whole example.
         qkv_bias: whether the query, key and value projections have biases.
-        qk_norm: whether queries and keys are normalised over each head's width.
-        layer_scale: initial value of a learnable factor for each channel of a residual branch;
-            `None` for no such factors.
-        epsilon: of the LayerNorms.
-        remat: whether training keeps the block's input alone and computes all else once more for
-            the gradients: less memory, more time. What is dropped stays the same.
+        qk_norm: whether queries and keys are normalized over each head's width.
+        layer_scale: initial value of a learnable factor per channel of each residual branch; `None`
+            for no factors.
+        epsilon: epsilon of the LayerNorms.
+        remat: whether training stores only the block's input and recomputes the rest for the
+            gradients: less memory, more time. Dropout repeats with the same seeds.
 
     Call arguments:
         tokens: the token sequence.
-        training: whether to drop.
+        training: whether to apply dropout.
         return_attention_scores: whether to return the attention scores too.
 
     Raises:
@@ -110,7 +110,7 @@ class TransformerBlock(Layer):
         self.dropout_layer = Dropout(dropout, name="dropout", **options)
         self.layer_norm_2 = layer_norm(name="layer_norm_2", epsilon=epsilon, **options)
         self.mlp = MlpBlock(mlp_dim, activation, dropout, name="mlp", **options)
-        # One draw for an example, shared by its tokens and channels.
+        # One draw per example, shared by its tokens and channels.
         self.drop_branch = Dropout(
             stochastic_depth, noise_shape=(None, 1, 1), name="stochastic_depth", **options
         )
@@ -130,8 +130,8 @@ class TransformerBlock(Layer):
     def call(self, tokens, training=None, return_attention_scores=False):
         if not (self.remat and training):
             return self._transform(tokens, NO_SEEDS, training, return_attention_scores)
-        # Drawn here, once: a generator that is called again in the recomputation would drop
-        # something else, and on JAX would keep a value that is known to the inner trace alone.
+        # The seeds are drawn once, here. A generator that is called again in the recomputation
+        # would draw other seeds, and on JAX would store a value of the inner trace.
         seeds = self._draw_seeds()
 
         def transform(tokens):
@@ -140,13 +140,13 @@ class TransformerBlock(Layer):
         return keras.remat(transform)(tokens)
 
     def attention_scores(self, tokens):
-        """How much each token attends to each, without what the block makes of it.
+        """Return the attention scores of the block without computing its output.
 
         Args:
             tokens: the block's input, `(batch, tokens, width)`.
 
         Returns:
-            A float32 tensor `(batch, heads, tokens, tokens)`; the last axis sums up to 1.
+            A float32 tensor `(batch, heads, tokens, tokens)` that sums to 1 over the last axis.
         """
         normed = self.layer_norm_1(tokens)
         return self.attention(normed, normed, return_attention_scores=True)[1]

@@ -1,91 +1,26 @@
 """The models, the table of their variants, and surgery on them."""
 
-from keras_vit.models.builders import (
-    R26_S32,
-    R50_B16,
-    R50_B32,
-    R50_L16,
-    R50_L32,
-    BiT_R50x1,
-    BiT_R50x2,
-    BiT_R50x3,
-    BiT_R101x1,
-    BiT_R101x3,
-    BiT_R152x1,
-    BiT_R152x2,
-    BiT_R152x4,
-    BiT_R200x3,
-    R_Ti16,
-    ViT_B8,
-    ViT_B16,
-    ViT_B32,
-    ViT_G14,
-    ViT_g14,
-    ViT_H14,
-    ViT_L16,
-    ViT_L32,
-    ViT_S16,
-    ViT_S32,
-    ViT_So400m14,
-    ViT_Ti16,
-    build,
-)
-from keras_vit.models.features import features
-from keras_vit.models.freezing import freeze_blocks
-from keras_vit.models.options import architecture_differences, match_variant
-from keras_vit.models.positions import resize_position_embedding
-from keras_vit.models.resnet import resnet
-from keras_vit.models.surgery import replace_head, resize
-from keras_vit.models.variants import (
-    VARIANTS,
-    ResNetVariant,
-    Variant,
-    find_variant,
-    list_variants,
-)
-from keras_vit.models.vit import vision_transformer
+from keras_vit.core.lazy import make_lazy
+from keras_vit.models.variants import VARIANTS
 
-__all__ = [
-    "R26_S32",
-    "R50_B16",
-    "R50_B32",
-    "R50_L16",
-    "R50_L32",
-    "VARIANTS",
-    "BiT_R50x1",
-    "BiT_R50x2",
-    "BiT_R50x3",
-    "BiT_R101x1",
-    "BiT_R101x3",
-    "BiT_R152x1",
-    "BiT_R152x2",
-    "BiT_R152x4",
-    "BiT_R200x3",
-    "R_Ti16",
-    "ResNetVariant",
-    "Variant",
-    "ViT_B8",
-    "ViT_B16",
-    "ViT_B32",
-    "ViT_G14",
-    "ViT_H14",
-    "ViT_L16",
-    "ViT_L32",
-    "ViT_S16",
-    "ViT_S32",
-    "ViT_So400m14",
-    "ViT_Ti16",
-    "ViT_g14",
-    "architecture_differences",
-    "build",
-    "features",
-    "find_variant",
-    "freeze_blocks",
-    "list_variants",
-    "match_variant",
-    "replace_head",
-    "resize",
-    "resize_position_embedding",
-    "resnet",
-    "vision_transformer",
-]
+__all__ = make_lazy(
+    __name__,
+    {
+        # They stand above this folder, and were here before.
+        "keras_vit.builders": ["build", *(row.name for row in VARIANTS)],
+        "keras_vit.models.base": ["ImageModel"],
+        "keras_vit.models.features": ["features"],
+        "keras_vit.models.options": ["architecture_differences", "match_variant"],
+        "keras_vit.models.positions": ["resize_position_embedding"],
+        "keras_vit.models.resnet": ["resnet"],
+        "keras_vit.models.surgery": ["freeze_blocks", "replace_head", "resize"],
+        "keras_vit.models.variants": [
+            "ResNetVariant",
+            "VARIANTS",
+            "Variant",
+            "find_variant",
+            "list_variants",
+        ],
+        "keras_vit.models.vit": ["vision_transformer"],
+    },
+)

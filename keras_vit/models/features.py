@@ -3,12 +3,12 @@
 import keras
 
 from keras_vit.core.arguments import check_names
+from keras_vit.models.parts import representation, token_grid
 from keras_vit.models.prediction import predict_images
-from keras_vit.models.surgery import representation, token_grid
 
 
 def features(model, images, layers=None, as_maps=False, batch_size=32):
-    """Computes what a model knows of images before it classifies them.
+    """Compute the representation of images, or the outputs of layers.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
@@ -16,9 +16,9 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
             batches of them.
         layers: names of layers whose outputs to return, such as `["block_5", "encoder_norm"]`;
             `None` for the representation that the head sees (after `pre_logits`, if there is one).
-        as_maps: whether to give token sequences as `(batch, rows, columns, width)` without the
-            class token, instead of `(batch, tokens, width)`. Feature maps of a ResNet are that
-            already.
+        as_maps: whether to return token sequences as `(batch, rows, columns, width)` without the
+            class token, instead of `(batch, tokens, width)`. Feature maps of a ResNet are returned
+            as they are.
         batch_size: images in one step.
 
     Returns:

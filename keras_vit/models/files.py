@@ -1,4 +1,4 @@
-"""Models and weights from Keras's own files."""
+"""Models and weights from Keras's own files, and the check that weights are finite."""
 
 import collections
 import pathlib
@@ -6,9 +6,10 @@ import zipfile
 
 import h5py
 import keras
+import numpy as np
+from keras import ops
 
-from keras_vit.models.origin import set_origin
-from keras_vit.models.weights import check_finite
+from keras_vit.models.base import set_origin
 
 WEIGHTS_SUFFIX = ".weights.h5"
 # Name of the weights in a `.keras` file.
@@ -18,15 +19,9 @@ MAX_LISTED = 4
 
 
 def load_weights(model, path):
-    """Loads what `Model.save_weights` wrote for this very model: no array is left over.
+    """Load a file that `Model.save_weights` wrote for the same architecture.
 
-    Args:
-        model: a built `keras.Model`; an error leaves it as it was.
-        path: of a `.weights.h5` file.
-
-    Raises:
-        ValueError: if there is no such file, it is damaged, of another model, or has weights that
-            are not finite.
+    If an error is raised, the weights of the model do not change.
     """
     path = check_file("path", path, (WEIGHTS_SUFFIX,))
     # Keras assigns while it reads.
@@ -34,7 +29,7 @@ def load_weights(model, path):
     try:
         _check_arrays(path, model)
         model.load_weights(path)
-    # Keras lets HDF5's own errors through, of many types.
+    # Errors of HDF5 have many types.
     except Exception as error:
         model.set_weights(before)
         raise ValueError(
@@ -77,13 +72,13 @@ def _check_all_used(file, model):
 
 
 def _num_weights(group, model):
-    """The number of variables of the layer whose arrays a group holds."""
+    """Return the number of variables of the layer whose arrays a group holds."""
     name = _layer_name(group) if isinstance(group, h5py.Group) else None
     return sum(len(layer.weights) for layer in model.layers if layer.name == name)
 
 
 def _layer_name(group):
-    """The name that Keras records next to a layer's arrays, or `None`."""
+    """Return the name of a layer that Keras records with its arrays, or `None`."""
     return group["vars"].attrs.get("name") if "vars" in group else None
 
 
@@ -93,52 +88,31 @@ def _is_weight(name, item):
 
 
 def load_model(path):
-    """Load a `.keras` file whose weights are all finite.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        A `keras.Model`, not compiled.
-
-    Raises:
-        ValueError: if there is no such file, it is not a complete Keras model, or it has weights
-            that are not finite.
-    """
+    """Load a `.keras` file, not compiled; raise a `ValueError` if a weight is not finite."""
     model = load_unchecked(path)
     check_finite(model, received=path)
     return model
 
 
 def load_unchecked(path):
-    """Load a `.keras` file for a caller that checks the values itself.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        A `keras.Model`, not compiled.
-
-    Raises:
-        ValueError: if there is no such file, or it is not a complete Keras model.
-    """
+    """Load a `.keras` file without a check of its values."""
     path = check_file("model", path, (".keras",))
     if not zipfile.is_zipfile(path):
-        # Of which Keras says that there is no such file.
+        # Keras reports it as a missing file.
         raise ValueError(
             "`model` must be a complete Keras model. "
             f"Received: model={str(path)!r}, which is no .keras file or not all of one"
         )
     try:
         model = keras.models.load_model(path, compile=False)
-        # Keras leaves out arrays that the model has no place for.
+        # Keras ignores arrays that the model does not have.
         with (
             zipfile.ZipFile(path) as archive,
             archive.open(_WEIGHTS_MEMBER) as weights,
             h5py.File(weights, "r") as file,
         ):
             _check_all_used(file, model)
-    # Keras lets the archive's and HDF5's own errors through, of many types.
+    # Errors of the archive and of HDF5 have many types.
     except Exception as error:
         raise ValueError(
             f"`model` must be a complete Keras model. Received: model={str(path)!r}, "
@@ -149,7 +123,7 @@ def load_unchecked(path):
 
 
 def check_file(argument, path, suffixes):
-    """The path, checked to be an existing file of one of these kinds."""
+    """Check that a path is an existing file with one of the suffixes; return it."""
     path = pathlib.Path(path).expanduser()
     if not path.exists():
         raise ValueError(
@@ -161,3 +135,45 @@ def check_file(argument, path, suffixes):
             f"Received: {argument}={str(path)!r}"
         )
     return path
+
+
+def check_finite(model, argument="model", received=None, dtype=None):
+    """Raise an error if a weight is NaN or infinite.
+
+    Variables are checked one at a time where they are: no second copy of the model is made.
+
+    Args:
+        model: a built `keras.Model`.
+        argument: name of the argument that the model or its file was given as.
+        received: value of that argument; `None` for the name of the model.
+        dtype: what the weights will be cast to; values beyond its range become infinite.
+
+    Raises:
+        ValueError: if a weight is not finite. The error names the variable.
+
+    Example:
+    >>> from keras_vit.models.files import check_finite
+    >>> model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
+    >>> model.get_layer("head").set_weights([np.zeros((192, 2)), np.array([0, np.nan])])
+    >>> check_finite(model)
+    Traceback (most recent call last):
+    ValueError: `model` must have finite weights. Received: model='ViT_Ti16', whose head/bias ...
+    """
+    bad = [variable for variable in model.weights if not ops.all(_are_finite(variable, dtype))]
+    if not bad:
+        return
+    values = ops.convert_to_numpy(_are_finite(bad[0], dtype))
+    rule = f"finite weights in {dtype}" if dtype else "finite weights"
+    more = f" ({len(bad) - 1} more variables have such values too)" if bad[1:] else ""
+    raise ValueError(
+        f"`{argument}` must have {rule}. "
+        f"Received: {argument}={str(received or model.name)!r}, whose {bad[0].path} has "
+        f"{np.sum(~values)} NaN or infinite values of {values.size}{more}"
+    )
+
+
+def _are_finite(variable, dtype):
+    # Integers, such as the kernels of an int8 model, are finite.
+    if not keras.backend.is_float_dtype(variable.dtype):
+        return True
+    return ops.isfinite(ops.cast(variable.value, dtype or variable.dtype))

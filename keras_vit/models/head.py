@@ -1,4 +1,4 @@
-"""What the models end with."""
+"""The classification head."""
 
 import logging
 
@@ -7,7 +7,7 @@ from keras import ops
 
 
 def zero_head(num_classes, activation=None):
-    """The linear classifier, zero at the start (section 3.2 of the paper) and always float32."""
+    """Return the float32 linear classifier, zero at the start (section 3.2 of the paper)."""
     return keras.layers.Dense(
         num_classes,
         activation=activation,
@@ -20,7 +20,7 @@ def zero_head(num_classes, activation=None):
 def classification_head(
     outputs, num_classes, representation_size=None, classifier_activation=None, dtype=None
 ):
-    """The hidden tanh layer of a pre-training head and the classifier, either only if asked for."""
+    """Apply the hidden tanh layer of a pre-training head and the classifier, if there are any."""
     if representation_size is not None:
         outputs = keras.layers.Dense(
             representation_size,
@@ -32,8 +32,15 @@ def classification_head(
     return zero_head(num_classes, classifier_activation)(outputs) if num_classes else outputs
 
 
+def activation_name(activation):
+    """Return the name of a head's activation, `None` for a head that returns logits."""
+    # `keras.activations.serialize` would import TensorFlow on every backend.
+    name = keras.activations.get(activation).__name__
+    return None if name == "linear" else name
+
+
 def has_zero_head(model):
-    """Whether the kernel of a classifier's head is zero: all images have the same logits."""
+    """Return whether the kernel of the head is zero: all images have the same logits."""
     return not bool(ops.any(model.get_layer("head").kernel.value))
 
 

@@ -1,32 +1,32 @@
-"""A Vision Transformer that predicts what corrupted patches show."""
+"""A Vision Transformer that predicts the content of corrupted patches."""
 
 import keras
 
 from keras_vit.core.arguments import check_choice
 from keras_vit.layers import CorruptPatches, PatchEmbedding
-from keras_vit.models.surgery import check_backbone, token_stride
+from keras_vit.models.parts import check_backbone, token_stride
 
 TARGETS = ("mean_colour", "downsized", "pixels")
-# 3 bits a channel, as in `keras_vit.data.images.colors`.
+# 3 bits per channel, as in `keras_vit.data.images.colors`.
 NUM_COLOURS = 512
-# Rows and columns of a down-sized patch.
+# Rows and columns of a downsized patch.
 CELLS = 4
-# What comes behind the patches' tokens in the models of this package.
-_BEHIND_TOKENS = ("patch_tokens", "pooling", "fc_norm", "pre_logits", "head")
+# Layers after the patch tokens in the models of this package.
+_AFTER_TOKENS = ("patch_tokens", "pooling", "fc_norm", "pre_logits", "head")
 
 
 def masked_patch_predictor(model, target="mean_colour"):
-    """A model that predicts from the tokens of corrupted patches what these show.
+    """Make a model that predicts the content of corrupted patches from their tokens.
 
-    It takes what `keras_vit.data.mask_patches` gives, `{"images", "corruption"}`, and has the
-    layers of the given model up to the last LayerNorm, between them a `CorruptPatches` and behind
-    them a new head. The layers are shared: to train the predictor is to train the given model, but
-    for its pooling and its head.
+    Its inputs are those of `keras_vit.data.mask_patches`, `{"images", "corruption"}`. It has the
+    layers of the given model up to the last LayerNorm, a `CorruptPatches` layer after the patch
+    embedding, and a new head. The layers are shared: training the predictor trains the given model,
+    apart from its pooling and its head.
 
     Args:
         model: a Vision Transformer or a hybrid of this package, built, tuned or reloaded.
-        target: what is predicted of each patch: `"mean_colour"`, logits of 512 classes
-            `(batch, patches, 512)`; `"downsized"`, those of 4 x 4 cells
+        target: what is predicted per patch: `"mean_colour"`, logits of 512 colors
+            `(batch, patches, 512)`; `"downsized"`, logits of the colors of 4 x 4 cells
             `(batch, patches, 16, 512)`; or `"pixels"`, `(batch, patches, pixels * channels)`.
 
     Returns:
@@ -60,7 +60,7 @@ def masked_patch_predictor(model, target="mean_colour"):
         cropping = (num_prefix_tokens, 0)
         tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
     if "fc_norm" in [layer.name for layer in model.layers]:
-        # Without it the tokens would not be normalised at all.
+        # Without it the tokens would not be normalized.
         tokens = model.get_layer("fc_norm")(tokens)
     outputs = _predict(tokens, target, token_stride(model), model.inputs[0].shape[-1])
     inputs = {"images": model.inputs[0], "corruption": corruption}
@@ -68,19 +68,19 @@ def masked_patch_predictor(model, target="mean_colour"):
 
 
 def _find_chain(model):
-    """The patch embedding, and the layers from there to the last of the tokens' LayerNorms."""
+    """Return the patch embedding, and the layers after it up to the last LayerNorm of tokens."""
     check_backbone(model)
     layers = model.layers
     places = [i for i, layer in enumerate(layers) if isinstance(layer, PatchEmbedding)]
     if len(places) != 1 or len(model.inputs) != 1:
         raise ValueError(
-            "`model` must have one input and one `PatchEmbedding`: only of patches can some be "
-            f"masked. Received: the model {model.name!r} with {len(model.inputs)} inputs and "
+            "`model` must have one input and one `PatchEmbedding`, whose patches can be masked. "
+            f"Received: the model {model.name!r} with {len(model.inputs)} inputs and "
             f"{len(places)} `PatchEmbedding` layers"
         )
     chain = [layers[places[0]]]
     for layer in layers[places[0] + 1 :]:
-        if layer.name in _BEHIND_TOKENS:
+        if layer.name in _AFTER_TOKENS:
             break
         if layer.input is not chain[-1].output:
             raise ValueError(
@@ -92,7 +92,7 @@ def _find_chain(model):
 
 
 def _predict(tokens, target, patch_size, channels):
-    """The new head, in float32 and zero at the start like the classifiers'."""
+    """Return the outputs of the new head, which is float32 and zero at the start."""
     num_patches = tokens.shape[1]
     units = {
         "mean_colour": NUM_COLOURS,

@@ -1,51 +1,38 @@
-"""The options of `vision_transformer` and `resnet`: what they build, and which row they are."""
+"""Options of `vision_transformer` and `resnet`: what they build, and which variant they are."""
 
 import inspect
 
 from keras_vit.core.arguments import as_pair
-from keras_vit.layers.patches import grid_size
 from keras_vit.models.resnet import resnet
-from keras_vit.models.variants import VARIANTS, ResNetVariant
-from keras_vit.models.vit import total_stride, vision_transformer
+from keras_vit.models.variants import VARIANTS, ResNetVariant, is_resnet
+from keras_vit.models.vit import vision_transformer
 
-# Options that change training alone.
+# Options that only change training.
 DROPOUT_OPTIONS = ("dropout", "attention_dropout", "stochastic_depth")
-# Options that a builder's name leaves open.
+# Options that the name of a builder does not determine.
 _SIZES = ("num_classes", "image_size", "name", "dtype", "remat")
 
 
-def is_resnet(options):
-    """Whether the options are those of `resnet`, which has no Transformer."""
-    return "stages" in options
-
-
 def make_model(options):
-    """The model that these options build."""
-    return _maker(options)(**options)
+    """Build the model of these options."""
+    return maker(options)(**options)
 
 
 def defaults_of(options):
-    """What the options of this family are where none is given, `None` for those that must be."""
-    parameters = inspect.signature(_maker(options)).parameters.values()
+    """Return the default of each option of the family, `None` for required ones."""
+    parameters = inspect.signature(maker(options)).parameters.values()
     return {p.name: None if p.default is p.empty else p.default for p in parameters}
 
 
-def _maker(options):
+def maker(options):
+    """Return the function that builds models with these options."""
     return resnet if is_resnet(options) else vision_transformer
 
 
-def token_grid_of(options):
-    """`(rows, columns)` of the patches of a model with these options, or `None` for a ResNet."""
-    if is_resnet(options):
-        return None
-    stride = total_stride(options["patch_size"], options.get("resnet_stages"))
-    return grid_size(options["image_size"], stride)
-
-
 def variable_shapes(options):
-    """Shapes of the variables of a model with these options, by path.
+    """Return the shapes of the variables of a model with these options, by path.
 
-    Of the blocks one is built, and of each stage of a ResNet two units: the others are alike.
+    Only one block, and two units per stage of a ResNet, are built: the others are like them.
     """
     smaller, copies = {"num_classes": min(options["num_classes"], 1)}, {}
     if is_resnet(options):
@@ -71,24 +58,15 @@ def variable_shapes(options):
 
 
 def match_variant(options):
-    """The row with the architecture of these options, or `None`.
-
-    Args:
-        options: of `vision_transformer` or `resnet`, all that have no default.
-    """
+    """Return the variant with the architecture of these options, or `None`."""
     return next((row for row in VARIANTS if not architecture_differences(row, options)), None)
 
 
 def architecture_differences(row, options):
-    """What of the options is not the row's architecture.
+    """Compare options with the architecture of a variant.
 
-    Args:
-        row: of the table.
-        options: as in `match_variant`.
-
-    Returns:
-        A dictionary from names of options to pairs, the option and what the row has; of the name
-        `"family"` if the one is a ResNet and the other a Transformer.
+    Return a dictionary from the names of options that differ to pairs: the option, and that of the
+    variant. If one is a ResNet and the other a Transformer, its only key is `"family"`.
     """
     if is_resnet(options) != isinstance(row, ResNetVariant):
         families = ("a Vision Transformer", "a ResNet")
@@ -104,18 +82,13 @@ def architecture_differences(row, options):
 
 
 def changed_options(options, row=None):
-    """Compare options with the defaults, apart from classes and image size.
+    """Compare options with the defaults, apart from classes, image size and the variant `row`.
 
-    Args:
-        options: of `vision_transformer` or `resnet`.
-        row: of the table of variants, whose architecture is left out.
-
-    Returns:
-        A dictionary from names to pairs, the option and its default.
+    Return a dictionary from names to pairs, the option and its default.
 
     Example:
-    >>> from keras_vit.models.describe import describe
-    >>> changed_options(describe(keras_vit.ViT_Ti16(pooling="gap")), keras_vit.list_variants()[0])
+    >>> from keras_vit.models.introspection import options_of
+    >>> changed_options(options_of(keras_vit.ViT_Ti16(pooling="gap")), keras_vit.list_variants()[0])
     {'pooling': ('gap', 'token')}
     """
     defaults = defaults_of(options)

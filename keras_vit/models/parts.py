@@ -1,4 +1,4 @@
-"""What is read off the layers of a model, for those who look into it."""
+"""What the layers of a model say: its backbone, head, blocks, kernels and positions."""
 
 import keras
 from keras import ops
@@ -14,13 +14,95 @@ from keras_vit.layers import (
     StandardizedConv2D,
     TransformerBlock,
 )
-from keras_vit.models.surgery import check_backbone
+from keras_vit.layers.resnet import Bottleneck
 
+HEAD_LAYERS = ("pre_logits", "head")
 POSITION_LAYERS = (AddPositionEmbedding, AddPositionEmbedding2D, AddSincosPositionEmbedding)
 
 
+def token_grid(model):
+    """Return `(rows, columns)` of the patches of a model, or `None` for a ResNet."""
+    check_backbone(model)
+    grids = [layer.grid_size for layer in model.layers if isinstance(layer, PatchEmbedding)]
+    return grids[0] if grids else None
+
+
+def token_stride(model):
+    """Return `(height, width)` of the part of an image that one token represents.
+
+    It is `(1, 1)` for a ResNet.
+    """
+    grid = token_grid(model)
+    if grid is None:
+        return (1, 1)
+    return tuple(size // n for size, n in zip(model.inputs[0].shape[1:3], grid, strict=True))
+
+
+def check_backbone(model):
+    """Raise an error unless a model has patches or residual units of this package."""
+    kinds = (PatchEmbedding, Bottleneck)
+    if not any(isinstance(layer, kinds) for layer in getattr(model, "layers", [])):
+        raise ValueError(
+            "`model` must be a Vision Transformer with a `PatchEmbedding` layer, or a ResNet of "
+            f"this package. Received: {type(model).__name__} {getattr(model, 'name', model)!r}, "
+            "which is neither"
+        )
+
+
+def representation(model, head_layers=HEAD_LAYERS):
+    """Return the symbolic output of the backbone: the input of the first layer of the head.
+
+    Raises:
+        ValueError: if the model has a Dense layer of another name.
+    """
+    for layer in model.layers:
+        if layer.name in head_layers:
+            return layer.input
+    dense = [layer.name for layer in model.layers if isinstance(layer, keras.layers.Dense)]
+    others = [name for name in dense if name not in HEAD_LAYERS]
+    if others:
+        raise ValueError(
+            "`model` must have a classifier that is called `head`, or none. "
+            f"Received: a model with the Dense layer {others[-1]!r}"
+        )
+    return model.outputs[0]
+
+
+def check_classifier(model):
+    """Return the number of classes of a model that maps RGB images to logits.
+
+    Raises:
+        ValueError: if the model does anything else.
+    """
+    check_backbone(model)
+    heads = [layer for layer in model.layers if layer.name == "head"]
+    if not heads or len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise ValueError(
+            "`model` must have one input, one output and a layer called `head`. "
+            f"Received: a model of {len(model.inputs)} inputs, {len(model.outputs)} outputs and "
+            f"{len(heads)} heads; `keras_vit.replace_head` makes one"
+        )
+    if heads[0].activation is not keras.activations.linear:
+        raise ValueError(
+            "`model` must return logits: a head without an activation. "
+            f"Received: a head with the activation {heads[0].activation.__name__!r}"
+        )
+    if model.outputs[0] is not heads[0].output:
+        raise ValueError(
+            "`model` must return the logits of its layer `head`. Received: a model with layers "
+            f"after it, the last of them {model.layers[-1].name!r}"
+        )
+    images, logits = model.inputs[0].shape, model.outputs[0].shape
+    if images[-1] != 3 or len(logits) != 2:
+        raise ValueError(
+            "`model` must map RGB images to logits `(batch, num_classes)`. "
+            f"Received: a model from {images} to {logits}"
+        )
+    return logits[-1]
+
+
 def find_blocks(model):
-    """The Transformer blocks of a model, from the first to the last.
+    """Return the Transformer blocks of a model, from the first to the last.
 
     Raises:
         ValueError: if it has none.
@@ -36,17 +118,17 @@ def find_blocks(model):
 
 
 def has_blocks(model):
-    """Whether a model has Transformer blocks; a ResNet has none."""
+    """Return whether a model has Transformer blocks; a ResNet has none."""
     return bool(_layers_of(model, TransformerBlock))
 
 
 def find_attention_pooling(model):
-    """The layer that pools the patches by attention, in a list, or an empty list."""
+    """Return a list of the layers that pool patches by attention: one, or none."""
     return _layers_of(model, MultiHeadAttentionPooling)
 
 
 def has_class_output(model):
-    """Whether a model's output is made of its class token."""
+    """Return whether the output of a model is computed from its class token."""
     if _layers_of(model, ClassTokenPooling):
         return True
     pools = _layers_of(model, keras.layers.GlobalAveragePooling1D)
@@ -54,14 +136,10 @@ def has_class_output(model):
 
 
 def first_kernel(model):
-    """The kernel that images go through, as it is applied.
+    """Return the first kernel, float64 `(height, width, channels, filters)`.
 
-    Returns:
-        A float64 array `(height, width, channels, filters)`: of the patch embedding, or in a hybrid
-        and in a ResNet of the first convolution.
-
-    Raises:
-        ValueError: if the model has neither.
+    It is the kernel of the patch embedding, or the standardized kernel of the first convolution of
+    a hybrid or a ResNet.
     """
     check_backbone(model)
     for layer in model.layers:
@@ -76,19 +154,14 @@ def first_kernel(model):
 
 
 def has_positions(model):
-    """Whether a model has position embeddings."""
+    """Return whether a model has position embeddings."""
     return bool(_layers_of(model, POSITION_LAYERS))
 
 
 def position_table(model):
-    """The embeddings of the positions.
+    """Return the position embeddings of a model, float64 `(tokens, width)`.
 
-    Returns:
-        A float64 array `(tokens, width)`. The rows of the class token and of registers, where they
-        have one, come first.
-
-    Raises:
-        ValueError: if the model has none.
+    Rows of the class token and of registers come first.
     """
     check_backbone(model)
     for layer in _layers_of(model, POSITION_LAYERS):

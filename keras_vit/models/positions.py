@@ -1,11 +1,11 @@
-"""Position embeddings for another grid of patches."""
+"""Interpolation of position embeddings for another grid of patches."""
 
 import math
 
 import numpy as np
 import scipy.ndimage
 
-from keras_vit.core.arguments import as_pair
+from keras_vit.core.arguments import as_pair, check_choice
 
 METHODS = ("bilinear", "bicubic")
 
@@ -13,7 +13,7 @@ METHODS = ("bilinear", "bicubic")
 def resize_position_embedding(
     table, target_grid, source_grid=None, num_prefix_tokens=1, method="bilinear"
 ):
-    """Interpolates position embeddings in 2-D, according to their place in the image.
+    """Interpolate position embeddings in 2-D, according to their position in the image.
 
     The table has shape `(1, prefix + rows * columns, width)`, the result
     `(1, prefix + target_rows * target_columns, width)` and the table's dtype. The rows of prefix
@@ -21,17 +21,17 @@ def resize_position_embedding(
 
     Args:
         table: NumPy array of position embeddings.
-        target_grid: `(rows, columns)` of patches that the result is for.
-        source_grid: `(rows, columns)` of patches that the table is of; `None` if it is square.
-        num_prefix_tokens: tokens in front of the patches: 1 with a class token, 0 without.
-        method: `"bilinear"`, corner-aligned as the original does it, or `"bicubic"`, antialiased
-            with half-pixel centres as timm does it.
+        target_grid: `(rows, columns)` of patches of the result.
+        source_grid: `(rows, columns)` of patches of the table; `None` if it is square.
+        num_prefix_tokens: tokens before the patches: 1 with a class token, 0 without.
+        method: `"bilinear"`, corner-aligned as in the original, or `"bicubic"`, antialiased with
+            half-pixel centers as in timm.
 
     Returns:
         A NumPy array.
 
     Raises:
-        ValueError: if the table's rows are not those of the source grid, `target_grid` is not a
+        ValueError: if the table does not have the rows of the source grid, `target_grid` is not a
             pair of positive integers, or `method` is unknown.
 
     Reference:
@@ -45,8 +45,7 @@ def resize_position_embedding(
     (1, 49, 8)
     """
     table = np.asarray(table)
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {METHODS}. Received: method={method!r}")
+    check_choice("method", method, METHODS)
     if isinstance(target_grid, int):
         raise ValueError(
             f"`target_grid` must be a pair `(rows, columns)`. Received: target_grid={target_grid}"

@@ -87,15 +87,7 @@ def _check_first_batch(model, dataset):
 
 
 def check_shape(model, images):
-    """Check that images are an array of a model's images, at least one.
-
-    Args:
-        model: the model that the images are for.
-        images: array or tensor.
-
-    Raises:
-        ValueError: if they are anything else, or have another shape.
-    """
+    """Raise an error unless images are an array of at least one image of the model's shape."""
     expected = tuple(model.inputs[0].shape)[1:]
     shape = tuple(getattr(images, "shape", ()))
     if (

@@ -1,4 +1,4 @@
-"""The ResNets of the paper as Functional Keras models: BiT's, and the one inside the hybrids."""
+"""The ResNets of the paper as Functional Keras models: BiT, and the one inside the hybrids."""
 
 import keras
 
@@ -12,9 +12,11 @@ from keras_vit.layers.convolution import (
 )
 from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
-from keras_vit.models.head import classification_head
+from keras_vit.models.base import ImageModel, carries_options
+from keras_vit.models.head import activation_name, classification_head
 
 
+@carries_options
 def resnet(
     stages,
     width=64,
@@ -26,7 +28,7 @@ def resnet(
     name="resnet",
     dtype=None,
 ):
-    """Builds a ResNet with GroupNorm and weight standardisation, of any size.
+    """Build a ResNet with GroupNorm and weight standardization, of any size.
 
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
@@ -34,19 +36,19 @@ def resnet(
 
     Args:
         stages: number of residual units of each stage, such as `(3, 4, 6, 3)` for a ResNet-50.
-        width: channels behind the first convolution, a multiple of 32; 64 times BiT's width factor.
-        num_classes: width of the head; 0 for no head, the model then returns the representation.
+        width: channels of the first convolution, a multiple of 32; 64 times BiT's width factor.
+        num_classes: width of the head; 0 for no head: the model returns the representation.
         image_size: int or `(height, width)`.
         image_channels: channels of an image.
         classifier_activation: activation of the head; `None` returns logits.
-        preactivation: whether this is BiT, a ResNet-v2; or the ResNet-v1 of the hybrids, which
-            big_vision has as `bit.py`. They differ in padding and epsilons too.
+        preactivation: `True` for BiT, a ResNet-v2; `False` for the ResNet-v1 of the hybrids, which
+            is `bit.py` in big_vision. They also differ in padding and epsilons.
         name: name of the model.
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
-            policy. Standardisation, GroupNorm statistics and logits are float32 under each.
+            policy. Standardization, GroupNorm statistics and logits are float32 under every policy.
 
     Returns:
-        A Functional `keras.Model`.
+        A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
 
     Raises:
         ValueError: if `stages` are not positive integers, `width` is no multiple of 32, or a size
@@ -66,7 +68,13 @@ def resnet(
     image_channels = check_integer("image_channels", image_channels, minimum=1)
     as_activation(classifier_activation, "classifier_activation")
     check_choice("preactivation", preactivation, (True, False))
-    images = keras.Input((*as_pair(image_size, "image_size"), image_channels), name="images")
+    normalized = {
+        "stages": stages,
+        "image_size": as_pair(image_size, "image_size"),
+        "classifier_activation": activation_name(classifier_activation) if num_classes else None,
+        "preactivation": bool(preactivation),
+    }
+    images = keras.Input((*normalized["image_size"], image_channels), name="images")
     if preactivation:
         maps = _bit_root(images, width, dtype)
         maps = _units(PreActivationBottleneckUnit, maps, stages, width, dtype)
@@ -80,13 +88,13 @@ def resnet(
     outputs = classification_head(
         outputs, num_classes, classifier_activation=classifier_activation, dtype=dtype
     )
-    return keras.Model(images, outputs, name=name)
+    return ImageModel(images, outputs, name=name), normalized
 
 
 def hybrid_maps(images, stages, width, dtype):
-    """Feature maps of the hybrids' ResNet, `ResNetStage` and the root in `vit_jax/models_vit.py`.
+    """Return the feature maps of the hybrids' ResNet (`ResNetStage` in `vit_jax/models_vit.py`).
 
-    Each stage but the first halves the maps, whose side is a fourth of the image's to begin with.
+    The root divides the height and the width by 4, and each stage but the first by 2.
     """
     maps = standardized_conv(HYBRID, width, 7, 2, dtype, "root_conv")(images)
     maps = group_norm(HYBRID, dtype, "root_norm")(maps)
@@ -95,13 +103,8 @@ def hybrid_maps(images, stages, width, dtype):
     return _units(BottleneckUnit, maps, stages, width, dtype)
 
 
-def downsampling(stages):
-    """Pixels of the image for each side of a feature map behind these stages."""
-    return 4 * 2 ** max(len(stages) - 1, 0)
-
-
 def check_stages(argument, stages, minimum=1):
-    """The stages as a tuple, checked to be at least so many positive integers."""
+    """Check that stages are at least `minimum` positive integers; return them as a tuple."""
     is_tuple = isinstance(stages, (tuple, list)) and len(stages) >= minimum
     if not is_tuple or not all(is_integer(units) and units > 0 for units in stages):
         raise ValueError(
@@ -112,9 +115,10 @@ def check_stages(argument, stages, minimum=1):
 
 
 def _bit_root(images, width, dtype):
-    """No norm and no ReLU: values below zero meet the zeros around the maps in the pooling.
+    """Return the maps after BiT's root, which has no norm and no ReLU.
 
-    big_vision's `bit_paper.py` pads with minus infinity there, and gives other numbers.
+    The maps are padded with zeros for the pooling, although they have negative values. big_vision's
+    `bit_paper.py` pads with minus infinity, and gives other numbers.
     """
     maps = standardized_conv(BIT, width, 7, 2, dtype, "root_conv")(images)
     maps = keras.layers.ZeroPadding2D(

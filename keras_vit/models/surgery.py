@@ -1,41 +1,44 @@
-"""New models from trained ones: another head, another image size."""
+"""New models from trained ones: another head, another image size, frozen blocks."""
+
+import re
 
 import keras
 
-from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.core.arguments import as_pair, check_integer, grid_size, is_integer
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
-    PatchEmbedding,
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
-from keras_vit.layers.patches import grid_size
-from keras_vit.layers.resnet import Bottleneck
+from keras_vit.models.base import ImageModel, pass_on
 from keras_vit.models.head import zero_head
-from keras_vit.models.origin import origin_of, set_origin
+from keras_vit.models.parts import (
+    HEAD_LAYERS,
+    check_backbone,
+    representation,
+    token_grid,
+    token_stride,
+)
 from keras_vit.models.positions import resize_position_embedding
-
-HEAD_LAYERS = ("pre_logits", "head")
 
 
 def replace_head(model, num_classes):
     """Make a model with the same backbone and a new linear head, zero at the start.
 
     The hidden layer of a pre-training head (`pre_logits`) is dropped. The backbone's variables are
-    copies: training the new model leaves the given one as it was. What is frozen in the backbone
-    stays frozen, layer by layer and variable by variable; the new head is trained.
+    copies: training the new model does not change the given one. Frozen layers and variables of the
+    backbone stay frozen; the new head is trained.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
         num_classes: classes of the new head; 0 for no head.
 
     Returns:
-        A Functional `keras.Model`, not compiled.
+        A model of the class of the given one, not compiled.
 
     Raises:
-        ValueError: if the model has no backbone that this package knows, or `num_classes` is
-            negative.
+        ValueError: if the model has no backbone of this package, or `num_classes` is negative.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929).
@@ -45,15 +48,18 @@ def replace_head(model, num_classes):
     >>> keras_vit.replace_head(model, num_classes=3).output.shape
     (None, 3)
     """
-    check_integer("num_classes", num_classes, minimum=0)
+    num_classes = check_integer("num_classes", num_classes, minimum=0)
     check_backbone(model)
-    backbone = keras.Model(model.input, representation(model), name=model.name)
+    kind = ImageModel if isinstance(model, ImageModel) else keras.Model
+    backbone = kind(model.input, representation(model), name=model.name)
     copy = _clone(backbone, model.inputs[0].shape[1:])
     _copy_weights(backbone, copy)
     if num_classes:
-        copy = keras.Model(copy.input, zero_head(num_classes)(copy.output), name=model.name)
+        copy = kind(copy.input, zero_head(num_classes)(copy.output), name=model.name)
     keep_frozen(model, copy, has_new_head=num_classes > 0)
-    set_origin(copy, origin_of(model))
+    pass_on(
+        model, copy, num_classes=num_classes, representation_size=None, classifier_activation=None
+    )
     return copy
 
 
@@ -61,19 +67,19 @@ def resize(model, image_size):
     """Make a model for another image size, with position embeddings interpolated in 2-D.
 
     The patch size stays, so the number of patches changes. A ResNet has no position embeddings, and
-    takes any size. All other variables are copies: training the new model leaves the given one as
-    it was. What is frozen stays frozen, layer by layer and variable by variable.
+    takes any size. All other variables are copies: training the new model does not change the given
+    one. Frozen layers and variables stay frozen.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
-        image_size: int or `(height, width)`; of a model with patches multiples of what a token
-            stands for: the patch size, in a hybrid times the ResNet's stride.
+        image_size: int or `(height, width)`; multiples of the patch size, in a hybrid times the
+            ResNet's stride.
 
     Returns:
-        A Functional `keras.Model`, not compiled.
+        A model of the class of the given one, not compiled.
 
     Raises:
-        ValueError: if the patches do not tile the image, or the model is none of this package.
+        ValueError: if the patches do not tile the image, or the model is not of this package.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929).
@@ -83,22 +89,68 @@ def resize(model, image_size):
     >>> keras_vit.resize(model, (48, 64)).input.shape
     (None, 48, 64, 3)
     """
+    image_size = as_pair(image_size, "image_size")
     check_backbone(model)
     channels = model.inputs[0].shape[-1]
-    resized = _clone(model, (*as_pair(image_size, "image_size"), channels))
+    resized = _clone(model, (*image_size, channels))
     _copy_weights(model, resized)
     keep_frozen(model, resized)
-    set_origin(resized, origin_of(model))
+    pass_on(model, resized, image_size=image_size)
     return resized
 
 
-def keep_frozen(model, new, has_new_head=False):
-    """Freeze in a new model exactly what is frozen in the model that it was made from.
+def freeze_blocks(model, num_blocks):
+    """Freeze the first blocks of a Vision Transformer, and all layers before them.
+
+    The embeddings, and the ResNet of a hybrid, are frozen with the blocks. All other layers are
+    trained, even if they were frozen before. Compile the model after this call.
+
+    Surgery and files keep what is frozen:
+
+    - `keras_vit.resize`, `keras_vit.replace_head` and `keras_vit.from_checkpoint` of a `.keras`
+      file keep frozen layers and variables. A new head is trained.
+    - `Model.save` and `keras.models.load_model` keep `trainable` of the model, of its layers, and
+      of all sublayers and variables of this package's layers. For Keras's own layers (the norms
+      outside the blocks, `pre_logits` and `head`) a file records whether the layer is frozen, but
+      not whether a single variable is: freeze the whole layer.
+    - `keras.models.clone_model` only keeps `trainable` of layers. Files of other formats do not
+      record it.
+    - A run of a recipe trains all but its `frozen_blocks`, whatever is frozen in the model that it
+      starts from.
 
     Args:
-        model: the model that the new one was made from.
-        new: a model whose layers have the same names as those of `model`.
-        has_new_head: whether the head of `new` is a new one, which is trained.
+        model: a Vision Transformer of this package.
+        num_blocks: number of blocks; 0 to train everything.
+
+    Raises:
+        ValueError: if `num_blocks` is not an integer, or the model has fewer blocks.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
+    >>> keras_vit.freeze_blocks(model, 11)
+    >>> sorted({weight.path.split("/")[0] for weight in model.trainable_weights})
+    ['block_11', 'encoder_norm', 'head']
+    >>> resized = keras_vit.resize(model, 48)
+    >>> len(resized.trainable_weights) == len(model.trainable_weights)
+    True
+    """
+    check_backbone(model)
+    blocks = [i for i, layer in enumerate(model.layers) if re.fullmatch(r"block_\d+", layer.name)]
+    if not is_integer(num_blocks) or not 0 <= num_blocks <= len(blocks):
+        raise ValueError(
+            f"`num_blocks` must be an integer from 0 to {len(blocks)}, the model's Transformer "
+            f"blocks. Received: num_blocks={num_blocks!r}"
+        )
+    end = blocks[num_blocks - 1] + 1 if num_blocks else 0
+    set_trainable(model, True)
+    for layer in model.layers[:end]:
+        layer.trainable = False
+
+
+def keep_frozen(model, new, has_new_head=False):
+    """Freeze the same layers and variables in a new model as in the model it was made from.
+
+    A new head is trained.
     """
     is_frozen_whole = has_new_head and not model.trainable
     new.trainable = has_new_head or model.trainable
@@ -112,86 +164,8 @@ def keep_frozen(model, new, has_new_head=False):
             copy_frozen(layer, twins[layer.name])
 
 
-def token_grid(model):
-    """`(rows, columns)` of the patches that are the model's tokens, or `None` for a ResNet."""
-    check_backbone(model)
-    grids = [layer.grid_size for layer in model.layers if isinstance(layer, PatchEmbedding)]
-    return grids[0] if grids else None
-
-
-def token_stride(model):
-    """`(height, width)` of the part of an image that a token stands for, `(1, 1)` for a ResNet."""
-    grid = token_grid(model)
-    if grid is None:
-        return (1, 1)
-    return tuple(size // n for size, n in zip(model.inputs[0].shape[1:3], grid, strict=True))
-
-
-def check_backbone(model):
-    """Raises unless the model has patches or residual units of this package."""
-    kinds = (PatchEmbedding, Bottleneck)
-    if not any(isinstance(layer, kinds) for layer in getattr(model, "layers", [])):
-        raise ValueError(
-            "`model` must be a Vision Transformer with a `PatchEmbedding` layer, or a ResNet of "
-            f"this package. Received: {type(model).__name__} {getattr(model, 'name', model)!r}, "
-            "which is neither"
-        )
-
-
-def representation(model, head_layers=HEAD_LAYERS):
-    """The symbolic output of the backbone: what goes into the first of the head's layers.
-
-    Raises:
-        ValueError: if the model seems to have a head of another name.
-    """
-    for layer in model.layers:
-        if layer.name in head_layers:
-            return layer.input
-    dense = [layer.name for layer in model.layers if isinstance(layer, keras.layers.Dense)]
-    others = [name for name in dense if name not in HEAD_LAYERS]
-    if others:
-        raise ValueError(
-            "`model` must have a classifier that is called `head`, or none. "
-            f"Received: a model with the Dense layer {others[-1]!r}"
-        )
-    return model.outputs[0]
-
-
-def check_classifier(model):
-    """The number of classes of a model that maps RGB images to logits.
-
-    Raises:
-        ValueError: if it does anything else.
-    """
-    check_backbone(model)
-    heads = [layer for layer in model.layers if layer.name == "head"]
-    if not heads or len(model.inputs) != 1 or len(model.outputs) != 1:
-        raise ValueError(
-            "`model` must have one input, one output and a layer called `head`. "
-            f"Received: a model of {len(model.inputs)} inputs, {len(model.outputs)} outputs and "
-            f"{len(heads)} heads; `keras_vit.replace_head` makes one"
-        )
-    if heads[0].activation is not keras.activations.linear:
-        raise ValueError(
-            "`model` must return logits: a head without an activation. "
-            f"Received: a head with the activation {heads[0].activation.__name__!r}"
-        )
-    if model.outputs[0] is not heads[0].output:
-        raise ValueError(
-            "`model` must return the logits of its layer `head`. Received: a model with layers "
-            f"after it, the last of them {model.layers[-1].name!r}"
-        )
-    images, logits = model.inputs[0].shape, model.outputs[0].shape
-    if images[-1] != 3 or len(logits) != 2:
-        raise ValueError(
-            "`model` must map RGB images to logits `(batch, num_classes)`. "
-            f"Received: a model from {images} to {logits}"
-        )
-    return logits[-1]
-
-
 def _clone(model, input_shape):
-    """The same layers, new and untrained, on images of another shape."""
+    """Copy the layers of a model, without weights, for images of another shape."""
     images = keras.Input(input_shape, name=model.inputs[0].name)
     inputs = keras.tree.map_structure(lambda _: images, model.input)
     grid = grid_size(tuple(input_shape[:2]), token_stride(model))
@@ -216,12 +190,12 @@ def _copy_weights(source, target):
             elif isinstance(layer, AddPositionEmbedding2D):
                 new.assign(_zoomed(old, new.shape))
             else:
-                # A buffer of its own: JAX gives up a variable's buffer when its model is trained.
+                # Not shared: JAX deletes the buffers of a model in training.
                 new.assign(keras.ops.copy(old.value))
 
 
 def _zoomed(embeddings, shape):
-    """Embeddings of rows or of columns, interpolated as those of all positions are."""
+    """Interpolate the embeddings of rows or of columns as a table with one column."""
     embeddings = keras.ops.convert_to_numpy(embeddings.value)
     grid = embeddings.shape[:2]
     table = embeddings.reshape(1, -1, embeddings.shape[-1])

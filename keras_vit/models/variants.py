@@ -1,7 +1,9 @@
-"""THE table of architectures. Nothing here but what the weights' shapes say."""
+"""The table of architectures, and the sizes that follow from one; nothing here needs Keras."""
 
 import dataclasses
 import difflib
+
+from keras_vit.core.arguments import as_pair, grid_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +17,7 @@ class Variant:
         depth: number of Transformer blocks.
         num_heads: attention heads of a block.
         mlp_dim: hidden width of a block's MLP.
-        resnet_stages: of a hybrid, the residual units of each stage of its ResNet.
+        resnet_stages: residual units per stage of a hybrid's ResNet.
     """
 
     name: str
@@ -28,7 +30,7 @@ class Variant:
 
     @property
     def architecture(self):
-        """The arguments of `vision_transformer` that build it."""
+        """Arguments of `vision_transformer` that build it."""
         return {
             "patch_size": self.patch_size,
             "embedding_dim": self.embedding_dim,
@@ -47,7 +49,7 @@ class ResNetVariant:
     Args:
         name: name of its public builder.
         stages: residual units of each stage.
-        width: channels behind the first convolution.
+        width: channels of the first convolution.
     """
 
     name: str
@@ -56,7 +58,7 @@ class ResNetVariant:
 
     @property
     def architecture(self):
-        """The arguments of `resnet` that build it."""
+        """Arguments of `resnet` that build it."""
         return {"stages": self.stages, "width": self.width, "preactivation": True}
 
 
@@ -76,17 +78,16 @@ VARIANTS = (
     Variant("ViT_H14", 14, 1280, 32, 16, 5120),
     Variant("ViT_g14", 14, 1408, 40, 16, 6144),
     Variant("ViT_G14", 14, 1664, 48, 16, 8192),
-    # Hybrids: what is in section 3.1 of the ViT paper, B and L on the output of a ResNet-50's last
-    # stage (32) or on its third stage with the units of the fourth added (16); the rest is
-    # AugReg's, in `vit_jax/configs/models.py`. Its R_Ti16 has the root alone, and says 16 where
-    # root and patch make 32.
+    # Hybrids. Section 3.1 of the ViT paper: B and L on the last stage of a ResNet-50 (32), or on
+    # its third stage with the units of the fourth added (16). The others are AugReg's, from
+    # `vit_jax/configs/models.py`; R_Ti16 has only the root, and one token stands for 32 pixels.
     Variant("R_Ti16", 8, 192, 12, 3, 768, ()),
     Variant("R26_S32", 1, 384, 12, 6, 1536, (2, 2, 2, 2)),
     Variant("R50_B32", 1, 768, 12, 12, 3072, (3, 4, 6, 3)),
     Variant("R50_B16", 1, 768, 12, 12, 3072, (3, 4, 9)),
     Variant("R50_L32", 1, 1024, 24, 16, 4096, (3, 4, 6, 3)),
     Variant("R50_L16", 1, 1024, 24, 16, 4096, (3, 4, 9)),
-    # BiT (arXiv 1912.11370), and the sizes of it that the ViT paper compares with.
+    # BiT (arXiv 1912.11370), and its other sizes in the ViT paper.
     ResNetVariant("BiT_R50x1", (3, 4, 6, 3), 64),
     ResNetVariant("BiT_R50x2", (3, 4, 6, 3), 128),
     ResNetVariant("BiT_R50x3", (3, 4, 6, 3), 192),
@@ -100,7 +101,7 @@ VARIANTS = (
 
 
 def list_variants():
-    """The table of architectures.
+    """Return the table of architectures.
 
     Returns:
         A tuple of rows: plain Vision Transformers and hybrids (`Variant`), each by width and then
@@ -114,11 +115,7 @@ def list_variants():
 
 
 def find_variant(name):
-    """The row of that name.
-
-    Raises:
-        ValueError: if there is none; the message names the nearest.
-    """
+    """Return the row of that name; the error names the nearest."""
     for variant in VARIANTS:
         if variant.name == name:
             return variant
@@ -131,3 +128,27 @@ def find_variant(name):
         f"`variant` must be the name of an architecture, such as {', '.join(nearest)}. "
         f"Received: variant={name!r}"
     )
+
+
+def is_resnet(options):
+    """Return whether options are those of `resnet`."""
+    return "stages" in options
+
+
+def token_grid_of(options):
+    """Return `(rows, columns)` of the patches, or `None` for a ResNet."""
+    if is_resnet(options):
+        return None
+    stride = total_stride(options["patch_size"], options.get("resnet_stages"))
+    return grid_size(options["image_size"], stride)
+
+
+def total_stride(patch_size, resnet_stages=None):
+    """Return height and width of the part of an image that one token represents."""
+    factor = 1 if resnet_stages is None else downsampling(resnet_stages)
+    return tuple(factor * size for size in as_pair(patch_size, "patch_size"))
+
+
+def downsampling(stages):
+    """Return the stride of the feature map after these stages, in pixels of the image."""
+    return 4 * 2 ** max(len(stages) - 1, 0)

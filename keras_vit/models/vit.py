@@ -1,17 +1,17 @@
 """Vision Transformers, plain and on a ResNet, as Functional Keras models."""
 
-import math
-import numbers
-
 import keras
 import numpy as np
 
 from keras_vit.core.arguments import (
     as_pair,
     check_choice,
+    check_epsilon,
     check_heads,
     check_integer,
     check_rate,
+    grid_size,
+    is_number,
 )
 from keras_vit.layers import (
     AddPositionEmbedding,
@@ -27,14 +27,16 @@ from keras_vit.layers import (
 from keras_vit.layers.convolution import check_width
 from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
-from keras_vit.layers.patches import grid_size
-from keras_vit.models.head import classification_head
-from keras_vit.models.resnet import check_stages, downsampling, hybrid_maps
+from keras_vit.models.base import ImageModel, carries_options
+from keras_vit.models.head import activation_name, classification_head
+from keras_vit.models.resnet import check_stages, hybrid_maps
+from keras_vit.models.variants import total_stride
 
 POOLINGS = ("token", "gap", "map", None)
 POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none")
 
 
+@carries_options
 def vision_transformer(
     patch_size,
     embedding_dim,
@@ -66,22 +68,22 @@ def vision_transformer(
     dtype=None,
     remat=False,
 ):
-    """Builds a Vision Transformer of any size.
+    """Build a Vision Transformer of any size.
 
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
     named `patch_embedding`, `class_token`, `position_embedding`, `block_0` ..., `encoder_norm`,
     `pooling`, `pre_logits` and `head`; those of a hybrid's ResNet `root_conv`, `root_norm`,
-    `root_pool`, `stage_1_unit_1` ... The options from `class_token` to `epsilon` are for models
-    that came after the paper: without them the model is the paper's.
+    `root_pool`, `stage_1_unit_1` ... The options from `class_token` to `epsilon` describe models
+    that are newer than the paper: with their defaults the model is the paper's.
 
     Args:
         patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, of the feature map.
         embedding_dim: width of a token.
         depth: number of Transformer blocks.
-        num_heads: attention heads of a block; divides `embedding_dim`.
+        num_heads: attention heads of a block; a divisor of `embedding_dim`.
         mlp_dim: hidden width of a block's MLP.
-        num_classes: width of the head; 0 for no head, the model then returns the representation.
+        num_classes: width of the head; 0 for no head: the model returns the representation.
         image_size: int or `(height, width)`, multiples of the patch size; in a hybrid, times the
             ResNet's stride, which is 4 and doubles with each stage after the first.
         image_channels: channels of an image.
@@ -90,47 +92,44 @@ def vision_transformer(
         representation_size: width of the pre-training head's hidden tanh layer `pre_logits`, or
             `None` for no such layer.
         classifier_activation: activation of the head; `None` returns logits.
-        activation: of the MLPs: `"gelu_tanh"` (the original's), or `"gelu"` (erf) for weights born
-            in torch.
+        activation: activation of the MLPs: `"gelu_tanh"` (the original's), or `"gelu"` (erf) for
+            weights trained in PyTorch.
         dropout: rate after the position embedding, the attention and each layer of an MLP.
         attention_dropout: rate at which attention weights are dropped.
         stochastic_depth: rate at which the last block drops a residual branch; it grows linearly
             from 0 in the first block.
-        class_token: whether there is a class token; `None` for one with the poolings `"token"` and
-            `None` only.
+        class_token: whether there is a class token; by default only if `pooling` is `"token"` or
+            `None`.
         num_registers: number of register tokens between the class token and the patches.
-        position_embedding: `"learned"`, a row for each token; of the patches' rows and columns
-            `"learned2d"`, an embedding for each of them, or `"sincos2d"`, fixed sines and cosines;
-            or `"none"`.
+        position_embedding: `"learned"`, one embedding per token; `"learned2d"`, one per row and
+            one per column of patches; `"sincos2d"`, fixed sines and cosines; or `"none"`.
         qkv_bias: whether query, key and value projections have biases.
-        qk_norm: whether queries and keys are normalised over each head's width.
+        qk_norm: whether queries and keys are normalized over the width of each head.
         layer_scale: initial value of LayerScale's factors; `None` for no LayerScale.
-        pre_norm: whether a LayerNorm stands before the first block, as in CLIP; the patch
+        pre_norm: whether there is a LayerNorm before the first block, as in CLIP; the patch
             projection then has no bias.
-        fc_norm: whether the last LayerNorm stands behind the pooling `"gap"`, as in timm, and not
+        fc_norm: whether the last LayerNorm comes after the pooling `"gap"`, as in timm, and not
             before it.
-        epsilon: of every LayerNorm: 1e-6 in the original, 1e-12 by default in transformers.
-        resnet_stages: of a hybrid, the number of residual units in each stage of the ResNet whose
-            feature map is cut into patches, such as `(3, 4, 9)`; `()` for its root alone; `None`
-            for no ResNet.
-        resnet_width: channels behind the ResNet's first convolution, a multiple of 32.
+        epsilon: epsilon of every LayerNorm: 1e-6 in the original, 1e-12 by default in transformers.
+        resnet_stages: number of residual units per stage of a hybrid's ResNet, whose feature map is
+            cut into patches, such as `(3, 4, 9)`; `()` for its root alone; `None` for no ResNet.
+        resnet_width: channels of the ResNet's first convolution, a multiple of 32.
         name: name of the model.
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
-            policy. LayerNorm statistics, softmax and logits are float32 under each. To train with
-            `"mixed_float16"`, compile with a `keras.optimizers.LossScaleOptimizer`; under the
-            global policy and with our recipes that is done for you.
-        remat: whether training keeps only the input of each Transformer block and computes the rest
-            once more for the gradients (rematerialisation, gradient checkpointing): less memory for
-            a third more time. The gradients stay the same, and so does all else but training. On
-            CPUs with JAX, XLA merges what is computed twice, and the memory stays the same too.
+            policy. LayerNorm statistics, softmax and logits are float32 under every policy. To
+            train with `"mixed_float16"`, compile with a `keras.optimizers.LossScaleOptimizer`;
+            Keras does so under the global policy, and our recipes do.
+        remat: whether training keeps only the input of each Transformer block and recomputes the
+            rest for the gradients (rematerialization, gradient checkpointing): less memory for a
+            third more time, and the same gradients. On CPUs with JAX the memory does not change.
 
     Returns:
-        A Functional `keras.Model`.
+        A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
 
     Raises:
         ValueError: if a size is not positive or `num_classes` negative, the patches do not tile the
             image, the heads do not divide the width, a rate is not at least 0 and less than 1, an
-            option is unknown, or two options do not go together.
+            option is unknown, or two options exclude each other.
 
     Reference:
         "An Image is Worth 16x16 Words", arXiv 2010.11929; hybrids: its section 3.1.
@@ -142,7 +141,7 @@ def vision_transformer(
     >>> model.output.shape
     (None, 10)
     """
-    # Everything is checked before the first variable is made: models are large.
+    # All arguments are checked before the first variable is made: models are large.
     embedding_dim = check_integer("embedding_dim", embedding_dim, minimum=1)
     depth = check_integer("depth", depth, minimum=1)
     mlp_dim = check_integer("mlp_dim", mlp_dim, minimum=1)
@@ -168,11 +167,8 @@ def vision_transformer(
         fc_norm=fc_norm,
         remat=remat,
     )
-    if not (_is_number(epsilon) and 0 < epsilon < 1):
-        raise ValueError(
-            f"`epsilon` must be a number between 0 and 1. Received: epsilon={epsilon!r}"
-        )
-    if layer_scale is not None and not _is_number(layer_scale):
+    check_epsilon(epsilon)
+    if layer_scale is not None and not is_number(layer_scale):
         raise ValueError(
             "`layer_scale` must be a finite number, the factors' initial value, or None. "
             f"Received: layer_scale={layer_scale!r}"
@@ -185,7 +181,16 @@ def vision_transformer(
         raise ValueError(
             f"`resnet_width` needs `resnet_stages`. Received: resnet_width={resnet_width!r}"
         )
+    patch_size = as_pair(patch_size, "patch_size")
     image_size = as_pair(image_size, "image_size")
+    normalized = {
+        "patch_size": patch_size,
+        "image_size": image_size,
+        # The first block drops nothing.
+        "stochastic_depth": stochastic_depth if depth > 1 else 0.0,
+        "class_token": bool(class_token),
+        "classifier_activation": activation_name(classifier_activation) if num_classes else None,
+    }
 
     images = maps = keras.Input((*image_size, image_channels), name="images")
     if resnet_stages is not None:
@@ -240,7 +245,7 @@ def vision_transformer(
     outputs = classification_head(
         outputs, num_classes, representation_size, classifier_activation, dtype
     )
-    return keras.Model(images, outputs, name=name)
+    return ImageModel(images, outputs, name=name), normalized
 
 
 def _check_flags(**flags):
@@ -249,28 +254,17 @@ def _check_flags(**flags):
             raise ValueError(f"`{argument}` must be True or False. Received: {argument}={value!r}")
 
 
-def _is_number(value):
-    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return is_real and math.isfinite(value)
-
-
-def total_stride(patch_size, resnet_stages=None):
-    """Height and width of the image's part that a token stands for."""
-    factor = 1 if resnet_stages is None else downsampling(resnet_stages)
-    return tuple(factor * size for size in as_pair(patch_size, "patch_size"))
-
-
 def _embed(
     maps, patch_size, width, class_token, num_registers, position_embedding, pre_norm, dtype
 ):
-    """The tokens of equation 1 of the paper, in the order class token, registers, patches."""
+    """Return the tokens of equation 1 of the paper: class token, registers, patches."""
     patches = PatchEmbedding(
         width, patch_size, use_bias=not pre_norm, dtype=dtype, name="patch_embedding"
     )
     tokens = patches(maps)
-    by_place = {"sincos2d": AddSincosPositionEmbedding, "learned2d": AddPositionEmbedding2D}
-    if position_embedding in by_place:
-        layer = by_place[position_embedding]
+    by_grid = {"sincos2d": AddSincosPositionEmbedding, "learned2d": AddPositionEmbedding2D}
+    if position_embedding in by_grid:
+        layer = by_grid[position_embedding]
         tokens = layer(patches.grid_size, dtype=dtype, name="position_embedding")(tokens)
     if num_registers:
         tokens = RegisterTokens(num_registers, dtype=dtype, name="register_tokens")(tokens)

@@ -1,5 +1,5 @@
-"""Models in production: exports, and a client of what serves them."""
+"""Models in production: exports, and a client of the servers that serve them."""
 
-from keras_vit.serving.client import BadImageError, Client
+from keras_vit.core.lazy import make_lazy
 
-__all__ = ["BadImageError", "Client"]
+__all__ = make_lazy(__name__, {"keras_vit.serving.client": ["BadImageError", "Client"]})

@@ -1,45 +1,39 @@
-"""What an export is asked for, checked before anything is written."""
+"""Checks of the arguments of an export, before anything is written."""
 
 import importlib.util
 
 import keras
 
-from keras_vit.core.arguments import check_integer, is_integer
-from keras_vit.core.class_names import check_class_names
-from keras_vit.serving.quantization import NEEDS_IMAGES, check_choice
+from keras_vit.core.arguments import check_choice, check_integer, is_integer
+from keras_vit.models.files import check_finite
+from keras_vit.models.parts import check_classifier
+from keras_vit.serving.formats import FORMATS
+from keras_vit.serving.formats.base import float32_bytes
+from keras_vit.serving.formats.saved_model import SIGNATURES, USUAL_SIGNATURES
 
-FORMATS = ("saved_model", "onnx", "litert", "openvino")
-SIGNATURES = ("bytes", "uint8", "float", "features")
-USUAL_SIGNATURES = ("bytes", "uint8", "float")
 BAD_IMAGES = ("error", "flag")
-# TensorFlow, which comes with the package, writes SavedModels and LiteRT.
-PACKAGES = {"onnx": ("onnx", "onnxruntime", "tf2onnx"), "openvino": ("openvino",)}
-QUANTIZING_PACKAGES = {("openvino", "int8"): ("nncf",)}
-
-
-def class_names_or_numbers(class_names, num_classes):
-    """The names of a model's classes, their numbers where there are no names.
-
-    Raises:
-        ValueError: as `check_class_names`.
-    """
-    if class_names is None:
-        return [str(number) for number in range(num_classes)]
-    return list(check_class_names(class_names, num_classes=num_classes))
 
 
 def check_settings(
-    format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes, quantize
+    format,
+    signatures,
+    top_k,
+    batch_size,
+    on_bad_image,
+    warmup_batch_sizes,
+    quantize,
+    has_calibration,
 ):
-    """Raises `ValueError` unless these arguments of `export` can be used, here and together."""
-    for name, value, choices in (
-        ("format", format, FORMATS),
-        ("on_bad_image", on_bad_image, BAD_IMAGES),
-    ):
-        if value not in choices:
-            raise ValueError(
-                f"`{name}` must be one of {', '.join(choices)}. Received: {name}={value!r}"
-            )
+    """Check those arguments of `keras_vit.export` that do not depend on the model.
+
+    Each is checked alone, with the others, and against the backend and the installed packages.
+
+    Returns:
+        The `ExportFormat`.
+    """
+    check_choice("format", format, tuple(FORMATS))
+    check_choice("on_bad_image", on_bad_image, BAD_IMAGES)
+    row = FORMATS[format]
     _check_signatures(signatures)
     check_integer("top_k", top_k, minimum=1)
     if batch_size is not None:
@@ -51,19 +45,19 @@ def check_settings(
         )
     if warmup_batch_sizes:
         _check_warmup(batch_size, warmup_batch_sizes)
-    if format == "saved_model":
-        _check_saved_model(quantize)
-        return
-    _check_other_format(
-        format,
-        ("signatures", tuple(signatures), USUAL_SIGNATURES),
-        ("top_k", top_k, 5),
-        ("batch_size", batch_size, None),
-        ("on_bad_image", on_bad_image, "error"),
-        ("warmup_batch_sizes", tuple(warmup_batch_sizes or ()), ()),
-    )
-    check_choice(format, quantize)
-    check_packages(format, quantize)
+    if not row.has_signatures:
+        _check_without_signatures(
+            format,
+            ("signatures", tuple(signatures), USUAL_SIGNATURES),
+            ("top_k", top_k, 5),
+            ("batch_size", batch_size, None),
+            ("on_bad_image", on_bad_image, "error"),
+            ("warmup_batch_sizes", tuple(warmup_batch_sizes or ()), ()),
+        )
+    check_precision(row, quantize)
+    _check_backend(row)
+    _check_calibration(row, quantize, has_calibration)
+    return row
 
 
 def _check_signatures(signatures):
@@ -76,12 +70,7 @@ def _check_signatures(signatures):
 
 
 def _check_warmup(batch_size, warmup_batch_sizes):
-    is_list = isinstance(warmup_batch_sizes, (tuple, list))
-    if not is_list or not all(map(is_count, warmup_batch_sizes)):
-        raise ValueError(
-            "`warmup_batch_sizes` must be a list of positive integers. "
-            f"Received: warmup_batch_sizes={warmup_batch_sizes!r}"
-        )
+    check_batch_sizes("warmup_batch_sizes", warmup_batch_sizes)
     if batch_size is not None and set(warmup_batch_sizes) != {batch_size}:
         raise ValueError(
             "`warmup_batch_sizes` must be `batch_size` where that is set. Received: "
@@ -94,53 +83,83 @@ def _check_warmup(batch_size, warmup_batch_sizes):
         )
 
 
-def _check_saved_model(quantize):
-    if quantize is not None:
+def _check_without_signatures(format, *options):
+    for name, value, usual in options:
+        if value != usual:
+            raise ValueError(
+                f"`{name}` is for {_names(lambda row: row.has_signatures)}: other formats take any "
+                "number of preprocessed images and return logits. "
+                f"Received: {name}={value!r}, format={format!r}"
+            )
+
+
+def _check_backend(row):
+    if row.backends and keras.backend.backend() not in row.backends:
         raise ValueError(
-            "`quantize` is for the formats onnx, litert and openvino: a SavedModel computes by the "
-            f"model's dtype policy. Received: quantize={quantize!r}"
-        )
-    if keras.backend.backend() not in ("tensorflow", "jax"):
-        raise ValueError(
-            "A SavedModel needs the TensorFlow or JAX backend: save the model as a .keras file, "
-            "load it with KERAS_BACKEND=tensorflow and export it there. "
+            f"`format={row.name!r}` needs the backend {' or '.join(row.backends)}: save the model "
+            f"as a .keras file, load it with KERAS_BACKEND={row.backends[0]} and export it there. "
             f"Received: backend={keras.backend.backend()!r}"
         )
 
 
-def _check_other_format(format, *options):
-    for name, value, usual in options:
-        if value != usual:
-            raise ValueError(
-                f"`{name}` is for SavedModels: other formats take any number of preprocessed "
-                f"images and return logits. Received: {name}={value!r}, format={format!r}"
-            )
-
-
-def check_calibration(format, quantize, is_given):
-    """Raises `ValueError` unless there are calibration images just where they are needed."""
-    if (format, quantize) in NEEDS_IMAGES and not is_given:
+def _check_calibration(row, quantize, has_calibration):
+    if row.needs_images(quantize) and not has_calibration:
         raise ValueError(
-            f"`calibration` must be some images like those that will be served, for {format} in "
-            f"{quantize}. Received: calibration=None"
+            "`calibration` must be some images like those that will be served, for "
+            f"{row.name} in {quantize}. Received: calibration=None"
         )
-    if (format, quantize) not in NEEDS_IMAGES and is_given:
-        needed = ", ".join(" in ".join(pair) for pair in sorted(NEEDS_IMAGES))
+    if has_calibration and not row.needs_images(quantize):
+        needed = (
+            f"{other.name} in {name}"
+            for other in FORMATS.values()
+            for name in other.precisions
+            if other.needs_images(name)
+        )
         raise ValueError(
-            f"`calibration` is for {needed}. "
-            f"Received: images for format={format!r}, quantize={quantize!r}"
+            f"`calibration` is for {', '.join(needed)}. "
+            f"Received: images for format={row.name!r}, quantize={quantize!r}"
         )
 
 
-def check_packages(format, quantize):
-    """Raises `ValueError` if a package is missing that writes a format."""
-    needed = PACKAGES.get(format, ()) + QUANTIZING_PACKAGES.get((format, quantize), ())
+def check_precision(row, quantize):
+    """Check that a format has a precision, and that the packages for it are installed."""
+    if quantize is not None and quantize not in row.precisions:
+        if row.precisions:
+            rule = f"must be one of {', '.join(map(repr, row.precisions))} for {row.name}, or None"
+        else:
+            names = _names(lambda other: other.precisions)
+            rule = f"is for {names}: {row.name} computes under the model's dtype policy"
+        raise ValueError(f"`quantize` {rule}. Received: quantize={quantize!r}")
+    needed = row.packages + (row.precisions[quantize].packages if quantize else ())
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(
-            f"`format={format!r}` needs {', '.join(needed)}: "
-            f"pip install 'keras-vit[{format}]'. Received: no {' and no '.join(missing)}"
+            f"`format={row.name!r}` needs {', '.join(needed)}: "
+            f"pip install 'keras-vit[{row.name}]'. Received: no {' and no '.join(missing)}"
         )
+
+
+def check_model(row, model, quantize=None):
+    """Check that a model can be written in a format, and return its number of classes."""
+    num_classes = check_classifier(model)
+    check_finite(model, dtype=row.precisions[quantize].dtype if quantize else "float32")
+    if num_classes < row.min_classes:
+        raise ValueError(
+            f"`model` must have at least {row.min_classes} classes for format={row.name!r}, whose "
+            f"probabilities are a softmax of the logits. Received: a model of {num_classes}"
+        )
+    if row.max_bytes is not None and float32_bytes(model) > row.max_bytes:
+        others = _names(lambda other: other.max_bytes is None, " or ")
+        raise ValueError(
+            f"`format={row.name!r}` holds models of less than {row.max_bytes / 2**30:.0f} GB: "
+            f"choose {others}. "
+            f"Received: a model of {float32_bytes(model) / 2**30:.1f} GB in float32"
+        )
+    return num_classes
+
+
+def _names(condition, separator=", "):
+    return separator.join(row.name for row in FORMATS.values() if condition(row))
 
 
 def has_serving_api():
@@ -148,6 +167,11 @@ def has_serving_api():
     return importlib.util.find_spec("tensorflow_serving") is not None
 
 
-def is_count(value):
-    """Whether it is a positive integer."""
-    return is_integer(value) and value > 0
+def check_batch_sizes(argument, sizes):
+    """Check that sizes of batches are positive integers, at least one."""
+    is_list = isinstance(sizes, (tuple, list)) and len(sizes) > 0
+    if not is_list or not all(is_integer(size) and size > 0 for size in sizes):
+        raise ValueError(
+            f"`{argument}` must be a list of positive integers, at least one. "
+            f"Received: {argument}={sizes!r}"
+        )

@@ -1,7 +1,6 @@
 """A client of TF Serving, by REST and by gRPC."""
 
 import contextlib
-import numbers
 import pathlib
 import re
 import threading
@@ -9,16 +8,16 @@ import time
 
 import numpy as np
 
-from keras_vit.core.arguments import check_integer
+from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.core.text import printable
 from keras_vit.serving.protocol.answers import AnswerError, join
 from keras_vit.serving.protocol.transports import Grpc, RequestError, Rest
 
 _REST_URL = re.compile(r"(https?://[^/\s]+)/v1/models/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
 _GRPC_URL = re.compile(r"grpc://([^/\s]+)/([^/:\s]+)(?:/versions/([0-9]{1,18}))?/?")
-# The export's message about images that it cannot decode: their indices, "..." after the first 100.
+# The export's error about bad images: their indices, and "..." after the first 100.
 _BAD_IMAGES = re.compile(r"index in the batch:\W+([0-9 ]+)(\.\.\.)?")
-# The message about a wrong number of images.
+# The export's error about a wrong number of images.
 _FIXED_BATCH = re.compile(r"\[(\d+)\] is not compatible with expected shape \[(\d+)\]")
 _SECONDS_BETWEEN_ATTEMPTS = 0.2
 
@@ -27,8 +26,8 @@ class BadImageError(ValueError):
     """Images that the server cannot decode.
 
     Args:
-        message: says which and why.
-        positions: list of their positions in the images that were given, at most 100.
+        message: the error message.
+        positions: list of the positions of bad images in the request, at most 100.
     """
 
     def __init__(self, message, positions):
@@ -37,15 +36,15 @@ class BadImageError(ValueError):
 
 
 class Client:
-    """Asks a model that TF Serving serves; each thread needs a client of its own.
+    """A client of a model that TF Serving serves. Each thread needs its own client.
 
     Args:
         url: `http://HOST:8501/v1/models/NAME` for REST, `grpc://HOST:8500/NAME` for gRPC; with
-            `/versions/N` behind it for a version other than the newest.
+            `/versions/N` at the end for a version other than the newest.
         timeout: seconds that one request may take in all.
 
     Raises:
-        ValueError: if the URL has neither form, the timeout is out of range, or a package is
+        ValueError: if the URL has another form, the timeout is out of range, or a package is
             missing.
 
     Reference:
@@ -69,7 +68,7 @@ class Client:
                 return
         raise ValueError(
             "`url` must be 'http://HOST:PORT/v1/models/NAME' or 'grpc://HOST:PORT/NAME', either "
-            f"with '/versions/N' behind it or without. Received: url={url!r}"
+            f"with '/versions/N' at the end or without. Received: url={url!r}"
         )
 
     def __enter__(self):
@@ -79,27 +78,27 @@ class Client:
         self.close()
 
     def close(self):
-        """Closes the connection."""
+        """Close the connection."""
         self._transport.close()
 
     def predict(self, images, batch_size=32, signature="serving_default"):
         """Classify images, or return whatever else the signature computes.
 
         Args:
-            images: list of paths of JPEG, PNG, GIF, BMP or WebP files, or of their bytes. They are
-                classified as they are stored: `keras_vit.serving.predict.read_image` gives the
-                bytes of a photograph that a turned camera took, turned upright.
-            batch_size: how many are sent in a request.
+            images: list of paths of JPEG, PNG, GIF, BMP or WebP files, or of their bytes. The
+                orientation in their metadata is ignored: `keras_vit.serving.predict.read_image`
+                returns the bytes of an upright image.
+            batch_size: number of images in a request.
             signature: name of a signature that takes `image_bytes`.
 
         Returns:
-            A dictionary of the outputs, NumPy arrays `(images, ...)`. Numbers are finite, but for
-            images that `is_bad` flags. Text is an array of Python's strings.
+            A dictionary of the outputs, NumPy arrays `(images, ...)`. Numbers are finite, except
+            for images that `is_bad` flags. Text is an array of Python strings.
 
         Raises:
             BadImageError: a `ValueError`, if the server cannot decode an image.
-            ValueError: if a file cannot be read, or the server does not know the model or does not
-                take the request.
+            ValueError: if a file cannot be read, or the server does not have the model or rejects
+                the request.
             OSError: if the server fails or answers anything but the outputs for these images; a
                 `ConnectionError` if there is no server, a `TimeoutError` if it takes too long.
         """
@@ -124,10 +123,10 @@ class Client:
         """Return the state of each version of the model: `{1: "AVAILABLE"}`.
 
         Args:
-            timeout: seconds that it may take in all; `None` for the client's.
+            timeout: seconds that the request may take in all; `None` for the client's.
 
         Raises:
-            ValueError: if the server does not know the model.
+            ValueError: if the server does not have the model.
             OSError: as in `predict`.
 
         Reference:
@@ -139,13 +138,13 @@ class Client:
             return self._transport.status(timeout)
 
     def wait_until_ready(self, timeout=60.0):
-        """Wait until a version of the model can be asked.
+        """Wait until a version of the model is available.
 
         Args:
             timeout: seconds to wait at most.
 
         Raises:
-            TimeoutError: if none can be by then; it says what the server answered last.
+            TimeoutError: if none is by then; its message has the server's last answer.
         """
         _check_timeout(timeout)
         end = time.monotonic() + timeout
@@ -154,7 +153,7 @@ class Client:
             try:
                 last = self.status(left)
             except (ValueError, OSError) as error:
-                # It may still have to start, and to find the model.
+                # The server may be starting, or loading the model.
                 last = error
             else:
                 if "AVAILABLE" in last.values():
@@ -167,7 +166,7 @@ class Client:
 
     @contextlib.contextmanager
     def _explaining(self, batch=(), start=0):
-        """Turn what a request led to into errors that a user can do something about."""
+        """Turn the errors of a request into errors that name the cause."""
         try:
             yield
         except RequestError as error:
@@ -182,11 +181,11 @@ class Client:
         if error.is_unknown_model:
             return ValueError(
                 "`url` must name a model that the server has. "
-                f"Received: url={self.url!r}, to which it answers: {error}"
+                f"Received: url={self.url!r}, and the answer: {error}"
             )
         found = _BAD_IMAGES.search(str(error))
         bad = [int(index) for index in found[1].split()] if found else []
-        # Larger indices belong to a batch that the server merged with other clients' images.
+        # Larger indices refer to a batch that the server merged from several clients.
         if bad and max(bad) < len(batch):
             names = ", ".join(_name(batch[index], start + index) for index in bad)
             return BadImageError(
@@ -206,15 +205,14 @@ class Client:
 
 
 def _has_port(server):
-    """Whether the port of an address is one that exists: gRPC takes others modulo 65536."""
+    """Whether an address has no port or a valid one: gRPC takes ports modulo 65536."""
     port = server.rpartition(":")[2]
     return not port.isdecimal() or int(port) < 2**16
 
 
 def _check_timeout(timeout):
-    # Python cannot wait for longer than that.
-    is_number = isinstance(timeout, numbers.Real) and not isinstance(timeout, bool)
-    if not is_number or not 0 < timeout <= threading.TIMEOUT_MAX:
+    # Python cannot wait longer.
+    if not is_number(timeout) or not 0 < timeout <= threading.TIMEOUT_MAX:
         raise ValueError(
             f"`timeout` must be positive and at most {threading.TIMEOUT_MAX:g} seconds. "
             f"Received: timeout={timeout!r}"

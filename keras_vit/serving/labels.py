@@ -2,23 +2,19 @@
 
 import pathlib
 
-# In a version's directory, where a SavedModel has its assets.
+# In a version's directory. SavedModels have their assets there.
 FOLDER, NAME = "assets", "labels.txt"
 
 
 def write_labels(folder, class_names):
-    """Writes the file into a folder and returns its path."""
+    """Write the file to a folder and return its path."""
     path = pathlib.Path(folder) / NAME
     path.write_text("".join(f"{name}\n" for name in class_names), encoding="utf-8")
     return path
 
 
 def labels_of(version):
-    """Return the names of the classes of a version, or `None` if it has no such file.
-
-    Raises:
-        ValueError: if there is no name, a line is empty, or the file is not in UTF-8.
-    """
+    """Return the names of the classes of a version, `None` if it has no such file."""
     path = pathlib.Path(version) / FOLDER / NAME
     if not path.is_file():
         return None

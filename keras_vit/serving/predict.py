@@ -11,24 +11,14 @@ import scipy.special
 from keras import ops
 
 from keras_vit.models.head import has_zero_head, warn_of_zero_head
-from keras_vit.models.surgery import check_classifier
+from keras_vit.models.parts import check_classifier
+from keras_vit.serving.formats import FORMATS, file_names
 from keras_vit.serving.labels import labels_of
-from keras_vit.serving.versions import FILES, MODEL_FILES, is_version, version_folders
+from keras_vit.serving.versions import is_version, version_folders
 
 
 def keras_predictor(model, class_names=None):
-    """A predictor from a Keras model.
-
-    Args:
-        model: a classifier that returns logits.
-        class_names: names of the classes; `None` for their numbers.
-
-    Returns:
-        A predictor.
-
-    Raises:
-        ValueError: if the model is not a classifier that returns logits.
-    """
+    """Make a predictor from a Keras model; by default the names of the classes are numbers."""
     from keras_vit.serving.loaded import preprocess_files
 
     check_classifier(model)
@@ -37,35 +27,22 @@ def keras_predictor(model, class_names=None):
     def predict(encoded):
         images = preprocess_files([encoded], model.input_shape[1:3])
         logits = model(ops.convert_to_tensor(images), training=False)
-        return ranked(_softmax(ops.convert_to_numpy(logits)[0]), class_names, is_untrained)
+        return _ranked(ops.convert_to_numpy(logits)[0], class_names, is_untrained)
 
     return predict
 
 
 def export_predictor(version):
-    """A predictor from one version of an export, of any format.
-
-    Args:
-        version: path of the version's directory.
-
-    Returns:
-        A predictor.
-
-    Raises:
-        ValueError: if there is no export of a classifier.
-    """
+    """Make a predictor from the directory of one version of an export, of any format."""
     from keras_vit.serving.loaded import load_export
 
     answer, class_names = load_export(version), labels_of(version)
-    return lambda encoded: ranked(_softmax(answer([encoded])[0]), class_names)
+    return lambda encoded: _ranked(answer([encoded])[0], class_names)
 
 
-def ranked(probabilities, class_names, is_untrained=False):
-    """The classes with their probabilities, the most likely first.
-
-    Raises:
-        ValueError: if there are not as many names as probabilities, one probability alone, or NaN.
-    """
+def _ranked(logits, class_names, is_untrained=False):
+    """Return the classes with their probabilities, the most likely first."""
+    probabilities = scipy.special.softmax(logits.astype("float64"))
     if len(probabilities) < 2:
         raise ValueError(
             "A model must have two classes or more to be predicted: the softmax of one logit is "
@@ -86,39 +63,40 @@ def ranked(probabilities, class_names, is_untrained=False):
 
 
 def find_export(path):
-    """The version of an export that a path means: itself or its newest; `None` if it is neither.
+    """Return the directory of the version of an export that a path means, or `None`.
 
-    Raises:
-        ValueError: if there are versions, but the newest has no model or two directories.
+    Args:
+        path: path of a version, of a file that identifies its format, or of a directory of
+            versions, whose newest is meant.
     """
     path = pathlib.Path(path).expanduser()
-    if path.is_file() and path.name in FILES:
+    if path.is_file() and any(path.name == row.file_name for row in FORMATS.values()):
         return path.parent
     if is_version(path):
         return path
-    # As TF Serving reads them: "007" is version 7, and the newest is served or none.
+    # Like TF Serving: "007" is version 7, and if the newest cannot be served, none is.
     versions = version_folders(path)
     if not any(is_version(folder) for _, folder in versions):
         return None
     newest = [folder for number, folder in versions if number == versions[-1][0]]
     if len(newest) > 1 or not is_version(newest[0]):
-        reason = "of the same number" if newest[1:] else f"without {', '.join(MODEL_FILES)}"
+        reason = "of the same number" if newest[1:] else f"without {file_names()}"
         raise ValueError(
-            "The newest version of an export must be one directory with a model; another version "
-            f"is named by its path. Received: {', '.join(map(str, newest))}, {reason}"
+            "The newest version of an export must be one directory with a model; to use another "
+            f"version, give its path. Received: {', '.join(map(str, newest))}, {reason}"
         )
     return newest[0]
 
 
-def _softmax(logits):
-    return scipy.special.softmax(logits.astype("float64"))
-
-
 def read_image(path):
-    """The bytes of an image file, checked to be one that can be decoded.
+    """Return the bytes of an image file, after checking that it can be decoded.
 
-    A photograph that was taken with a turned camera is turned upright, as every viewer shows it.
-    Exports and datasets take pixels as they are stored, so it comes as a PNG of the same pixels.
+    Exports and datasets take pixels as they are stored and ignore the orientation in the metadata.
+    A photograph that must be rotated to be upright is therefore returned as a PNG of the rotated
+    pixels.
+
+    Args:
+        path: path of the file.
 
     Raises:
         ValueError: if the file cannot be read or is not an image.
@@ -129,17 +107,13 @@ def read_image(path):
 
     encoded, image = read_stored(path)
     orientation = read_orientation(encoded)
-    return (
-        encoded if orientation == 1 else tf.io.encode_png(turn_upright(image, orientation)).numpy()
-    )
+    if orientation == 1:
+        return encoded
+    return tf.io.encode_png(turn_upright(image, orientation)).numpy()
 
 
 def read_stored(path):
-    """The bytes of an image file as they are, and its pixels, a uint8 tensor.
-
-    Raises:
-        ValueError: if the file cannot be read or is not an image.
-    """
+    """Return the bytes of an image file as they are, and its pixels, a uint8 tensor."""
     import tensorflow as tf
 
     from keras_vit.data.images.decoding import MAX_PIXELS, decode, explain

@@ -1,25 +1,24 @@
-"""Predictions from the files of other runtimes."""
+"""Predictions by the runtimes of the formats that take preprocessed images."""
 
 import importlib.util
-import os
 import pathlib
 
 import numpy as np
 
 from keras_vit.core.pixels import check_floats, check_range, value_range
-from keras_vit.serving.quantization import PRECISION
+from keras_vit.serving.formats import FORMATS
 
 
 def load_runner(path):
-    """A function that computes logits with a file's own runtime, on the CPU.
+    """Load a file in its own runtime, on the CPU.
 
     Args:
-        path: of a file that `write_onnx`, `write_litert` or `write_openvino` wrote: `.onnx`,
-            `.tflite` or `.xml`.
+        path: path of a file that `keras_vit.export` wrote in a format other than SavedModel; the
+            format is recognized by its suffix, such as `.onnx`, `.tflite` or `.xml`.
 
     Returns:
-        A function of preprocessed images, float32 `(n, height, width, 3)` in [-1, 1], of any n,
-        that returns logits, float32 `(n, num_classes)`, both of them NumPy arrays.
+        A `Runner`: a function of preprocessed images, float32 `(n, height, width, 3)` in [-1, 1],
+        of any n, that returns logits, float32 `(n, num_classes)`, both of them NumPy arrays.
 
     Raises:
         ValueError: if the file is of another kind, missing or damaged, or a package is missing.
@@ -32,17 +31,18 @@ def load_runner(path):
     (2, 3)
     """
     path = pathlib.Path(path).expanduser()
-    if path.suffix not in LOADERS:
-        raise ValueError(f"`path` must end with {', '.join(LOADERS)}. Received: path={str(path)!r}")
-    load, package, extra = LOADERS[path.suffix]
-    if importlib.util.find_spec(package) is None:
+    rows = {pathlib.Path(row.file_name).suffix: row for row in FORMATS.values() if row.load}
+    if path.suffix not in rows:
+        raise ValueError(f"`path` must end with {', '.join(rows)}. Received: path={str(path)!r}")
+    row = rows[path.suffix]
+    if importlib.util.find_spec(row.runtime) is None:
         raise ValueError(
-            f"`path` needs {package.replace('_', '-')}: pip install 'keras-vit[{extra}]'. "
+            f"`path` needs {row.runtime.replace('_', '-')}: pip install 'keras-vit[{row.name}]'. "
             f"Received: path={str(path)!r}"
         )
     try:
-        run, image_shape, num_classes = load(path)
-    # Each runtime has exceptions of its own, and some none.
+        return Runner(*row.load(path))
+    # Each runtime raises exceptions of its own, and some of them are plain `Exception`s.
     except Exception as error:
         raise ValueError(
             f"`path` must be a complete {path.suffix} file of one input and one output, of "
@@ -50,16 +50,14 @@ def load_runner(path):
             f"Received: path={str(path)!r} ({_first_line(error)})"
         ) from error
 
-    return Runner(run, image_shape, num_classes)
-
 
 class Runner:
-    """What `load_runner` returns.
+    """A model loaded by `load_runner`.
 
     Args:
-        run: function of a batch of images with at least one.
+        run: function of a batch of at least one image.
         image_shape: `(height, width, 3)` of its images.
-        num_classes: how many logits there are.
+        num_classes: number of logits.
     """
 
     def __init__(self, run, image_shape, num_classes):
@@ -84,57 +82,3 @@ class Runner:
 
 def _first_line(error):
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _load_onnx(path):
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    (images,), (logits,) = session.get_inputs(), session.get_outputs()
-
-    def run(batch):
-        return session.run(None, {images.name: batch})[0]
-
-    return run, tuple(images.shape[1:]), logits.shape[1]
-
-
-def _load_litert(path):
-    from ai_edge_litert.interpreter import Interpreter
-
-    # By default it takes one thread.
-    interpreter = Interpreter(str(path), num_threads=os.cpu_count())
-    answer = interpreter.get_signature_runner()
-    (name, images), (_, logits) = (
-        *answer.get_input_details().items(),
-        *answer.get_output_details().items(),
-    )
-
-    def run(batch):
-        (result,) = answer(**{name: batch}).values()
-        return result
-
-    image_shape = tuple(int(size) for size in images["shape_signature"][1:])
-    return run, image_shape, int(logits["shape_signature"][1])
-
-
-def _load_openvino(path):
-    import openvino as ov
-
-    model = ov.Core().read_model(path)
-    # On CPUs that have it, OpenVINO would take bfloat16 for a float32 model too.
-    precision = model.get_rt_info(PRECISION).value if model.has_rt_info(PRECISION) else "f32"
-    compiled = ov.compile_model(model, "CPU", {PRECISION[-1]: precision})
-    (images,), (logits,) = compiled.inputs, compiled.outputs
-
-    def run(batch):
-        return compiled(batch)[0]
-
-    image_shape = tuple(images.partial_shape[axis].get_length() for axis in (1, 2, 3))
-    return run, image_shape, logits.partial_shape[1].get_length()
-
-
-LOADERS = {
-    ".onnx": (_load_onnx, "onnxruntime", "onnx"),
-    ".tflite": (_load_litert, "ai_edge_litert", "litert"),
-    ".xml": (_load_openvino, "openvino", "openvino"),
-}

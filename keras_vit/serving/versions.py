@@ -5,32 +5,27 @@ import pathlib
 import shutil
 
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.files import PARTIAL, exclusive_lock
+from keras_vit.core.files import PARTIAL
+from keras_vit.core.locks import exclusive_lock
+from keras_vit.serving.formats import format_of
 
-# In a version's directory, where it is no SavedModel.
-FILES = ("model.onnx", "model.tflite", "model.xml")
-MODEL_FILES = ("saved_model.pb", *FILES)
 # TF Serving reads versions as 64-bit integers.
 VERSIONS_END = 2**63
 
 
 @contextlib.contextmanager
 def new_version(directory, version="auto"):
-    """Gives a folder beside the versions, and a function that makes a part of it a version.
+    """Provide a temporary folder, and a function that turns a part of it into a new version.
 
-    Where nothing was made a version, none is left. Other exports to the directory wait.
+    The folder is removed at the end. Other exports to the same directory wait meanwhile.
 
     Args:
-        directory: path of the model's directory; made where it is not there.
-        version: a positive integer that is not taken; `"auto"` for the one after the last.
+        directory: path of the model's directory, which is created if it does not exist.
+        version: a positive integer that is not taken; `"auto"` for one more than the last.
 
     Yields:
-        `(folder, publish)`: the `pathlib.Path` of an empty directory, and a function that moves a
-        directory in it to its place and returns the new path.
-
-    Raises:
-        ValueError: if the version is taken, or the directory cannot be written or is that of a run
-            or of a version.
+        `(folder, publish)`: the `pathlib.Path` of an empty directory, and a function of the path
+        of a directory in it that moves this to its place and returns the new path.
     """
     directory = pathlib.Path(directory).expanduser().resolve()
     _check_version(version, taken_versions(directory))
@@ -44,44 +39,38 @@ def new_version(directory, version="auto"):
             "`directory` must be one for numbered versions, not one of them. "
             f"Received: directory={str(directory)!r}, which holds a model"
         )
-    with _that_can_be_written(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-    with exclusive_lock(directory):
-        # Of exports that were killed.
+    with contextlib.ExitStack() as stack:
+        with _explaining_write_errors(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(exclusive_lock(directory))
+        # Remains of exports that were killed.
         for partial in directory.glob(f".*{PARTIAL}"):
             shutil.rmtree(partial, ignore_errors=True)
         taken = taken_versions(directory)
         _check_version(version, taken)
         number = max(taken, default=0) + 1 if version == "auto" else version
         folder = directory / f".{number}{PARTIAL}"
-        with _that_can_be_written(directory):
+        with _explaining_write_errors(directory):
             folder.mkdir()
         try:
             yield folder, lambda written: written.replace(directory / str(number))
         finally:
-            # The directory stays, also a new one: others may wait for it.
+            # The directory is kept even if it is new: other exports may wait for it.
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def is_version(path):
     """Whether a path is the directory of one version of an export."""
-    return any((path / name).is_file() for name in MODEL_FILES)
+    return format_of(path) is not None
 
 
 def taken_versions(directory):
-    """The numbers of the versions in a directory, sorted; of one that is not there none.
-
-    Args:
-        directory: `pathlib.Path` of a model's directory.
-
-    Returns:
-        A list of integers.
-    """
+    """Return the sorted numbers of the versions in a directory, which need not exist."""
     return [number for number, _ in version_folders(directory)]
 
 
 def version_folders(directory):
-    """The versions in a directory: a sorted list of pairs of their numbers and paths."""
+    """Return a sorted list of the numbers and paths of the versions in a directory."""
     entries = directory.iterdir() if directory.is_dir() else ()
     numbers = ((int(entry.name), entry) for entry in entries if entry.name.isdecimal())
     return sorted(pair for pair in numbers if pair[0] < VERSIONS_END)
@@ -97,7 +86,7 @@ def _check_version(version, taken):
 
 
 @contextlib.contextmanager
-def _that_can_be_written(directory):
+def _explaining_write_errors(directory):
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Averages of the weights over the updates (Polyak), in place of the weights."""
+"""Exponential moving averages (EMA) of the weights, in place of the weights."""
 
 import contextlib
 
@@ -10,10 +10,10 @@ from keras_vit.training.optimizers import inner_optimizer
 
 @contextlib.contextmanager
 def averaged_weights(model):
-    """Gives a model the averages of its weights inside of a `with`, if its optimizer has them.
+    """Assign the averages of its weights to a model inside a `with`, if its optimizer has them.
 
-    `keras.callbacks.SwapEMAWeights` adds and subtracts under TensorFlow, after which weights are
-    no longer what they were to the last digit.
+    `keras.callbacks.SwapEMAWeights` swaps by adding and subtracting under TensorFlow, which changes
+    the last digits of the weights.
 
     Args:
         model: compiled with an optimizer of `keras_vit.training.optimizers`.
@@ -32,17 +32,17 @@ def averaged_weights(model):
 
 
 def assign_averages(model):
-    """Gives a model the averages of its weights for good, if its optimizer has them."""
+    """Assign the averages of its weights to a model, if its optimizer has them."""
     optimizer = inner_optimizer(model)
     if optimizer.average_momentum is None:
         return
     for variable, average in zip(model.trainable_variables, optimizer.averages, strict=True):
-        # A buffer of its own: JAX gives up a variable's buffer when its model is trained.
+        # A copy: JAX donates a variable's buffer to the training step.
         variable.assign(ops.convert_to_numpy(average))
 
 
 class EvaluateAverages(keras.callbacks.Callback):
-    """Has the averages of the weights evaluated, where the optimizer has them."""
+    """Evaluate the averages of the weights, if the optimizer has them."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is measured, checked and saved while a model is trained."""
+"""Callbacks that measure, check and save while a model is trained."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ import time
 import keras
 from keras import ops
 
-from keras_vit.models.weights import check_finite
+from keras_vit.models.files import check_finite
 from keras_vit.training.averaging import averaged_weights
 from keras_vit.training.optimizers import inner_optimizer
 from keras_vit.training.runs.run import (
@@ -23,12 +23,12 @@ from keras_vit.training.runs.run import (
 )
 from keras_vit.training.runs.saved_models import save_model
 
-# What depends on the machine, and would make two files of metrics differ.
+# Metrics that depend on the machine; `metrics.jsonl` leaves them out.
 SPEED = ("images_per_second", "waiting_for_data")
 
 
 class LogOptimizer(keras.callbacks.Callback):
-    """Adds the learning rate and the norm of the last gradients, before they are clipped.
+    """Log the learning rate, and the norm of the last gradients before they are clipped.
 
     The learning rate is that of the next update, as the original and Keras's TensorBoard log it.
     """
@@ -40,11 +40,11 @@ class LogOptimizer(keras.callbacks.Callback):
 
 
 class LogSpeed(keras.callbacks.Callback):
-    """Adds images a second, and the share of the time in which data were waited for, to the logs.
+    """Log images per second, and the share of the time spent waiting for data.
 
     Args:
-        batch_size: images in a batch.
-        waited: function that says for how many seconds data have been waited for so far.
+        batch_size: number of images in a batch.
+        waited: function that returns the seconds spent waiting for data so far.
     """
 
     def __init__(self, batch_size, waited):
@@ -54,7 +54,7 @@ class LogSpeed(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.perf_counter(), self.waited()
-        # In the first batch the step is compiled, and what is read in advance begins.
+        # In the first batch the step is compiled and prefetching starts.
         if batch == 0:
             self._begin = now
         self._last = batch, now
@@ -68,11 +68,13 @@ class LogSpeed(keras.callbacks.Callback):
 
 
 class NotFiniteError(ValueError):
-    """A run whose loss or gradients are not finite."""
+    """The loss, the gradients or the weights of a run are not finite."""
 
 
 class StopIfNotFinite(keras.callbacks.Callback):
-    """Raises `NotFiniteError` as soon as the loss is not finite, and with the states the gradients.
+    """Raise `NotFiniteError` as soon as the loss is not finite.
+
+    `SaveState` checks the gradients whenever it saves.
 
     Args:
         recipe: the `Recipe`.
@@ -88,7 +90,7 @@ class StopIfNotFinite(keras.callbacks.Callback):
         self.check(f"loss {logs['loss']}", logs["loss"])
 
     def check(self, what, value):
-        """Raises if a value is not finite, and says of what it is."""
+        """Raise `NotFiniteError` if a value is not finite; `what` describes it in the message."""
         if math.isfinite(value):
             return
         updates = int(ops.convert_to_numpy(inner_optimizer(self.model).updates))
@@ -100,17 +102,17 @@ class StopIfNotFinite(keras.callbacks.Callback):
 
 
 class SaveModels(keras.callbacks.Callback):
-    """Keeps the metrics of a run, its last model and its best, by accuracy and then by loss.
+    """Save the metrics of a run, its last model, and its best model by accuracy, then by loss.
 
-    Where the optimizer has averages of the weights, the best model and `averaged.keras` have them.
-    After an epoch whose validation loss or weights are not finite no model is saved. If this is the
+    If the optimizer has averages of the weights, the best model and `averaged.keras` contain them.
+    No model is saved after an epoch whose validation loss or weights are not finite. If this is the
     last epoch, `NotFiniteError` is raised unless the weights are finite and there is a model.
 
     Args:
         workdir: the run's directory.
-        history: list of the metrics of earlier epochs, a dictionary each; it grows.
-        model: the model to save; where another is trained that has its weights, that is saved as
-            `predictor.keras`.
+        history: list of the metrics of earlier epochs, one dictionary each; it grows.
+        model: the model to save. If the trained model is another one that shares its weights, the
+            trained model is saved as `predictor.keras`.
         metadata: as in `save_model`.
     """
 
@@ -127,7 +129,7 @@ class SaveModels(keras.callbacks.Callback):
         metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
         self.history.append({"epoch": epoch, **metrics})
         write_metrics(self.workdir, self.history)
-        # On JAX it is this that gives the variables what has been trained.
+        # On JAX this access writes the trained values to the variables.
         trained = self.model
         self._problem = _find_problem(trained, logs)
         if self._problem:
@@ -158,19 +160,19 @@ class SaveModels(keras.callbacks.Callback):
 
 
 class SaveState(keras.callbacks.Callback):
-    """Saves the state of a run now and then, and when the process is asked to stop.
+    """Save the state of a run regularly, and when the process is asked to stop.
 
-    Inside of `with`, SIGTERM and SIGINT (Ctrl-C) are heeded: the state is saved behind the batch,
-    or behind the evaluation, and the process exits with the usual status of 143, or as after any
-    Ctrl-C. Asked once more, it does not wait.
+    Inside a `with`, SIGTERM and SIGINT (Ctrl-C) are handled: the state is saved after the batch, or
+    after the evaluation, and the process exits with the usual status of 143, or as after any
+    Ctrl-C. A second signal stops the process at once.
 
     Args:
         states: the `States` of the run.
-        batch: how many batches there were before.
-        every: batches after which the state is saved, beside the ends of epochs.
-        batches_per_epoch: batches in an epoch.
+        batch: number of batches of the run so far.
+        every: number of batches between two saved states; each epoch ends with one too.
+        batches_per_epoch: number of batches in an epoch.
         check: `StopIfNotFinite.check`.
-        facts: function that says what else to save.
+        facts: function that returns what else to save.
     """
 
     def __init__(self, states, batch, every, batches_per_epoch, check, facts):
@@ -185,7 +187,7 @@ class SaveState(keras.callbacks.Callback):
 
     def __enter__(self):
         self._before = {}
-        # Elsewhere Python does not take signals.
+        # Python handles signals only in the main thread.
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._before[number] = signal.signal(number, self._ask_to_stop)
@@ -195,7 +197,7 @@ class SaveState(keras.callbacks.Callback):
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if error is None:
-            # Asked behind the last state.
+            # A signal came after the last state.
             self._stop_if_asked()
 
     def _ask_to_stop(self, number, _):
@@ -221,7 +223,7 @@ class SaveState(keras.callbacks.Callback):
         if self._asked_by is None:
             return
         logging.getLogger("keras_vit").info(
-            "stopped behind batch %d; the run can be resumed there", self.batch
+            "stopped after batch %d; the run can be resumed there", self.batch
         )
         if self._asked_by == signal.SIGINT:
             raise KeyboardInterrupt
@@ -256,6 +258,6 @@ def _has_finite_weights(model):
 def _score(metrics):
     if "val_loss" not in metrics:
         return (metrics["epoch"],)
-    # There is no accuracy where pixels are predicted.
+    # Predictions of pixels have no accuracy.
     loss = metrics["val_loss"]
     return (metrics.get("val_accuracy", 0.0), -loss) if math.isfinite(loss) else (-math.inf,)

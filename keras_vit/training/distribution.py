@@ -1,4 +1,4 @@
-"""On what devices a model is trained."""
+"""Strategies: the devices on which a model is trained."""
 
 import contextlib
 import os
@@ -12,13 +12,13 @@ STRATEGIES = {
     "jax": ("auto", "none", "data_parallel", "model_parallel"),
     "torch": ("auto", "none"),
 }
-# How launchers tell each process how many there are: our own way, Slurm, Open MPI.
+# Variables in which launchers give the number of processes: Keras, Slurm, Open MPI.
 PROCESS_COUNTS = (
     "KERAS_DISTRIBUTION_NUM_PROCESSES",
     "SLURM_STEP_NUM_TASKS",
     "OMPI_COMM_WORLD_SIZE",
 )
-# Along which of its axes a block's variable is shared out: heads, and the MLP's hidden width.
+# Axis along which a block's variable is sharded: heads, and the MLP's hidden width.
 BLOCK_LAYOUTS = {
     r"block_\d+/attention/(query|key|value)/kernel": (None, "model", None),
     r"block_\d+/attention/(query|key|value)/bias": ("model", None),
@@ -30,26 +30,24 @@ BLOCK_LAYOUTS = {
 
 
 def strategy(name="auto", model_shards=None):
-    """On what devices a model is built and trained, in the `scope()` of what is returned.
+    """Return the strategy whose `scope()` a model is built and trained in.
 
-    Where a launcher has started several processes, they are joined: with the JAX backend, under
-    Slurm (`srun`) or Open MPI, or with `KERAS_DISTRIBUTION_JOB_ADDRESSES`,
-    `KERAS_DISTRIBUTION_NUM_PROCESSES` and `KERAS_DISTRIBUTION_PROCESS_ID` set in each.
+    With the JAX backend, processes that a launcher has started are joined: under Slurm (`srun`),
+    under Open MPI, or with `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES`
+    and `KERAS_DISTRIBUTION_PROCESS_ID` set in each.
 
     Args:
-        name: `"auto"` (all accelerators there are, of the same kind), `"none"` (one device); with
-            TensorFlow `"mirrored"` (all GPUs of the machine) and `"tpu"`; with JAX
-            `"data_parallel"`, on all devices of all processes, and `"model_parallel"`, on those of
-            one process.
-        model_shards: in how many parts `"model_parallel"` cuts the blocks of a model; by default as
-            many as there are devices. It divides the number of heads and the width of the MLPs.
+        name: `"auto"` (all accelerators of the same kind), `"none"` (one device); with TensorFlow
+            `"mirrored"` (all GPUs of the machine) and `"tpu"`; with JAX `"data_parallel"` (all
+            devices of all processes) and `"model_parallel"` (the devices of one process).
+        model_shards: number of parts into which `"model_parallel"` divides each block; by default
+            the number of devices. It divides the number of heads and the width of the MLPs.
 
     Returns:
-        A `tf.distribute.Strategy`, a `keras.distribution.Distribution`, or for one device what has
-        a `scope()` like them.
+        A `tf.distribute.Strategy`, a `keras.distribution.Distribution`, or a `SingleDevice`.
 
     Raises:
-        ValueError: if the backend has no such strategy, or not the devices for it.
+        ValueError: if the backend has no such strategy, or the machine lacks its devices.
 
     Example:
     >>> with keras_vit.training.distribution.strategy("none").scope():
@@ -59,7 +57,7 @@ def strategy(name="auto", model_shards=None):
     if name == "multi_worker_mirrored":
         raise ValueError(
             "`model.fit` of Keras 3 does not run under `MultiWorkerMirroredStrategy`; for several "
-            "machines use the JAX backend (KERAS_BACKEND=jax), a process on each. "
+            "machines use the JAX backend (KERAS_BACKEND=jax), one process on each. "
             f"Received: strategy={name!r}"
         )
     if backend not in STRATEGIES:
@@ -92,10 +90,10 @@ def strategy(name="auto", model_shards=None):
 
 
 class SingleDevice:
-    """The strategy that is none."""
+    """No distribution."""
 
     def scope(self):
-        """A context that changes nothing."""
+        """Return a context that changes nothing."""
         return contextlib.nullcontext()
 
 
@@ -114,7 +112,7 @@ def _tensorflow_strategy(name):
 def _connect_to_tpu():
     import tensorflow as tf
 
-    # On a TPU VM its own chips; `TPU_NAME` is set where they are elsewhere.
+    # A TPU VM uses its own chips, unless `TPU_NAME` names others.
     name = os.environ.get("TPU_NAME", "local")
     try:
         return tf.distribute.cluster_resolver.TPUClusterResolver.connect(name)
@@ -150,7 +148,7 @@ def _jax_distribution(name, model_shards):
 
 
 def join_processes():
-    """Joins the processes that a launcher has started, if it has; before anything is computed."""
+    """Join the processes that a launcher has started, if any; before anything is computed."""
     import jax
 
     counts = [int(os.environ.get(variable) or 1) for variable in PROCESS_COUNTS]
@@ -159,12 +157,12 @@ def join_processes():
 
 
 def is_first_process():
-    """Whether this process is the one that writes."""
+    """Return whether this process is the one that writes."""
     return process()[0] == 0
 
 
 def num_replicas():
-    """In how many parts a batch is cut, inside of a strategy's scope."""
+    """Return the number of replicas that share a batch, in the scope of a strategy."""
     backend = keras.backend.backend()
     if backend == "tensorflow":
         import tensorflow as tf
@@ -178,7 +176,7 @@ def num_replicas():
 
 
 def check_batch(recipe):
-    """Raises `ValueError` unless the batches of a recipe can be cut as they must."""
+    """Check that a recipe's batches can be divided among parts and replicas."""
     replicas = num_replicas()
     if recipe.batch_size % (recipe.accumulation_steps * replicas):
         raise ValueError(
@@ -188,7 +186,7 @@ def check_batch(recipe):
 
 
 def sum_over_replicas(values):
-    """Sums up what replicas of a `tf.distribute.Strategy` have, where there are several.
+    """Sum tensors over the replicas of a `tf.distribute.Strategy`, if there are several.
 
     Args:
         values: list of tensors.

@@ -1,4 +1,4 @@
-"""Training by recipe, through `model.fit`."""
+"""Train by a recipe, through `model.fit`, and keep the run in a directory."""
 
 import contextlib
 import logging
@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import tempfile
 
-from keras_vit.models.origin import origin_of, set_origin
+from keras_vit.models.base import origin_of, set_origin
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer
@@ -25,7 +25,7 @@ from keras_vit.training.runs.run import (
     write_text,
 )
 from keras_vit.training.runs.saved_models import images_trained_before, run_metadata
-from keras_vit.training.runs.state import States, check_same_model, options_of
+from keras_vit.training.runs.state import States, check_same_model, recorded_options
 from keras_vit.training.runs.trained_on import (
     check_same_images,
     record_images,
@@ -48,44 +48,44 @@ def fit(
     trained_before=None,
     exclude=None,
 ):
-    """Trains a model by a recipe and keeps the run in a directory.
+    """Train a model by a recipe, and keep the run in a directory.
 
-    The directory gets `run.json` (the resolved recipe and the class names), `metrics.jsonl` (a line
-    an epoch), `tensorboard/` (loss, accuracy, learning rate, norm of the gradients, images a
-    second, share of the time in which data were waited for), `best.keras` (by validation accuracy),
-    `last.keras`, `averaged.keras` where the recipe averages weights, `states/` to go on from, and
-    where images could not be decoded `skipped.txt`. `trained_on.jsonl` and `validated_on.jsonl`
-    record the images.
+    The directory contains `run.json` (the resolved recipe and the class names), `metrics.jsonl`
+    (one line per epoch), `tensorboard/` (loss, accuracy, learning rate, norm of the gradients,
+    images per second, share of the time spent waiting for data), `best.keras` (by validation
+    accuracy), `last.keras`, `averaged.keras` if the recipe averages weights, `states/` to resume
+    from, and `skipped.txt` if images could not be decoded. `trained_on.jsonl` and
+    `validated_on.jsonl` record the images.
 
-    It is called inside of the scope of the strategy under which the model was built (`strategy` of
-    `keras_vit.training.distribution`), if there is one.
+    If the model was built under the scope of a `keras_vit.training.distribution.strategy`, call
+    `fit` in that scope.
 
     Args:
         recipe: a `Recipe`.
-        model: a built model whose head has the dataset's classes. It is compiled and trained; at
-            the end it has the averages of its weights where the recipe wants them. To predict
-            masked patches it needs no head, and `predictor.keras` has its weights, too.
-        data: `(train, validation)`, datasets of `load_training_data`. Without a validation split,
-            `None`, the best model is the last.
+        model: a built model with a head for the dataset's classes. It is compiled and trained. If
+            the recipe averages weights, it has the averages at the end. For masked patches the
+            model needs no head, and `predictor.keras` contains its weights too.
+        data: `(train, validation)`, datasets of `load_training_data`. If the second is `None`, the
+            best model is the last.
         workdir: path of a new or empty directory.
-        facts: dictionary of what else `run.json` shall say.
-        resume: whether to go on where the same run in `workdir` was stopped, if it was begun. It
+        facts: dictionary of what else to record in `run.json`.
+        resume: whether to resume the run in `workdir`; if there is none, it begins. A resumed run
             ends with the weights that it would have had without the stop.
-        save_steps: batches after which the state is saved, beside the ends of epochs.
-        keep: how many states are kept.
-        trained_before: `Fingerprints` of the images that the model was trained on before; `None`
-            for what the run that it comes from records (`images_trained_before`).
-        exclude: path of the file of the ids that were left out of the data, which is copied to
+        save_steps: number of batches between two saved states; each epoch ends with one too.
+        keep: number of states to keep.
+        trained_before: `Fingerprints` of the images that the model was trained on before; by
+            default what its run records (`images_trained_before`).
+        exclude: path of the file of ids that were left out of the data, to be copied to
             `excluded.txt`; or `None`.
 
     Returns:
         The metrics of the epochs, a list of dictionaries.
 
     Raises:
-        ValueError: if the directory already holds something else, the head and the dataset have
-            different classes, the model does not return logits, too many images cannot be
-            decoded, the loss is not finite, or a resumed run was begun with other images.
-        OSError: if the directory cannot be written to; what was saved last is still there.
+        ValueError: if the directory holds something else, the head and the dataset have different
+            classes, the model does not return logits, too many images cannot be decoded, the loss
+            is not finite, or a run was begun with other images than it is resumed with.
+        OSError: if the directory cannot be written to; what was saved before is still there.
         SystemExit: after SIGTERM, when the state has been saved.
     """
     check_batch(recipe)
@@ -98,7 +98,7 @@ def fit(
     images = run_fingerprints(data) if is_first_process() else {}
     if images and state is not None:
         check_same_images(pathlib.Path(workdir).expanduser(), images, state)
-    options = options_of(model)
+    options = recorded_options(model)
     if state is not None:
         check_same_model(options, state)
     with own_directory(workdir) as own:
@@ -112,7 +112,7 @@ def fit(
             loss=task.loss,
             weighted_metrics=list(task.metrics),
         )
-        # Made while TensorFlow traces the first step, its variables would have it traced twice.
+        # Otherwise TensorFlow would trace the first step twice.
         task.model.optimizer.build(task.model.trainable_variables)
         run = ResumableFit(
             recipe, own, epochs, updates_per_epoch, save_steps, keep, run_metadata(own / LAST_MODEL)
@@ -130,7 +130,7 @@ def fit(
                 set_origin(model, own / RUN_FILE)
                 run.fit(task, model, state)
         except BaseException:
-            # What failed before it saved anything is no run, and not in the way of the next.
+            # A run that failed before it saved anything leaves nothing in the way of the next.
             if run.states.last is None and not (own / LAST_MODEL).exists():
                 discard(made)
                 set_origin(model, origin)
@@ -155,10 +155,10 @@ def _find_trained_before(model, given, images):
 
 
 def _find_state(workdir, keep):
-    """The last state of a run, or `None` if it was stopped before it saved anything.
+    """Return the last state of a run, or `None` if it was stopped before it saved one.
 
     Raises:
-        ValueError: if its states were taken away, or none can be read.
+        ValueError: if the states were removed, none can be read, or they are another run's.
     """
     workdir = pathlib.Path(workdir).expanduser()
     state = States(workdir / STATES, keep).load()
@@ -178,9 +178,9 @@ def _find_state(workdir, keep):
 
 @contextlib.contextmanager
 def own_directory(workdir):
-    """The run's directory for the first process, one that is thrown away for each other.
+    """Yield the run's directory in the first process, and a temporary one in each other process.
 
-    They all do the same, as variables that are shared out are put together for a file by all.
+    All processes save: variables that are sharded are gathered by all of them.
     """
     if is_first_process():
         yield pathlib.Path(workdir).expanduser().resolve()
@@ -190,7 +190,7 @@ def own_directory(workdir):
 
 
 def report_skipped(workdir, *datasets):
-    """Says which images were skipped, and writes them with the reasons to `skipped.txt`."""
+    """Log which images were skipped, and write them with the reasons to `skipped.txt`."""
     lines = []
     for dataset in filter(lambda dataset: dataset is not None, datasets):
         if len(dataset.skipped):

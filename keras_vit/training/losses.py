@@ -3,17 +3,20 @@
 import keras
 from keras import ops
 
+from keras_vit.core.arguments import check_choice
+from keras_vit.models.masked_patches import TARGETS
+
 
 @keras.saving.register_keras_serializable("keras_vit")
 def sigmoid_cross_entropy(labels, logits):
-    """Whether each of the classes is there, as questions of their own.
+    """Return the cross-entropy of one sigmoid per class.
 
     Args:
-        labels: shares of classes, `(batch, classes)`.
+        labels: soft labels, `(batch, classes)`.
         logits: `(batch, classes)`.
 
     Returns:
-        The sum over the classes, `(batch,)`; Keras's `BinaryCrossentropy` is the mean.
+        The sum over the classes, `(batch,)`; Keras's `BinaryCrossentropy` returns the mean.
 
     Reference:
         `sigmoid_xent` in big_vision's `utils.py`.
@@ -23,22 +26,22 @@ def sigmoid_cross_entropy(labels, logits):
 
 
 def make_loss(recipe, labels):
-    """The loss of a recipe.
+    """Make the loss of a recipe for classes.
 
     Args:
         recipe: a `Recipe`.
-        labels: spec of a dataset's labels, `(batch,)` or shares of classes, `(batch, classes)`.
+        labels: spec of a dataset's labels: integers `(batch,)`, or soft labels `(batch, classes)`.
 
     Returns:
-        What `keras.Model.compile` takes as `loss`.
+        A function or a `keras.losses.Loss`.
 
     Raises:
-        ValueError: if the loss needs shares of classes and the labels are numbers.
+        ValueError: if the loss needs soft labels and the labels are integers.
     """
     is_number = len(labels.shape) == 1
-    if recipe.wants_shares and is_number:
+    if recipe.needs_soft_labels and is_number:
         raise ValueError(
-            "The labels must be shares of classes (`load` with `one_hot=True`) for a sigmoid, "
+            "The labels must be soft labels (`load` with `one_hot=True`) for a sigmoid, "
             "`label_smoothing` and an `augmentation` that mixes images. "
             f"Received: labels of shape {tuple(labels.shape)}"
         )
@@ -49,3 +52,32 @@ def make_loss(recipe, labels):
     return keras.losses.CategoricalCrossentropy(
         from_logits=True, label_smoothing=recipe.label_smoothing
     )
+
+
+def masked_patch_loss(target="mean_colour"):
+    """Make the loss of a masked patch predictor, a mean over corrupted patches.
+
+    Args:
+        target: as in `masked_patch_predictor`.
+
+    Returns:
+        A `keras.losses.Loss`: cross-entropy of colors, or the mean squared error of pixels. The
+        sample weights of `keras_vit.data.mask_patches` select the corrupted patches.
+
+    Raises:
+        ValueError: if the target is unknown.
+
+    Reference:
+        Section B.1.2 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> loss = masked_patch_loss("mean_colour")
+    >>> logits = np.zeros((2, 4, 512), "float32")
+    >>> weights = np.array([[2, 0, 2, 0]] * 2, "float32")
+    >>> round(float(loss(np.zeros((2, 4), "int32"), logits, sample_weight=weights)), 3)
+    6.238
+    """
+    check_choice("target", target, TARGETS)
+    if target == "pixels":
+        return keras.losses.MeanSquaredError()
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -6,7 +6,8 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.training.paper_optimizer import PaperOptimizer, check_shares
+from keras_vit.core.arguments import check_rate
+from keras_vit.training.paper_optimizer import PaperOptimizer
 from keras_vit.training.schedules import learning_rate_schedule
 
 
@@ -14,14 +15,14 @@ from keras_vit.training.schedules import learning_rate_schedule
 class SGD(PaperOptimizer):
     """Gradient descent with optax's momentum.
 
-    optax sums up gradients and multiplies the sum with the learning rate of the step; Keras sums up
-    gradients that have been multiplied with the learning rates of their steps. They differ while
-    the learning rate changes, most of all in the warm-up.
+    optax accumulates gradients and multiplies the sum by the learning rate of the step. Keras
+    accumulates gradients already multiplied by the learning rates of their steps. The two differ
+    while the learning rate changes, most of all in the warm-up.
 
     Args:
-        learning_rate: as `PaperOptimizer`.
-        momentum: what is left of the sum after a step.
-        **arguments: as `PaperOptimizer`.
+        learning_rate: as in `PaperOptimizer`.
+        momentum: factor of the accumulated gradients in each step.
+        **arguments: as in `PaperOptimizer`.
 
     Reference:
         `optax.sgd`, the optimizer of vit_jax.
@@ -32,7 +33,7 @@ class SGD(PaperOptimizer):
     """
 
     def __init__(self, learning_rate, momentum=0.9, **arguments):
-        check_shares(momentum=momentum)
+        check_rate("momentum", momentum)
         super().__init__(learning_rate, **arguments)
         self.momentum = momentum
 
@@ -53,16 +54,15 @@ class SGD(PaperOptimizer):
 class AdamW(PaperOptimizer):
     """Adam with optax's epsilon, and decoupled weight decay.
 
-    Both keep running means of the gradients and of their squares, which start at 0. optax adds
-    epsilon to the root of the mean of squares after it has been corrected for that, Keras before,
-    where in the first steps epsilon is as good as 30 times greater.
+    optax adds epsilon to the root of the second moment after bias correction. Keras adds it before,
+    where epsilon has up to 30 times the effect in the first steps.
 
     Args:
-        learning_rate: as `PaperOptimizer`.
-        beta_1: what is left of the mean of the gradients after a step.
-        beta_2: what is left of the mean of their squares.
-        epsilon: what is added to the corrected root.
-        **arguments: as `PaperOptimizer`.
+        learning_rate: as in `PaperOptimizer`.
+        beta_1: decay rate of the mean of the gradients.
+        beta_2: decay rate of the mean of their squares.
+        epsilon: constant added to the bias-corrected root.
+        **arguments: as in `PaperOptimizer`.
 
     Reference:
         `optax.scale_by_adam`, the optimizer of big_vision.
@@ -73,7 +73,8 @@ class AdamW(PaperOptimizer):
     """
 
     def __init__(self, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-8, **arguments):
-        check_shares(beta_1=beta_1, beta_2=beta_2)
+        check_rate("beta_1", beta_1)
+        check_rate("beta_2", beta_2)
         if not 0 <= epsilon < math.inf:
             raise ValueError(f"`epsilon` must not be negative. Received: epsilon={epsilon}")
         super().__init__(learning_rate, **arguments)
@@ -108,12 +109,12 @@ class AdamW(PaperOptimizer):
 
 
 def make_optimizer(recipe, model, total_steps):
-    """The optimizer of a recipe.
+    """Make the optimizer of a recipe.
 
     Args:
         recipe: a `Recipe`.
-        model: the built model that it will train.
-        total_steps: updates of the run.
+        model: the built model to train.
+        total_steps: number of updates of the run.
 
     Returns:
         A `keras.optimizers.Optimizer`.
@@ -142,12 +143,12 @@ def make_optimizer(recipe, model, total_steps):
         accumulation_steps=recipe.accumulation_steps,
         average_momentum=recipe.average_momentum,
     )
-    # Keras scales the loss by itself under the global policy alone.
+    # Keras scales the loss itself only under a global float16 policy.
     if any(layer.compute_dtype == "float16" for layer in model.layers):
         if recipe.accumulation_steps > 1:
-            # A part whose gradients overflow is left out, which would shift all later ones.
+            # A part with overflowing gradients is skipped, which would shift all later parts.
             raise ValueError(
-                "`accumulation_steps` do not go with float16; `mixed_bfloat16` does with both. "
+                "`accumulation_steps` cannot be combined with float16; use `mixed_bfloat16`. "
                 f"Received: accumulation_steps={recipe.accumulation_steps}"
             )
         return keras.optimizers.LossScaleOptimizer(optimizer)
@@ -155,5 +156,5 @@ def make_optimizer(recipe, model, total_steps):
 
 
 def inner_optimizer(model):
-    """The paper's optimizer of a compiled model; in float16 it stands behind the loss's scaling."""
+    """Return the paper's optimizer of a compiled model, which float16 wraps in loss scaling."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)

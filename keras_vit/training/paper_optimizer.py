@@ -1,4 +1,4 @@
-"""What the paper's optimizers share."""
+"""The base class of the paper's optimizers."""
 
 import math
 import re
@@ -6,31 +6,32 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import is_integer
+from keras_vit.core.arguments import check_rate, is_integer
 from keras_vit.training.distribution import sum_over_replicas
 
-# What has the whole learning rate under layer-wise decay.
-BEHIND_BLOCKS = ("encoder_norm/", "pooling/", "fc_norm/", "pre_logits/", "head/", "patch_head/")
+# Layers after the blocks, which layer-wise decay leaves at the full learning rate.
+AFTER_BLOCKS = ("encoder_norm/", "pooling/", "fc_norm/", "pre_logits/", "head/", "patch_head/")
 
 
 class PaperOptimizer(keras.optimizers.Optimizer):
-    """What the paper's optimizers share: the gradients' norm, decay of kernels, accumulation.
+    """Base class of the paper's optimizers: clipping, decay of kernels, accumulation, averages.
 
-    Keras has most of this too, but clips what each replica has before it sums up, cannot accumulate
-    under `MirroredStrategy`, and counts the steps of a schedule in batches then.
+    Keras has most of this too. But it clips each replica's gradients before it sums them, cannot
+    accumulate under `MirroredStrategy`, and then counts the steps of a schedule in batches.
 
     Args:
         learning_rate: float or `keras.optimizers.schedules.LearningRateSchedule` of the updates.
-        weight_decay: decoupled, of kernels alone; times the learning rate.
-        clip_norm: global norm at which gradients are clipped; `None` for not.
-        layer_decay: each block has the learning rate of the block behind it times this.
-        accumulation_steps: batches whose mean gradient is one update.
-        average_momentum: of an average of the weights over the updates (Polyak); `None` for none.
-        name: of the optimizer.
+        weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
+        clip_norm: global norm at which gradients are clipped; `None` for no clipping.
+        layer_decay: ratio of a block's learning rate to that of the next block.
+        accumulation_steps: number of batches whose mean gradient makes one update.
+        average_momentum: momentum of an exponential moving average (EMA) of the weights over the
+            updates; `None` for no averages.
+        name: name of the optimizer.
 
     Raises:
-        ValueError: if one is out of range; and when it is built with `layer_decay`, if the
-            variables are of no Transformer blocks.
+        ValueError: if an argument is out of range; and in `build` with `layer_decay`, if the
+            variables belong to no Transformer blocks.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         for argument, (value, is_right, rule) in rules.items():
             if not is_right:
                 raise ValueError(f"`{argument}` must {rule}. Received: {argument}={value}")
-        check_shares(average_momentum=average_momentum or 0)
+        check_rate("average_momentum", average_momentum or 0)
         super().__init__(learning_rate, name=name)
         self.schedule = learning_rate
         self.kernel_decay = weight_decay
@@ -64,7 +65,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
 
     def build(self, variables):
         super().build(variables)
-        # Set in a replica, where all of them have the same.
+        # It is assigned in each replica, with the same value.
         self.gradient_norm = self.add_variable(
             (), dtype="float32", aggregation="only_first_replica", name="gradient_norm"
         )
@@ -83,12 +84,12 @@ class PaperOptimizer(keras.optimizers.Optimizer):
 
     @property
     def updates(self):
-        """How often the weights have been updated."""
+        """Number of updates of the weights so far."""
         return ops.floor_divide(self.iterations, self.accumulation_steps)
 
     @property
     def learning_rate(self):
-        """Of the next update."""
+        """Learning rate of the next update."""
         is_schedule = isinstance(self.schedule, keras.optimizers.schedules.LearningRateSchedule)
         return self.schedule(self.updates) if is_schedule else super().learning_rate
 
@@ -102,7 +103,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             self.build(list(trainable_variables))
         variables = trainable_variables or self._trainable_variables
         pairs = zip(grads, variables, strict=True)
-        # As in Keras, what has no gradient stays as it is.
+        # As in Keras, variables without a gradient are not updated.
         grads, variables = zip(*[pair for pair in pairs if pair[0] is not None], strict=True)
         grads, num_replicas = sum_over_replicas(list(grads))
         if self.accumulation_steps > 1:
@@ -113,7 +114,7 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             ]
         squares = [ops.sum(ops.square(ops.cast(grad, "float32"))) for grad in grads]
         self.gradient_norm.assign(ops.sqrt(sum(squares)))
-        # Keras sums over replicas, too.
+        # Keras sums over the replicas once more.
         super().apply([grad / num_replicas for grad in grads], variables)
 
     def update_step(self, gradient, variable, learning_rate):
@@ -136,11 +137,11 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             self._add_to_average(self.averages[index], variable)
 
     def direction(self, gradient, index):
-        """Where a variable goes, before decay and learning rate.
+        """Return the direction of an update, before weight decay and learning rate.
 
         Args:
-            gradient: of the variable; clipped, a mean over accumulated batches.
-            index: its place among the variables that the optimizer was built with.
+            gradient: clipped gradient of the variable, a mean over accumulated batches.
+            index: index of the variable among those that the optimizer was built with.
 
         Returns:
             A tensor of the gradient's shape and dtype.
@@ -151,9 +152,9 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         return ops.equal((self.iterations + 1) % self.accumulation_steps, 0)
 
     def _set(self, variable, value, otherwise=None):
-        """Gives a variable a value if this batch is the last of an update.
+        """Assign a value to a variable if this batch is the last of an update.
 
-        Without a condition around it, under which replicas cannot communicate.
+        It selects values instead of branching: replicas cannot communicate inside a condition.
         """
         if self.accumulation_steps > 1:
             otherwise = ops.convert_to_tensor(variable) if otherwise is None else otherwise
@@ -177,18 +178,11 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         }
 
 
-def check_shares(**arguments):
-    """Check that arguments of an optimizer are at least 0 and less than 1."""
-    for name, value in arguments.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"`{name}` must be at least 0, less than 1. Received: {name}={value}")
-
-
 def layer_factors(variables, decay):
-    """What the learning rate of each variable is multiplied with under layer-wise decay.
+    """Return the factor of each variable's learning rate under layer-wise decay.
 
-    The head, the pooling and the last LayerNorm have the whole learning rate, the last block that
-    times `decay`, and so on down to the embedding of the patches (and the ResNet of a hybrid).
+    The factor of the head, the pooling and the last LayerNorm is 1, that of the last block `decay`,
+    and so on down to the patch embedding (and the ResNet of a hybrid).
 
     Args:
         variables: `keras.Variable`s of a model of this package.
@@ -198,7 +192,7 @@ def layer_factors(variables, decay):
         A list of floats.
 
     Raises:
-        ValueError: if the variables are of no Transformer blocks, and `decay` is not 1.
+        ValueError: if the variables belong to no Transformer blocks, and `decay` is not 1.
 
     Reference:
         BEiT (arXiv 2106.08254), `get_num_layer_for_vit` in its `optim_factory.py`.
@@ -222,6 +216,6 @@ def layer_factors(variables, decay):
         if block:
             layer = int(block[1]) + 1
         else:
-            layer = depth + 1 if variable.path.startswith(BEHIND_BLOCKS) else 0
+            layer = depth + 1 if variable.path.startswith(AFTER_BLOCKS) else 0
         factors.append(decay ** (depth + 1 - layer))
     return factors

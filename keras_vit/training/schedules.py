@@ -1,11 +1,11 @@
-"""Learning rates over the steps of a run: Keras's schedules behind a warm-up."""
+"""Learning-rate schedules: Keras's own after a warm-up."""
 
 import keras
 from keras import ops
 
-# Where the original's linear decay ends: `vit_jax/utils.py`.
+# End of the original's linear decay, in `vit_jax/utils.py`.
 LINEAR_END = 1e-5
-# Of big_vision's `utils.create_learning_rate_schedule`.
+# As in big_vision's `utils.create_learning_rate_schedule`.
 TIMESCALE = 10_000
 
 
@@ -14,9 +14,8 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warm-up from 0 to the start of another schedule.
 
     Args:
-        schedule: a `keras.optimizers.schedules.LearningRateSchedule` that starts when the warm-up
-            is over.
-        steps: steps of the warm-up. The first update has the learning rate 0.
+        schedule: a `keras.optimizers.schedules.LearningRateSchedule` that starts after the warm-up.
+        steps: number of warm-up steps. The first update has the learning rate 0.
 
     Reference:
         `create_learning_rate_schedule` in `vit_jax/utils.py`.
@@ -48,11 +47,11 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ReciprocalSquareRootDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Falls with the square root of the steps and needs no end.
+    """Decay by the reciprocal square root of the steps, which needs no last step.
 
     Args:
-        learning_rate: at the start.
-        timescale: steps after which it has fallen by the square root of 2.
+        learning_rate: learning rate at the start.
+        timescale: number of steps after which it is divided by the square root of 2.
 
     Reference:
         `rsqrt` of `create_learning_rate_schedule` in big_vision's `utils.py`; Scaling Vision
@@ -77,15 +76,15 @@ class ReciprocalSquareRootDecay(keras.optimizers.schedules.LearningRateSchedule)
 
 
 def learning_rate_schedule(decay, learning_rate, total_steps, warmup_steps, boundaries=()):
-    """The schedule of a recipe; the first update has the learning rate 0 where there is a warm-up.
+    """Make the learning-rate schedule of a recipe.
 
     Args:
-        decay: `"linear"` (to 1e-5, or constant if `learning_rate` is smaller),
-            `"cosine"` (to 0), `"rsqrt"` (without an end) or `"staircase"`.
-        learning_rate: reached at the end of the warm-up.
-        total_steps: steps of the run, the warm-up included.
-        warmup_steps: steps of the warm-up.
-        boundaries: of a staircase, the steps after which it is a tenth of what it was.
+        decay: `"linear"` (to 1e-5, or constant if `learning_rate` is smaller), `"cosine"` (to 0),
+            `"rsqrt"` (no last step), or `"staircase"` (piecewise constant).
+        learning_rate: learning rate at the end of the warm-up.
+        total_steps: number of steps of the run, including the warm-up.
+        warmup_steps: number of warm-up steps, of which the first has the learning rate 0.
+        boundaries: steps of a staircase after which the learning rate is divided by 10.
 
     Returns:
         A `keras.optimizers.schedules.LearningRateSchedule`.

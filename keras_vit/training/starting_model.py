@@ -17,35 +17,35 @@ from keras_vit.models import (
     replace_head,
     resize,
 )
-from keras_vit.models.describe import describe
-from keras_vit.models.options import is_resnet
+from keras_vit.models.introspection import options_of
+from keras_vit.models.variants import is_resnet
 from keras_vit.training.runs.run import find_model
 from keras_vit.training.runs.saved_models import load_unscaled
 
-# Settings of a recipe that hold only for a model that is built.
+# Settings of a recipe that apply only to new models.
 OF_THE_MODEL = ("dropout", "pre_logits", "pooling", "position_embedding")
 
 
 def make_model(recipe, model, num_classes, dtype=None):
     """Make the model that a recipe trains: a new one, or a trained one with a new head.
 
-    The recipe alone decides what is trained: all but its `frozen_blocks`, whatever the loaded model
-    has frozen.
+    All layers but the recipe's `frozen_blocks` are trained, also those that a loaded model has
+    frozen.
 
     Args:
         recipe: a `Recipe`.
         model: name of a variant; path of a `.keras` file or of a run's directory; or a checkpoint
             as in `keras_vit.from_checkpoint`. The name of a variant always means the variant: write
             `./ViT_Ti16` for a directory of that name. A loaded model gets a zero head and the
-            recipe's image size. The other settings that it keeps are logged.
-        num_classes: classes of the head; there is none to predict masked patches.
-        dtype: policy of the model; a `.keras` file has its own.
+            recipe's image size; it keeps its other settings, which is logged.
+        num_classes: number of classes of the head; models for masked patches have no head.
+        dtype: dtype policy of the model; a `.keras` file has its own.
 
     Returns:
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if `model` is none of them, the patches do not tile the recipe's images, or a
+        ValueError: if there is no such model, the patches do not tile the recipe's images, or
             `dtype` is given for a `.keras` file.
     """
     num_classes = num_classes if recipe.is_of_classes else 0
@@ -89,7 +89,7 @@ def _build_variant(recipe, variant, num_classes, dtype):
             "%s is the variant of that name; write ./%s for the path", variant.name, variant.name
         )
     options = {"num_classes": num_classes, "image_size": recipe.image_size, "dtype": dtype}
-    # Table 3 of the paper: its ResNets have neither dropout nor a hidden layer in the head.
+    # In Table 3 of the paper, ResNets have neither dropout nor a hidden layer in the head.
     if isinstance(variant, Variant):
         options["dropout"] = recipe.dropout
         options["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
@@ -99,20 +99,20 @@ def _build_variant(recipe, variant, num_classes, dtype):
 
 
 def _log_kept_settings(recipe, model, is_built):
-    """Log which of the recipe's settings do not hold for the model.
+    """Log which of the recipe's settings do not apply to the model.
 
-    A setting at its default is taken as not asked for, except the dropout of a loaded model.
+    A setting at its default counts as not given, except the dropout of a loaded model.
     """
     defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
     names = [name for name in OF_THE_MODEL if getattr(recipe, name) != defaults[name]]
     if not is_built:
         names = [*dict.fromkeys(["dropout", *names])]
     try:
-        options = describe(model) if names else {}
+        options = options_of(model) if names else {}
     except ValueError:
-        # The model is not of this package: what it keeps is not known.
+        # The options of models from elsewhere are unknown.
         return
-    # A ResNet has none of them.
+    # A ResNet has none of these.
     actual = {"dropout": 0.0, "pooling": None, "position_embedding": None, **options}
     actual["pre_logits"] = options.get("representation_size") is not None
     kept = [f"{name} {actual[name]!r}" for name in names if actual[name] != getattr(recipe, name)]
@@ -123,10 +123,10 @@ def _log_kept_settings(recipe, model, is_built):
 
 
 def is_variant(model):
-    """Return whether a string is the name of a variant, also if a path has the same name."""
+    """Return whether a string is the name of a variant, even if a path has the same name."""
     return isinstance(model, str) and any(variant.name == model for variant in VARIANTS)
 
 
 def _is_unknown_name(model):
-    """Whether a model is neither a path nor an address, so that an error lists similar variants."""
+    """Return whether a name is neither a path nor an address: the error lists similar variants."""
     return re.fullmatch(r"\w+", str(model)) and not pathlib.Path(model).exists()

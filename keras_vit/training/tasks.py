@@ -1,4 +1,4 @@
-"""What a recipe has a model learn: classes, or what masked patches show."""
+"""The task of a recipe: classification, or masked patch prediction."""
 
 import dataclasses
 import logging
@@ -10,23 +10,22 @@ from keras_vit.data.fingerprints import name_some
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.models.masked_patches import masked_patch_predictor
-from keras_vit.models.surgery import check_classifier, token_stride
+from keras_vit.models.parts import check_classifier, token_stride
 from keras_vit.training.distribution import is_first_process
-from keras_vit.training.losses import make_loss
-from keras_vit.training.masked_patches import masked_patch_loss
+from keras_vit.training.losses import make_loss, masked_patch_loss
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What `model.fit` is given.
+    """The arguments of `model.compile` and `model.fit`.
 
     Args:
-        model: what is compiled and trained.
-        train: the dataset, without an end.
-        validation: the dataset, or `None`.
-        loss: as of `keras.Model.compile`.
-        metrics: as of `keras.Model.compile`, weighted.
-        facts: dictionary of what `run.json` shall say of it.
+        model: model to compile and train.
+        train: repeated training dataset.
+        validation: validation dataset, or `None`.
+        loss: as in `keras.Model.compile`.
+        metrics: as `weighted_metrics` in `keras.Model.compile`.
+        facts: dictionary of what to record in `run.json`.
     """
 
     model: keras.Model
@@ -38,20 +37,20 @@ class Task:
 
 
 def make_task(recipe, model, data):
-    """The task of a recipe.
+    """Make the task of a recipe.
 
     Args:
         recipe: a `Recipe`.
-        model: the model that the run is about.
+        model: the model that the run saves.
         data: `(train, validation)`, datasets of `load_training_data`.
 
     Returns:
         A `Task`.
 
     Raises:
-        ValueError: if the model has no head for the dataset's classes, or no patches to be masked;
-            the training images are of fewer than two classes; or the datasets were loaded for
-            another recipe.
+        ValueError: if the model has no head for the dataset's classes, or no patches to mask; there
+            are training images of fewer than two classes; or the datasets were loaded for another
+            recipe.
     """
     _check_batches(recipe, data[0])
     if not recipe.is_of_classes:
@@ -76,14 +75,14 @@ def make_task(recipe, model, data):
 
 
 def _check_batches(recipe, train):
-    """Check that a training dataset has the recipe's batches, and no end."""
+    """Check that a training dataset has the recipe's batches and is repeated."""
     expected = recipe.batch_size // recipe.accumulation_steps // process()[1]
-    # The size of the last batch, and so of all, is not known of a dataset that ends.
+    # Without `repeat` the last batch may be smaller, and the spec has no batch size.
     size = train.element_spec[0].shape[0]
     if size != expected:
         received = f"batches of {size}" if size else "a dataset that is not repeated"
         raise ValueError(
-            f"`data` must have the recipe's batches of {expected} images, without an end; see "
+            f"`data` must be repeated and have the recipe's batches of {expected} images; see "
             f"`load_training_data`. Received: {received}"
         )
 
@@ -91,7 +90,7 @@ def _check_batches(recipe, train):
 def _check_classes(train):
     """Check that there are training images of two classes, and warn of classes without any."""
     labels = set(train.fingerprints().labels) if is_first_process() else ()
-    # Several labels per image are shares of all classes, separated by commas.
+    # Labels with commas are soft labels or several labels per image.
     if not labels or any("," in label for label in labels):
         return
     empty = [name for i, name in enumerate(train.class_names) if str(i) not in labels]
@@ -112,11 +111,11 @@ def _masked_patches(recipe, model, train, validation):
     patch_size = token_stride(model)
     return Task(
         predictor,
-        # Each process draws masks of its own.
+        # Each process draws its own masks.
         mask_patches(train, patch_size, recipe.loss, seed=recipe.seed + 2**32 * process()[0]),
         None if validation is None else mask_patches(validation, patch_size, recipe.loss),
         masked_patch_loss(recipe.loss),
-        # Of pixels there is no right or wrong.
+        # Pixels have no accuracy.
         () if recipe.loss == "pixels" else ("accuracy",),
         {"num_examples": train.num_examples},
     )

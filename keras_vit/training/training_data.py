@@ -1,4 +1,6 @@
-"""The splits of a dataset, as a recipe wants them."""
+"""The training and validation data of a recipe."""
+
+import dataclasses
 
 import keras
 
@@ -22,28 +24,28 @@ def load_training_data(
     validation="validation",
     **options,
 ):
-    """The train and validation splits of a dataset, as a recipe wants them.
+    """Load the training and validation splits of a dataset for a recipe.
 
-    Crops and flips that would change what a label says (a number, a place) are left out, and this
-    is logged; an augmentation that would is an error. A process among several
+    Crops and flips that would change the meaning of a label (a number, a place) are left out, and
+    this is logged; an augmentation that would is an error. Each of several processes
     (`keras_vit.training.distribution`) reads its share.
 
     Args:
         recipe: a `Recipe`.
-        name: of the dataset, as in `load`.
+        name: name of the dataset, as in `load`.
         classes: as in `load`.
-        fraction: as in `load`, for the training split, and so is `cache`.
-        cache: where to keep encoded images.
-        split: the split to train on, as in `load`.
-        validation: the split to validate on; `None` for none.
+        fraction: as in `load`, for the training split.
+        cache: as in `load`, for the training split.
+        split: name of the split to train on, as in `load`.
+        validation: name of the split to validate on; `None` for none.
         **options: as in `load`, for both splits.
 
     Returns:
-        `(train, validation)`; the first has no end.
+        `(train, validation)`; the first is repeated.
 
     Raises:
-        ValueError: as `load`, or if the recipe's batches cannot be cut as they must, or its
-            augmentation would change labels.
+        ValueError: as `load`, or if the recipe's batches cannot be divided among the replicas, or
+            its augmentation would change labels.
     """
     index, count = process()
     check_batch(recipe)
@@ -52,7 +54,7 @@ def load_training_data(
         "image_size": (recipe.image_size, recipe.image_size),
         "batch_size": recipe.batch_size // recipe.accumulation_steps // count,
         "classes": classes,
-        "one_hot": recipe.wants_shares,
+        "one_hot": recipe.needs_soft_labels,
         "seed": recipe.seed,
         "shard": (index, count),
         **options,
@@ -72,7 +74,7 @@ def load_training_data(
     )
     held_out = None if validation is None else load(name, validation, **shared)
     if count > 1:
-        # Shares differ by an image, and all processes must do the same steps.
+        # Shares differ by one image, and all processes must run the same number of steps.
         shared["shard"] = (0, 1)
         _describe_whole(train, load(name, split, fraction=fraction, **shared))
         if held_out is not None:
@@ -82,26 +84,25 @@ def load_training_data(
 
 def _describe_whole(dataset, whole):
     """Replace the facts about one process's share by those of the whole dataset."""
-    dataset.num_examples = whole.num_examples
-    dataset.source = whole.source
-    dataset.fingerprints = whole.fingerprints
+    changes = {name: getattr(whole, name) for name in ("num_examples", "source", "fingerprints")}
+    dataclasses.replace(dataset.info, **changes).attach(dataset)
 
 
 def for_evaluation(dataset, batch_size):
-    """A dataset whose batches all replicas can share, with weights of 0 for what is filled in.
+    """Pad a dataset to full batches, which all replicas can share; padding has the weight 0.
 
     Args:
-        dataset: of `load`, this process's share; or `None`.
-        batch_size: images in a full batch of all processes.
+        dataset: dataset of `load` with this process's share; or `None`.
+        batch_size: number of images in a full batch of all processes.
 
     Returns:
         A `tf.data.Dataset` for `validation_data`.
     """
-    # TensorFlow's strategies share out what there is.
+    # TensorFlow's strategies divide smaller batches themselves.
     if dataset is None or keras.backend.backend() != "jax" or num_replicas() == 1:
         return dataset
     count = process()[1]
     num_batches = -(-dataset.num_examples // batch_size)
-    # Keras divides by the number of images and not by their weights.
+    # Keras divides by the number of images, not by the sum of their weights.
     weight = num_batches * batch_size / dataset.num_examples
     return pad(dataset, batch_size // count, num_batches, weight)

@@ -11,6 +11,7 @@ import pytest
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from keras_vit.models import vision_transformer
 from keras_vit.models.vit import POSITION_EMBEDDINGS
+from tests.fixtures.checkpoint_files import random_model, unchanged
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images
 
@@ -182,3 +183,18 @@ def test_layers_with_several_policies(tmp_path, caplog):
     vision_transformer(**TINY, dtype="mixed_bfloat16").save(path)
     from_checkpoint(path)
     assert "policies" not in caplog.text
+
+
+def test_a_keras_file_keeps_its_dtype_policy(tmp_path):
+    random_model({"dtype": "mixed_bfloat16"}).save(tmp_path / "model.keras")
+    block = from_checkpoint(tmp_path / "model.keras").get_layer("block_0")
+    assert block.dtype_policy.name == "mixed_bfloat16"
+
+
+def test_a_keras_file_is_adapted_like_any_other(tmp_path):
+    model = random_model({"pooling": "map", "num_registers": 1})
+    model.save(tmp_path / "model.keras")
+    again = from_checkpoint(tmp_path / "model.keras")
+    assert unchanged(again, model.get_weights())
+    adapted = from_checkpoint(tmp_path / "model.keras", num_classes=5, image_size=(8, 24))
+    assert (adapted.input_shape, adapted.output_shape) == ((None, 8, 24, 3), (None, 5))

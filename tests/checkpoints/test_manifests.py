@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints import from_checkpoint
-from keras_vit.checkpoints.archives import ArrayArchive
+from keras_vit.checkpoints.archives.memory import ArrayArchive
 from keras_vit.checkpoints.formats import recognise
 from keras_vit.checkpoints.matching import mismatches
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.models import VARIANTS, match_variant
-from keras_vit.models.options import is_resnet, variable_shapes
-from keras_vit.models.vit import total_stride
+from keras_vit.models.options import variable_shapes
+from keras_vit.models.variants import is_resnet, total_stride
 from tests.fixtures.reference import DATA
 
 MANIFESTS = json.loads(gzip.decompress((DATA / "manifests.json.gz").read_bytes()))

@@ -15,6 +15,8 @@ from tests.fixtures.reference import (
     case_path,
 )
 
+pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
+
 FLAX_CASES = [
     "a_vit_token",
     "a2_vit_token_linen_names",

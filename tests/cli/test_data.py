@@ -10,7 +10,7 @@ from PIL import Image
 from keras_vit.cli import main
 from keras_vit.cli.data import check_picture
 from keras_vit.models import vision_transformer
-from tests.data.test_tfds import Photos
+from tests.data.sources.test_tfds import Photos
 from tests.fixtures.images import write_folder
 from tests.fixtures.photos import (
     broken_images,

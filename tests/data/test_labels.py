@@ -9,7 +9,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.data.labels import LABEL_FILES, decode_predictions, read_labels
+from keras_vit.core.class_names import check_class_names
+from keras_vit.data.labels import (
+    LABEL_FILES,
+    decode_predictions,
+    imagenet_class_names,
+    read_labels,
+)
+
+pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
 
 
 def random_logits(batch, num_classes):
@@ -185,3 +193,11 @@ def with_equal_row(value):
 def test_mistakes(logits, top, message):
     with pytest.raises(ValueError, match=message):
         decode_predictions(logits, top)
+
+
+@pytest.mark.parametrize("num_classes", [1000, 21843])
+def test_each_imagenet_class_has_a_name_of_its_own(num_classes):
+    names = imagenet_class_names(num_classes)
+    assert check_class_names(names, num_classes=num_classes) == tuple(names)
+    for name, (synset, original) in zip(names, read_labels(num_classes), strict=True):
+        assert name in (original, f"{original}_{synset}")

@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from keras_vit.cli.train import Train
 from keras_vit.data import find_source, leaks, load, write_records
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.leaks import check_splits, find_copies
-from tests.cli.test_cli import run, train_arguments
+from keras_vit.training.job import warn_of_splits
+from tests.fixtures.commands import run, train_arguments
 from tests.fixtures.images import encode, random_image, write_folder
 
 
@@ -62,7 +62,7 @@ def test_copies_in_records_are_found(photos, tmp_path, caplog):
     assert copy.startswith("test-00000-of-00001.tfrecord#")
     assert twin.startswith("train-00000-of-00001.tfrecord#")
     train = load(name, trained, 16, 7)
-    Train(None, "", name, tmp_path)._report_files(name, (train, None), trained)
+    warn_of_splits(name, {trained: train, "validation": None})
     assert f"1 of 3 images of the split test are copies of images of {trained}" in caplog.text
 
 
@@ -92,12 +92,12 @@ def test_images_with_two_labels_are_named(tmp_path, caplog):
 
 def test_train_reads_the_images_of_a_split_once(photos, tmp_path, monkeypatch):
     name = f"folder:{photos}"
-    data = [load(name, split, 16, 4) for split in ("train", "validation")]
-    for dataset in data:
+    data = {split: load(name, split, 16, 4) for split in ("train", "validation")}
+    for dataset in data.values():
         dataset.fingerprints()
     read = []
     monkeypatch.setattr(leaks, "fingerprints", lambda s: read.append(s) or fingerprints(s))
-    Train(None, "", name, tmp_path)._report_files(name, data, "train")
+    warn_of_splits(name, data)
     assert [source.num_examples for source in read] == [3]
 
 
@@ -120,6 +120,6 @@ def test_data_and_train_warn(photos, tmp_path, capsys, caplog):
     caplog.clear()
     vision_transformer(**TINY).save(tmp_path / "start.keras")
     (photos / "train" / "cat" / "notes.txt").write_text("text")
-    out = run(capsys, *train_arguments(tmp_path / "start.keras", photos, tmp_path / "run"))
+    run(capsys, *train_arguments(tmp_path / "start.keras", photos, tmp_path / "run"))
     assert warning in caplog.text
-    assert "1 file or folder is left out: 1 no image (.txt)" in out
+    assert "1 file or folder is left out: 1 not an image (.txt)" in caplog.text

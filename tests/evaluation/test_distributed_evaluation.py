@@ -1,4 +1,4 @@
-"""Evaluation by two processes, each of its share, against one of everything."""
+"""Evaluation by two processes with a share each, compared with one process."""
 
 import json
 import os
@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 
 from keras_vit.cli import main
-from tests.evaluation.test_evaluation import classifier
+from tests.fixtures.features import digits_classifier
 from tests.fixtures.images import write_folder
 
 pytest.importorskip("jax", reason="the JAX backend is not installed")
 BROKEN = (3, 8, 11)
-
 MODULE = "tests.fixtures.distributed_evaluation"
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """A folder of 131 images for the test, of which 3 are broken."""
+    """Write a folder with 131 test images, 3 of them broken."""
     root = tmp_path_factory.mktemp("photos")
     write_folder(root / "train", ("cat", "dog"), count=2)
     write_folder(root / "test", ("cat",), count=60)
@@ -69,7 +68,7 @@ def data(photos):
 
 @pytest.fixture(scope="module")
 def expected(data):
-    """What one process finds on one device."""
+    """Return the metrics of one process on one device."""
     return figures_in(finish(start(MODULE, *data, "--strategy", "none")))
 
 
@@ -77,12 +76,11 @@ def assert_same(found, expected):
     for ours, theirs in zip(found, expected, strict=True):
         assert ours["confusion"] == theirs["confusion"]
         assert np.sum(ours["confusion"]) == ours["images"]
-        numbers = [name for name in theirs if name not in ("confusion", "share")]
-        for name in numbers:
+        for name in theirs.keys() - {"confusion", "share"}:
             assert ours[name] == pytest.approx(theirs[name], rel=0, abs=1e-6)
 
 
-# The command in two processes is on in CI.
+# The command in two processes runs in CI.
 @pytest.mark.large
 def test_two_processes(data, expected):
     assert [figures["images"] for figures in expected] == [359, 131 - len(BROKEN)]
@@ -96,27 +94,24 @@ def test_two_processes(data, expected):
 
 @pytest.mark.processes
 def test_two_devices(data, expected):
-    arguments = ("--strategy", "data_parallel", "--devices", "2")
-    assert_same(
-        figures_in(finish(start(MODULE, *data, *arguments))),
-        expected,
-    )
+    process = start(MODULE, *data, "--strategy", "data_parallel", "--devices", "2")
+    assert_same(figures_in(finish(process)), expected)
 
 
 @pytest.mark.processes
 def test_the_command_in_two_processes(photos, tmp_path, capsys):
     path = tmp_path / "model.keras"
-    classifier(2).save(path)
+    digits_classifier(2).save(path)
     arguments = ["evaluate", str(path), "--data", f"folder:{photos}", "--batch-size", "50"]
     main([*arguments, "--per-class"])
-    # What follows the line of the progress.
+    # The lines after the progress bar.
     alone = capsys.readouterr().out.rpartition("step")[2].splitlines()[1:]
     assert "3 of 131 images were skipped: test/dog/11.jpg, test/dog/3.jpg, test/dog/8.jpg" in alone
     first, second = map(finish, start_two("keras_vit", *arguments, "--per-class"))
-    # Each process tells which images of its share it has skipped, and the first all else.
+    # Each process prints the skipped images of its share, the first prints everything else.
     shown = first.rpartition("step")[2].splitlines()[1:]
     without = [[line for line in lines if "skipped" not in line] for lines in (shown, alone)]
     assert without[0] == without[1]
     others = [line for line in second.splitlines() if "skipped" not in line]
-    # What connects the processes says so.
+    # The library that connects the processes logs it.
     assert [line for line in others if not line.startswith("[Gloo]")] == []

@@ -1,4 +1,4 @@
-"""Activations beside those that PyTorch keeps for the backward pass."""
+"""Counts of activations, compared with those that PyTorch keeps for the backward pass."""
 
 import keras
 import pytest
@@ -15,7 +15,7 @@ from torch.nn import functional
 
 
 def kept_of_an_image(function, *shape):
-    """How many floats are kept of an image; kernels are the same with more of them."""
+    """Count the floats that are kept per image; kernels do not grow with the batch."""
     two, four = (kept_numbers(function, torch.randn(count, *shape)) for count in (2, 4))
     return (four - two) / 2
 
@@ -25,7 +25,7 @@ def kept_numbers(function, images):
 
     def keep(tensor):
         if tensor.dtype == torch.float32:
-            # Held, so that no other gets its place.
+            # Kept alive, so that no other tensor gets its address.
             kept[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
@@ -38,17 +38,9 @@ def kept_numbers(function, images):
 @pytest.mark.parametrize("pooling", ["token", "gap", "map"])
 def test_activations_of_a_vit_are_what_pytorch_keeps(pooling, size):
     variant = Variant("small", 16, 96, 2, 3, 384)
-    model = vision_transformer(
-        patch_size=16,
-        embedding_dim=96,
-        depth=2,
-        num_heads=3,
-        mlp_dim=384,
-        image_size=size,
-        pooling=pooling,
-    )
+    model = vision_transformer(**variant.architecture, image_size=size, pooling=pooling)
     kept = kept_of_an_image(lambda images: model(images, training=True), size, size, 3)
-    # Beside them, means and deviations of the norms and sums of the attention.
+    # The rest is means and deviations of the norms and sums of the attention.
     assert count_activations(variant, size, pooling) == pytest.approx(kept, rel=0.03)
 
 
@@ -62,7 +54,7 @@ def activate(x):
 
 
 def bit_unit(x, filters, stride, is_first):
-    """BiT's, of PyTorch's own functions."""
+    """A unit of BiT, from PyTorch's own functions."""
     given = activate(x)
     shortcut = convolve(given, 4 * filters, 1, stride) if is_first else x
     y = activate(convolve(given, filters, 1))
@@ -71,7 +63,7 @@ def bit_unit(x, filters, stride, is_first):
 
 
 def hybrid_unit(x, filters, stride, is_first):
-    """The hybrids', of PyTorch's own functions."""
+    """A unit of the hybrids, from PyTorch's own functions."""
     shortcut = x
     if is_first:
         shortcut = functional.group_norm(convolve(x, 4 * filters, 1, stride), 32)
@@ -95,14 +87,13 @@ def test_activations_of_a_resnet_are_what_pytorch_keeps():
         return activate(maps).mean((2, 3)) @ torch.randn(256, 5, requires_grad=True)
 
     kept = kept_of_an_image(model, 3, 64, 64)
-    # Beside them, means and deviations of the norms.
-    assert count_activations(ResNetVariant("small", (2, 3), 32), 64) == pytest.approx(
-        kept, rel=0.01
-    )
+    # The rest is means and deviations of the norms.
+    counted = count_activations(ResNetVariant("small", (2, 3), 32), 64)
+    assert counted == pytest.approx(kept, rel=0.01)
 
 
 def test_activations_of_a_hybrid_are_what_pytorch_keeps():
-    """What stands before a ViT with as many patches."""
+    """Only the part before the ViT, which has as many patches."""
 
     def model(images):
         return resnet(images, activate, hybrid_unit, stages=(2, 3))
@@ -113,15 +104,14 @@ def test_activations_of_a_hybrid_are_what_pytorch_keeps():
             return {**super().architecture, "resnet_width": 32}
 
     vit = ("", 1, 96, 2, 3, 384)
-    maps = count_activations(Hybrid(*vit, (2, 3)), 64) - count_activations(
-        Variant("", 8, *vit[2:]), 64
-    )
+    plain = count_activations(Variant("", 8, *vit[2:]), 64)
+    maps = count_activations(Hybrid(*vit, (2, 3)), 64) - plain
     kept = kept_of_an_image(model, 3, 64, 64)
     assert maps + 3 * 64**2 == pytest.approx(kept, rel=0.01)
 
 
 def test_remat_keeps_the_inputs_of_blocks():
-    """Of one block at a time all that it needs."""
+    """One block at a time keeps everything."""
     rows = [Variant("", 16, 96, depth, 3, 384) for depth in (1, 2, 3)]
     whole = [count_activations(row, 64) for row in rows]
     remat = [count_activations(row, 64, remat=True) for row in rows]

@@ -1,4 +1,4 @@
-"""Metrics of arrays, against scikit-learn and the definitions; and what is drawn of them."""
+"""Metrics of arrays, compared with scikit-learn and the definitions, and their figure."""
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ from keras_vit.inspection.figures.confusion import draw_confusion
 
 @pytest.fixture
 def labels_and_predicted():
-    """Of 7 classes; none of the images is of class 5, none is taken for class 2."""
+    """Labels and predictions of 7 classes; class 5 has no image, class 2 no prediction."""
     rng = np.random.default_rng(0)
     labels = rng.choice([0, 1, 2, 3, 4, 6], 500)
     guesses = rng.choice([0, 1, 3, 4, 5, 6], 500)
@@ -79,7 +79,7 @@ def test_calibration_error_by_hand():
     # 0.8, half of them right. (2 * 0.4 + 2 * 0.3) / 4.
     probabilities, is_right = [0.3, 0.5, 0.6, 1.0], [False, False, True, False]
     assert expected_calibration_error(probabilities, is_right, 2) == pytest.approx(0.35)
-    # In one bin mistakes of both kinds make up for one another.
+    # In one bin the two errors cancel.
     assert expected_calibration_error([0.9, 0.1], [False, True], 1) == 0
     assert expected_calibration_error([0.9, 0.1], [False, True], 2) == pytest.approx(0.9)
     assert expected_calibration_error([1.0, 1.0], [True, True]) == 0
@@ -93,7 +93,7 @@ def test_calibration_error_by_hand():
         (confusion_matrix, ([0, 2], [0, 1], 2), "`labels` must be integers from 0 to 1.*to 2"),
         (confusion_matrix, ([0, 1], [-1, 1], 2), "`predicted` must be integers.*from -1"),
         (per_class_accuracy, ([0.0], [0], 2), "`labels` must be integers.*float64"),
-        (expected_calibration_error, ([], []), "of one at least"),
+        (expected_calibration_error, ([], []), "and at least one"),
         (expected_calibration_error, ([0.5], [True, True]), "an entry for each image"),
         (expected_calibration_error, ([1.5], [True]), "`probabilities` must be from 0 to 1.*1.5"),
         (confusion_matrix, ([], [], -1), "`num_classes` must be an integer of at least 1"),

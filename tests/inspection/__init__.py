@@ -1,1 +1,7 @@
-"""Tests of what a model sees."""
+"""Tests of analyses and figures."""
+
+import pytest
+
+pytestmark = pytest.mark.backends(
+    "tensorflow", reason="figures are drawn from the same scores on every backend"
+)

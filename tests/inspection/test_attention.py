@@ -34,6 +34,7 @@ def case(request):
     return model, expected, [expected[name] for name in names]
 
 
+@pytest.mark.backends("tensorflow", "jax", "torch")
 def test_scores_are_the_originals(case):
     model, expected, scores = case
     maps = keras_vit.attention_maps(model, expected["images"])

@@ -66,7 +66,7 @@ def test_command(tmp_path, capsys):
     main([*command, "--images", str(tmp_path / "photo.png")])
     assert f"all of them on one page: {out / 'index.html'}" in capsys.readouterr().out
     main([*command, "--data", "digits", "--count", "5"])
-    assert "Looking at 5 images" in capsys.readouterr().out
+    assert "on 5 images" in capsys.readouterr().out
     assert "attention distance over 5 images" in (out / "index.html").read_text()
 
 

@@ -1,4 +1,4 @@
-"""Tests against the real transformers, timm and keras-hub: `make test-interop`."""
+"""The projects that checkpoints are compared with."""
 
 import importlib.util
 
@@ -12,15 +12,9 @@ if any(importlib.util.find_spec(peer) is None for peer in PEERS):
     collect_ignore_glob = ["*.py"]
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if "tests/interop/" in item.nodeid:
-            item.add_marker(pytest.mark.interop)
-
-
 @pytest.fixture(scope="session")
 def timm():
     """timm, its missing torchvision stubbed."""
-    from tests.fixtures.stubs import import_timm
+    from tests.fixtures.torch_models import import_timm
 
     return import_timm()

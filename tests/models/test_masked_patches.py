@@ -10,6 +10,8 @@ from keras_vit.models.masked_patches import masked_patch_predictor
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY, images
 
+pytestmark = pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
+
 OPTIONS = [
     {},
     {"pooling": "gap", "representation_size": 6},

@@ -1,5 +1,9 @@
 """Rematerialised blocks: the same training, and nothing else changed."""
 
+import os
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -9,6 +13,8 @@ import keras_vit
 from keras_vit.models import replace_head, resize, vision_transformer
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images
+
+pytestmark = pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
 
 BACKEND = keras.backend.backend()
 DROPPING = {"dropout": 0.5, "attention_dropout": 0.5, "stochastic_depth": 0.5}
@@ -102,3 +108,40 @@ def test_a_file_does_not_tell():
     path = "tests/data/reference/a_vit_token.ckpt.npz"
     assert keras_vit.from_checkpoint(path, remat=True).get_layer("block_0").remat
     assert not keras_vit.from_checkpoint(path).get_layer("block_0").remat
+
+
+# `ru_maxrss` would start from the peak of the process that starts this one.
+TRAINING = """
+import pathlib
+import re
+import sys
+import keras
+import numpy as np
+import keras_vit
+def peak():
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\\s+(\\d+)", status)[1])
+model = keras_vit.ViT_S16(remat=sys.argv[1] == "True")
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+images, labels = np.zeros((16, 224, 224, 3), "float32"), np.zeros(16)
+before = peak()
+model.train_on_batch(images, labels)
+print(peak() - before)
+"""
+
+
+@pytest.mark.large
+@pytest.mark.backends("tensorflow", reason="on CPUs JAX's XLA undoes it, and torch's heap hides it")
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux records the peak")
+def test_peak_memory_of_training():
+    def peak(remat):
+        result = subprocess.run(
+            [sys.executable, "-c", TRAINING, str(remat)],
+            env=os.environ,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return int(result.stdout)
+
+    assert peak(remat=True) < 0.6 * peak(remat=False)

@@ -6,7 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.models import features, replace_head, resize, resnet, vision_transformer
-from keras_vit.models.describe import describe
+from keras_vit.models.introspection import options_of
 from tests.fixtures.contract import check_model, to_numpy
 from tests.fixtures.tiny import TINY, images
 from tests.models.test_surgery import values
@@ -21,6 +21,7 @@ HYBRID = {
 }
 
 
+@pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
 @pytest.mark.parametrize(
     "options",
     [{"dtype": "mixed_float16"}, {"preactivation": False, "dtype": "mixed_bfloat16"}],
@@ -140,16 +141,16 @@ def test_attention_on_the_grid_of_a_hybrid():
 @pytest.mark.parametrize("make", [resnet, vision_transformer])
 def test_description(make):
     options = BIT if make is resnet else HYBRID
-    described = describe(make(**options))
+    described = options_of(make(**options))
     again = make(**described)
-    assert describe(again) == described
+    assert options_of(again) == described
     assert [v.path for v in again.weights] == [v.path for v in make(**options).weights]
     names = set(options) - {"image_size", "patch_size"}
     assert {name: described[name] for name in names} == {name: options[name] for name in names}
 
 
 def test_description_of_a_version_1():
-    assert describe(resnet(**BIT, preactivation=False))["preactivation"] is False
+    assert options_of(resnet(**BIT, preactivation=False))["preactivation"] is False
 
 
 def changed(model, name, **changes):
@@ -180,9 +181,9 @@ def changed(model, name, **changes):
 def test_customised_models_are_not_described(make, options, name, changes, message):
     """What is not the builders' would be saved as it were, and loaded as another function."""
     model = make(**options)
-    describe(changed(model, "head", kernel_initializer="ones"))
+    options_of(changed(model, "head", kernel_initializer="ones"))
     with pytest.raises(ValueError, match=message):
-        describe(changed(model, name, **changes))
+        options_of(changed(model, name, **changes))
 
 
 @pytest.mark.parametrize("name", ["unit", "stage_one_unit_1"])
@@ -190,7 +191,7 @@ def test_models_of_other_names_are_not_described(name):
     images = keras.Input((16, 16, 32))
     outputs = keras_vit.layers.BottleneckUnit(32, name=name)(images)
     with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
-        describe(keras.Model(images, outputs))
+        options_of(keras.Model(images, outputs))
 
 
 def test_a_root_of_another_kind_is_not_described():
@@ -198,7 +199,7 @@ def test_a_root_of_another_kind_is_not_described():
     x = keras.layers.Dense(32, name="root_conv")(images)
     outputs = keras_vit.layers.BottleneckUnit(32, name="stage_1_unit_1")(x)
     with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
-        describe(keras.Model(images, outputs))
+        options_of(keras.Model(images, outputs))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.models import features, replace_head, resize, vision_transformer
-from keras_vit.models.surgery import check_classifier
+from keras_vit.models.parts import check_classifier
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY, images
 

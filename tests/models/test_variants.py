@@ -2,15 +2,21 @@
 
 import inspect
 import json
+import os
+import subprocess
+import sys
 
 import keras
 import pytest
 
 import keras_vit
+from keras_vit import builders
 from keras_vit.evaluation.compute import count_parameters
-from keras_vit.models import VARIANTS, Variant, builders, find_variant
-from keras_vit.models.vit import total_stride
+from keras_vit.models import VARIANTS, Variant, find_variant
+from keras_vit.models.variants import total_stride
 from tests.fixtures.reference import DATA
+
+pytestmark = pytest.mark.backends("tensorflow", reason="counts are the same on every backend")
 
 # Totals of `jax.eval_shape` of the original models, variant by variant.
 COUNTS = json.loads((DATA / "parameter_counts.json").read_text())
@@ -151,3 +157,31 @@ def test_unknown_variant(name):
 def test_nearest_names_are_given():
     with pytest.raises(ValueError, match="such as ViT_B16"):
         find_variant("vit_b16")
+
+
+BUILDING = """
+import resource
+import sys
+import keras
+import keras_vit
+keras_vit.ViT_Ti16(image_size=32)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = getattr(keras_vit, sys.argv[1])()
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+# Linux counts in KiB, macOS in bytes.
+print((after - before) * (1 if sys.platform == "darwin" else 1024))
+"""
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("name", ["ViT_H14", "ViT_g14"])
+def test_peak_memory_of_building(name):
+    result = subprocess.run(
+        [sys.executable, "-c", BUILDING, name],
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size = 4 * count_parameters(find_variant(name))
+    assert int(result.stdout) < 1.5 * size

@@ -1,23 +1,21 @@
-"""A server, and what it serves."""
+"""A server, and the exports that it serves."""
 
-import keras
 import pytest
 
 from keras_vit.models import vision_transformer
 from keras_vit.serving.export import export
-from tests.fixtures.asking import NAMES
 from tests.fixtures.contract import randomise
+from tests.fixtures.serving.asking import NAMES
 from tests.fixtures.tiny import TINY
 
 
 @pytest.fixture(scope="session")
 def models():
-    """A model for each version that is served."""
-    made = {}
-    for version in (1, 3):
-        keras.utils.set_random_seed(version)
-        made[version] = vision_transformer(**TINY)
-        randomise(made[version])
+    """A model for each version that the server has."""
+    made = {version: vision_transformer(**TINY) for version in (1, 3)}
+    for version, model in made.items():
+        randomise(model)
+        model.get_layer("head").bias.assign([0, version, 2])
     return made
 
 
@@ -39,7 +37,7 @@ def directory(models, tmp_path_factory):
 def server(directory):
     """A server with TF Serving's two APIs, in this process."""
     pytest.importorskip("tensorflow_serving")
-    from tests.fixtures.serving_peer import Peer
+    from tests.fixtures.serving.peer import Peer
 
     with Peer({path.name: path for path in directory.iterdir()}).serve() as peer:
         yield peer

@@ -10,8 +10,9 @@ from keras_vit.cli.client import Client as ClientCommand
 from keras_vit.cli.client import most_likely
 from keras_vit.cli.predict import Predict
 from keras_vit.serving.predict import read_image
-from tests.fixtures.asking import BOTH, BROKEN, files
 from tests.fixtures.images import random_image
+from tests.fixtures.models import files
+from tests.fixtures.serving.asking import BOTH, BROKEN
 
 pytest.importorskip("requests")
 pytest.importorskip("tensorflow_serving")

@@ -1,5 +1,6 @@
-"""Export to a SavedModel."""
+"""Arguments of an export, the files that it writes, and warnings about what it is given."""
 
+import dataclasses
 import json
 
 import keras
@@ -9,46 +10,42 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit.models import vision_transformer
-from keras_vit.serving.export import export
+from keras_vit.serving.calibration import check_images, warn_of_calibration
+from keras_vit.serving.export import _facts, export
+from keras_vit.serving.formats import FORMATS
 from keras_vit.serving.predict import keras_predictor
+from tests.fixtures.images import random_image
 from tests.fixtures.models import classifier
-from tests.fixtures.tiny import TINY
-
-
-def test_wrong_names(tmp_path):
-    model = classifier()
-    for wrong in (["cat", "dog"], "abc"):
-        with pytest.raises(ValueError, match="`class_names` must be a list or tuple .* 3 classes"):
-            export(model, tmp_path, class_names=wrong)
-    for wrong in ("b\nc", "b\r", "b\u2028c", "b\udc80", 2):
-        with pytest.raises(ValueError, match="`class_names` must be strings of one line"):
-            export(model, tmp_path, class_names=["a", wrong, "d"])
-
-
-def test_probabilities_are_not_taken_for_logits(tmp_path):
-    model = classifier(classifier_activation="softmax")
-    for call in (lambda: export(model, tmp_path), lambda: keras_predictor(model)):
-        with pytest.raises(ValueError, match="`model` must return logits.*'softmax'"):
-            call()
+from tests.fixtures.tiny import TINY, images
 
 
 def test_the_torch_backend_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "torch")
-    with pytest.raises(ValueError, match="A SavedModel needs the TensorFlow or JAX backend"):
+    with pytest.raises(ValueError, match="'saved_model'` needs the backend tensorflow or jax"):
         export(classifier(), tmp_path)
 
 
-@pytest.mark.parametrize("options", [{"image_channels": 1}, {"pooling": None}])
-def test_not_a_classifier_of_pictures(options, tmp_path):
-    with pytest.raises(ValueError, match="`model` must map RGB images to logits"):
-        export(vision_transformer(**{**TINY, **options}), tmp_path / "model")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_channels": 1}, "`model` must map RGB images to logits"),
+        ({"pooling": None}, "`model` must map RGB images to logits"),
+        ({"classifier_activation": "softmax"}, "`model` must return logits.*'softmax'"),
+        ({"num_classes": 0}, "`model` must have one input, .* and 0 heads"),
+        ({"num_classes": 1}, "`model` must have at least 2 classes for"),
+    ],
+)
+def test_only_classifiers_are_exported(options, message, tmp_path):
+    model = vision_transformer(**{**TINY, **options})
+    with pytest.raises(ValueError, match=message):
+        export(model, tmp_path / "model")
     assert not (tmp_path / "model").exists()
+    if "num_classes" not in options:
+        with pytest.raises(ValueError, match=message):
+            keras_predictor(model)
 
 
-def test_models_that_are_no_classifiers(tmp_path):
-    features = vision_transformer(**{**TINY, "num_classes": 0})
-    with pytest.raises(ValueError, match="`model` must have one input, .* and 0 heads"):
-        export(features, tmp_path)
+def test_other_models_are_refused():
     for other in (keras.Sequential(), keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])):
         with pytest.raises(ValueError, match="`model` must be a Vision Transformer"):
             keras_predictor(other)
@@ -61,41 +58,25 @@ def test_a_directory_that_cannot_be_made(tmp_path):
             export(classifier(), directory)
 
 
-def test_one_logit_is_no_probability(tmp_path):
-    with pytest.raises(ValueError, match="`model` must have two classes or more for a SavedModel"):
-        export(vision_transformer(**{**TINY, "num_classes": 1}), tmp_path)
-
-
 @pytest.mark.parametrize("error", [tf.errors.ResourceExhaustedError, OSError, RuntimeError])
 def test_a_full_disk(error, tmp_path, monkeypatch):
-    def fail(*_):
+    def fail(model, path, scratch, **settings):
+        path.write_bytes(b"half")
         text = "model.data: No space left on device"
         raise error(None, None, text) if error is tf.errors.ResourceExhaustedError else error(text)
 
-    monkeypatch.setattr("keras_vit.serving.export._write_saved_model", fail)
+    failing = dataclasses.replace(FORMATS["saved_model"], write=fail)
+    monkeypatch.setitem(FORMATS, "saved_model", failing)
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}'"):
         export(classifier(), tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_public_name():
-    assert keras_vit.export is export
-
-
-def test_settings_for_the_server_stand_beside_the_versions(tmp_path):
-    export(classifier(), tmp_path / "pets", warmup_batch_sizes=())
-    compose = tmp_path / "pets" / "docker-compose.yml"
-    assert "pets" in compose.read_text()
-    # What somebody has adapted is kept.
-    compose.write_text("adapted")
-    export(classifier(), tmp_path / "pets", warmup_batch_sizes=())
-    assert compose.read_text() == "adapted"
-
-
-def test_what_a_model_is_stands_beside_it(tmp_path):
+def test_the_model_is_described(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=2, image_size=16)
     facts = {"source": "ViT_Ti16/augreg", "accuracy": 0.75}
-    path = export(model, tmp_path, signatures=("float",), facts=facts)
+    path = export(model, tmp_path / "pets", signatures=("float",), facts=facts)
+    assert "pets" in (tmp_path / "pets" / "docker-compose.yml").read_text()
     found = json.loads((path / "model.json").read_text())
     assert facts.items() <= found.items()
     assert found["variant"] == "ViT_Ti16" and found["image_size"] == [16, 16]
@@ -105,8 +86,8 @@ def test_what_a_model_is_stands_beside_it(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"format": "tflite"}, "`format` must be one of saved_model, .*'tflite'"),
-        ({"on_bad_image": "skip"}, "`on_bad_image` must be one of error, flag. .*'skip'"),
+        ({"format": "tflite"}, r"`format` must be one of \('saved_model', .*'tflite'"),
+        ({"on_bad_image": "skip"}, r"`on_bad_image` must be one of \('error', 'flag'\). .*'skip'"),
         ({"signatures": ()}, r"`signatures` must be some of .*signatures=\(\)"),
         ({"signatures": ("bytes", "bytes")}, "`signatures` must be .* each once"),
         ({"signatures": "bytes"}, "`signatures` must be some of .*signatures='bytes'"),
@@ -122,27 +103,21 @@ def test_what_a_model_is_stands_beside_it(tmp_path):
             {"warmup_batch_sizes": (2,), "batch_size": 4},
             "`warmup_batch_sizes` must be `batch_size` where .*=4",
         ),
-        ({"quantize": "int8"}, "`quantize` is for the formats onnx, litert and openvino"),
-        (
-            {"format": "onnx", "quantize": "int8"},
-            "`calibration` must be some images .*onnx in int8",
-        ),
-        ({"format": "onnx", "batch_size": 4}, "`batch_size` is for SavedModels.*=4, format='onnx'"),
-        ({"format": "litert", "on_bad_image": "flag"}, "`on_bad_image` is for SavedModels"),
-        ({"format": "litert", "signatures": ["float"]}, "`signatures` is for SavedModels"),
+        ({"quantize": "int8"}, "`quantize` is for onnx, litert, openvino: saved_model computes"),
+        ({"format": "onnx", "quantize": "int8"}, "`calibration` must be some images .*onnx in int"),
+        ({"format": "onnx", "batch_size": 4}, "`batch_size` is for saved_model: .*=4, format='on"),
+        ({"format": "litert", "on_bad_image": "flag"}, "`on_bad_image` is for saved_model"),
+        ({"format": "litert", "signatures": ["float"]}, "`signatures` is for saved_model"),
         (
             {"format": "litert", "quantize": "int8", "calibration": []},
-            "`calibration` is for onnx in",
+            "`calibration` is for onnx in int8, openvino in int8",
         ),
         (
-            {
-                "format": "onnx",
-                "quantize": "int8",
-                "calibration": np.zeros((2, 8, 8, 3), "float32"),
-            },
+            {"format": "onnx", "quantize": "int8", "calibration": images(2, 8, 8, 3)},
             r"`calibration` must be a float32 array \(n, 16, 16, 3\).*\(2, 8, 8, 3\)",
         ),
         ({"image_size": 18}, "`image_size`"),
+        ({"facts": {"num_classes": 77}}, "`facts` must not have .*Received: 'num_classes'"),
     ],
 )
 def test_wrong_arguments(options, message, tmp_path):
@@ -151,11 +126,60 @@ def test_wrong_arguments(options, message, tmp_path):
     assert not (tmp_path / "pets").exists()
 
 
-@pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_weights_that_are_not_finite(format, tmp_path):
     model = classifier()
     model.get_layer("head").bias.assign([0, np.nan, np.inf])
-    message = "`model` must have finite weights. .*head/bias has 2 NaN or infinite values of 3"
+    message = "`model` must have finite weights.*head/bias has 2 NaN or infinite values of 3"
     with pytest.raises(ValueError, match=message):
         export(model, tmp_path / "pets", format=format)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ({"dropout": 0.1}, {}),
+        ({"num_registers": 4}, {"num_registers": 4}),
+        ({"pooling": "map"}, {"pooling": "map"}),
+        ({"activation": "gelu"}, {"activation": "gelu"}),
+        ({"representation_size": 8}, {"representation_size": 8}),
+    ],
+    ids=str,
+)
+def test_the_variant_and_other_options_are_recorded(options, others, tmp_path):
+    model = keras_vit.ViT_Ti16(num_classes=3, image_size=(16, 32), **options)
+    facts = _facts(model, "onnx", None)
+    assert (facts["variant"], facts["options"]) == ("ViT_Ti16", others)
+
+
+def test_a_model_that_is_no_variant_has_all_its_options_recorded():
+    facts = json.loads(json.dumps(_facts(classifier(patch_size=(4, 8)), "onnx", None)))
+    assert facts["variant"] is None
+    assert facts["options"]["patch_size"] == [4, 8]
+    assert facts["options"]["depth"] == 2
+
+
+def test_a_head_of_zeros_is_named(tmp_path, caplog):
+    model = classifier()
+    export(model, tmp_path, format="litert")
+    assert "zero" not in caplog.text
+    model.get_layer("head").kernel.assign(np.zeros((8, 3)))
+    export(model, tmp_path, format="litert")
+    assert "the same logits of the 3 classes: the kernel of the model's head is zero" in caplog.text
+
+
+def test_calibration_images_that_show_no_range(caplog):
+    images = np.stack([random_image(16, 16, seed=i) for i in range(10)]) / 127.5 - 1
+    warn_of_calibration(images)
+    assert not caplog.messages
+    images[3] = 0.5
+    warn_of_calibration(images[:9])
+    assert caplog.messages[0].startswith("int8 is calibrated on 9 images")
+    assert caplog.messages[1] == "1 of 9 calibration images are almost constant"
+
+
+def test_calibration_images_that_are_not_scaled(caplog):
+    photos = random_image(16, 16)[None].astype("float32")
+    check_images("onnx", "int8", photos / 255, (16, 16))
+    assert "values in [0, 1]" in caplog.text

@@ -1,4 +1,4 @@
-"""The files with which an export is run."""
+"""The settings with which TF Serving runs an export."""
 
 import re
 import subprocess
@@ -11,12 +11,7 @@ FILES = ["batching_parameters.txt", "docker-compose.yml", "models.config"]
 
 # `session_bundle_config.proto` of TF Serving, which is not in the package of its API: the fields
 # of BatchingParameters that are wrapped numbers.
-WRAPPED = {
-    "max_batch_size",
-    "batch_timeout_micros",
-    "max_enqueued_batches",
-    "num_batch_threads",
-}
+WRAPPED = "max_batch_size batch_timeout_micros max_enqueued_batches num_batch_threads"
 
 
 def compose(directory):
@@ -31,7 +26,7 @@ def test_what_is_served(tmp_path):
     text = (tmp_path / "models.config").read_text()
     (config,) = text_format.Parse(text, pb2.ModelServerConfig()).model_config_list.config
     assert (config.name, config.model_platform) == ("pets", "tensorflow")
-    # What stands in a comment is right as well.
+    # The comment is valid, too.
     text = text.replace("# model_version_policy", "model_version_policy")
     (config,) = text_format.Parse(text, pb2.ModelServerConfig()).model_config_list.config
     assert list(config.model_version_policy.specific.versions) == [1]
@@ -43,7 +38,7 @@ def test_what_is_served(tmp_path):
 
 
 def test_batching(tmp_path):
-    """Where the reader turns it on."""
+    """After a reader has turned it on."""
     write_operations(tmp_path, "pets")
     path = tmp_path / "docker-compose.yml"
     path.write_text(path.read_text().replace("# - --", "- --"))
@@ -53,21 +48,17 @@ def test_batching(tmp_path):
     ]
     text = (tmp_path / "batching_parameters.txt").read_text()
     statements = [line for line in text.splitlines() if line and not line.startswith("#")]
-    wrapped = dict(
-        re.fullmatch(r"(\w+) \{ value: (\d+) \}", line).groups()
-        for line in statements
-        if "{" in line
-    )
-    assert set(wrapped) == WRAPPED
-    others = [line.split(": ") for line in statements if "{" not in line]
-    assert {name for name, _ in others} == {"allowed_batch_sizes"}
-    sizes = [int(size) for _, size in others]
+    wrapped = dict(re.findall(r"^(\w+) \{ value: (\d+) \}$", text, re.MULTILINE))
+    assert set(wrapped) == set(WRAPPED.split())
+    others = re.findall(r"^allowed_batch_sizes: (\d+)$", text, re.MULTILINE)
+    assert len(statements) == len(wrapped) + len(others)
+    sizes = list(map(int, others))
     # As the proto requires: increasing, and the last is the largest batch.
     assert sizes == sorted(set(sizes))
     assert sizes[-1] == int(wrapped["max_batch_size"])
 
 
-def test_what_is_there_is_left(tmp_path):
+def test_existing_files_are_kept(tmp_path):
     (tmp_path / "docker-compose.yml").write_text("adapted")
     written = write_operations(tmp_path, "pets")
     assert sorted(path.name for path in written) == ["batching_parameters.txt", "models.config"]
@@ -93,21 +84,17 @@ def test_no_directory(tmp_path):
     [("AVAILABLE", True), ("LOADING", False), ("END", False), (None, False)],
 )
 def test_the_health_check(state, is_healthy, tmp_path):
-    """Its command, with bash, against a server that says this of the model, or no server."""
+    """Its bash command, against a server that reports this state, or no server."""
     pytest.importorskip("tensorflow_serving")
-    from tensorflow_serving.apis.get_model_status_pb2 import (
-        GetModelStatusResponse,
-        ModelVersionStatus,
-    )
+    from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse
 
-    from tests.fixtures.serving_peer import Peer
+    from tests.fixtures.serving.peer import Peer
 
     class Loading(Peer):
         def status(self, name, version=None):
             assert name == "pets"
             answer = GetModelStatusResponse()
-            one = answer.model_version_status.add(version=1)
-            one.state = ModelVersionStatus.State.Value(state)
+            one = answer.model_version_status.add(version=1, state=state)
             # UNAVAILABLE can be the code of a version that could not be loaded.
             one.status.error_code = 14 if state == "END" else 0
             return answer

@@ -27,19 +27,19 @@ def test_predictor_without_names():
     assert sorted(classes) == ["0", "1", "2"]
 
 
-def test_one_output_is_no_classifier():
+def test_a_model_with_one_output_is_refused():
     with pytest.raises(ValueError, match="two classes or more .* a model with 1 output"):
         keras_predictor(classifier(num_classes=1))(encode(random_image()))
 
 
-def test_logits_that_are_not_finite_are_no_prediction():
+def test_logits_must_be_finite():
     model = classifier()
     model.get_layer("head").bias.assign([np.nan, 0, 0])
     with pytest.raises(ValueError, match="finite logits. Received: NaN"):
         keras_predictor(model)(encode(random_image()))
 
 
-def test_bytes_that_are_no_image(tmp_path):
+def test_bytes_that_are_not_an_image(tmp_path):
     path = export(classifier(), tmp_path)
     with pytest.raises(tf.errors.InvalidArgumentError):
         export_predictor(path)(b"not an image")

@@ -1,6 +1,4 @@
-"""The requests that warm a model up."""
-
-import sys
+"""Warm-up requests."""
 
 import numpy as np
 import pytest
@@ -9,27 +7,22 @@ import tensorflow as tf
 from keras_vit.data.images.decoding import decode
 from keras_vit.models import vision_transformer
 from keras_vit.serving.export import export
+from keras_vit.serving.formats.saved_model import SIGNATURES
 from keras_vit.serving.warmup import MAX_REQUESTS, photograph, write_warmup
+from tests.fixtures.serving.asking import ARGUMENTS
 from tests.fixtures.tiny import TINY
 
 prediction_log_pb2 = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
 
-SIGNATURES = {
-    "serving_default": "image_bytes",
-    "features": "image_bytes",
-    "uint8": "images",
-    "float": "images",
-}
+
+def exported(directory, sizes):
+    model = vision_transformer(**{**TINY, "image_size": (16, 24)})
+    return export(model, directory, signatures=SIGNATURES, warmup_batch_sizes=sizes)
 
 
 @pytest.fixture(scope="module")
 def version(tmp_path_factory):
-    return export(
-        vision_transformer(**{**TINY, "image_size": (16, 24)}),
-        tmp_path_factory.mktemp("exports"),
-        signatures=("bytes", "features", "uint8", "float"),
-        warmup_batch_sizes=(),
-    )
+    return exported(tmp_path_factory.mktemp("exports"), ())
 
 
 def requests_of(path):
@@ -41,15 +34,14 @@ def requests_of(path):
     return [log.predict_log.request for log in logs]
 
 
-def test_every_request_is_answered(version):
-    path = write_warmup(version, [1, 3], "pets")
-    assert path == version / "assets.extra" / "tf_serving_warmup_requests"
+def test_every_request_is_answered(tmp_path):
+    version = exported(tmp_path / "pets", (1, 3))
     signatures = tf.saved_model.load(version).signatures
     seen = []
-    for request in requests_of(path):
+    for request in requests_of(version / "assets.extra" / "tf_serving_warmup_requests"):
         name = request.model_spec.signature_name
         assert request.model_spec.name == "pets"
-        assert set(request.inputs) == {SIGNATURES[name]}
+        assert set(request.inputs) == {ARGUMENTS[name]}
         inputs = {key: tf.make_ndarray(value) for key, value in request.inputs.items()}
         (value,) = inputs.values()
         outputs = signatures[name](**{key: tf.constant(one) for key, one in inputs.items()})
@@ -60,7 +52,7 @@ def test_every_request_is_answered(version):
     kinds = {"serving_default": (b"\xff\xd8\xff\xe0", b"\x89PNG"), "uint8": ("uint8",)}
     kinds |= {"features": kinds["serving_default"], "float": ("float32",)}
     assert sorted(map(repr, seen)) == sorted(
-        repr((name, kind, size)) for name in SIGNATURES for kind in kinds[name] for size in (1, 3)
+        repr((name, kind, size)) for name in ARGUMENTS for kind in kinds[name] for size in (1, 3)
     )
 
 
@@ -88,10 +80,12 @@ def test_a_photograph_is_neither_noise_nor_flat():
 def test_a_fixed_batch(tmp_path):
     options = {"batch_size": 2, "signatures": ("bytes", "float"), "on_bad_image": "flag"}
     path = export(vision_transformer(**TINY), tmp_path, **options)
-    requests = requests_of(write_warmup(path, [1, 4]))
+    written = (path / "assets.extra" / "tf_serving_warmup_requests").read_bytes()
+    requests = requests_of(write_warmup(path, [1, 4], tmp_path.name))
     sizes = [request.inputs.popitem()[1].tensor_shape.dim[0].size for request in requests]
     # A JPEG, a PNG and what is preprocessed.
     assert sizes == [2, 2, 2]
+    assert write_warmup(path, [1, 4], tmp_path.name).read_bytes() == written
 
 
 def test_too_many_requests(version):
@@ -106,16 +100,10 @@ def test_too_many_requests(version):
 
 @pytest.mark.parametrize("sizes", [[], [0], [1.5], ["1"]])
 def test_wrong_batch_sizes(sizes, version):
-    with pytest.raises(ValueError, match="`batch_sizes` must be positive integers"):
+    with pytest.raises(ValueError, match="`batch_sizes` must be a list of positive integers"):
         write_warmup(version, sizes)
 
 
 def test_no_export(tmp_path):
     with pytest.raises(ValueError, match="`saved_model_dir` must be the directory of an export"):
         write_warmup(tmp_path, [1])
-
-
-def test_a_missing_package(version, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_serving.apis.prediction_log_pb2", None)
-    with pytest.raises(ValueError, match=r"keras-vit\[serving\]"):
-        write_warmup(version, [1])

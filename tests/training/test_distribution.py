@@ -1,4 +1,4 @@
-"""Strategies, by what runs under them come to."""
+"""Strategies: their runs end with the same metrics."""
 
 import json
 import os
@@ -13,16 +13,15 @@ from keras_vit.training.distribution import SingleDevice, check_batch, strategy
 from keras_vit.training.recipes import FINETUNE
 from tests.fixtures.distributed_run import train
 
-BACKEND = keras.backend.backend()
-on_tensorflow = pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow's strategies")
-on_jax = pytest.mark.skipif(BACKEND != "jax", reason="keras.distribution is for JAX")
+on_tensorflow = pytest.mark.backends("tensorflow", reason="TensorFlow's strategies")
+on_jax = pytest.mark.backends("jax", reason="keras.distribution is for JAX")
 
 MODULE = "tests.fixtures.distributed_run"
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """The metrics of the run on one device."""
+    """Return the metrics of the run on one device."""
     return train("none", tmp_path_factory.mktemp("single") / "run")
 
 
@@ -44,7 +43,7 @@ def start(workdir, *arguments, **environment):
 
 
 def finish(process):
-    """The metrics that a process prints, a list for each of its runs."""
+    """Return the metrics that a process prints, one list per run."""
     output, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors[-2000:]
     return [json.loads(line) for line in output.splitlines() if line.startswith("[{")]
@@ -101,7 +100,7 @@ def test_two_processes(tmp_path, expected):
     for process in processes:
         (metrics,) = finish(process)
         assert_same(metrics, expected)
-    # The first process has written the run, the other nothing.
+    # Only the first process has written files.
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"run.json", "metrics.jsonl", "best.keras", "last.keras", "states"} <= names
 

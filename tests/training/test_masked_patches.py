@@ -8,10 +8,17 @@ from keras_vit.data import load, mask_patches
 from keras_vit.data import masked_patches as patches
 from keras_vit.inspection.figures.masked_patches import draw_masked_patches
 from keras_vit.models import masked_patches, vision_transformer
+from keras_vit.models.files import load_model
 from keras_vit.models.masked_patches import masked_patch_predictor
-from keras_vit.training.masked_patches import masked_patch_loss
-from keras_vit.training.recipes import recipe
+from keras_vit.training.fit import fit
+from keras_vit.training.losses import masked_patch_loss
+from keras_vit.training.recipes import (
+    recipe,
+)
+from keras_vit.training.starting_model import make_model
+from keras_vit.training.training_data import load_training_data
 from tests.fixtures.contract import to_numpy
+from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
 from tests.fixtures.tiny import TINY
 
 TARGETS = masked_patches.TARGETS
@@ -48,7 +55,6 @@ def test_loss_is_the_mean_over_corrupted_patches():
 
 
 def test_a_few_steps_lower_the_loss(tmp_path):
-    """The other targets are trained on in `test_training`."""
     pytest.importorskip("matplotlib")
     target = "downsized"
     predictor = masked_patch_predictor(vision_transformer(**{**TINY, "depth": 1}), target)
@@ -104,3 +110,23 @@ def test_errors(tmp_path):
     predictor = masked_patch_predictor(vision_transformer(**TINY), "pixels")
     with pytest.raises(ValueError, match="must predict the patches and the target of the batch"):
         draw_masked_patches(predictor, batch_of_digits("mean_colour", 2), tmp_path / "masked.png")
+
+
+@pytest.mark.parametrize(
+    "target", ["mean_colour", pytest.param("pixels", marks=pytest.mark.examples)]
+)
+def test_a_model_trained_on_masked_patches_is_fine_tuned(target, tmp_path):
+    recipe = small_recipe(loss=target, average_momentum=0.5, learning_rate=0.3)
+    model = small_model(recipe, num_classes=0)
+    data = load_training_data(recipe, "digits", CLASSES)
+    history = fit(recipe, model, data, tmp_path / "run")
+    assert ("val_accuracy" in history[-1]) == (target == "mean_colour")
+    assert history[-1]["val_loss"] < history[0]["loss"]
+    saved = {path.name for path in (tmp_path / "run").glob("*.keras")}
+    assert saved == {"best.keras", "last.keras", "averaged.keras", "predictor.keras"}
+    tuned = make_model(small_recipe(), tmp_path / "run", num_classes=3)
+    assert tuned.output_shape == (None, 3)
+    averaged = load_model(tmp_path / "run" / "averaged.keras")
+    for ours, theirs in zip(averaged.weights, model.weights, strict=True):
+        # At the end the model has the averages.
+        np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(theirs.value))

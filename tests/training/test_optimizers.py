@@ -1,4 +1,4 @@
-"""Schedules and optimizers, beside optax and a run of the original's training step."""
+"""Schedules, losses and optimizers, compared with optax and a run of the original."""
 
 import dataclasses
 
@@ -9,12 +9,18 @@ import pytest
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.models import vision_transformer
 from keras_vit.training.losses import make_loss, sigmoid_cross_entropy
-from keras_vit.training.optimizers import AdamW, make_optimizer
+from keras_vit.training.optimizers import SGD, AdamW, make_optimizer
+from keras_vit.training.recipes import (
+    DIGITS_PRETRAIN,
+    FINETUNE,
+    PRETRAIN,
+)
 from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.schedules import learning_rate_schedule
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import case_model, case_outputs
-from tests.fixtures.tiny import TINY
+from tests.fixtures.small_runs import small_model
+from tests.fixtures.tiny import TINY, images
 
 RUN = "x4_finetune_sgd_f32_momentum"
 FINETUNING = Recipe(
@@ -78,7 +84,7 @@ def test_schedule_round_trip(decay):
 
 @pytest.fixture(scope="module")
 def run():
-    """The original's run, and the model and the history of ours on its batches."""
+    """Return the original's run, and our model and history on its batches."""
     expected = case_outputs(RUN)
     model = case_model(RUN)
     model.compile(
@@ -103,7 +109,7 @@ def run():
 
 
 class Observer(keras.callbacks.Callback):
-    """Notes what the original's run tells of each step."""
+    """Record what the original's run records of each step."""
 
     def __init__(self):
         super().__init__()
@@ -154,15 +160,15 @@ def test_softmax_loss_is_numpys(smoothing):
     shares = np.eye(7)[labels] * (1 - smoothing) + smoothing / 7
     expected = -(shares * (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))).sum(axis=1)
     recipe = dataclasses.replace(FINETUNING, label_smoothing=smoothing)
-    given = np.eye(7, dtype="float32")[labels] if recipe.wants_shares else labels
+    given = np.eye(7, dtype="float32")[labels] if recipe.needs_soft_labels else labels
     loss = make_loss(recipe, keras.KerasTensor(given.shape))
     assert float(to_numpy(loss(given, logits))) == pytest.approx(expected.mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize("changes", [{"loss": "sigmoid"}, {"label_smoothing": 0.1}])
-def test_labels_that_are_no_shares_are_refused(changes):
+def test_integer_labels_are_refused(changes):
     recipe = dataclasses.replace(FINETUNING, **changes)
-    with pytest.raises(ValueError, match=r"must be shares of classes.*labels of shape \(8,\)"):
+    with pytest.raises(ValueError, match=r"must be soft labels.*labels of shape \(8,\)"):
         make_loss(recipe, keras.KerasTensor((8,)))
 
 
@@ -199,13 +205,13 @@ def test_adamw_is_optaxs():
         np.testing.assert_allclose(to_numpy(variable.value), weights[name], rtol=0, atol=1e-5)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="optax needs JAX's gradients")
+@pytest.mark.backends("jax", reason="optax needs JAX's gradients")
 def test_a_vit_is_trained_as_by_optax():
-    """50 steps, each with the gradients of the weights that it has come to by itself."""
+    """50 steps, each with the gradients of its own weights."""
     import jax
     import optax
 
-    # Keys with a bias have no gradient but rounding errors, of which Adam makes whole steps.
+    # The gradients of biases of keys are rounding errors, which Adam turns into whole steps.
     model = vision_transformer(**{**TINY, "qkv_bias": False})
     rng = np.random.default_rng(0)
     images = rng.normal(size=(50, 4, *model.input_shape[1:])).astype("float32")
@@ -245,3 +251,30 @@ def test_a_vit_is_trained_as_by_optax():
         np.testing.assert_allclose(
             variable.value, weights[variable.path], rtol=0, atol=1e-5, err_msg=variable.path
         )
+
+
+def test_optimizers_of_the_paper():
+    model = small_model(FINETUNE)
+    sgd = make_optimizer(FINETUNE, model, 20_000)
+    assert isinstance(sgd, SGD)
+    assert (sgd.momentum, sgd.clip_norm, sgd.kernel_decay) == (0.9, 1.0, 0.0)
+    adam = make_optimizer(PRETRAIN, model, 20_000)
+    assert isinstance(adam, AdamW)
+    assert (adam.beta_1, adam.beta_2, adam.epsilon) == (0.9, 0.999, 1e-8)
+    assert (adam.kernel_decay, adam.clip_norm) == (0.03, None)
+
+
+def test_weight_decay_is_of_kernels_alone():
+    model = small_model(DIGITS_PRETRAIN)
+    model.get_layer("head").kernel.assign(images(8, 3))
+    recipe = dataclasses.replace(DIGITS_PRETRAIN, weight_decay=0.5, learning_rate=0.1)
+    optimizer = make_optimizer(dataclasses.replace(recipe, warmup_steps=0), model, 100)
+    before = {v.path: to_numpy(v.value) for v in model.trainable_variables}
+    # Without gradients the decay is all that moves a variable.
+    zeros = [keras.ops.zeros(v.shape) for v in model.trainable_variables]
+    optimizer.apply(zeros, model.trainable_variables)
+    for variable in model.trainable_variables:
+        expected = before[variable.path]
+        if variable.path.endswith("kernel"):
+            expected = expected * (1 - 0.1 * 0.5)
+        np.testing.assert_allclose(to_numpy(variable.value), expected, rtol=1e-6, atol=1e-9)

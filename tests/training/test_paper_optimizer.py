@@ -1,4 +1,4 @@
-"""What the optimizers share: accumulation beside optax's, averages, layer-wise decay."""
+"""The base class of the optimizers: accumulation as in optax, averages, layer-wise decay."""
 
 import keras
 import numpy as np
@@ -34,7 +34,7 @@ def gradients(count):
 
 
 def weights_after(optimizer, count):
-    """Those of the optimizer behind each of so many batches."""
+    """Return the variables of the optimizer after each of a number of batches."""
     variables = [keras.Variable(value, name=name) for name, value in kernel_and_bias().items()]
     optimizer.build(variables)
     for batch in gradients(count):

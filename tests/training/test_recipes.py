@@ -1,12 +1,20 @@
-"""The recipes, beside the paper's tables."""
+"""The recipes, compared with the paper's tables, and their settings."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
 from keras_vit.data.images.transforms import hyper_rule_sizes
-from keras_vit.training.recipes import RECIPES, SOURCES
+from keras_vit.training.recipes import (
+    DIGITS_FINETUNE,
+    DIGITS_PRETRAIN,
+    FINETUNE,
+    RECIPES,
+    ROWS,
+    find_recipe,
+)
 from keras_vit.training.schedules import learning_rate_schedule
 
 # Table 3: epochs, learning rate, decay, weight decay, dropout.
@@ -99,8 +107,9 @@ def test_bit_hyper_rule_is_big_transfers(size, images, suffix):
     assert (recipe.optimizer, recipe.batch_size, recipe.min_crop_area) == ("sgd", 512, None)
 
 
-def test_every_recipe_says_its_source():
-    assert list(SOURCES) == list(RECIPES)
+def test_every_row_has_a_source_and_a_recipe():
+    assert all(row.source for row in ROWS.values())
+    assert {name: find_recipe(name) for name in ROWS} == RECIPES
 
 
 @pytest.mark.parametrize(
@@ -120,3 +129,60 @@ def test_every_recipe_says_its_source():
 def test_wrong_recipe(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(RECIPES["finetune"], **changes)
+
+
+def test_epochs_of_a_recipe():
+    assert dataclasses.replace(DIGITS_PRETRAIN, epochs=3).epoch_lengths(1000) == (3, 32)
+    assert FINETUNE.epoch_lengths(1_281_167) == (5, 4000)
+    for steps, num_examples, expected in [
+        (100, 372, (5, 20)),
+        (100, 10_000, (1, 100)),
+        (2500, 40, (25, 100)),
+        (101, 372, (1, 101)),
+        (20, 1, (10, 2)),
+    ]:
+        recipe = dataclasses.replace(DIGITS_FINETUNE, steps=steps)
+        assert recipe.epoch_lengths(num_examples) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"steps": 10.5}, "`steps` must be a whole number.*steps=10.5"),
+        ({"warmup_steps": 2.5}, "`warmup_steps` must be a whole number"),
+        ({"batch_size": True}, "`batch_size` must be a whole number.*batch_size=True"),
+        ({"decay": "staircase", "boundaries": (math.nan,)}, "`boundaries` must be whole numbers"),
+        ({"random_crop_from": -3}, "`random_crop_from` must be at least the `image_size`, 24"),
+        ({"random_crop_from": 23}, "`random_crop_from` must be at least the `image_size`, 24"),
+        ({"epochs": 2}, "Exactly one of `epochs` and `steps`.*epochs=2"),
+        ({"steps": None}, "Exactly one of `epochs` and `steps`"),
+        ({"steps": 0}, "`steps` must be positive.*steps=0"),
+        ({"batch_size": -1}, "`batch_size` must be positive.*batch_size=-1"),
+        ({"learning_rate": float("nan")}, "`learning_rate` must be positive.*=nan"),
+        ({"seed": 2**32}, "`seed` must be less than"),
+        ({"learning_rate": 0.0}, "`learning_rate` must be positive.*learning_rate=0"),
+        ({"warmup_steps": -1}, "`warmup_steps` must not be negative.*warmup_steps=-1"),
+        ({"optimizer": "adam"}, "`optimizer` must be one of .*optimizer='adam'"),
+        ({"decay": "stair"}, "`decay` must be one of .*decay='stair'"),
+        ({"dropout": 1.0}, "`dropout` must be .*dropout=1.0"),
+        ({"min_crop_area": 1.5}, "`min_crop_area` must be .*min_crop_area=1.5"),
+        ({"weight_decay": -0.1}, "`weight_decay` must not be negative.*weight_decay=-0.1"),
+    ],
+)
+def test_settings_out_of_range(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(DIGITS_FINETUNE, **changes)
+
+
+def test_warmup_longer_than_the_run():
+    recipe = dataclasses.replace(DIGITS_FINETUNE, warmup_steps=100)
+    with pytest.raises(ValueError, match="`warmup_steps` must be smaller .*warmup_steps=100"):
+        recipe.epoch_lengths(1000)
+
+
+@pytest.mark.parametrize("steps", [10, 400])
+def test_boundaries_that_are_not_reached(steps):
+    """The last boundary of `bit_hyperrule_small` is 400."""
+    recipe = dataclasses.replace(RECIPES["bit_hyperrule_small"], steps=steps, warmup_steps=5)
+    with pytest.raises(ValueError, match=f"`boundaries` must be smaller .* {steps}.*300, 400"):
+        recipe.epoch_lengths(1000)

@@ -4,10 +4,19 @@ import dataclasses
 import logging
 import pathlib
 
+import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit.models import vision_transformer
+from keras_vit.training.recipes import (
+    DIGITS_FINETUNE,
+    FINETUNE,
+    PRETRAIN,
+    RECIPES,
+)
 from keras_vit.training.starting_model import is_variant, make_model
+from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import case_path
 from tests.fixtures.small_runs import small_recipe
 from tests.fixtures.tiny import TINY
@@ -73,3 +82,87 @@ def test_a_model_that_does_what_the_recipe_wants_is_not_logged(trained, caplog):
     wanted = dataclasses.replace(small_recipe(image_size=16), **ASKED)
     make_model(wanted, "ViT_Ti16", num_classes=3)
     assert not caplog.text
+
+
+@pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])
+def test_a_variant_is_built_as_the_recipe_wants_it(recipe):
+    recipe = dataclasses.replace(recipe.smoke(), remat=True)
+    model = make_model(recipe, "ViT_Ti16", num_classes=3, dtype="mixed_bfloat16")
+    assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
+    names = [layer.name for layer in model.layers]
+    assert ("pre_logits" in names) == recipe.pre_logits
+    assert model.get_layer("block_0").dropout == recipe.dropout
+    assert model.get_layer("block_0").compute_dtype == "bfloat16"
+    assert model.get_layer("block_0").remat
+
+
+@pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])
+def test_a_resnet_has_neither_dropout_nor_a_hidden_layer(recipe):
+    model = make_model(recipe.smoke(), "BiT_R50x1", num_classes=3, dtype="mixed_bfloat16")
+    assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
+    assert "pre_logits" not in [layer.name for layer in model.layers]
+    assert model.get_layer("stage_1_unit_1").compute_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("model", ["ViT_Ti16", case_path("a_vit_token")])
+def test_a_new_head_gets_the_recipes_bias(model):
+    recipe = RECIPES["augreg_imagenet21k"].smoke()
+    bias = make_model(recipe, model, num_classes=3).get_layer("head").bias
+    np.testing.assert_array_equal(to_numpy(bias.value), [-10] * 3)
+
+
+def test_a_checkpoint_of_a_resnet_is_fine_tuned():
+    path = case_path("k1_bit_resnetv2")
+    for recipe in (FINETUNE.smoke(), PRETRAIN.smoke()):
+        model = make_model(recipe, path, num_classes=3)
+        assert (model.input_shape, model.output_shape) == ((None, 32, 32, 3), (None, 3))
+
+
+def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
+    recipe = small_recipe()
+    trained = vision_transformer(**TINY, representation_size=6)
+    trained.save(tmp_path / "trained.keras")
+    model = make_model(recipe, tmp_path / "trained.keras", num_classes=5)
+    assert (model.input_shape, model.output_shape) == ((None, 8, 8, 3), (None, 5))
+    for path in ("block_0/mlp/dense_0/kernel", "encoder_norm/gamma"):
+        old, new = (next(v for v in m.weights if v.path == path) for m in (trained, model))
+        np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
+
+
+@pytest.mark.parametrize("model", ["missing.keras", "runs/missing", "ViT_X16"])
+def test_no_such_model(model):
+    with pytest.raises(ValueError, match="`(model|variant|path)` must"):
+        make_model(DIGITS_FINETUNE, model, num_classes=3)
+
+
+def test_frozen_blocks_stay_as_they_are(tmp_path):
+    tiny = vision_transformer(**TINY)
+    tiny.save(tmp_path / "trained.keras")
+    recipe = small_recipe(frozen_blocks=1)
+    model = make_model(recipe, tmp_path / "trained.keras", num_classes=3)
+    trained = {weight.path.split("/")[0] for weight in model.trainable_weights}
+    assert trained == {"block_1", "encoder_norm", "head"}
+    with pytest.raises(ValueError, match="`num_blocks` must be an integer from 0 to 2"):
+        keras_vit.freeze_blocks(tiny, 3)
+    keras_vit.freeze_blocks(tiny, 0)
+    assert tiny.trainable_weights == tiny.weights
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_recipe_alone_decides_what_is_trained(whole, tmp_path):
+    """Whatever the model that a run starts from has frozen."""
+    tiny = vision_transformer(**TINY)
+    keras_vit.freeze_blocks(tiny, 1)
+    tiny.get_layer("block_1").mlp.dense_0.kernel.trainable = False
+    tiny.trainable = tiny.trainable and not whole
+    path = tmp_path / "frozen.keras"
+    tiny.save(path)
+    model = make_model(small_recipe(), path, num_classes=3)
+    assert len(model.trainable_weights) == len(model.weights)
+    model = make_model(small_recipe(frozen_blocks=1), path, num_classes=3)
+    trained = {weight.path for weight in model.trainable_weights}
+    assert trained == {
+        weight.path
+        for weight in model.weights
+        if weight.path.startswith(("block_1", "encoder_norm", "head"))
+    }

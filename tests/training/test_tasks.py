@@ -20,7 +20,7 @@ from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
 def test_data_of_another_recipe(options, received, tmp_path):
     recipe = small_recipe(batch_size=20)
     train = load("digits", "train", image_size=8, classes=CLASSES, **options)
-    message = f"`data` must have the recipe's batches of 20 images.*Received: {received}"
+    message = f"`data` must be repeated .* the recipe's batches of 20 images.*Received: {received}"
     for target in ("softmax", "mean_colour"):
         wanted = small_recipe(batch_size=20, loss=target)
         with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""The arrays of an `.npz` file, one at a time: names and shapes first, values when asked for.
+"""The arrays of an `.npz` file: names and shapes when it is opened, each array when it is read.
 
 Nothing is unpickled.
 """
@@ -18,7 +18,7 @@ import numpy as np
 # Key of the image size in the archive's comment.
 RECORDED = "keras_vit.image_size"
 
-# What reading raises on a file that is not what it claims.
+# Errors of reading a damaged file.
 DAMAGED = (
     ValueError,
     LookupError,
@@ -27,9 +27,9 @@ DAMAGED = (
     EOFError,
     OSError,
     OverflowError,
-    RuntimeError,  # an encrypted archive, or a compression that Python does not have
-    SyntaxError,  # a header, which is Python
-    SystemError,  # text of characters that Unicode does not have
+    RuntimeError,  # an encrypted archive, or an unknown compression
+    SyntaxError,  # headers are parsed as Python
+    SystemError,  # text that is not Unicode
     tokenize.TokenError,
     struct.error,
     lzma.LZMAError,
@@ -44,9 +44,10 @@ class NpzArchive:
     Attributes:
         path: of the file.
         shapes: shape of each array by name.
-        dtypes: names of the dtypes that the arrays are stored in, by name.
-        config: the image size, where this package has recorded it; see `write_npz`.
-        is_mapped: whether all arrays are stored as they are, and mapped rather than read.
+        dtypes: name of the dtype in which each array is stored, by name.
+        config: the image size, if `write_npz` recorded it.
+        is_mapped: whether no array is compressed: they are mapped, and reading one twice costs
+            little.
     """
 
     def __init__(self, path):
@@ -74,7 +75,7 @@ class NpzArchive:
         names = self._zip.namelist()
         twice = {name for name in names if names.count(name) > 1 or not name.endswith(".npy")}
         if twice:
-            raise ValueError(f"{sorted(twice)[0]!r} is no array, or there twice")
+            raise ValueError(f"{sorted(twice)[0]!r} is not an array, or is there twice")
         return [name.removesuffix(".npy") for name in names]
 
     def _header(self, name):
@@ -88,7 +89,7 @@ class NpzArchive:
         return shape, dtype
 
     def read(self, name):
-        """The array of that name in float32; it may be a view of the file."""
+        """Return the array of that name in float32; it may be a view of the file."""
         member = self._zip.getinfo(f"{name}.npy")
         try:
             if member.compress_type == zipfile.ZIP_STORED:
@@ -96,7 +97,7 @@ class NpzArchive:
             else:
                 with self._zip.open(member) as file:
                     array = np.lib.format.read_array(file, allow_pickle=False)
-        # A size that is not true can be more than there is memory for.
+        # A wrong size may exceed the memory.
         except (*DAMAGED, MemoryError) as error:
             raise ValueError(
                 f"`path` must be a complete .npz archive. Received: path={str(self.path)!r}, "
@@ -105,14 +106,14 @@ class NpzArchive:
         return as_float32(name, array)
 
     def _map(self, member):
-        """A view of an array that is stored as it is: to check all of a file takes no memory."""
+        """Return a view of an array that is not compressed: checking a file takes no memory."""
         self._file.seek(member.header_offset + 26)
         lengths = struct.unpack("<HH", self._file.read(4))
         start = member.header_offset + 30 + sum(lengths)
-        # Copy on write: not even by mistake is the file changed.
+        # Copy on write: the file cannot be changed by mistake.
         contents = np.memmap(self._file, np.uint8, "c", start, member.file_size)
         if member.filename not in self._checked and zlib.crc32(contents) != member.CRC:
-            raise zipfile.BadZipFile("its checksum is another")
+            raise zipfile.BadZipFile("its checksum differs")
         self._checked.add(member.filename)
         self._file.seek(start)
         shape, is_fortran, dtype = read_header(self._file)
@@ -120,13 +121,14 @@ class NpzArchive:
         return values.reshape(shape, order="F" if is_fortran else "C")
 
     def close(self):
+        """Close the file."""
         self._exit.close()
 
 
 def write_npz(path, arrays, image_size):
     """Write arrays to an `.npz` file, with the image size in the archive's comment.
 
-    Readers of `.npz` files do not see the comment: for them the file holds the arrays alone.
+    Other readers of `.npz` files ignore the comment.
 
     Args:
         path: `pathlib.Path` of the file.
@@ -141,7 +143,7 @@ def write_npz(path, arrays, image_size):
 
 
 def _recorded(comment):
-    """What `write_npz` has recorded; nothing for an archive with another comment."""
+    """Return what `write_npz` recorded; empty for an archive with another comment."""
     try:
         recorded = json.loads(comment or b"{}")[RECORDED]
     except (ValueError, LookupError, TypeError):
@@ -150,7 +152,7 @@ def _recorded(comment):
 
 
 def read_header(file):
-    """Shape, whether it is in Fortran's order, and dtype of an array in NumPy's format."""
+    """Return the shape, whether the order is Fortran's, and the dtype of an array in a file."""
     versions = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
@@ -159,7 +161,7 @@ def read_header(file):
 
 
 def as_float32(name, array):
-    """The array in float32, bit for bit of float16 and bfloat16 too.
+    """Return the array in float32, which is exact for float16 and bfloat16.
 
     NumPy stores bfloat16 as void of two bytes (`|V2`): the upper half of a float32.
 
@@ -183,7 +185,7 @@ def _dtype_name(dtype):
 
 
 def what_it_is(path):
-    """What a file is that is not what its name says, if that can be told."""
+    """Describe a file whose contents are not what its name says, or return `None`."""
     try:
         with pathlib.Path(path).open("rb") as file:
             start = file.read(512).lstrip()

@@ -1,4 +1,4 @@
-"""The published checkpoints by their names."""
+"""The table of published checkpoints, and its rows by name; nothing here needs Keras."""
 
 import difflib
 
@@ -8,14 +8,14 @@ __all__ = ["CHECKPOINTS", "Checkpoint", "find_checkpoint", "list_checkpoints"]
 
 
 def list_checkpoints(filter=""):
-    """The table of published checkpoints, or the rows of it that a text selects.
+    """Return the table of published checkpoints, or the rows that a text selects.
 
     Args:
-        filter: words; a row is listed if its name or its URL contains every one of them, in upper
-            or lower case.
+        filter: words; a row is listed if its name or URL contains all of them, in upper or lower
+            case.
 
     Returns:
-        A tuple of `Checkpoint` rows. `row.name` is what `weights` takes.
+        A tuple of `Checkpoint` rows. `row.name` is a value of `weights`.
 
     Raises:
         ValueError: if `filter` is not a string.
@@ -35,18 +35,18 @@ def list_checkpoints(filter=""):
 
 
 def find_checkpoint(name, variant=None, argument="name"):
-    """The row of that name.
+    """Return the row of a name.
 
     Args:
         name: whole name, such as `"ViT_B16/imagenet21k"`, or with a `variant` its tag alone.
-        variant: name of the builder that the weights are for.
-        argument: what an error calls the name.
+        variant: name of the builder of the model.
+        argument: name of the argument, for error messages.
 
     Returns:
         A `Checkpoint`.
 
     Raises:
-        ValueError: if there is none, or it is of another variant; the message names the nearest.
+        ValueError: if there is none, or it has another variant; the message lists similar names.
 
     Example:
 
@@ -70,10 +70,10 @@ def find_checkpoint(name, variant=None, argument="name"):
 
 
 def _nearest(text, names, count=3):
-    """The names most like the text, the likest first."""
+    """Return the most similar names, the best first."""
 
     def likeness(name):
-        # A tag alone is as near to the names that end in it as to itself.
+        # A tag alone is compared with the tags of the names, too.
         parts = (name, name.rpartition("/")[2])
         return max(difflib.SequenceMatcher(None, p.lower(), text.lower()).ratio() for p in parts)
 

@@ -1,12 +1,12 @@
-"""The names of AugReg's files, so that each of its 50,000 checkpoints can be asked for."""
+"""The names of the 50,000 files of the AugReg release; nothing here needs Keras."""
 
 import dataclasses
 
 DIRECTORY = "gs://vit_models/augreg/"
 
-# What the release holds: 9 models x 3 data sets x 7 augmentations x 2 weight decays x 2 of dropout
-# and stochastic depth = 756, and 3 files of B/8; each fine-tuned 68 times (B/8: 34, at 224 only).
-# That makes the 51,509 rows of its index.csv, as printed by the release's vit_jax_augreg.ipynb.
+# The release has 9 models x 3 datasets x 7 augmentations x 2 weight decays x 2 of dropout and
+# stochastic depth = 756 files, and 3 of B/8; each was fine-tuned 68 times (B/8: 34, at 224 only).
+# These are the 51,509 rows of its index.csv, as printed by the release's vit_jax_augreg.ipynb.
 MODELS = (
     "Ti_16",
     "S_32",
@@ -19,7 +19,7 @@ MODELS = (
     "R26_S_32",
     "R50_L_32",
 )
-# "i21k_30" is the index's name for 30 epochs of i21k.
+# The index calls 30 epochs of i21k "i21k_30".
 DATASETS = {"i1k": 1000, "i21k": 21843, "i21k_30": 21843}
 FINETUNE_DATASETS = {
     "imagenet2012": 1000,
@@ -34,21 +34,21 @@ STEPS = {"0k": 500, "2k": 2500, "10k": 10_000, "20k": 20_000}
 
 @dataclasses.dataclass(frozen=True)
 class AugRegFile:
-    """One file of "How to train your ViT?", by what its name says.
+    """One file of "How to train your ViT?", described by its name.
 
     Args:
         model: the release's name of the architecture, such as `"R26_S_32"`.
-        dataset: what it was pre-trained on, `"i1k"` or `"i21k"`.
-        epochs: of pre-training.
+        dataset: dataset of pre-training, such as `"i1k"` or `"i21k"`.
+        epochs: epochs of pre-training.
         lr: learning rate of pre-training.
         augmentation: `"none"`, `"light0"`, ... `"strong2"`.
-        weight_decay: of pre-training.
-        dropout: of pre-training.
-        stochastic_depth: of pre-training.
-        finetune_dataset: what it was then fine-tuned on, `None` for a pre-trained file.
-        finetune_steps: of fine-tuning.
+        weight_decay: weight decay of pre-training.
+        dropout: dropout rate of pre-training.
+        stochastic_depth: rate of stochastic depth in pre-training.
+        finetune_dataset: dataset of fine-tuning, `None` for a file that is only pre-trained.
+        finetune_steps: steps of fine-tuning.
         finetune_lr: learning rate of fine-tuning.
-        resolution: side of the images that it was last trained on.
+        resolution: side of the images of the last training, in pixels.
 
     Reference:
         [How to train your ViT?](https://arxiv.org/abs/2106.10270), sections 3 and 4.5
@@ -75,14 +75,14 @@ class AugRegFile:
 
     @property
     def num_classes(self):
-        """Width of the head, `None` for a data set that the release does not have."""
+        """Width of the head, `None` for a dataset that the release does not have."""
         if self.finetune_dataset is None:
             return DATASETS.get(self.dataset)
         return FINETUNE_DATASETS.get(self.finetune_dataset)
 
     @property
     def file_name(self):
-        """The name, without `.npz`, as in the columns of the release's index."""
+        """Name without `.npz`, as in the index of the release."""
         name = (
             f"{self.model}-{self.dataset}-{self.epochs}ep-lr_{self.lr}-aug_{self.augmentation}"
             f"-wd_{self.weight_decay}-do_{self.dropout}-sd_{self.stochastic_depth}"
@@ -96,19 +96,19 @@ class AugRegFile:
 
     @property
     def url(self):
-        """Where the file is published."""
+        """Address of the file."""
         return f"{DIRECTORY}{self.file_name}.npz"
 
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A part of a name: the field that it fills, what stands around it, what it may be."""
+    """A part of a name: its field, the text around it, and its possible values."""
 
     field: str
     label: str
     prefix: str = ""
     suffix: str = ""
-    values: tuple = ()  # as texts; () for any number
+    values: tuple = ()  # strings; () for any number
     read: type = str
 
 
@@ -136,18 +136,18 @@ _FINETUNING = (
 
 
 def parse_augreg(name):
-    """Reads the name of a file of the AugReg release.
+    """Parse the name of a file of the AugReg release.
 
     Args:
-        name: with or without the directory and `.npz`: of a pre-trained file
-            `{model}-{ds}-{epochs}ep-lr_{lr}-aug_{aug}-wd_{wd}-do_{do}-sd_{sd}`, of a fine-tuned one
-            the same and `--{adapt_ds}-steps_{steps}-lr_{lr}-res_{res}`.
+        name: name, with or without the directory and `.npz`. That of a pre-trained file is
+            `{model}-{ds}-{epochs}ep-lr_{lr}-aug_{aug}-wd_{wd}-do_{do}-sd_{sd}`; that of a
+            fine-tuned one ends with `--{adapt_ds}-steps_{steps}-lr_{lr}-res_{res}`.
 
     Returns:
-        An `AugRegFile`; its `file_name` is the name again.
+        An `AugRegFile` whose `file_name` is the name.
 
     Raises:
-        ValueError: if it is no such name; the message says which part is wrong.
+        ValueError: if it is not such a name; the message says which part is wrong.
 
     Example:
 
@@ -200,7 +200,7 @@ def _read_part(text, part, name):
 
 
 def _is_plain_number(text, kind):
-    """Whether Python writes the number as it was written, so that the name can be had back."""
+    """Whether Python writes the number in the same way, so the name can be restored."""
     try:
         return str(kind(text)) == text and kind(text) > 0
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where weights come from: a path, an address, a name of the catalogue, a name of AugReg's."""
+"""Find the file of weights given as a path, an address, or a name of the catalog or of AugReg."""
 
 import hashlib
 import json
@@ -12,22 +12,20 @@ import zipfile
 import h5py
 import keras
 
+from keras_vit.checkpoints.archives import FILE_SUFFIXES
 from keras_vit.checkpoints.archives.npz import what_it_is
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.checkpoints.formats import config_files
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
-# Files that belong to a .safetensors file, those of a directory, and answers of servers that have
-# none.
-CONFIGURATION_FILES = ("config.json", "preprocessor_config.json")
-FILES_OF_DIRECTORY = ("model.safetensors", *CONFIGURATION_FILES)
+# Answers of servers that do not have a file.
 NOT_THERE = (403, 404, 410)
-FILES = (".npz", ".safetensors", ".keras", ".h5", ".json", ".bin", ".pt", ".pth")
 
 
 def files_of(path):
-    """List the files that a model is read from, also those that would be read if they existed.
+    """List the files of a model, including those that would be read if they existed.
 
     Args:
         path: `pathlib.Path` of a file or a directory.
@@ -38,26 +36,31 @@ def files_of(path):
     if path.is_dir() or path.suffix == ".json":
         directory = path if path.is_dir() else path.parent
         shards = sorted(directory.glob("*.safetensors"))
-        return [path, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
+        return [path, *shards, *(directory / name for name in files_of_directory())]
     if path.suffix == ".safetensors":
-        return [path, *(path.with_name(name) for name in CONFIGURATION_FILES)]
+        return [path, *(path.with_name(name) for name in config_files())]
     return [path]
 
 
+def files_of_directory():
+    """Return the names of the files in a directory with weights and their configuration."""
+    return ("model.safetensors", *config_files())
+
+
 def find_file(weights, variant=None, argument="path"):
-    """The file that `weights` means, downloaded if need be.
+    """Return the file of some weights, downloaded if necessary.
 
     Args:
-        weights: a path; an `https://` or `gs://` address; a name of `list_checkpoints()`, whole or,
-            with a variant, its tag alone; or a name of the AugReg release.
-        variant: name of the builder that asks, or `None`.
-        argument: what an error calls `weights`.
+        weights: a path; an `https://` or `gs://` address; a name of `list_checkpoints()`, or with a
+            variant its tag alone; or a name of the AugReg release.
+        variant: name of the builder of the model, or `None`.
+        argument: name of the argument, for error messages.
 
     Returns:
         A `pathlib.Path`.
 
     Raises:
-        ValueError: if there is no such file, name or address, or it cannot be fetched.
+        ValueError: if there is no such file, name or address, or it cannot be downloaded.
     """
     text = str(weights)
     if not isinstance(weights, (str, os.PathLike)) or not text:
@@ -75,7 +78,7 @@ def find_file(weights, variant=None, argument="path"):
     if _is_name(text, variant):
         return fetch(find_checkpoint(text, variant, argument).url)
     path = pathlib.Path(weights).expanduser()
-    if path.name.endswith(FILES) or _exists(path):
+    if path.name.endswith(FILE_SUFFIXES) or _exists(path):
         return path
     return fetch(find_checkpoint(text, variant, argument).url)
 
@@ -83,7 +86,7 @@ def find_file(weights, variant=None, argument="path"):
 def _exists(path):
     try:
         return path.exists()
-    # A text that is too long for a path.
+    # The text is too long for a path.
     except OSError:
         return False
 
@@ -93,12 +96,12 @@ def _is_name(text, variant):
 
 
 def fetch(url):
-    """Downloads a file into Keras's cache with progress, unless it is there.
+    """Download a file into Keras's cache with a progress bar, unless it is there.
 
-    The file appears under its name once it is complete; what is interrupted is fetched anew by the
-    next call. The `config.json` and the `preprocessor_config.json` next to a `.safetensors` file
-    are fetched first, if there are any. The environment variable `KERAS_VIT_MIRROR` puts another
-    address in the place of https://storage.googleapis.com.
+    The file appears under its name when it is complete; an interrupted download starts again. The
+    `config.json` and the `preprocessor_config.json` next to a `.safetensors` file are downloaded
+    first, if there are any. The environment variable `KERAS_VIT_MIRROR` replaces the address
+    https://storage.googleapis.com.
 
     Args:
         url: `https://` or `gs://` address.
@@ -107,7 +110,7 @@ def fetch(url):
         The `pathlib.Path` of the file.
 
     Raises:
-        ValueError: if the address cannot be reached, or has something else than the file.
+        ValueError: if the address cannot be reached, or has anything but the file.
     """
     url = _over_https(url)
     target = cache_path(url)
@@ -134,7 +137,7 @@ def cache_path(url):
     if ".." in place.parts or "\\" in str(place):
         raise ValueError(f"an address must not contain `..` or a backslash. Received: {url!r}")
     if parts.query:
-        # Another version of the file, as `?rev=2`.
+        # A version of the file, such as `?rev=2`.
         place = place.parent / hashlib.sha256(parts.query.encode()).hexdigest()[:12] / place.name
     host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else parts.netloc.replace(":", "_")
     return _home() / "keras_vit" / host / place
@@ -145,9 +148,9 @@ def _home():
 
 
 def _download_configuration(url):
-    """Fetch the JSON files next to a file of weights, if there are any."""
+    """Download the JSON files next to a file of weights, if there are any."""
     parts = urllib.parse.urlsplit(url)
-    for name in CONFIGURATION_FILES:
+    for name in config_files():
         path = str(pathlib.PurePosixPath(parts.path).with_name(name))
         sibling = urllib.parse.urlunsplit(parts._replace(path=path))
         target = cache_path(sibling)
@@ -166,7 +169,7 @@ def _download(url, target, is_optional=False):
     url, home = _mirrored(url), _home()
     try:
         home.mkdir(parents=True, exist_ok=True)
-        # Keras writes under the name itself and would take what a killed process left for a file.
+        # Keras writes to the name itself: after a killed process, it would take a part for a file.
         part = keras.utils.get_file(
             f"{target.name}.{uuid.uuid4().hex}.part",
             origin=url,
@@ -174,7 +177,7 @@ def _download(url, target, is_optional=False):
             cache_subdir=str(target.parent.relative_to(home)),
             force_download=True,
         )
-    # Keras raises a bare Exception for an address that does not answer.
+    # Keras raises an `Exception` for an address that does not answer.
     except Exception as error:
         if isinstance(error.__context__, urllib.error.HTTPError):
             # Keras leaves the connection open.
@@ -193,7 +196,7 @@ def _download(url, target, is_optional=False):
         part.unlink()
         return
     if what is None and target.suffix in _IS_WHOLE and not _IS_WHOLE[target.suffix](part):
-        what = f"no {target.suffix} file or not all of one"
+        what = f"which is not a complete {target.suffix} file"
     if what is not None:
         part.unlink()
         raise ValueError(f"a checkpoint must be at the address. Received: {url}, {what}")
@@ -201,7 +204,7 @@ def _download(url, target, is_optional=False):
 
 
 def _is_whole_safetensors(path):
-    """Whether a file is as long as its header says: 8 bytes of length, JSON, the arrays."""
+    """Whether a file has the length that its header records: 8 bytes, JSON, the arrays."""
     size = path.stat().st_size
     try:
         with path.open("rb") as file:
@@ -228,7 +231,7 @@ def _is_json(path):
         return False
 
 
-# Tests of downloaded files, by suffix.
+# Checks of downloaded files, by suffix.
 _IS_WHOLE = {
     ".npz": zipfile.is_zipfile,
     ".keras": zipfile.is_zipfile,

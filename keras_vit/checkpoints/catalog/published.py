@@ -1,4 +1,4 @@
-"""THE table of published checkpoints: what came with the weights, nothing of the architecture."""
+"""THE table of published checkpoints: facts about the weights, not the architecture."""
 
 import dataclasses
 
@@ -8,22 +8,21 @@ class Checkpoint:
     """One published file.
 
     Args:
-        variant: name of the builder that the file is for.
-        tag: its name among the files of that builder, as in `weights="imagenet21k"`.
-        url: where it is published.
-        image_size: side of the images that it was last trained on, in pixels.
-        num_classes: width of its head, 0 for an image tower without one.
-        representation_size: width of the hidden layer `pre_logits` of its head, if it has one.
-        activation: of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights trained in PyTorch), or
-            `"relu"` (BiT).
-        pooling: what the head reads.
-        position_embedding: kind of the position embedding, which a file without a table does not
-            record.
-        value_range: what the pixels are scaled to.
+        variant: name of the builder of the model.
+        tag: name among the files of that builder, as in `weights="imagenet21k"`.
+        url: address of the file.
+        image_size: side of the images of the last training, in pixels.
+        num_classes: width of the head, 0 for an image tower without one.
+        representation_size: width of the hidden layer `pre_logits` of the head, if there is one.
+        activation: activation of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights trained in
+            PyTorch), or `"relu"` (BiT).
+        pooling: pooling before the head.
+        position_embedding: kind of the position embedding; files without a table do not record it.
+        value_range: range of the pixels.
         zero_head: whether the head was set to zero before publication.
-        accuracy: reported top-1 on ImageNet-1k in percent, `None` where none was reported for
-            this very file.
-        source: who reports the file and its accuracy: a file of a repository, or arXiv.
+        accuracy: reported top-1 on ImageNet-1k in percent, `None` if none is reported for this very
+            file.
+        source: source of the file and its accuracy: a file of a repository, or arXiv.
     """
 
     variant: str
@@ -42,7 +41,7 @@ class Checkpoint:
 
     @property
     def name(self):
-        """Its name in the whole table, such as `"ViT_B16/imagenet21k"`."""
+        """Name in the whole table, such as `"ViT_B16/imagenet21k"`."""
         return f"{self.variant}/{self.tag}"
 
 
@@ -55,14 +54,14 @@ BV_VIT = "google-research/big_vision big_vision/models/vit.py"
 BV_DISTILL = "google-research/big_vision big_vision/configs/proj/distill/README.md"
 TIMM_VIT = "huggingface/pytorch-image-models timm/models/vision_transformer.py"
 TIMM_HYBRID = "huggingface/pytorch-image-models timm/models/vision_transformer_hybrid.py"
-# The release's index.csv, its best rows at 224 printed with their `adapt_final_test`.
+# Prints the best rows at 224 of the release's index.csv, with their `adapt_final_test`.
 INDEX = "sayakpaul/ViT-jax2tf model-selector.ipynb"
 
 
 def _imagenet21k(variant, file, representation_size):
-    """The paper's pre-trained files.
+    """Return the row of a pre-trained file of the paper.
 
-    Their heads are zero: "we explicitly set the heads to zero for the non-fine-tuned models"
+    Its head is zero: "we explicitly set the heads to zero for the non-fine-tuned models"
     (google-research/vision_transformer#10; seen for B/16, L/32 and H/14 in #10, #32 and #252).
     """
     return Checkpoint(
@@ -78,17 +77,17 @@ def _imagenet21k(variant, file, representation_size):
 
 
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
-    """The paper's files, fine-tuned.
+    """Return the row of a fine-tuned file of the paper.
 
-    The accuracies that the README lists at 384 are of its own runs from `imagenet21k`, not of
-    these files; of the files themselves it gives only those at 224.
+    The accuracies at 384 in the README are those of its own runs from `imagenet21k`. Only those at
+    224 are of these files.
     """
     url = f"gs://vit_models/imagenet21k+imagenet2012/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 1000, accuracy=accuracy, source=VIT_README)
 
 
 def _augreg(variant, model, recipe, finetuned=None, accuracy=None, lr=0.03, source=VIT_README):
-    """Files of "How to train your ViT?" (arXiv 2106.10270); `finetuned`: at that image size."""
+    """Return the row of "How to train your ViT?" (arXiv 2106.10270); `finetuned` is a size."""
     url = f"gs://vit_models/augreg/{model}-i21k-300ep-lr_0.001-{recipe}"
     if finetuned is None:
         tag, image_size, num_classes = "augreg_imagenet21k", 224, IMAGENET_21K
@@ -102,12 +101,12 @@ def _augreg(variant, model, recipe, finetuned=None, accuracy=None, lr=0.03, sour
 
 
 def _sam(variant, file, source):
-    """Trained on ImageNet-1k with sharpness-aware minimisation (arXiv 2106.01548)."""
+    """Return the row of training with sharpness-aware minimization (arXiv 2106.01548)."""
     return Checkpoint(variant, "sam", f"gs://vit_models/sam/{file}.npz", 224, 1000, source=source)
 
 
 def _plain(epochs, accuracy=None, source=BV_VIT):
-    """Better plain ViT baselines (arXiv 2205.01580): sincos2d, gap, `rep_size=True`."""
+    """Return the row of a better plain ViT (arXiv 2205.01580): sincos2d, gap, `rep_size=True`."""
     return Checkpoint(
         "ViT_S16",
         f"imagenet2012_{epochs}ep",
@@ -123,9 +122,9 @@ def _plain(epochs, accuracy=None, source=BV_VIT):
 
 
 def _deit3(variant, size, *accuracies):
-    """DeiT III (arXiv 2204.07118), the "21k" files too fine-tuned to the 1000 classes.
+    """Yield the rows of DeiT III (arXiv 2204.07118); all files have 1000 classes.
 
-    Converted by big_vision, with a first layer that takes [-1, 1]; the GELU is torch's.
+    They were converted by big_vision, with a first layer for [-1, 1]; the GELU is PyTorch's.
     """
     files = ("224_1k", "384_1k", "224_21k", "384_21k")
     for file, accuracy in zip(files, accuracies, strict=True):
@@ -142,13 +141,13 @@ def _deit3(variant, size, *accuracies):
 
 
 def _siglip(variant, tag, file, image_size):
-    """Image towers, `params/img/` of a file with both towers; zero-shot accuracy needs both."""
+    """Return the row of an image tower, in a file with both towers under `params/img/`."""
     url = f"gs://big_vision/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 0, pooling="map", source=BV_VIT)
 
 
 def _bit(variant, tag, file, image_size, num_classes, accuracy=None, source=BIT_README):
-    """Big Transfer (arXiv 1912.11370) and its distilled models (arXiv 2106.05237)."""
+    """Return a row of Big Transfer (arXiv 1912.11370) and its distilled models (2106.05237)."""
     return Checkpoint(
         variant,
         tag,
@@ -175,8 +174,8 @@ CHECKPOINTS = (
     _imagenet2012("ViT_L16", "ViT-L_16"),
     _imagenet2012("ViT_L16", "ViT-L_16-224", "imagenet2012_224", 224, 82.7),
     _imagenet2012("R50_B16", "R50+ViT-B_16"),
-    # AugReg's recommended files: of each size the one with the best pre-training metrics. (timm's
-    # defaults are others.) B/8 is not in the README's table, but in its notebook's.
+    # AugReg's recommended files: per size the one with the best pre-training metrics. (The defaults
+    # of timm differ.) B/8 is not in the table of the README, but in that of its notebook.
     _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0"),
     _augreg("ViT_S32", "S_32", "aug_none-wd_0.1-do_0.0-sd_0.0"),
     _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0"),
@@ -196,14 +195,14 @@ CHECKPOINTS = (
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 384, 75.40),
     _augreg("R26_S32", "R26_S_32", "aug_light1-wd_0.1-do_0.0-sd_0.0", 384, 83.85, 0.01),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 384, 85.99, 0.01),
-    # At 224 the README recommends nothing: the same pre-training, fine-tuned at 224 ...
+    # The README recommends no files at 224. These have the same pre-training, fine-tuned at 224.
     _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_VIT),
     _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0", 224, 80.46, 0.03, INDEX),
     _augreg("ViT_B16", "B_16", "aug_medium1-wd_0.1-do_0.0-sd_0.0", 224, None, 0.01, TIMM_VIT),
     _augreg("ViT_B8", "B_8", "aug_medium2-wd_0.1-do_0.0-sd_0.0", 224, 85.58, source=VIT_AUGREG),
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_HYBRID),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 83.78, 0.01, INDEX),
-    # ... and, where that one is not reported, the best of any pre-training that is.
+    # If that one is not reported: the best reported one with any pre-training.
     _augreg("ViT_B32", "B_32", "aug_medium1-wd_0.03-do_0.0-sd_0.0", 224, 79.44, 0.03, INDEX),
     _augreg("ViT_L16", "L_16", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 85.72, 0.01, INDEX),
     _augreg("R26_S32", "R26_S_32", "aug_light0-wd_0.03-do_0.1-sd_0.1", 224, 80.94, 0.03, INDEX),
@@ -226,7 +225,7 @@ CHECKPOINTS = (
     _siglip("ViT_L16", "siglip_256", "siglip/webli_en_l16_256_60552751", 256),
     _siglip("ViT_L16", "siglip_384", "siglip/webli_en_l16_384_63634585", 384),
     _siglip("ViT_So400m14", "siglip_224", "siglip/webli_en_so400m_224_57633886", 224),
-    # Published as 384: of 384 = 27 * 14 + 6 pixels the original leaves the last 6 out.
+    # Published as 384 = 27 * 14 + 6: the original ignores the last 6 pixels.
     _siglip("ViT_So400m14", "siglip_384", "siglip/webli_en_so400m_384_58765454", 378),
     _siglip("ViT_B32", "siglip2_256", "siglip2/siglip2_b32_256", 256),
     _siglip("ViT_B16", "siglip2_224", "siglip2/siglip2_b16_224", 224),
@@ -238,8 +237,8 @@ CHECKPOINTS = (
     _siglip("ViT_L16", "siglip2_512", "siglip2/siglip2_l16_512", 512),
     _siglip("ViT_So400m14", "siglip2_224", "siglip2/siglip2_so400m14_224", 224),
     _siglip("ViT_So400m14", "siglip2_384", "siglip2/siglip2_so400m14_384", 378),
-    # BiT-S is trained on ImageNet-1k, BiT-M on ImageNet-21k. The fine-tuned ones saw crops of 480
-    # (`get_resolution` in bit_hyperrule.py); the README's accuracies are of its own such runs.
+    # BiT-S is trained on ImageNet-1k, BiT-M on ImageNet-21k. Fine-tuning had crops of 480
+    # (`get_resolution` in bit_hyperrule.py); the accuracies in the README are of its own runs.
     *(
         _bit(f"BiT_R{size}", "imagenet2012", f"BiT-S-R{size}", 224, 1000)
         for size in ("50x1", "50x3", "101x1", "101x3", "152x4")

@@ -1,55 +1,61 @@
-"""The formats that are read and written, and how a file's is recognised."""
+"""The table of checkpoint layouts, and how the layout of a file is recognized.
 
-from keras_vit.checkpoints.archives import ModelArchive
-from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER, BIG_TRANSFER_ROWS
-from keras_vit.checkpoints.formats.google import BIG_VISION, BIG_VISION_ROWS, GOOGLE
+The table itself needs neither Keras nor NumPy.
+"""
+
+from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER
+from keras_vit.checkpoints.formats.big_vision import BIG_VISION
+from keras_vit.checkpoints.formats.google import GOOGLE
 from keras_vit.checkpoints.formats.huggingface import HUGGINGFACE
-from keras_vit.checkpoints.formats.timm import TIMM, TIMM_ROWS
-from keras_vit.checkpoints.weight_map import Format, Naming, Row
+from keras_vit.checkpoints.formats.keras import KERAS
+from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
+from keras_vit.checkpoints.formats.timm import TIMM
 from keras_vit.core.arguments import check_choice
 
-POSITIONS = "position_embedding/embedding"
-# Of `position_embedding="learned2d"`, which no other project has.
-OWN = ("position_embedding/rows", "position_embedding/columns")
-
-# A model's own names: those on the right of all maps.
-KERAS = Format(
-    "keras",
-    tuple(
-        Row(target, target, "positions" if target == POSITIONS else "identity")
-        for target in dict.fromkeys(
-            target
-            for row in (*BIG_VISION_ROWS, *TIMM_ROWS, *BIG_TRANSFER_ROWS)
-            for target in (*row.targets, *OWN)
-        )
-    ),
-    Naming.of,
-)
-# In the order in which a file is tried.
-FORMATS = {f.name: f for f in (GOOGLE, BIG_VISION, BIG_TRANSFER, TIMM, HUGGINGFACE)}
-# Formats whose files have a `config.json` next to them.
-CONFIGURED = (TIMM.name, HUGGINGFACE.name)
+# To add a layout, add a file with its row to this folder, and the row here. A file is read by the
+# first of them that finds its arrays in it.
+FORMATS = {
+    row.name: row for row in (GOOGLE, BIG_VISION, BIG_TRANSFER, TIMM, HUGGINGFACE, KERAS, KERAS_HUB)
+}
 
 
-def recognise(archive, format=None):
-    """The format of an archive and its arrays under that format's names.
+def written_formats():
+    """Return the rows of the layouts that `save_checkpoint` writes, by name."""
+    return {name: row for name, row in FORMATS.items() if row.is_written}
+
+
+def config_files():
+    """Return the names of all JSON files next to weights."""
+    return tuple(dict.fromkeys(name for row in FORMATS.values() for name in row.config_files))
+
+
+def opening_format(path):
+    """Return the row that opens the file of a path itself, `None` for a file of `archives`."""
+    rows = (row for row in FORMATS.values() if row.open and path.name.endswith(row.suffix))
+    return next(rows, None)
+
+
+def recognise(archive, format=None, opened_by=None):
+    """Find the layout of an archive.
 
     Args:
         archive: an archive.
-        format: a name of `FORMATS` or `"keras"`, or `None` to find out.
+        format: value of `format`, or `None` to try all layouts.
+        opened_by: the row that opened the file, `None` if it was opened by `archives`.
 
     Returns:
-        A `Format` and a `Naming`.
+        A `Format`, and the `Naming` of its arrays.
 
     Raises:
-        ValueError: if it is of no known or another format.
+        ValueError: if the file has another layout, or none that is known.
     """
     if format is not None:
-        check_choice("format", format, (*FORMATS, "keras"))
-    if isinstance(archive, ModelArchive):
-        candidates = [KERAS] if format in (None, "keras") else []
-    else:
-        candidates = [f for f in FORMATS.values() if format in (None, f.name)]
+        check_choice("format", format, tuple(name for name, row in FORMATS.items() if row.find))
+    candidates = [
+        row
+        for row in FORMATS.values()
+        if row.find and format in (None, row.name) and opened_by is (row if row.open else None)
+    ]
     for candidate in candidates:
         naming = candidate.find(archive.shapes)
         if naming is not None:

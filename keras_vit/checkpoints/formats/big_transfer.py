@@ -1,9 +1,10 @@
-"""The `.npz` files of Big Transfer (BiT), with the names that its TensorFlow code gave them."""
+"""The `.npz` files of Big Transfer (BiT), with the names of its TensorFlow code."""
 
 import re
 
+from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.flax_resnet import describe_resnet
-from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
+from keras_vit.checkpoints.weight_map import Naming, Row, norm, two
 
 UNIT_SOURCE, UNIT_TARGET = "resnet/block{s}/unit{u:02}", "stage_{s}_unit_{u}"
 CONV = "standardized_conv2d/kernel"
@@ -21,14 +22,14 @@ BIG_TRANSFER_ROWS = (
     ),
     Row(f"{UNIT_SOURCE}/a/proj/{CONV}", f"{UNIT_TARGET}/conv_proj/kernel"),
     *norm("resnet/group_norm/", "norm", GROUP_NORM),
-    # A convolution of one pixel.
+    # The kernel is that of a 1x1 convolution.
     *two("resnet/head/conv2d/", "head", kernel="pointwise"),
 )
 
 
 def find_big_transfer(shapes):
-    """The arrays of a BiT ResNet, or `None` for a file of another kind."""
-    # Some published files number their convolutions (`bit_paper.py` of big_vision).
+    """Return the arrays of a BiT ResNet; see `Format.find`."""
+    # Some published files number the convolutions (`bit_paper.py` of big_vision).
     naming = Naming.of(
         shapes, lambda name: re.sub(r"/standardized_conv2d_\d+/", "/standardized_conv2d/", name)
     )
@@ -36,4 +37,11 @@ def find_big_transfer(shapes):
     return naming if len(root_conv) == 4 else None
 
 
-BIG_TRANSFER = Format("big_transfer", BIG_TRANSFER_ROWS, find_big_transfer, describe_resnet)
+BIG_TRANSFER = Format(
+    "big_transfer",
+    BIG_TRANSFER_ROWS,
+    "`big_transfer`: BiT's `.npz`",
+    ".npz",
+    find_big_transfer,
+    describe_resnet,
+)

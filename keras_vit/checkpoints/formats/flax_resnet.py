@@ -1,6 +1,6 @@
-"""The hybrids' ResNet under Flax's names, which big_vision's `bit.py` has alone."""
+"""The ResNet of the hybrids under Flax's names; it is the whole model in big_vision's `bit.py`."""
 
-from keras_vit.checkpoints.architecture import first_of
+from keras_vit.checkpoints.architecture import first_of, output_size
 from keras_vit.checkpoints.weight_map import Row, norm
 
 # More than any published ResNet has.
@@ -8,7 +8,7 @@ MAX_STAGES, MAX_UNITS = 8, 256
 
 
 def resnet_rows(group_norm):
-    """The weight map of the ResNet.
+    """Return the weight map of the ResNet.
 
     Args:
         group_norm: the transform of GroupNorm's parameters.
@@ -32,10 +32,10 @@ def resnet_rows(group_norm):
 
 
 def describe_stages(shape_of):
-    """The number of units of each stage, counting those of which only a part is there.
+    """Return the number of units per stage; incomplete units count too.
 
     Args:
-        shape_of: see `architecture.py`.
+        shape_of: see `Format`.
     """
     stages = [_count_units(shape_of, stage) for stage in range(1, MAX_STAGES + 1)]
     while stages and not stages[-1]:
@@ -55,14 +55,13 @@ def _count_units(shape_of, stage):
 
 
 def describe_resnet(shape_of, config, num_heads):
-    """The options of `resnet` for a file of a ResNet alone, of any naming."""
+    """Return the options of `resnet` for a file of a ResNet; see `Format.describe`."""
     *_, channels, width = shape_of("root_conv/kernel")
-    head = first_of(shape_of, "head/bias", "head/kernel")
     return {
         "stages": describe_stages(shape_of),
         "width": width,
-        "num_classes": head[-1] if head else 0,
+        "num_classes": output_size(shape_of, "head") or 0,
         "image_channels": channels,
-        # Only version 1 has a norm behind its first convolution.
+        # Only version 1 has a norm after its first convolution.
         "preactivation": shape_of("root_norm/gamma") is None,
     }

@@ -1,6 +1,6 @@
-"""The ViT of Hugging Face transformers: `.safetensors` with a `config.json` beside.
+"""The ViT of Hugging Face transformers: `.safetensors` with a `config.json`.
 
-Files keep the names of the first release; in memory, transformers 5 has others.
+Files keep the names of the first release; transformers 5 has other names in memory.
 """
 
 import re
@@ -9,18 +9,19 @@ from keras_vit.checkpoints.architecture import (
     block_depth,
     check_epsilon,
     check_project,
-    check_told,
-    first_of,
+    check_recorded,
+    in_order,
     logger,
+    output_size,
     per_channel,
     torch_heads,
 )
-from keras_vit.checkpoints.class_names import default_names
-from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, norm, two
 from keras_vit.core.arguments import as_pair
 
 WEIGHT = ("weight", "bias")
-# `num_attention_heads` of transformers' `ViTConfig`, where none is given.
+# The default of `num_attention_heads` in transformers' `ViTConfig`.
 DEFAULT_HEADS = 12
 LAYER = "encoder.layer.{i}"
 
@@ -29,7 +30,7 @@ def _dense(source, target):
     return two(source, target, "dense", names=WEIGHT)
 
 
-# Names without the `vit.` that a model with a classifier puts before all the rest.
+# Names without the `vit.` that all but the classifier have in a model with a classifier.
 HUGGINGFACE_ROWS = (
     *two(
         "embeddings.patch_embeddings.projection.",
@@ -38,7 +39,7 @@ HUGGINGFACE_ROWS = (
         names=WEIGHT,
     ),
     Row("embeddings.cls_token", "class_token/token"),
-    Row("embeddings.position_embeddings", "position_embedding/embedding", "positions"),
+    Row("embeddings.position_embeddings", POSITIONS, "positions"),
     *norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1", WEIGHT),
     *(
         row
@@ -62,17 +63,17 @@ HUGGINGFACE_ROWS = (
     *_dense("classifier.", "head"),
 )
 
-# Its names of activations, for ours.
+# Our names of activations by those of transformers.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",  # written: the last of the names of one function
+    "gelu_pytorch_tanh": "gelu_tanh",  # the last name of a function is written
     "quick_gelu": "quick_gelu",
     "relu": "relu",
     "silu": "silu",
 }
 
-# From the names in memory of transformers 5 to those in its files.
+# Names in files by patterns of the names in memory of transformers 5.
 IN_MEMORY = [
     (r"^layers\.(\d+)\.", r"encoder.layer.\1."),
     (r"\.attention\.q_proj\.", ".attention.attention.query."),
@@ -85,7 +86,7 @@ IN_MEMORY = [
 
 
 def find_huggingface(shapes):
-    """The arrays of transformers' ViT, or `None` for a file of another kind."""
+    """Return the arrays of transformers' ViT; see `Format.find`."""
     marker = "embeddings.patch_embeddings.projection.weight"
     if any(name.endswith("embeddings.distillation_token") for name in shapes):
         raise ValueError(
@@ -105,34 +106,33 @@ def _name_in_files(name):
 
 
 def describe_huggingface(shape_of, config, num_heads):
-    """The options of a transformers model, from its arrays and its configuration."""
+    """Return the options of a transformers model, from its arrays and `config.json`."""
     check_project(config, ("model_type", "architectures"), "transformers")
     _check(config)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
-    mlp_dim = first_of(shape_of, "block_0/mlp/dense_0/bias", "block_0/mlp/dense_0/kernel")
-    head = first_of(shape_of, "head/bias", "head/kernel")
-    pooler = first_of(shape_of, "pre_logits/bias", "pre_logits/kernel")
-    if head and pooler:
+    num_classes = output_size(shape_of, "head", axis=0) or 0
+    pooler_size = output_size(shape_of, "pre_logits", axis=0)
+    if num_classes and pooler_size:
         raise ValueError(
-            "`path` must have a classifier or a pooler: transformers leaves the pooler out before "
-            "a classifier. Received: both"
+            "`path` must have a classifier or a pooler: transformers has no pooler before a "
+            "classifier. Received: both"
         )
     options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
         "depth": block_depth(shape_of),
         "num_heads": torch_heads(width, _configured_heads(config, num_heads), num_heads),
-        "mlp_dim": mlp_dim[0] if mlp_dim else None,
-        "num_classes": head[0] if head else 0,
+        "mlp_dim": output_size(shape_of, "block_0/mlp/dense_0", axis=0),
+        "num_classes": num_classes,
         "image_channels": channels,
         "pooling": "token",
-        "representation_size": pooler[0] if pooler else None,
+        "representation_size": pooler_size,
         "activation": ACTIVATIONS[config.get("hidden_act", "gelu")],
         "class_token": True,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "epsilon": check_epsilon(config.get("layer_norm_eps", 1e-12)),
     }
-    told = {
+    names = {
         "hidden_size": "embedding_dim",
         "num_hidden_layers": "depth",
         "intermediate_size": "mlp_dim",
@@ -140,19 +140,18 @@ def describe_huggingface(shape_of, config, num_heads):
         "num_channels": "image_channels",
         "qkv_bias": "qkv_bias",
     }
-    told = {name: (config.get(name), option) for name, option in told.items()}
-    if head:
+    if num_classes:
         # Without a head, transformers writes its default of two labels.
-        labels = config.get("id2label")
-        told["num_labels"] = (config.get("num_labels"), "num_classes")
-        told["id2label"] = (None if labels is None else len(labels), "num_classes")
-    check_told(told, options)
-    _check_grid(shape_of("position_embedding/embedding"), config.get("image_size"), patch_size)
+        names |= {"num_labels": "num_classes", "id2label": "num_classes"}
+    labels = config.get("id2label")
+    num_labels = None if labels is None else len(labels)
+    check_recorded({**config, "id2label": num_labels}, names, options)
+    _check_grid(shape_of(POSITIONS), config.get("image_size"), patch_size)
     return options
 
 
 def _configured_heads(config, asked):
-    """Heads of the configuration; as in transformers, 12 if it does not name their number."""
+    """Return the heads of a configuration; the default is that of transformers."""
     heads = config.get("num_attention_heads")
     if heads is not None or not config or asked is not None:
         return heads
@@ -190,33 +189,23 @@ def _check(config):
             )
     if config.get("problem_type") not in (None, "single_label_classification"):
         logger.warning(
-            "the model is for problem_type=%r: its logits are not of classes that exclude each "
-            "other, and probabilities by softmax are not its own",
+            "the model is for problem_type=%r: its classes do not exclude each other, and the "
+            "softmax of its logits does not give its probabilities",
             config["problem_type"],
         )
 
 
-def file_name(name, options):
-    """The name of an array in a file: all but the classifier is in a model called `vit`."""
+def _spell(name, options):
+    """Add `vit.` to all names but those of the classifier, in a model that has one."""
     is_backbone = not options["num_classes"]
     return name if is_backbone or name.startswith("classifier.") else f"vit.{name}"
 
 
-def configuration(options, arrays, class_names=None, normalization=((0.5,), (0.5,))):
-    """The `config.json` and the `preprocessor_config.json` of a transformers model.
-
-    Args:
-        options: of `vision_transformer`.
-        arrays: of the file, by name.
-        class_names: names of the classes, or `None`.
-        normalization: as in `save_checkpoint`.
-
-    Returns:
-        The contents of the files beside the weights, by file name.
-    """
+def _configure(options, arrays, class_names, normalization):
+    """Return the `config.json` and the `preprocessor_config.json`; see `Format.configure`."""
     names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     height, width = options["image_size"]
-    labels = class_names or default_names(options["num_classes"])
+    labels = class_names or _default_names(options["num_classes"])
     config = {
         "architectures": ["ViTForImageClassification" if labels else "ViTModel"],
         "model_type": "vit",
@@ -224,7 +213,7 @@ def configuration(options, arrays, class_names=None, normalization=((0.5,), (0.5
         "num_hidden_layers": options["depth"],
         "num_attention_heads": options["num_heads"],
         "intermediate_size": options["mlp_dim"],
-        # An activation without a name there is found out when the file is read back.
+        # An activation that transformers does not have is found when the file is read back.
         "hidden_act": names.get(options["activation"]),
         "hidden_dropout_prob": options["dropout"],
         "attention_probs_dropout_prob": options["attention_dropout"],
@@ -258,10 +247,27 @@ def _one_or_both(pair):
     return pair[0] if pair[0] == pair[1] else list(pair)
 
 
+def _class_names(config):
+    names = in_order(config.get("id2label"))
+    return None if isinstance(names, list) and names == _default_names(len(names)) else names
+
+
+def _default_names(num_classes):
+    """Return the names that transformers gives to classes without names."""
+    return [f"LABEL_{index}" for index in range(num_classes)]
+
+
 HUGGINGFACE = Format(
     "huggingface",
     HUGGINGFACE_ROWS,
+    "`huggingface`: `.safetensors`, all but the classifier under `vit.`",
+    ".safetensors",
     find_huggingface,
     describe_huggingface,
+    class_names=_class_names,
     interpolation="bicubic",
+    config_options=("num_heads", "activation", "epsilon"),
+    config_files=("config.json", "preprocessor_config.json"),
+    configure=_configure,
+    spell=_spell,
 )

@@ -1,17 +1,7 @@
-"""The ViT of keras-hub, by weights in memory."""
+"""The ViT of keras-hub, in memory: `keras_vit.from_keras_hub` and `to_keras_hub` convert it."""
 
-import keras
-
-from keras_vit.checkpoints.archives import ModelArchive
-from keras_vit.checkpoints.loading import assign
-from keras_vit.checkpoints.reader import Checkpoint
-from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.checkpoints.weight_map import Format, Naming, Row, entries, norm, two
-from keras_vit.layers.base import children
-from keras_vit.models import vision_transformer
-from keras_vit.models.describe import describe
-from keras_vit.models.options import is_resnet
-from keras_vit.models.weights import check_finite
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm, two
 
 BLOCK = "vit_encoder/transformer_block_{n}"
 GAMMA = ("gamma", "beta")
@@ -21,7 +11,7 @@ KERAS_HUB_ROWS = (
     Row("vit_patching_and_embedding/class_token", "class_token/token"),
     Row(
         "vit_patching_and_embedding/position_embedding/embeddings",
-        "position_embedding/embedding",
+        POSITIONS,
         "unbatched",
     ),
     *norm(f"{BLOCK}/ln_1/", "block_{i}/layer_norm_1", GAMMA),
@@ -37,175 +27,4 @@ KERAS_HUB_ROWS = (
     *two("predictions/", "head"),
 )
 
-
-def from_keras_hub(model):
-    """Builds the model of a keras-hub ViT and copies its weights. What is frozen stays frozen.
-
-    Args:
-        model: a `keras_hub.models.ViTBackbone` or `ViTImageClassifier`.
-
-    Returns:
-        A Functional `keras.Model`; for a backbone, one that returns all tokens.
-
-    Raises:
-        ValueError: if the model is neither, or has no counterpart here.
-
-    Reference:
-        `keras_hub/src/models/vit` of keras-hub 0.32.
-
-    Example:
-
-        hub_model = keras_hub.models.ViTImageClassifier.from_preset("vit_base_patch16_224_imagenet")
-        model = keras_vit.from_keras_hub(hub_model)
-    """
-    options = _options(model)
-    archive = ModelArchive(model)
-    checkpoint = Checkpoint(archive, KERAS_HUB, Naming.of(archive.shapes))
-    copy = vision_transformer(**options)
-    for variable, value in checkpoint.read(copy):
-        assign(variable, value)
-    found, _ = entries(KERAS_HUB_ROWS, [variable.path for variable in copy.weights])
-    trained = {variable.path for variable in model.trainable_weights}
-    _freeze(copy, {path for each in found if each.source not in trained for path in each.targets})
-    return copy
-
-
-def to_keras_hub(model):
-    """Builds the keras-hub ViT of a model and copies its weights. What is frozen stays frozen.
-
-    Args:
-        model: a model of this package with the erf GELU and what else keras-hub's ViTs have.
-
-    Returns:
-        A `keras_hub.models.ViTImageClassifier`; a `ViTBackbone` for a model without a head that
-        returns all tokens (`pooling=None`).
-
-    Raises:
-        ValueError: if keras-hub is not installed, or has no such model, or a weight is not finite.
-
-    Reference:
-        `keras_hub/src/models/vit` of keras-hub 0.32.
-
-    Example:
-
-        model = keras_vit.ViT_B16(activation="gelu", image_size=224)
-        hub_model = keras_vit.to_keras_hub(model)
-    """
-    theirs = _build(describe(model))
-    check_finite(model)
-    variables = {variable.path: variable for variable in theirs.weights}
-    values = {variable.path: variable.value for variable in model.weights}
-    found, without_row = entries(KERAS_HUB_ROWS, values)
-    different = {entry.source for entry in found} ^ set(variables) | set(without_row)
-    if different:
-        raise ValueError(
-            "`model` must have a counterpart in keras-hub. "
-            f"Received: a model with {', '.join(sorted(different)[:4])}, which has none"
-        )
-    for entry in found:
-        arrays = [keras.ops.convert_to_numpy(values[path]) for path in entry.targets]
-        assign(variables[entry.source], TRANSFORMS[entry.transform].write(arrays))
-    trained = {variable.path for variable in model.trainable_weights}
-    _freeze(theirs, {each.source for each in found if trained.isdisjoint(each.targets)})
-    return theirs
-
-
-def _freeze(layer, frozen):
-    """Freeze the variables of these paths; a layer all of whose variables are, as a whole."""
-    if layer.weights and frozen.issuperset(variable.path for variable in layer.weights):
-        layer.trainable = False
-        return
-    for child in children(layer):
-        _freeze(child, frozen)
-    for variable in layer.weights:
-        if variable.path in frozen:
-            variable.trainable = False
-
-
-def _options(model):
-    """The options of `vision_transformer` that build a keras-hub model."""
-    is_classifier = type(model).__name__ == "ViTImageClassifier"
-    backbone = model.backbone if is_classifier else model
-    if type(backbone).__name__ != "ViTBackbone":
-        raise ValueError(
-            "`model` must be a ViTBackbone or a ViTImageClassifier of keras-hub. "
-            f"Received: {type(model).__name__} {getattr(model, 'name', model)!r}"
-        )
-    config = backbone.get_config()
-    head = model.get_config() if is_classifier else {"pooling": None}
-    has_class_token = config["use_class_token"]
-    # Its mean takes the class token in, and without biases the output projection has none either.
-    if (head["pooling"] == "gap") == has_class_token or not all(
-        config[f"use_{part}_bias"] for part in ("mha", "mlp", "patch")
-    ):
-        raise ValueError(
-            "`model` must have all biases, and pool by its class token or by the mean of patches "
-            f"without one. Received: {model.name!r} with pooling={head['pooling']!r}, "
-            f"use_class_token={has_class_token}"
-        )
-    return {
-        "patch_size": config["patch_size"],
-        "embedding_dim": config["hidden_dim"],
-        "depth": config["num_layers"],
-        "num_heads": config["num_heads"],
-        "mlp_dim": config["mlp_dim"],
-        "num_classes": head.get("num_classes", 0),
-        "image_size": config["image_shape"][:2],
-        "image_channels": config["image_shape"][2],
-        "pooling": head["pooling"],
-        "representation_size": head.get("intermediate_dim"),
-        "classifier_activation": head.get("activation"),
-        "activation": "gelu",
-        "dropout": config["dropout_rate"],
-        "attention_dropout": config["attention_dropout"],
-        "epsilon": config["layer_norm_epsilon"],
-    }
-
-
-def _build(options):
-    if is_resnet(options) or "resnet_stages" in options:
-        raise ValueError(
-            "`model` must have a counterpart in keras-hub, which has neither hybrids nor BiT. "
-            "Received: a model with a ResNet"
-        )
-    try:
-        import keras_hub
-    except ImportError as error:
-        raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
-    needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
-    different = [name for name, value in needed.items() if options[name] != value]
-    is_backbone = options["pooling"] is None and not options["num_classes"]
-    # Its mean takes the class token in.
-    pools = options["num_classes"] and (options["pooling"] == "gap") != options["class_token"]
-    if different or not (is_backbone or pools):
-        names = different or ["pooling", "class_token", "num_classes"]
-        raise ValueError(
-            "`model` must have a counterpart in keras-hub: the erf GELU, learned positions, and a "
-            "head behind a pooling, or neither. "
-            f"Received: a model with {', '.join(f'{name}={options[name]!r}' for name in names)}"
-        )
-    backbone = keras_hub.models.ViTBackbone(
-        image_shape=(*options["image_size"], options["image_channels"]),
-        patch_size=options["patch_size"],
-        num_layers=options["depth"],
-        num_heads=options["num_heads"],
-        hidden_dim=options["embedding_dim"],
-        mlp_dim=options["mlp_dim"],
-        dropout_rate=options["dropout"],
-        attention_dropout=options["attention_dropout"],
-        layer_norm_epsilon=options["epsilon"],
-        use_class_token=options["class_token"],
-        dtype="float32",
-    )
-    if is_backbone:
-        return backbone
-    return keras_hub.models.ViTImageClassifier(
-        backbone,
-        num_classes=options["num_classes"],
-        pooling=options["pooling"],
-        intermediate_dim=options["representation_size"],
-        activation=options["classifier_activation"],
-    )
-
-
-KERAS_HUB = Format("keras_hub", KERAS_HUB_ROWS)
+KERAS_HUB = Format("keras_hub", KERAS_HUB_ROWS, "keras-hub, in memory")

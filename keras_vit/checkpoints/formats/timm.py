@@ -1,14 +1,16 @@
-"""timm's `VisionTransformer`: `.safetensors` with a `config.json` beside."""
+"""timm's `VisionTransformer`: `.safetensors` with a `config.json`."""
 
 from keras_vit.checkpoints.architecture import (
     block_depth,
     check_project,
-    check_told,
-    first_of,
+    check_recorded,
+    in_order,
+    output_size,
     per_channel,
     torch_heads,
 )
-from keras_vit.checkpoints.weight_map import Format, Naming, Row, norm, two
+from keras_vit.checkpoints.formats.base import Format, without_zero_rows
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, norm, two
 
 WEIGHT = ("weight", "bias")
 BLOCK = "blocks.{i}"
@@ -22,7 +24,7 @@ TIMM_ROWS = (
     *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=WEIGHT),
     Row("cls_token", "class_token/token"),
     Row("reg_token", "register_tokens/tokens"),
-    Row("pos_embed", "position_embedding/embedding", "positions"),
+    Row("pos_embed", POSITIONS, "positions"),
     *norm("norm_pre.", "pre_norm", WEIGHT),
     *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", WEIGHT),
     Row(
@@ -64,7 +66,7 @@ TIMM_ROWS = (
     *_dense("head.", "head"),
 )
 
-# Its names of activations, for ours.
+# Our names of activations by timm's.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_tanh": "gelu_tanh",
@@ -73,8 +75,8 @@ ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
 }
-# SigLIP models that timm builds with the tanh GELU (`timm/models/vision_transformer.py`); the
-# others were trained with it too, and timm computes the erf.
+# SigLIP models with the tanh GELU in timm (`timm/models/vision_transformer.py`). The others
+# were trained with it too, but timm computes the erf.
 TANH_SIGLIP = (
     "patch32_siglip",
     "large_patch16_siglip_512",
@@ -82,17 +84,17 @@ TANH_SIGLIP = (
     "so400m_patch16_siglip",
     "giantopt_patch16_siglip",
 )
-# Parts of names of architectures with the same arrays that compute something else, which the
-# arguments do not record: norms behind attention and MLP; rotary positions; pooling with registers.
+# Parts of the names of architectures that have the same arrays and arguments, but compute another
+# function: norms after attention and MLP, rotary positions, pooling with registers.
 OTHER_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
-# Models that timm builds with other heads than those of 64 channels or of the published size.
+# Models whose heads have neither 64 channels nor the published size in timm.
 HEADS = {"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16}
-# Arguments by which a model of the same arrays computes another function.
+# Arguments that change the function, but not the arrays.
 OTHER_FUNCTIONS = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
 
 
 def find_timm(shapes):
-    """The arrays of timm's `VisionTransformer`, or `None` for a file of another kind."""
+    """Return the arrays of timm's `VisionTransformer`; see `Format.find`."""
     if len(shapes.get("patch_embed.proj.weight", ())) != 4 or not any(
         name.startswith("blocks.0.") for name in shapes
     ):
@@ -106,25 +108,23 @@ def find_timm(shapes):
 
 
 def describe_timm(shape_of, config, num_heads):
-    """The options of a timm model, from its arrays and what its configuration adds."""
+    """Return the options of a timm model, from its arrays and `config.json`."""
     check_project(config, ("architecture", "model_args", "num_features"), "timm")
     arguments = config.get("model_args") or {}
     architecture = config.get("architecture") or ""
     _check(architecture, arguments)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
-    mlp_dim = first_of(shape_of, "block_0/mlp/dense_0/bias", "block_0/mlp/dense_0/kernel")
     query_norm = shape_of("block_0/attention/query_norm/gamma")
     configured = width // query_norm[0] if query_norm else arguments.get("num_heads")
     configured = configured or HEADS.get(architecture)
     registers = shape_of("register_tokens/tokens")
-    head = first_of(shape_of, "head/bias", "head/kernel")
     options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
         "depth": block_depth(shape_of),
         "num_heads": torch_heads(width, configured, num_heads),
-        "mlp_dim": mlp_dim[0] if mlp_dim else None,
-        "num_classes": head[0] if head else 0,
+        "mlp_dim": output_size(shape_of, "block_0/mlp/dense_0", axis=0),
+        "num_classes": output_size(shape_of, "head", axis=0) or 0,
         "image_channels": channels,
         "pooling": _pooling(shape_of, config, arguments),
         "activation": _activation(config, arguments),
@@ -132,16 +132,16 @@ def describe_timm(shape_of, config, num_heads):
         "num_registers": registers[1] if registers else 0,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "qk_norm": query_norm is not None,
-        # The factors are in the file; what they were at the start is not.
+        # The file has the factors, but not their initial value.
         "layer_scale": arguments.get("init_values") or 1e-5
         if shape_of("block_0/layer_scale_1/gamma")
         else None,
         "pre_norm": shape_of("pre_norm/gamma") is not None,
         "fc_norm": shape_of("fc_norm/gamma") is not None,
-        # All CLIP towers have PyTorch's own, timm's other ViTs 1e-6.
+        # CLIP towers have PyTorch's default, timm's other ViTs have 1e-6.
         "epsilon": 1e-5 if "clip" in architecture else 1e-6,
     }
-    told = {
+    names = {
         "embed_dim": "embedding_dim",
         "depth": "depth",
         "patch_size": "patch_size",
@@ -151,16 +151,16 @@ def describe_timm(shape_of, config, num_heads):
         "qkv_bias": "qkv_bias",
         "qk_norm": "qk_norm",
     }
-    told = {name: (arguments.get(name), option) for name, option in told.items()}
-    told["num_features"] = (config.get("num_features"), "embedding_dim")
-    # 0 is what a config has for a backbone; the file's own head decides.
-    told["num_classes"] = (config.get("num_classes") or None, "num_classes")
-    check_told(told, options)
+    check_recorded(arguments, names, options)
+    # Configurations of backbones have 0 classes, but the file may have a head.
+    classes = {"num_classes": config.get("num_classes") or None}
+    names = {"num_features": "embedding_dim", "num_classes": "num_classes"}
+    check_recorded({**config, **classes}, names, options)
     return options
 
 
 def _check(architecture, arguments):
-    """Raises if timm computes another function with the same arrays."""
+    """Raise an error if timm computes another function with the same arrays."""
     others = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
     if any(part in architecture for part in OTHER_ARCHITECTURES):
         others["architecture"] = architecture
@@ -176,49 +176,39 @@ def _pooling(shape_of, config, arguments):
     has_fc_norm = shape_of("fc_norm/gamma") is not None
     has_class_token = shape_of("class_token/token") is not None
     has_prefix = has_class_token or shape_of("register_tokens/tokens") is not None
-    told = arguments.get("global_pool", config.get("global_pool"))
-    if told is None:
-        told = "map" if has_probe else "avg" if has_fc_norm or not has_class_token else "token"
+    pool = arguments.get("global_pool", config.get("global_pool"))
+    if pool is None:
+        pool = "map" if has_probe else "avg" if has_fc_norm or not has_class_token else "token"
     includes_prefix = bool(arguments.get("pool_include_prefix")) and has_prefix
     known = ("token", "avg", "map")
-    if told not in known or includes_prefix or (has_fc_norm and told != "avg"):
+    if pool not in known or includes_prefix or (has_fc_norm and pool != "avg"):
         raise ValueError(
-            f"`global_pool` of the file's config.json must be one of {known}, 'avg' where the norm "
-            "stands behind it, and leave out the tokens before the patches. Received: "
-            f"global_pool={told!r}, pool_include_prefix={includes_prefix}, fc_norm={has_fc_norm}"
+            f"`global_pool` of the file's config.json must be one of {known}, 'avg' with a norm "
+            "after it, and leave out the tokens before the patches. Received: "
+            f"global_pool={pool!r}, pool_include_prefix={includes_prefix}, fc_norm={has_fc_norm}"
         )
-    return "gap" if told == "avg" else told
+    return "gap" if pool == "avg" else pool
 
 
 def _activation(config, arguments):
     architecture = config.get("architecture") or ""
-    told = arguments.get("act_layer")
-    if told is None and "quickgelu" in architecture:
-        told = "quick_gelu"
-    if told is None and "siglip" in architecture:
+    name = arguments.get("act_layer")
+    if name is None and "quickgelu" in architecture:
+        name = "quick_gelu"
+    if name is None and "siglip" in architecture:
         is_tanh = any(part in architecture for part in TANH_SIGLIP)
-        told = "gelu_tanh" if is_tanh else "gelu"
-    told = told or "gelu"
-    if told not in ACTIVATIONS:
+        name = "gelu_tanh" if is_tanh else "gelu"
+    name = name or "gelu"
+    if name not in ACTIVATIONS:
         raise ValueError(
             f"`act_layer` of the file's config.json must be one of {', '.join(ACTIVATIONS)}. "
-            f"Received: act_layer={told!r}"
+            f"Received: act_layer={name!r}"
         )
-    return ACTIVATIONS[told]
+    return ACTIVATIONS[name]
 
 
-def configuration(options, arrays, class_names=None, normalization=((0.5,), (0.5,))):
-    """The `config.json` from which timm builds the model (`timm.create_model("local-dir:...")`).
-
-    Args:
-        options: of `vision_transformer`.
-        arrays: of the file, by name.
-        class_names: names of the classes, or `None`.
-        normalization: as in `save_checkpoint`.
-
-    Returns:
-        The contents of the files beside the weights, by file name.
-    """
+def _configure(options, arrays, class_names, normalization):
+    """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
     width, mlp_dim = options["embedding_dim"], options["mlp_dim"]
     height, width_in_pixels = options["image_size"]
     pool = {"token": "token", "gap": "avg", "map": "map", None: ""}[options["pooling"]]
@@ -231,7 +221,7 @@ def configuration(options, arrays, class_names=None, normalization=((0.5,), (0.5
         "embed_dim": width,
         "depth": options["depth"],
         "num_heads": options["num_heads"],
-        # timm cuts the product off; half a unit more survives the division's rounding.
+        # timm rounds the product down; half a unit more compensates for the division's rounding.
         "mlp_ratio": mlp_dim / width
         if int(mlp_dim / width * width) == mlp_dim
         else (mlp_dim + 0.5) / width,
@@ -247,8 +237,7 @@ def configuration(options, arrays, class_names=None, normalization=((0.5,), (0.5
         "global_pool": pool,
     }
     config = {
-        # Any ViT will do: the arguments say all that makes it another. Where the epsilon is CLIP's,
-        # it has to be one of its towers.
+        # Any ViT, as the arguments override all of it. Only a CLIP tower has CLIP's epsilon.
         "architecture": "vit_base_patch16_clip_224"
         if options["epsilon"] == 1e-5
         else "vit_base_patch16_224",
@@ -275,20 +264,33 @@ def configuration(options, arrays, class_names=None, normalization=((0.5,), (0.5
 
 
 def _prefix_rows(num_tokens, shape_of):
-    """Numbers of rows that the tokens before the patches may have, the likeliest first.
+    """Return the possible numbers of rows before the patches, the likeliest first.
 
     DeiT III and the models with registers have none. Those without LayerScale and registers have
-    one for each token.
+    one row per token.
     """
     has_none = num_tokens > 1 or shape_of("block_0/layer_scale_1/gamma") is not None
     return (0, num_tokens) if has_none else (num_tokens, 0)
 
 
+def _configured_size(config):
+    size = (config.get("model_args") or {}).get("img_size")
+    return size or (config.get("pretrained_cfg") or {}).get("input_size", ())[1:] or None
+
+
 TIMM = Format(
     "timm",
     TIMM_ROWS,
+    "`timm`: `.safetensors`",
+    ".safetensors",
     find_timm,
     describe_timm,
     prefix_rows=_prefix_rows,
+    configured_size=_configured_size,
+    class_names=lambda config: in_order(config.get("label_names")),
     interpolation="bicubic",
+    config_options=("pooling", "num_heads", "activation", "epsilon"),
+    config_files=("config.json",),
+    configure=_configure,
+    store_positions=without_zero_rows,
 )

@@ -1,1 +1,1 @@
-"""Find images that are in two sets."""
+"""Duplicates: training images that are in a test set, too."""

@@ -1,4 +1,4 @@
-"""The images of a pre-training set that are in a test set, too, so that they can be left out."""
+"""Find training images that are in a test set, so that they can be left out."""
 
 import dataclasses
 import logging
@@ -8,18 +8,21 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from keras_vit.core.arguments import is_integer
-from keras_vit.data.deduplication.hashes import WORDS, find_nearest, hash_images, view_colours
+from keras_vit.core.files import replacing
+from keras_vit.data.deduplication.hashes import WORDS, hash_images, view_colors
+from keras_vit.data.deduplication.index import find_nearest
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.base import Source
 
-# Of the 144 bits, and of the colours of thumbnails. Measured on 1,631 different pictures
-# (photographs, parts of them, faces of 25 x 25 pixels, polygons, texts, smooth noise and 540 soft
-# gradients; no skies): of 2.7 million pairs of a test and a training image 45 are within 22 bits,
-# at correlations of up to 0.80, so that none is reported. Of 277 of the photographs and their
-# parts 99 % are found when rescaled to 0.5-2 times the size, brightened or cropped by up to 5 % a
-# side, all when mirrored, 97 % when compressed as JPEG of quality 30-95, or mirrored, cropped and
-# compressed, 96 % when 5 % are cut off a corner, or all of it is done. What is missed has hardly
-# any detail: of the drawn pictures 84 %, of the faces 65 % are found when all of it is done.
+# Number of the 144 bits of a hash, and correlation of the colors of thumbnails. Measured on 1,631
+# different pictures (photographs, parts of them, faces of 25 x 25 pixels, polygons, texts, smooth
+# noise and 540 soft gradients; no skies): 45 of 2.7 million pairs of a test and a training image
+# are within 22 bits, at correlations of up to 0.80, so none is reported. Of 277 photographs and
+# their parts, 99 % are found when rescaled to 0.5-2 times the size, brightened or cropped by up to
+# 5 % per side; all when mirrored; 97 % when compressed as JPEG of quality 30-95, or mirrored,
+# cropped and compressed; 96 % when 5 % are cut off a corner, or after all of these changes. The
+# missed ones have hardly any detail: after all changes, 84 % of the drawn pictures and 65 % of the
+# faces are found.
 MAX_DISTANCE = 22
 _MIN_CORRELATION = 0.83
 # The index looks up words of 16 bits with up to three of them changed.
@@ -29,13 +32,13 @@ _TILE, _CAPTION = 160, 30
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Duplicate:
-    """An image for training that is in a test set.
+    """A training image that is in a test set.
 
     Args:
-        distance: how many of the 144 bits of the hashes differ.
-        train_id: the id of the image.
-        test_set: which of the test sets has it, from 0.
-        test_id: the id of the image there that is most like it.
+        distance: number of the 144 bits of the hashes that differ.
+        train_id: id of the training image.
+        test_set: index of the test set.
+        test_id: id of the most similar image in the test set.
     """
 
     distance: int
@@ -46,12 +49,12 @@ class Duplicate:
 
 @dataclasses.dataclass(frozen=True)
 class Duplicates:
-    """What `find_duplicates` found.
+    """The result of `find_duplicates`.
 
     Args:
-        pairs: a `Duplicate` for each of the images to leave out, those that are most alike first.
-        skipped: ids of images of any of the sets that could not be decoded.
-        blank: ids of images of any of the sets that have (almost) one colour.
+        pairs: a `Duplicate` per training image to leave out, the most similar first.
+        skipped: ids of images of all sets that could not be decoded.
+        blank: ids of images of all sets that have (almost) one color.
     """
 
     pairs: tuple[Duplicate, ...]
@@ -66,22 +69,21 @@ class Duplicates:
 
 
 def find_duplicates(train, test, max_distance=MAX_DISTANCE):
-    """Finds the images for training that are in a test set, even if they were changed a little.
+    """Find the training images that are in a test set, even if they were changed a little.
 
-    Rescaled, re-compressed, mirrored, a little brighter and cropped by up to 5 % a side they are
-    still found, but for a few of a hundred. Only hashes and thumbnails are kept in memory.
+    All but a few percent are found when they were rescaled, compressed again, mirrored, brightened
+    a little or cropped by up to 5 % per side. Only hashes and thumbnails are kept in memory.
 
-    Images of (almost) one colour are left out on both sides: they have nothing to compare. What
-    has hardly any detail (skies, blurs, pictures of 8 x 8 pixels) is missed more often, and may be
-    taken for another one.
+    Images of (almost) one color are not compared. Images with hardly any detail (skies, blurs,
+    pictures of 8 x 8 pixels) are missed more often, and may be confused with others.
 
     Args:
         train: the `Source` to search.
-        test: a `Source`, or a list of them; of these 26 hashes an image are kept.
-        max_distance: the greatest number of bits of the hashes that may differ, from 0 to 35.
+        test: a `Source`, or a list of them; 26 hashes per image are kept.
+        max_distance: greatest number of bits of the hashes that may differ, from 0 to 35.
 
     Returns:
-        `Duplicates`: of each image for training that is in a test set, the most like it there.
+        `Duplicates`: each training image that is in a test set, with the most similar image there.
 
     Raises:
         ValueError: if `max_distance` is out of range or no image of a set can be decoded.
@@ -119,7 +121,7 @@ def find_duplicates(train, test, max_distance=MAX_DISTANCE):
 
 
 def match_hashes(searched, hashed, max_distance):
-    """Finds the images that look like one of the test sets: by their hashes, then their colours.
+    """Find the images that look like one of the test sets, by their hashes and then their colors.
 
     Args:
         searched: `Hashes` of the images to search.
@@ -127,23 +129,23 @@ def match_hashes(searched, hashed, max_distance):
         max_distance: as in `find_duplicates`.
 
     Yields:
-        A `Duplicate` for each that is found.
+        A `Duplicate` for each of them.
     """
     starts = np.cumsum([0, *(len(hashes.numbers) for hashes in hashed)])
     words = np.concatenate([hashes.words for hashes in hashed])
     views, words = words.shape[1], words.reshape(-1, WORDS)
     nearest, _ = find_nearest(searched.words[:, 0], words, max_distance)
     for place in np.flatnonzero(nearest >= 0):
-        query, colours = searched.words[place, 0], searched.colours[place]
+        query, colors = searched.words[place, 0], searched.colors[place]
         for near in _near_ones(query, words, int(nearest[place]), max_distance):
             image, view = divmod(near, views)
             test_set = int(np.searchsorted(starts, image, side="right")) - 1
             hashes, image = hashed[test_set], image - starts[test_set]
             distance = int(np.bitwise_count(query ^ words[near]).sum())
-            others = view_colours(hashes.colours[image], view)
-            # A fine pattern has a thumbnail of one colour, without a correlation.
-            is_equal = distance == 0 and np.array_equal(colours, others)
-            if not is_equal and _correlation(colours, others) < _MIN_CORRELATION:
+            others = view_colors(hashes.colors[image], view)
+            # A fine pattern has a thumbnail of one color, whose correlation is undefined.
+            is_equal = distance == 0 and np.array_equal(colors, others)
+            if not is_equal and _correlation(colors, others) < _MIN_CORRELATION:
                 continue
             yield Duplicate(
                 distance,
@@ -158,8 +160,8 @@ def write_ids(duplicates, path):
     """Write the ids of the images to leave out, one per line, for `load(..., exclude=path)`.
 
     Args:
-        duplicates: of `find_duplicates`.
-        path: of the file.
+        duplicates: result of `find_duplicates`.
+        path: path of the file.
 
     Raises:
         ValueError: if an id does not fit on a line.
@@ -169,20 +171,19 @@ def write_ids(duplicates, path):
         if id.splitlines() != [id] or id != id.strip():
             raise ValueError(f"An id must be one line without spaces around it. Received: {id!r}")
     path = pathlib.Path(path).expanduser()
-    partial = path.with_name(f".{path.name}.partial")
     lines = [f"# {len(ids)} images that are in a test set", *ids]
-    partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    partial.replace(path)
+    with replacing(path) as partial:
+        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def draw_pairs(pairs, train, tests, path):
-    """Draws each image for training beside the one of the test set that is like it.
+    """Draw each training image next to the similar one of the test set.
 
     Args:
         pairs: list of `Duplicate`s.
-        train: the `Source` of the images for training.
-        tests: list of the test sets' `Source`s.
-        path: of the PNG file to write.
+        train: `Source` of the training images.
+        tests: list of the `Source`s of the test sets.
+        path: path of the PNG file to write.
     """
     ours = _read_tiles(train, {pair.train_id for pair in pairs})
     theirs = [
@@ -201,19 +202,19 @@ def draw_pairs(pairs, train, tests, path):
 
 
 def _near_ones(query, words, nearest, max_distance):
-    """Yields the places of the hashes that are near, the nearest first, which is known."""
+    """Yield the indices of the near hashes, beginning with the nearest, which is known."""
     yield nearest
-    # Seldom needed: only where the nearest one has other colours.
+    # Rarely needed: only if the nearest one has other colors.
     distances = np.bitwise_count(words ^ query).sum(axis=1)
     near = np.flatnonzero(distances <= max_distance)
     yield from near[np.argsort(distances[near], kind="stable")].tolist()
 
 
-def _correlation(colours, others):
-    """How alike thumbnails are, up to 1, whatever their brightness and contrast."""
-    centred = [part - part.mean(axis=(0, 1)) for part in (colours, others)]
-    norm = np.prod([np.linalg.norm(part) for part in centred])
-    return np.vdot(*centred) / norm if norm else 0.0
+def _correlation(colors, others):
+    """Return the correlation of thumbnails, which ignores brightness and contrast."""
+    centered = [part - part.mean(axis=(0, 1)) for part in (colors, others)]
+    norm = np.prod([np.linalg.norm(part) for part in centered])
+    return np.vdot(*centered) / norm if norm else 0.0
 
 
 def _read_tiles(source, ids):

@@ -1,8 +1,8 @@
-"""Random changes of training images, seeded by image and by batch.
+"""Random augmentation of training images, seeded per image and per batch.
 
-The operations are those of keras-cv and Keras. Their own random numbers come from generators with
-a state, so that in a parallel pipeline no two runs see the same; here each number is drawn from the
-seed of its image, so that every run does and a stopped one can go on.
+The operations are those of keras-cv and Keras. They draw from stateful generators, so that two runs
+of a parallel pipeline differ. Here each number is drawn from the seed of its image, so that runs
+are equal and a stopped run can be resumed.
 """
 
 import keras
@@ -12,45 +12,44 @@ from keras_vit.data.images.augmentations import MAX_MAGNITUDE
 
 
 class Draws(keras.random.SeedGenerator):
-    """Random numbers without a state: each is made from the seed that was begun with.
+    """Stateless random numbers: each is computed from the seed given to `begin`.
 
-    The order in which a function draws is settled when TensorFlow traces it, so its numbers depend
-    on the seed alone, and are the same eagerly and inside `Dataset.map` where the function is a
-    `tf.function`.
+    The order in which a `tf.function` draws is fixed when TensorFlow traces it, so its numbers
+    depend on the seed alone, and are the same eagerly and inside `Dataset.map`.
     """
 
     def __init__(self):
-        # Without the variable of the generator that Keras has.
+        # Without the variable of a generator of Keras.
         self._seed, self._count = None, 0
 
     def begin(self, seed):
-        """Draws from here on come from this seed, an int tensor of shape `(2,)`."""
+        """Start to draw from a seed, an int tensor of shape `(2,)`."""
         self._seed, self._count = seed, 0
 
     def next(self, ordered=True):
-        """The seed of the next draw, as Keras's layers ask for it."""
+        """Return the seed of the next draw, for layers of Keras."""
         self._count += 1
         return tf.random.experimental.stateless_fold_in(self._seed, self._count)
 
     def uniform(self, shape, minval=0, maxval=1, dtype=tf.float32):
-        """The next uniform numbers, as keras-cv's layers ask for them."""
+        """Return the next uniform numbers, for layers of keras-cv."""
         return tf.random.stateless_uniform(shape, self.next(), minval, maxval, dtype)
 
     def normal(self, shape, mean, stddev, dtype=tf.float32):
-        """The next normal numbers."""
+        """Return the next normal numbers."""
         return tf.random.stateless_normal(shape, self.next(), mean, stddev, dtype)
 
 
 def rand_augment(layers, magnitude):
-    """RandAugment: operations chosen at random, the same strength for all of them.
+    """Make RandAugment: operations chosen at random, with the same magnitude.
 
-    The operations are keras-cv's ten (AutoContrast, Equalize, Solarize, Color, Contrast, Brightness
-    and shearing and translation along both axes) and one that does nothing. The original of AugReg
-    has sixteen of nearly the same strengths (`pp/archive/randaug.py` of big_vision).
+    The operations are the ten of keras-cv (AutoContrast, Equalize, Solarize, Color, Contrast,
+    Brightness and shearing and translation along both axes) and the identity. The original of
+    AugReg has sixteen of nearly the same strengths (`pp/archive/randaug.py` of big_vision).
 
     Args:
-        layers: how many operations an image undergoes.
-        magnitude: 0 to 30.
+        layers: number of operations per image.
+        magnitude: from 0 to 30.
 
     Returns:
         A function of an image, float32 `(height, width, 3)` in [0, 255], and a seed, an int tensor
@@ -90,13 +89,13 @@ def rand_augment(layers, magnitude):
 
 
 def random_erasing(share):
-    """A rectangle of noise in place of a part of some images (Random Erasing).
+    """Make Random Erasing: a rectangle of some images is replaced by noise.
 
     Args:
-        share: of the images of which a rectangle is erased, 0 to 1.
+        share: share of the images in which a rectangle is erased, from 0 to 1.
 
     Returns:
-        A function of an image and a seed as of `rand_augment`.
+        A function as of `rand_augment`.
 
     Reference:
         Random Erasing Data Augmentation, arXiv 1708.04896.
@@ -113,14 +112,14 @@ def random_erasing(share):
 
 
 def mixing(augmentation):
-    """MixUp or CutMix of a batch; of both, one or the other for each batch, at random.
+    """Make MixUp or CutMix of a batch; if both are given, one of them per batch, at random.
 
     Args:
         augmentation: an `Augmentation` that mixes.
 
     Returns:
-        A function of images `(batch, height, width, 3)`, of labels as shares of classes
-        `(batch, classes)` and of a seed, that returns images and labels of those shapes, float32.
+        A function of images `(batch, height, width, 3)`, soft labels `(batch, classes)` and a seed,
+        that returns images and labels of those shapes, float32.
 
     Reference:
         MixUp, arXiv 1710.09412; CutMix, arXiv 1905.04899.
@@ -147,9 +146,9 @@ def mixing(augmentation):
 
 
 def _have_generator():
-    """Make TensorFlow have a global generator, which keras-cv's layers ask for and here never use.
+    """Make sure that TensorFlow has a global generator, which layers of keras-cv request.
 
-    Where operations must be deterministic, TensorFlow makes none by itself.
+    TensorFlow does not create one if operations must be deterministic. It is never used here.
     """
     try:
         tf.random.get_global_generator()
@@ -158,12 +157,12 @@ def _have_generator():
 
 
 def _draw_from(layer, draws):
-    """Makes a layer of keras-cv take its random numbers from `draws`."""
+    """Make a layer of keras-cv take its random numbers from `draws`."""
     from keras_cv.core import FactorSampler
 
-    # Whatever the global policy is, images are float32.
+    # Images are float32, whatever the global policy is.
     layer.dtype_policy = keras.DTypePolicy("float32")
-    # What keras-cv's documentation names to subclasses.
+    # The attribute that the documentation of keras-cv names for subclasses.
     layer._random_generator = draws
     for name, value in list(vars(layer).items()):
         if isinstance(value, FactorSampler):
@@ -171,7 +170,7 @@ def _draw_from(layer, draws):
 
 
 def _seeded_factor(sampler, draws):
-    """The same distribution as a sampler of keras-cv, drawn from `draws`."""
+    """Return a sampler with the distribution of one of keras-cv, drawn from `draws`."""
     from keras_cv.core import ConstantFactorSampler, UniformFactorSampler
 
     def sample(shape=(), dtype="float32"):
@@ -186,7 +185,7 @@ def _seeded_factor(sampler, draws):
 
 
 def _seeded(layer_class, draws):
-    """A layer of Keras that takes its random numbers from `draws`."""
+    """Return a subclass of a Keras layer that takes its random numbers from `draws`."""
 
     class Seeded(layer_class):
         def get_random_transformation(self, data, training=True, seed=None):

@@ -8,18 +8,18 @@ MAX_MAGNITUDE = 30
 
 @dataclasses.dataclass(frozen=True)
 class Augmentation:
-    """What is done to training images after the crop and the flip.
+    """The augmentation of training images after the crop and the flip.
 
     Args:
-        layers: operations of RandAugment that an image undergoes; 0 for none.
-        magnitude: of RandAugment, 0 to 30.
+        layers: number of operations of RandAugment per image; 0 for none.
+        magnitude: magnitude of RandAugment, from 0 to 30.
         mixup: parameter of the Beta distribution from which the share of the other image is drawn;
             0 for no MixUp.
-        cutmix: the same of CutMix, which puts a rectangle of another image into one.
-        erasing: share of the images of which a rectangle is erased.
+        cutmix: the same for CutMix, which pastes a rectangle of another image.
+        erasing: share of the images in which a rectangle is erased (Random Erasing).
 
     Raises:
-        ValueError: if one is out of range.
+        ValueError: if a value is out of range.
     """
 
     layers: int = 0
@@ -42,13 +42,13 @@ class Augmentation:
 
     @property
     def mixes(self):
-        """Whether images are mixed with others, so that labels are shares of classes."""
+        """Whether images are mixed with others, so that labels are soft labels."""
         return self.mixup > 0 or self.cutmix > 0
 
 
 # Section 3.4 of "How to train your ViT?" (arXiv 2106.10270), `configs/vit_i21k.py` of big_vision.
-# `light1` is not nothing: operations of magnitude 0 that have none, such as AutoContrast, act.
-# `light0` is found in names of published files alone, and nowhere with its settings.
+# `light1` changes images: operations without a magnitude, such as AutoContrast, act all the same.
+# `light0` occurs in names of published files, but its settings are not published.
 AUGMENTATIONS = {
     "none": Augmentation(),
     "light0": Augmentation(),
@@ -58,13 +58,13 @@ AUGMENTATIONS = {
     "medium2": Augmentation(layers=2, magnitude=15, mixup=0.5),
     "strong1": Augmentation(layers=2, magnitude=20, mixup=0.5),
     "strong2": Augmentation(layers=2, magnitude=20, mixup=0.8),
-    # `bit_hyperrule.py` of big_transfer, from 20,000 images on.
+    # `bit_hyperrule.py` of big_transfer, for 20,000 images or more.
     "bit": Augmentation(mixup=0.1),
 }
 
 
 def find_augmentation(augmentation):
-    """The `Augmentation` that is meant.
+    """Return an `Augmentation` by its name.
 
     Args:
         augmentation: a name of `AUGMENTATIONS`, or an `Augmentation`.
@@ -73,7 +73,7 @@ def find_augmentation(augmentation):
         An `Augmentation`.
 
     Raises:
-        ValueError: if there is none of the name.
+        ValueError: if the name is unknown.
     """
     if isinstance(augmentation, Augmentation):
         return augmentation

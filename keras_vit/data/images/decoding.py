@@ -1,7 +1,7 @@
-"""From the bytes of an image file to RGB pixels, as TensorFlow functions.
+"""Decode image files to RGB pixels, as TensorFlow functions.
 
-Each works the same eagerly, inside `Dataset.map` and in an exported graph. What cannot be decoded
-raises `tf.errors.InvalidArgumentError`.
+Each works the same eagerly, inside `Dataset.map` and in an exported graph. Files that cannot be
+decoded raise `tf.errors.InvalidArgumentError`.
 """
 
 import io
@@ -27,8 +27,8 @@ from keras_vit.data.sources.listing import other_format
 # kilobytes can claim a thousand times as much (a decompression bomb).
 MAX_PIXELS = 89_478_485
 
-# The colours of a JPEG's pixel are interpolated from its neighbours, so that a part that is decoded
-# by itself differs at its edges, by up to 16 of 255, unless its neighbours are decoded too.
+# The colors of a pixel of a JPEG are interpolated from its neighbors. A part that is decoded alone
+# differs at its edges, by up to 16 of 255, unless the neighbors are decoded too.
 _JPEG_MARGIN = 4
 
 EXIF_ORIENTATION = 0x0112
@@ -37,8 +37,8 @@ EXIF_ORIENTATION = 0x0112
 def decode(encoded):
     """Decode a JPEG, PNG, GIF (the first frame of an animation), BMP or still WebP to RGB.
 
-    Grey becomes three equal channels, CMYK is converted, alpha is left out (transparent pixels of
-    a GIF are black), and 16 bits are cut to the upper 8. The bytes decide about the format, not a
+    Grey becomes three equal channels, CMYK is converted, alpha is dropped (transparent pixels of
+    a GIF are black), and of 16 bits the upper 8 are kept. The bytes determine the format, not the
     name. A BMP must be uncompressed, with 8, 24 or 32 bits per pixel. The first frame of a GIF must
     fill its canvas.
 
@@ -56,13 +56,13 @@ def decode(encoded):
         return _decode(tf.identity(encoded))
 
 
-# The same for datasets. TensorFlow visits the operations of each decoder, also of those that it
-# does not take, one by one, unless they are in a function that stays one.
+# The same for datasets. TensorFlow visits the operations of all decoders one by one, also of those
+# that are not used, unless they are in a function that is not inlined.
 decode_function = tf.function(decode, autograph=False, experimental_attributes={"_noinline": True})
 
 
 def decode_jpeg_part(encoded, begin, size):
-    """Decodes a part of a JPEG: the same pixels as of the whole, in less time.
+    """Decode a part of a JPEG: the same pixels as in the whole, in less time.
 
     Args:
         encoded: scalar string tensor, the bytes of a JPEG.
@@ -84,7 +84,7 @@ def decode_jpeg_part(encoded, begin, size):
 
 
 def jpeg_size(encoded):
-    """The height and width of a JPEG by its header, an int32 tensor `(2,)`.
+    """Return the height and width of a JPEG by its header, an int32 tensor `(2,)`.
 
     Args:
         encoded: scalar string tensor, the bytes of a JPEG.
@@ -96,7 +96,7 @@ def jpeg_size(encoded):
 
 
 def check_size(size):
-    """The height and width of an image, refused where it has more than `MAX_PIXELS` or none.
+    """Check that the size of an image is from 1 to `MAX_PIXELS` pixels.
 
     Args:
         size: int32 tensor `(2,)`.
@@ -105,7 +105,7 @@ def check_size(size):
         The same tensor.
 
     Raises:
-        tf.errors.InvalidArgumentError: if it is refused.
+        tf.errors.InvalidArgumentError: if it is not.
     """
     pixels = tf.reduce_prod(tf.cast(size, tf.int64))
     # Two negative sides have a positive product.
@@ -131,7 +131,7 @@ def read_orientation(encoded):
 
 
 def turn_upright(image, orientation):
-    """Turns and flips an image as its EXIF orientation says.
+    """Turn and flip an image according to its EXIF orientation.
 
     Args:
         image: tensor `(height, width, channels)`.
@@ -189,8 +189,8 @@ def _read_orientation(encoded):
         with Image.open(io.BytesIO(encoded.numpy())) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
     except Exception:
-        # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. Whether
-        # the picture can be decoded is the decoder's decision.
+        # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. The
+        # decoder finds out whether the picture can be decoded.
         orientation = 1
     return int(orientation) if orientation in range(1, 9) else 1
 

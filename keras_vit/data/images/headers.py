@@ -1,7 +1,7 @@
-"""What the header of an image file tells, as TensorFlow functions of its bytes.
+"""Headers of image files, as TensorFlow functions of their bytes.
 
-TensorFlow has an operation for the size of a JPEG alone. The others are read here from the places
-where their formats keep them, so that a file is refused before its pixels are decoded.
+TensorFlow has an operation only for the size of a JPEG. The sizes of other formats are read here,
+so that a file is refused before its pixels are decoded.
 """
 
 import tensorflow as tf
@@ -16,10 +16,12 @@ _GIF_EXTENSION = 0x21
 # A side of a WebP has 14 bits.
 _WEBP_SIDE = 0x3FFF
 
-# Windows' and OS/2's second header, whose fields are in the same places; OS/2's first has 12 bytes.
+# Sizes of the headers of Windows and the second one of OS/2, with fields at the same offsets. The
+# first of OS/2 has 12 bytes.
 _BMP_HEADERS, _OS2_HEADER = (40, 52, 56, 64, 108, 124), 64
 _BMP_FILE_HEADER = 14
-# Places of 32 bits: those of the pixels, header size, width, height, compression, colors and masks.
+# Offsets of 32-bit fields: place of the pixels, header size, width, height, compression, colors and
+# masks.
 _BMP_FIELDS, _BMP_BITS = (10, 14, 18, 22, 30, 46, 54, 58, 62), 28
 _UNCOMPRESSED, _BITFIELDS = 0, 3
 # Blue, green, red: the order in which TensorFlow reads a pixel.
@@ -27,10 +29,10 @@ _BMP_MASKS = (0xFF0000, 0xFF00, 0xFF)
 
 
 def as_one_operation(function):
-    """In a graph, make a function one operation.
+    """Make a function a single operation in a graph.
 
-    TensorFlow visits the operations of each branch, also of those that it does not take, one by
-    one. Eagerly the function stays as it is: a `tf.function` adds pages to its errors.
+    TensorFlow visits the operations of all branches one by one, also of those not taken. Eagerly
+    the function stays as it is, because a `tf.function` adds pages to its errors.
     """
     in_graphs = tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
     return lambda encoded: (function if tf.executing_eagerly() else in_graphs)(encoded)
@@ -42,33 +44,33 @@ def starts_with(encoded, signature):
 
 
 def is_complete_jpeg(encoded):
-    """Whether the bytes are those of a JPEG to its end, as a boolean tensor.
+    """Whether the bytes are a complete JPEG, as a boolean tensor.
 
-    Of a JPEG that is cut off, the upper parts can be decoded.
+    The upper parts of a truncated JPEG could be decoded.
     """
     end = tf.maximum(tf.strings.length(encoded) - 2, 0)
     return starts_with(encoded, JPEG) & (tf.strings.substr(encoded, end, 2) == _JPEG_END)
 
 
 def require(condition, *message):
-    """Raises `tf.errors.InvalidArgumentError` where the condition is not met.
+    """Raise `tf.errors.InvalidArgumentError` unless a condition is met.
 
-    `tf.debugging.Assert` does the same behind a branch, which takes longer than the assertion.
+    `tf.debugging.Assert` does the same in a branch, which takes longer than the assertion.
     """
     data = [tf.convert_to_tensor(part) for part in message]
     return tf.raw_ops.Assert(condition=condition, data=data, summarize=_SHOWN)
 
 
 def is_webp(encoded):
-    """Whether the bytes are those of a WebP: RIFF, the length, WEBP."""
+    """Whether the bytes begin like a WebP: RIFF, the length, WEBP."""
     is_long = tf.strings.length(encoded) > 30
-    # Of a shorter string `substr` takes none of the later bytes.
+    # `substr` refuses offsets beyond the end.
     head = tf.cond(is_long, lambda: tf.strings.substr(encoded, 8, 4), lambda: b"")
     return starts_with(encoded, b"RIFF") & (head == b"WEBP")
 
 
 def declared_size(encoded):
-    """The height and the width that a file's header tells.
+    """Return the height and the width in the header of a file.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
@@ -225,7 +227,7 @@ def _webp_size(encoded):
 
 
 def _webp_extended_size(encoded):
-    """Two sides less one, of three bytes each."""
+    """Return the size from two sides less one, of three bytes each."""
     sides = [
         _byte(encoded, at) + 256 * _byte(encoded, at + 1) + 65536 * _byte(encoded, at + 2)
         for at in (27, 24)
@@ -234,7 +236,7 @@ def _webp_extended_size(encoded):
 
 
 def _webp_lossless_size(encoded):
-    """Two sides less one, of 14 bits each, one behind the other."""
+    """Return the size from two sides less one, of 14 bits each, one after the other."""
     bits = _integers(encoded, 21, 1, "<i4")[0]
     width = tf.bitwise.bitwise_and(bits, _WEBP_SIDE)
     height = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 14), _WEBP_SIDE)
@@ -246,9 +248,9 @@ def _byte(encoded, at):
 
 
 def _integers(encoded, at, count, kind):
-    """Integers of a header as int32: `"<u2"` is little-endian and unsigned, of two bytes.
+    """Return integers of a header as int32: `"<u2"` is little-endian, unsigned, of two bytes.
 
-    After the end of the file they are zeros, which are no size of an image.
+    Beyond the end of the file they are zeros, which are not a valid size.
     """
     dtypes = {"u1": tf.uint8, "u2": tf.uint16, "i4": tf.int32, "u4": tf.int32}
     order, dtype = kind[0], dtypes[kind[1:]]

@@ -1,82 +1,128 @@
-"""The value range that the models take."""
+"""What is done to an image before a model takes it, and the published ways to do it by name."""
 
-import logging
+import dataclasses
 
-import keras
-import numpy as np
-
-from keras_vit.core.pixels import MAX_NORMALIZED, MAX_OVERSHOOT, value_range
-
-# Interpolation of pixels goes below zero by a smaller share of the largest value.
-_OVERSHOOT_SHARE = 0.25
-_MARGIN = 127.5 * (MAX_OVERSHOOT - 1)
+from keras_vit.data.images.augmentations import AUGMENTATIONS, Augmentation, find_augmentation
 
 
-def preprocess(images):
-    """Scale pixel values from [0, 255] to [-1, 1], the range that all the models take.
+@dataclasses.dataclass(frozen=True)
+class Preprocessing:
+    """The operations between an image file and the input of a model, in the order of the arguments.
 
-    Floating-point values may exceed [0, 255] a little, as interpolation does at sharp edges. A
-    warning is logged for those that are not black and lie within [-1, 1] or on both sides of zero,
-    as they do when images were scaled before.
+    The image is decoded to RGB, cropped, resized to `image_size` (bilinear, half-pixel centers, not
+    antialiased), flipped, augmented and scaled to [-1, 1]. Without arguments the whole image is
+    resized, its aspect ratio is not kept.
 
     Args:
-        images: array or tensor of any shape with values in [0, 255]; integers become float32.
-
-    Returns:
-        An array or tensor of the same kind and shape, `(images - 127.5) / 127.5`.
+        upright: whether to turn photographs as their EXIF orientation says.
+        min_crop_area: smallest share of an image's area in a random crop; `None` for no crop.
+        random_crop_from: side in pixels of the square to which images are resized before a random
+            part of `image_size` is cut out, at least `image_size`; `None` for no such crop.
+        central_crop_from: smaller side in pixels to which images are resized before the middle is
+            cut out, at least `image_size`; `None` for no such crop.
+        flip: whether to flip images left and right at random; `"always"` flips all of them.
+        augmentation: a name of `keras_vit.data.AUGMENTATIONS` or a `keras_vit.data.Augmentation`.
+        one_hot: whether labels are soft labels, as they always are where the augmentation mixes
+            images.
 
     Raises:
-        ValueError: if the images are not numbers, integers are not in [0, 255], or floating-point
-            values are NaN or not in [-63.75, 318.75]. Tensors without values, in a traced function,
-            are not checked.
-
-    Reference:
-        `vit_jax/input_pipeline.py`.
+        ValueError: if a value is out of range or more than one crop is given.
 
     Example:
-    >>> keras_vit.preprocess(np.array([0, 51, 255], "uint8"))
-    array([-1. , -0.6,  1. ], dtype=float32)
+    >>> keras_vit.data.Preprocessing(min_crop_area=0.3, augmentation="light1").augmentation.layers
+    2
     """
-    if not hasattr(images, "dtype"):
-        images = np.asarray(images)
-    _check_values(images)
-    return scale_pixels(images)
+
+    upright: bool = False
+    min_crop_area: float | None = None
+    random_crop_from: int | None = None
+    central_crop_from: int | None = None
+    flip: bool | str = False
+    augmentation: Augmentation | str = AUGMENTATIONS["none"]
+    one_hot: bool = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "augmentation", find_augmentation(self.augmentation))
+        if self.min_crop_area is not None and not 0 < self.min_crop_area <= 1:
+            raise ValueError(
+                "`min_crop_area` must be greater than 0 and at most 1. "
+                f"Received: min_crop_area={self.min_crop_area!r}"
+            )
+        if self.flip not in (True, False, "always"):
+            raise ValueError(
+                f"`flip` must be True, False or 'always'. Received: flip={self.flip!r}"
+            )
+        crops = ("min_crop_area", "random_crop_from", "central_crop_from")
+        given = {name: getattr(self, name) for name in crops if getattr(self, name) is not None}
+        if len(given) > 1:
+            raise ValueError(f"At most one of {', '.join(crops)} can be given. Received: {given}")
 
 
-def scale_pixels(images):
-    """Compute `preprocess` of an array or a tensor without checks, for pixels of decoded files."""
-    if isinstance(images, np.ndarray | np.generic):
-        images = np.asarray(images, "float32")
-    elif "int" in str(images.dtype):
-        images = keras.ops.cast(images, "float32")
-    return (images - 127.5) / 127.5
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """A published way to prepare images.
+
+    Args:
+        training: the `Preprocessing` of training images, or a dictionary to it from the image sizes
+            it was published for.
+        evaluation: the same for evaluation.
+        source: file of the original that it was taken from.
+    """
+
+    training: Preprocessing | dict[int, Preprocessing]
+    evaluation: Preprocessing | dict[int, Preprocessing]
+    source: str
 
 
-def _check_values(images):
-    # A torch dtype has no `name`; `in` also matches uint8 and bfloat16.
-    dtype = getattr(images.dtype, "name", str(images.dtype))
-    is_integer = "int" in dtype
-    if not is_integer and "float" not in dtype:
+_CROP_AND_FLIP = Preprocessing(min_crop_area=0.05, flip=True)
+PRESETS = {
+    "original": Preset(_CROP_AND_FLIP, Preprocessing(), "vision_transformer, input_pipeline.py"),
+    "big_vision": Preset(
+        _CROP_AND_FLIP,
+        {224: Preprocessing(central_crop_from=256), 384: Preprocessing(central_crop_from=448)},
+        "big_vision, configs/vit_i1k.py and configs/transfer.py",
+    ),
+    "hyper_rule": Preset(
+        {
+            128: Preprocessing(random_crop_from=160, flip="always"),
+            480: Preprocessing(random_crop_from=512, flip="always"),
+        },
+        Preprocessing(),
+        "big_transfer, bit_hyperrule.py and input_pipeline_tf2_or_jax.py",
+    ),
+}
+
+
+def find_preprocessing(preprocessing, training, image_size):
+    """Return the `Preprocessing` for a value of the argument `preprocessing` of `load`.
+
+    Args:
+        preprocessing: a `Preprocessing`, a name of `PRESETS`, or `None` for `Preprocessing()`.
+        training: whether a preset is for training images.
+        image_size: int or `(height, width)`, in pixels.
+
+    Returns:
+        A `Preprocessing`.
+
+    Raises:
+        ValueError: if there is no such preset, or it was not published for the image size.
+    """
+    if preprocessing is None or isinstance(preprocessing, Preprocessing):
+        return preprocessing or Preprocessing()
+    preset = PRESETS.get(preprocessing) if isinstance(preprocessing, str) else None
+    if preset is None:
         raise ValueError(
-            f"`images` must be numbers from 0 to 255. Received: images of dtype {dtype}"
+            f"`preprocessing` must be one of {', '.join(PRESETS)}, or a `Preprocessing`. "
+            f"Received: preprocessing={preprocessing!r}"
         )
-    bounds = value_range(images)
-    if bounds is None:
-        return
-    low, high = bounds
-    margin = 0 if is_integer else _MARGIN
-    # NaN is not within any bounds.
-    if not (low >= -margin and high <= 255 + margin):
+    found = preset.training if training else preset.evaluation
+    if isinstance(found, Preprocessing):
+        return found
+    height, width = image_size if isinstance(image_size, (tuple, list)) else 2 * (image_size,)
+    if height != width or height not in found:
         raise ValueError(
-            "`images` must be in [0, 255], floating-point values in "
-            f"[{-_MARGIN}, {255 + _MARGIN}]. Received: values from {low} to {high}"
+            f"`preprocessing={preprocessing!r}` is published for images of "
+            f"{' and '.join(map(str, found))} pixels; give a `Preprocessing` for others. "
+            f"Received: image_size={image_size!r}"
         )
-    # Integers of so few values are dark pixels.
-    is_dark = is_integer or (low, high) == (0, 0)
-    is_centered = high <= MAX_NORMALIZED and low < -_OVERSHOOT_SHARE * abs(high)
-    if not is_dark and (is_centered or (low >= -1 and high <= 1)):
-        logging.getLogger("keras_vit").warning(
-            "`preprocess` takes pixels in [0, 255]. Received: values from %g to %g, which were "
-            "probably scaled before",
-            *bounds,
-        )
+    return found[height]

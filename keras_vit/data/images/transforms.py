@@ -1,21 +1,21 @@
-"""From pixels to what a model takes: the original's preprocessing, as functions of one image.
+"""The preprocessing of the original: functions of one image.
 
 Each takes pixels in [0, 255] and works the same eagerly, inside `Dataset.map` and in an exported
-graph. What is random takes a seed: an int tensor of shape `(2,)`; the same seed does the same.
+graph. Random functions take a seed, an int tensor of shape `(2,)`, that determines the result.
 """
 
 import tensorflow as tf
 
 from keras_vit.data.images.decoding import check_size, decode_function, decode_jpeg_part, jpeg_size
 from keras_vit.data.images.headers import is_complete_jpeg
-from keras_vit.data.images.preprocessing import scale_pixels
+from keras_vit.data.images.scaling import scale_pixels
 
-# Of the original's training pipeline: `vit_jax/input_pipeline.py`.
+# As in `vit_jax/input_pipeline.py`.
 CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
 
 
 def resize(image, size):
-    """Resizes without keeping the aspect ratio.
+    """Resize an image without keeping the aspect ratio.
 
     Args:
         image: tensor `(height, width, 3)`.
@@ -25,73 +25,73 @@ def resize(image, size):
         A float32 tensor `(*size, 3)`.
 
     Reference:
-        `vit_jax/input_pipeline.py`: bilinear with half-pixel centres, not antialiased.
+        `vit_jax/input_pipeline.py`: bilinear with half-pixel centers, not antialiased.
     """
     return tf.image.resize(image, size, method="bilinear")
 
 
 def resize_small(image, smaller_side):
-    """Resizes to a size of the smaller side, keeping the aspect ratio.
+    """Resize an image to a length of its smaller side, keeping the aspect ratio.
 
     Args:
         image: uint8 tensor `(height, width, 3)`.
-        smaller_side: pixels of the smaller side of the result.
+        smaller_side: smaller side of the result, in pixels.
 
     Returns:
         A uint8 tensor of rank 3.
 
     Raises:
-        tf.errors.InvalidArgumentError: if the result would be larger than an image may be.
+        tf.errors.InvalidArgumentError: if the result has more than `MAX_PIXELS` pixels.
 
     Reference:
-        big_vision's `pp/ops_image.py`: the mean of the area, cut to whole numbers.
+        `pp/ops_image.py` of big_vision: the mean of the area, truncated to integers.
     """
     size = tf.cast(tf.shape(image)[:2], tf.float32)
-    # A picture of 1 x 20,000 pixels would become one of 256 x 5,120,000.
+    # 1 x 20,000 pixels would become 256 x 5,120,000.
     size = check_size(tf.cast(tf.round(size * (smaller_side / tf.reduce_min(size))), tf.int32))
     return tf.cast(tf.image.resize(image, size, method="area"), image.dtype)
 
 
 def central_crop(image, size):
-    """The middle of an image.
+    """Return the middle of an image.
 
     Args:
-        image: tensor `(height, width, 3)`, at least of that size.
+        image: tensor `(height, width, 3)`, at least as large as the result.
         size: `(height, width)` of the result.
 
     Returns:
         A tensor `(*size, 3)`.
 
     Reference:
-        big_vision's `pp/ops_image.py`: an odd rest is left at the bottom and on the right.
+        `pp/ops_image.py` of big_vision: an odd remainder is cut off at the bottom and right.
     """
     top, left = tf.unstack((tf.shape(image)[:2] - size) // 2)
     return tf.image.crop_to_bounding_box(image, top, left, *size)
 
 
 def random_crop(image, size, seed):
-    """A part of that size from anywhere in an image.
+    """Return a part of an image, at a random position.
 
     Args:
-        image: tensor `(height, width, 3)`, at least of that size.
+        image: tensor `(height, width, 3)`, at least as large as the result.
         size: `(height, width)` of the result.
-        seed: as above.
+        seed: int tensor `(2,)`.
 
     Returns:
         A tensor `(*size, 3)`.
 
     Reference:
-        big_transfer's `input_pipeline_tf2_or_jax.py`.
+        `input_pipeline_tf2_or_jax.py` of big_transfer.
     """
     return tf.image.stateless_random_crop(image, (*size, 3), seed)
 
 
 def random_flip(image, seed):
-    """Flips an image left and right, half of the time.
+    """Flip an image left and right with a probability of one half.
 
     Args:
         image: tensor `(height, width, 3)`.
-        seed: as above.
+        seed: int tensor `(2,)`.
 
     Returns:
         A tensor of the same shape.
@@ -100,14 +100,14 @@ def random_flip(image, seed):
 
 
 def inception_crop(encoded, seed, min_area=0.05):
-    """A part of an image with a random place, area and aspect ratio, as Inception was trained.
+    """Return a part of an image with a random position, area and aspect ratio (Inception crop).
 
-    Nothing but the part is decoded where the image is a JPEG.
+    Only the part is decoded if the image is a JPEG.
 
     Args:
         encoded: scalar string tensor, the bytes of a file.
-        seed: as above.
-        min_area: smallest part of the area that a crop has; the largest is all of it.
+        seed: int tensor `(2,)`.
+        min_area: smallest share of the area of the image; the largest is 1.
 
     Returns:
         A uint8 tensor of rank 3.
@@ -127,11 +127,11 @@ def inception_crop(encoded, seed, min_area=0.05):
 
 
 def inception_crop_of(image, seed, min_area=0.05):
-    """The part that `inception_crop` takes, of an image that is decoded.
+    """Return the part of a decoded image that `inception_crop` takes.
 
     Args:
         image: tensor `(height, width, 3)`.
-        seed: as above.
+        seed: int tensor `(2,)`.
         min_area: as in `inception_crop`.
 
     Returns:
@@ -142,7 +142,7 @@ def inception_crop_of(image, seed, min_area=0.05):
 
 
 def evaluation_image(image, image_size):
-    """The whole image, resized without keeping its aspect ratio, in [-1, 1].
+    """Return the whole image, resized without keeping its aspect ratio, in [-1, 1].
 
     Args:
         image: tensor `(height, width, 3)`.
@@ -158,17 +158,17 @@ def evaluation_image(image, image_size):
 
 
 def hyper_rule_sizes(height, width):
-    """The sizes that BiT-HyperRule trains with, by the size of a dataset's images.
+    """Return the image sizes of BiT-HyperRule, by the size of the images of a dataset.
 
     Args:
-        height: of the images, in pixels.
-        width: of the images, in pixels.
+        height: height of the images, in pixels.
+        width: width of the images, in pixels.
 
     Returns:
         `(random_crop_from, image_size)` for `load`.
 
     Reference:
-        big_transfer's `bit_hyperrule.py`.
+        `bit_hyperrule.py` of big_transfer.
 
     Example:
     >>> hyper_rule_sizes(32, 32), hyper_rule_sizes(375, 500)

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
 
-# The original's: `vit_jax/configs/common.py`. It holds encoded images.
+# As in `vit_jax/configs/common.py`. The buffer holds encoded images.
 SHUFFLE_BUFFER = 50_000
-# Of splitmix64, which makes a random number of a number; by Sebastiano Vigna.
+# Constants of splitmix64, a hash of 64-bit integers by Sebastiano Vigna.
 _STEP, _FACTORS, _SHIFTS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), (30, 27)
 _LAST_SHIFT = 31
 
@@ -25,25 +25,26 @@ def _is_read(payload):
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The examples of one split, or of one worker's part of it.
+    """The examples of one split, or one worker's share of it.
 
-    An example has a number, which is its place in the whole dataset, and an id, which people read.
+    An example has a number, its position in the whole dataset, and an id, for people.
 
     Args:
-        examples: dataset of `(number, payload, label)`, int64, string and int32 or, of several
-            labels an image, float32 `(classes,)`; always in the same order.
+        examples: dataset of `(number, payload, label)`: int64, string and int32, or float32
+            `(classes,)` if an image has several labels; always in the same order.
         class_names: name of each label.
         numbers: int64 array of the numbers of the examples.
-        find_id: the id of the example with a number.
-        read: the bytes of the image from the payload, as tensors; the payload is the bytes where
-            nothing else is said.
-        shuffle_buffer: how many payloads are held to shuffle them.
-        scale: what pixels are multiplied with, for datasets of zeros and ones.
-        path_of: the file of the example with a number, where examples are files.
-        left_out: how many files of a folder are no examples, by reason.
+        find_id: function from the number of an example to its id.
+        read: function from the payload to the bytes of the image, as tensors; by default the
+            payload is the bytes.
+        shuffle_buffer: number of payloads in the shuffle buffer.
+        scale: factor of pixel values, for datasets of zeros and ones.
+        path_of: function from the number of an example to its file; `None` if examples are not
+            files.
+        left_out: number of files that are not examples, by reason.
         in_records: whether the examples are in TFRecord files.
-        part_by_id: whether `part` chooses examples by their ids, not by their numbers, which change
-            when files are added.
+        part_by_id: whether `part` chooses examples by their ids; numbers change when files are
+            added.
     """
 
     examples: tf.data.Dataset
@@ -60,25 +61,25 @@ class Source:
 
     @property
     def num_examples(self):
-        """How many examples there are."""
+        """The number of examples."""
         return len(self.numbers)
 
     def encoded(self):
-        """Return the examples with their encoded images in place of the payloads."""
+        """Return the examples with their encoded images instead of the payloads."""
         return self.examples.map(
             lambda number, payload, label: (number, self.read(payload), label),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
 
     def find_numbers(self, ids):
-        """The numbers of the examples that have one of the ids; others are not looked for."""
+        """Return the numbers of the examples with one of the ids; unknown ids are ignored."""
         wanted = set(ids)
         if not wanted:
             return []
         return [number for number in self.numbers.tolist() if self.find_id(number) in wanted]
 
     def without(self, numbers):
-        """The same examples in the same order, but for those with one of the numbers."""
+        """Return a `Source` without the examples with one of the numbers, in the same order."""
         if len(numbers) == 0:
             return self
         return dataclasses.replace(
@@ -88,10 +89,10 @@ class Source:
         )
 
     def part(self, fraction):
-        """About a share of the examples, in the same order, each chosen by its number or id.
+        """Return a `Source` of about a fraction of the examples, in the same order.
 
         Args:
-            fraction: the share, up to 1. The examples of a smaller one are among those of a larger.
+            fraction: up to 1. The examples of a smaller one are among those of a larger one.
 
         Returns:
             A `Source`.
@@ -120,14 +121,14 @@ class Source:
 
 
 def _hash_id(id):
-    # File systems differ in how they spell letters with accents.
+    # File systems differ in the Unicode form of letters with accents.
     name = unicodedata.normalize("NFC", id).encode("utf-8", "surrogateescape")
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest())
 
 
 def _scatter(numbers, shift, xor, as_uint64):
-    """A random number of 64 bits for each number, by NumPy's functions or by TensorFlow's."""
-    # Of 0 it would be 0.
+    """Return a 64-bit hash of each number, with the functions of NumPy or TensorFlow."""
+    # The hash of 0 would be 0.
     numbers = (numbers + as_uint64(1)) * as_uint64(_STEP)
     for bits, factor in zip(_SHIFTS, _FACTORS, strict=True):
         numbers = xor(numbers, shift(numbers, as_uint64(bits))) * as_uint64(factor)
@@ -135,25 +136,25 @@ def _scatter(numbers, shift, xor, as_uint64):
 
 
 def not_among(numbers, number):
-    """Whether a number, an int64 tensor, is none of the numbers of a list that is not empty."""
+    """Whether a number, an int64 tensor, is not in a list of at least one number."""
     ordered = tf.constant(sorted(numbers), tf.int64)
     place = tf.searchsorted(ordered, number[None])[0]
     return ordered[tf.minimum(place, len(numbers) - 1)] != number
 
 
 def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **options):
-    """A `Source` of examples whose payloads are in memory.
+    """Return a `Source` of examples whose payloads are in memory.
 
     Args:
-        payloads: array of strings, one for each example of the whole dataset.
+        payloads: array of strings, one per example of the whole dataset.
         labels: int array of their labels.
         class_names: name of each label.
         find_id: as in `Source`.
-        part: the indices of the examples that are taken.
+        part: indices of the examples to take.
         **options: as in `Source`.
 
     Returns:
-        A `Source`. All of it is held to shuffle it.
+        A `Source`, whose shuffle buffer holds all of it.
     """
     numbers = np.arange(len(payloads), dtype="int64")[part]
     arrays = (numbers, np.asarray(payloads)[numbers], np.asarray(labels, "int32")[numbers])
@@ -168,7 +169,7 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
 
 
 def take_classes(labels, class_names, classes):
-    """Which examples have one of the classes, their new labels and the names of these.
+    """Find the examples of some classes, their new labels and the names of these.
 
     Args:
         labels: int array.
@@ -190,3 +191,23 @@ def take_classes(labels, class_names, classes):
     check_class_names(tuple(classes), "`classes`")
     kept = np.array(sorted(class_names.index(name) for name in classes))
     return np.isin(labels, kept), np.searchsorted(kept, labels), [class_names[i] for i in kept]
+
+
+def stratified_part(labels, start, stop, seed=0):
+    """Return the indices of a fraction of the examples, the same fraction of every class.
+
+    Args:
+        labels: array of class indices.
+        start: fraction at which the part starts.
+        stop: fraction at which it stops.
+        seed: seed of the shuffling; parts with the same seed do not overlap.
+
+    Returns:
+        A sorted array of indices.
+    """
+    parts = [np.array([], "int64")]
+    for label in np.unique(labels):
+        members = np.random.default_rng(seed).permutation(np.flatnonzero(labels == label))
+        first, last = round(start * len(members)), round(stop * len(members))
+        parts.append(members[first:last])
+    return np.sort(np.concatenate(parts))

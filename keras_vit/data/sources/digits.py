@@ -1,24 +1,24 @@
-"""The handwritten digits that scikit-learn ships, which need no download."""
+"""The handwritten digits that scikit-learn contains, without a download."""
 
 import functools
 
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.data.sources.base import from_arrays, take_classes
-from keras_vit.data.sources.splits import find_parts, stratified_part
+from keras_vit.data.sources.base import from_arrays, stratified_part, take_classes
+from keras_vit.data.sources.splits import find_parts
 
 
 def digits(split, classes=None, shard=(0, 1)):
-    """The 1,797 handwritten digits of 8 x 8 pixels that scikit-learn ships.
+    """Return the 1,797 handwritten digits of 8 x 8 pixels that scikit-learn contains.
 
     Args:
         split: as in `load`.
         classes: as in `load`.
-        shard: `(index, count)`, the part of one worker among so many.
+        shard: `(index, count)`, the share of one worker.
 
     Returns:
-        A `Source`; an id is `digits#` and the place in scikit-learn's array.
+        A `Source`; ids are `digits#` and the index in the array of scikit-learn.
 
     Raises:
         ValueError: if scikit-learn is not installed, or a split or a class is unknown.
@@ -53,6 +53,6 @@ def digits(split, classes=None, shard=(0, 1)):
 def _encoded_images():
     from sklearn.datasets import load_digits
 
-    # Ink is 0 to 16; pixels are 0 to 255.
+    # From [0, 16] to [0, 255].
     pixels = np.round(load_digits().images * (255 / 16)).astype("uint8")
     return np.array([tf.io.encode_png(image[..., None]).numpy() for image in pixels], object)

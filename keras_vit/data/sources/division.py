@@ -8,10 +8,11 @@ import logging
 import pathlib
 import unicodedata
 
-from keras_vit.core.files import exclusive_lock, replacing
+from keras_vit.core.files import replacing
+from keras_vit.core.locks import exclusive_lock
 from keras_vit.core.logging import log_once
 
-# In the folder that is divided. Its name is hidden, so that it is no class and no image.
+# Its name is hidden, so that it does not count as a class or an image.
 RECORD = ".keras_vit_division.json"
 _FORMAT = 1
 _WHAT = (
@@ -24,14 +25,14 @@ def divide(root, classes, shares):
     """Divide the files of a folder into splits, such that no file ever changes its split.
 
     A hash of its name chooses the split of a file, unless that split already has its share of the
-    class; then the split that lacks most gets it. The result is recorded in the folder: files that
-    are added later are divided in the same way, and recorded files stay. Equal folders without a
+    class; then the split that lacks most gets it. The result is recorded in the folder: files added
+    later are divided in the same way, and recorded files keep their split. Equal folders without a
     record are divided equally on every machine.
 
     Args:
         root: `pathlib.Path` of the folder.
         classes: dictionary from the path of each class's folder, relative to `root`, to the paths
-            of its files, relative to `root` too; all of them in POSIX form.
+            of its files, relative to `root` too; all in POSIX form.
         shares: dictionary from names of splits to `(start, stop)`, fractions of each class that
             follow one another from 0 to 1.
 
@@ -46,7 +47,7 @@ def divide(root, classes, shares):
         key = _describe(shares)
         recorded = divisions.get(key, {})
         found = dict(recorded)
-        # A copy of the folder may spell letters with accents in another way.
+        # A copy of the folder may have letters with accents in another Unicode form.
         known = {_normalized(path): split for path, split in recorded.items()} | recorded
         for folder, paths in classes.items():
             found |= _divide_class(folder, paths, shares, known)
@@ -56,11 +57,11 @@ def divide(root, classes, shares):
 
 
 def warn_of_other_divisions(root, shares):
-    """Log a warning if a folder was divided when it had the folders of other splits.
+    """Log a warning if a folder was divided when it had folders of other splits.
 
     Args:
         root: as in `divide`.
-        shares: as in `divide`, of the folders of splits that are there now.
+        shares: as in `divide`, for the folders of splits that exist now.
     """
     now = _describe(shares)
     others = [f"({other})" for other in _read(root) if other != now]
@@ -97,21 +98,21 @@ def _divide_class(folder, paths, shares, known):
 
 
 def _place(folder, path):
-    """Return a number from 0 to 1, by the name of a file below the folder of its class."""
+    """Return a number from 0 to 1, from the name of a file below the folder of its class."""
     name = _normalized(str(pathlib.PurePosixPath(path).relative_to(folder)))
     digest = hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-    # As many bits as a float has: the number stays below 1.
+    # 53 bits, as many as a float has: the number stays below 1.
     return int.from_bytes(digest[:8]) // 2**11 / 2**53
 
 
 def _normalized(path):
-    """Return a path in one spelling: file systems differ in that of letters with accents."""
+    """Return a path in one Unicode form, in which file systems differ."""
     return unicodedata.normalize("NFC", path)
 
 
 @contextlib.contextmanager
 def _only_process(root):
-    """Hold an exclusive lock on a folder, where its file system has locks."""
+    """Hold an exclusive lock on a folder, if its file system has locks."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             stack.enter_context(exclusive_lock(root))

@@ -9,38 +9,32 @@ import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.logging import log_once
-from keras_vit.data.sources.base import from_arrays, take_classes
+from keras_vit.data.sources.base import from_arrays, stratified_part, take_classes
 from keras_vit.data.sources.division import divide, warn_of_other_divisions
 from keras_vit.data.sources.folder_layout import class_folders, find_layout
 from keras_vit.data.sources.listing import SUFFIXES, describe_left_out, list_images
-from keras_vit.data.sources.splits import (
-    SPLITS,
-    describe_parts,
-    find_parts,
-    split_names,
-    stratified_part,
-)
+from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
 
 
 def folder(path, split, classes=None, shard=(0, 1), by_position=False):
-    """Image files in one folder per class, below `train/` and perhaps `validation/`, `test/`.
+    """Find the image files of a split: one folder per class, perhaps below folders of splits.
 
-    Where a folder does not have all splits, its images are divided by their names
+    If a folder does not have all splits, its images are divided by their names
     (`keras_vit.data.sources.division`), and the division is recorded in the folder.
 
     Args:
-        path: of the folder.
+        path: path of the folder.
         split: as in `load`.
         classes: as in `load`.
-        shard: `(index, count)`, the part of one worker among so many.
-        by_position: whether to divide as versions before 0.2 did, by places in the sorted list of
-            files; another file then changes the split of others.
+        shard: `(index, count)`, the share of one worker.
+        by_position: whether to divide as versions before 0.2 did, by positions in the sorted list
+            of files; an added file then changes the split of others.
 
     Returns:
-        A `Source`; an id is a path below the folder.
+        A `Source`; ids are paths relative to the folder.
 
     Raises:
-        ValueError: if the folder does not hold what it must.
+        ValueError: if the folder does not have this layout.
     """
     root = pathlib.Path(path).expanduser()
     if not root.is_dir():
@@ -82,7 +76,7 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
 
 
 def _log_layout(root, given):
-    """Say what the folders of splits are used as, unless all of them are there."""
+    """Log how the folders of splits are used, unless all of them exist."""
     if given["train"] != root and len(given) < len(SPLITS):
         folders = {split: f"{folder.name}/" for split, folder in given.items()}
         log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
@@ -114,7 +108,7 @@ def _id_of(path, root):
 
 
 def _list_classes(folder, class_names, required, by_position):
-    """Paths of the images of each class, and a count of the other files by reason."""
+    """Return the paths of the images of each class, and a count of the other files by reason."""
     unknown = sorted(set(class_folders(folder)) - set(class_names))
     if unknown:
         raise ValueError(
@@ -137,7 +131,7 @@ def _list_classes(folder, class_names, required, by_position):
 
 
 def _part_by_name(root, given, given_split, listed, wanted):
-    """The paths of each class that belong to one of the wanted splits."""
+    """Return the paths of each class that belong to one of the wanted splits."""
     shares = _shares(given, given_split)
     wanted = set(wanted) & set(shares)
     if not wanted:
@@ -154,7 +148,7 @@ def _part_by_name(root, given, given_split, listed, wanted):
 
 
 def _shares(given, given_split):
-    """Which fractions of a given split belong to which splits."""
+    """Return the fractions of a given split that belong to each split."""
     return {
         name: (start, stop)
         for name in SPLITS
@@ -164,7 +158,7 @@ def _shares(given, given_split):
 
 
 def _list_as_before(folder):
-    """Images by their suffixes alone, without what is in linked folders, as before 0.2."""
+    """List images by their suffixes alone, without those in linked folders, as before 0.2."""
     paths = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
     return sorted(
         str(path)

@@ -1,4 +1,4 @@
-"""Which folders of a folder of images are splits, and which are classes."""
+"""Which subfolders of a folder of images are splits, and which are classes."""
 
 import collections
 import re
@@ -26,17 +26,17 @@ def find_layout(root):
         class, by reason.
 
     Raises:
-        ValueError: if splits cannot be told from classes.
+        ValueError: if splits cannot be distinguished from classes.
     """
     given = _find_splits(root)
     left_out = collections.Counter()
     if given:
         for name in sorted(set(_folders(root)) - {folder.name for folder in given.values()}):
             files, others = list_images(root / name)
-            left_out[f"in {name}/, which is no split"] = len(files) + others.total()
+            left_out[f"in {name}/, which is not a split"] = len(files) + others.total()
     for folder in {root, *given.values()}:
         left_out["outside of a folder of a class"] += _count_files(folder)
-        # One may have been meant as a class.
+        # It may be a class by mistake.
         left_out.update(f"hidden folder {name}/" for name in _folders(folder, is_hidden=True))
     given = given or {"train": root}
     _check_classes(root, given)
@@ -44,7 +44,7 @@ def find_layout(root):
 
 
 def class_folders(folder):
-    """Names of the folders in a folder, which are those of the classes, sorted.
+    """Return the sorted names of the folders in a folder, which are the classes.
 
     Raises:
         ValueError: if there is none.
@@ -68,7 +68,7 @@ def _count_files(folder):
 
 
 def _find_splits(root):
-    """The folders that are named as splits; nothing if there are none."""
+    """Return the folders that are named like splits, by split."""
     given = {}
     for name in _folders(root):
         split = _split_of(name)
@@ -89,15 +89,15 @@ def _find_splits(root):
 
 
 def _split_of(name):
-    """The split that a folder is named as, or `None`."""
+    """Return the split that a folder is named after, or `None`."""
     names = SPLIT_NAMES.items()
     return next((split for split, known in names if name.casefold().strip() in known), None)
 
 
 def _are_named_as_splits(names):
-    """Whether the names of all folders have the name of a split as a word, of several splits.
+    """Whether all names contain the name of a split as a word, and of more than one split.
 
-    As in `train_images`, `2024 test` or `Trainset`.
+    Examples: `train_images`, `2024 test`, `Trainset`.
     """
     words = [re.findall(r"[^\W\d_]+", name) for name in names]
     found = [
@@ -128,11 +128,11 @@ def _check_classes(root, given):
                 f"Received: a folder {name!r} in {str(train)!r}"
             )
     common = sorted(set.intersection(*below)) if len(below) > 1 else []
-    # One folder in each class is usual, as `images/` in Tiny ImageNet.
+    # One common folder is usual, such as `images/` in Tiny ImageNet.
     if len(common) > 1:
         raise ValueError(
             "The folders of classes must not hold the same folders: splits are recognized by the "
-            f"names {', '.join(names[0] for names in SPLIT_NAMES.values())}, and what is in them "
-            f"are the classes. Received: {', '.join(_folders(train))} in {str(train)!r}, each of "
-            f"which holds {', '.join(common[:5])}"
+            f"names {', '.join(names[0] for names in SPLIT_NAMES.values())}, and the folders in "
+            f"them are the classes. Received: {', '.join(_folders(train))} in {str(train)!r}, each "
+            f"of which holds {', '.join(common[:5])}"
         )

@@ -1,4 +1,4 @@
-"""The image files below a folder, and what else is there, counted by reason."""
+"""The image files below a folder, and a count of the other files by reason."""
 
 import collections
 import os
@@ -6,7 +6,7 @@ import pathlib
 
 from keras_vit.data.sources.division import RECORD
 
-# Taken by their suffix; the decoder checks the bytes.
+# Files with these suffixes are images; the decoder checks their bytes.
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp")
 # Bytes needed to recognize a format, ISO media files (HEIC, AVIF) included.
 _HEAD = 32
@@ -24,8 +24,8 @@ _ISO_BRANDS = {b"hei": "HEIC", b"hev": "HEIC", b"mif": "HEIC", b"msf": "HEIC", b
 def list_images(folder):
     """List the image files below a folder; linked folders are followed at every level.
 
-    A file is taken by its suffix, or else by its first bytes, as the decoder does: a JPEG may be
-    called `.jfif`, `.JPE` or have no suffix.
+    An image is recognized by its suffix or its first bytes: a JPEG may be called `.jfif`, `.JPE` or
+    have no suffix.
 
     Args:
         folder: path of the folder.
@@ -45,7 +45,7 @@ def list_images(folder):
 
 
 def describe_left_out(left_out):
-    """Describe what was left out in one line, most frequent reason first.
+    """Describe in one line what was left out, most frequent reason first.
 
     Args:
         left_out: a `collections.Counter` of `list_images`.
@@ -54,8 +54,8 @@ def describe_left_out(left_out):
         A string, empty if nothing was left out.
 
     Example:
-    >>> describe_left_out(collections.Counter({"no image (.txt)": 2, "hidden": 1}))
-    '3 files or folders are left out: 2 no image (.txt), 1 hidden'
+    >>> describe_left_out(collections.Counter({"not an image (.txt)": 2, "hidden": 1}))
+    '3 files or folders are left out: 2 not an image (.txt), 1 hidden'
     """
     if not left_out:
         return ""
@@ -63,14 +63,14 @@ def describe_left_out(left_out):
     total = sum(left_out.values())
     what = "files or folders are" if total > 1 else "file or folder is"
     text = f"{total} {what} left out: {reasons}"
-    # Reasons may have names of folders.
+    # Reasons may contain names of folders.
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _walk(folder, above):
-    """Yield the files below a folder, and hidden folders in place of their files.
+    """Yield the files below a folder, and hidden folders instead of their files.
 
-    A link to a folder above it is not followed.
+    Links to a parent folder are not followed.
     """
     place = os.path.realpath(folder)
     if place in above:
@@ -87,9 +87,9 @@ def _reason_to_leave_out(path):
         return "hidden"
     if not _is_utf8(str(path)):
         # TensorFlow cannot open it, and its id could not be written.
-        return "named in another encoding than UTF-8"
+        return "name is not UTF-8"
     if not path.is_file():
-        return "a link to nothing" if path.is_symlink() else "no regular file"
+        return "broken link" if path.is_symlink() else "not a regular file"
     if path.suffix.lower() in SUFFIXES:
         return None
     try:
@@ -109,7 +109,7 @@ def _is_utf8(text):
 
 
 def other_format(head):
-    """Return which format that is not decoded a file has, by its first bytes, or `None`."""
+    """Return the unsupported format that the first bytes of a file show, or `None`."""
     name = next((n for n, starts in _OTHER_FORMATS.items() if head.startswith(starts)), None)
     if head[4:8] == b"ftyp":
         name = _ISO_BRANDS.get(head[8:11])
@@ -126,7 +126,7 @@ def other_format_of(path):
 
 
 def _format_not_decoded(head, suffix):
-    """`None` for the bytes of a format that is decoded, else what they are."""
+    """Return `None` for a supported format, otherwise a description of the file."""
     if head.startswith(_DECODED) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return None
-    return other_format(head) or f"no image ({suffix or 'without a suffix'})"
+    return other_format(head) or f"not an image ({suffix or 'without a suffix'})"

@@ -1,4 +1,4 @@
-"""The datasets that the paper trains and evaluates on, as rows of one table."""
+"""The datasets of the paper, as rows of one table."""
 
 import dataclasses
 import logging
@@ -13,20 +13,20 @@ class Dataset:
     """A dataset of TensorFlow Datasets, used as the paper does.
 
     Args:
-        name: what `load` calls it.
-        builder: its name in TensorFlow Datasets, with the configuration where there are several.
-        splits: of TensorFlow Datasets, for each of ours; a test set is never trained or chosen on.
-        num_classes: of the labels.
+        name: name in `load`.
+        builder: name in TensorFlow Datasets, with the configuration if there are several.
+        splits: dictionary from our splits to those of TensorFlow Datasets; the test set has no part
+            in training or in choosing settings.
+        num_classes: number of classes.
         label: name of the feature that is the label, or a function of the features `needs`, as
             tensors, that returns it.
-        needs: the features that a `label` function takes, as `tfds.decode.PartialDecoding` wants
-            them.
-        class_names: where the dataset itself does not name the classes.
+        needs: features that a `label` function takes, as for `tfds.decode.PartialDecoding`.
+        class_names: names of the classes, if the dataset itself does not have them.
         has_several_labels: whether an image may have several labels or none; those without are left
             out.
-        crop: whether a crop leaves the label what it is.
-        flip: whether flipping left and right leaves the label what it is.
-        scale: what pixels are multiplied with.
+        crop: whether a crop keeps the label valid.
+        flip: whether a flip left and right keeps the label valid.
+        scale: factor of pixel values.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Dataset:
 
 
 def _held_out(percent, test="test"):
-    """The splits of a dataset of whose training set the last part is held out."""
+    """Return splits in which the last part of the training set is held out."""
     kept = 100 - percent
     return {"train": f"train[:{kept}%]", "validation": f"train[{kept}%:]", "test": test}
 
 
-# The held-out parts are those of section B.1.1 of the paper (arXiv 2010.11929).
+# Held-out parts as in section B.1.1 of the paper (arXiv 2010.11929).
 _PAPER = (
     Dataset("imagenet2012", "imagenet2012", _held_out(1, test="validation"), 1000),
     Dataset(
@@ -59,8 +59,8 @@ _PAPER = (
         label="real_label",
         has_several_labels=True,
     ),
-    # Not in TensorFlow Datasets: prepared by the user. The parts are those of big_vision's
-    # `configs/vit_i21k.py`.
+    # Not in TensorFlow Datasets: the user prepares it. Parts as in `configs/vit_i21k.py` of
+    # big_vision.
     Dataset(
         "imagenet21k",
         "imagenet21k",
@@ -75,16 +75,16 @@ _PAPER = (
 
 
 def _vtab(name, builder, validation, test, num_classes, **options):
-    """A task of VTAB-1k: it trains on the first 800 examples and chooses on 200 others."""
+    """Return a task of VTAB-1k: 800 training examples and 200 for choosing settings."""
     splits = {"train": "train[:800]", "validation": validation, "test": test}
     return Dataset(f"vtab/{name}", builder, splits, num_classes, **options)
 
 
-# Labels that tell a place, a direction or a number are not those of a part or a mirror image.
+# A crop or a flip changes labels that are a position, a direction or a number.
 _FIXED = {"crop": False, "flip": False}
 
-# The examples behind `train` and `val` are those of google-research/task_adaptation: its validation
-# set is a part of the training set where the dataset has none.
+# Validation examples as in google-research/task_adaptation, whose validation set is a part of the
+# training set if the dataset has none.
 VTAB_NATURAL = (
     _vtab("caltech101", "caltech101", "train[2753:2953]", "test", 102),
     _vtab("cifar100", "cifar100", "train[45000:45200]", "test", 100),
@@ -188,9 +188,7 @@ VTAB = VTAB_NATURAL + VTAB_SPECIALIZED + VTAB_STRUCTURED
 
 
 def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
-    """Leave out the crops and the flip that would change what the labels of a dataset say.
-
-    What is left out is logged.
+    """Leave out and log the crops and the flip that would make labels of a dataset wrong.
 
     Args:
         name: as in `load`.
@@ -219,17 +217,17 @@ def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
 
 
 def check_augmentation(name, augmentation):
-    """Check that an augmentation leaves what the labels of a dataset say.
+    """Check that an augmentation keeps the labels of a dataset valid.
 
     RandAugment shifts and shears images, Random Erasing and CutMix hide parts of them. MixUp blends
-    whole images and labels alike, and goes with any dataset.
+    whole images and their labels, and is valid for any dataset.
 
     Args:
         name: as in `load`.
         augmentation: as in `load`.
 
     Raises:
-        ValueError: if it would change them.
+        ValueError: if it does not.
     """
     row = DATASETS.get(name)
     if row is None or row.crop or not _changes_places(find_augmentation(augmentation)):
@@ -237,7 +235,7 @@ def check_augmentation(name, augmentation):
     allowed = [key for key, value in AUGMENTATIONS.items() if not _changes_places(value)]
     raise ValueError(
         f"`augmentation` must be one of {', '.join(allowed)} for {name}, whose labels depend on "
-        f"places, directions or numbers. Received: augmentation={augmentation!r}"
+        f"positions, directions or numbers. Received: augmentation={augmentation!r}"
     )
 
 

@@ -1,4 +1,4 @@
-"""Which TFRecord files a pattern means, and which splits they are."""
+"""The TFRecord files of a pattern, and their splits."""
 
 import collections
 import logging
@@ -25,17 +25,17 @@ def find_record_files(pattern, by_position=False):
 
     Args:
         pattern: as in `keras_vit.data.sources.tfrecord.records`.
-        by_position: whether to take the files that versions before 0.2 took: all of a pattern, in
-            which `{split}` is `train`, `validation` or `test`.
+        by_position: whether to take the files that versions before 0.2 took: all files of a
+            pattern, in which `{split}` is `train`, `validation` or `test`.
 
     Returns:
-        `(given, left_out)`: a dictionary from the splits that there are to sorted lists of paths,
+        `(given, left_out)`: a dictionary from the splits that exist to sorted lists of paths,
         `{"train": ...}` for a pattern without `{split}`; and a `collections.Counter` of files that
         are not named as TFRecord files, by their suffix.
 
     Raises:
-        ValueError: if there is no file, a shard is missing, a file is of two splits, or a split has
-            several names.
+        ValueError: if there is no file, a shard is missing, a file belongs to two splits, or a
+            split has several names.
     """
     path = str(pathlib.Path(pattern).expanduser())
     given, places = {"train": _glob(path)}, {"train": "each file"}
@@ -57,16 +57,16 @@ def find_record_files(pattern, by_position=False):
 
 
 def _find_named_splits(path, by_position):
-    """The files of each split by one of its names, and the part of the pattern that finds them."""
+    """Return the files of each split, and the part of the pattern that finds them."""
     known = {file for split in SPLIT_NAMES for file in _glob(path.replace("{split}", split))}
-    # The log shows the pattern from the folder or file on that is named by the split.
+    # The log shows the pattern from the folder or file that is named after the split.
     tail = path[path.rfind(os.sep, 0, path.index("{split}")) + 1 :]
     given, places, splits = {}, {}, {}
     for split, names in SPLIT_NAMES.items():
         name, files = _files_of_split(path, names[:1] if by_position else names, known)
         if twice := splits.keys() & files:
             raise ValueError(
-                "A file of `tfrecord:PATTERN` must be of one split. "
+                "A file of `tfrecord:PATTERN` must belong to one split. "
                 f"Received: {path!r}, with {min(twice)!r} of {splits[min(twice)]} and {split}"
             )
         given[split], places[split] = files, tail.replace("{split}", name)
@@ -75,10 +75,10 @@ def _find_named_splits(path, by_position):
 
 
 def _files_of_split(path, names, known):
-    """Return the one of a split's names that finds all of its files, and the sorted files."""
+    """Return the name of a split that finds all of its files, and the sorted files."""
     found = {name: set(_glob(path.replace("{split}", name))) for name in names}
     for name in names[1:]:
-        # It may be a part of a word, as `dev` is of `device-train`.
+        # It may be part of a word, as `dev` in `device-train`.
         found[name] -= known
     every = set().union(*found.values())
     for name, files in found.items():
@@ -91,19 +91,20 @@ def _files_of_split(path, names, known):
 
 
 def _leave_out(given):
-    """The files of each split without others than TFRecord files, and a count of these."""
+    """Return the TFRecord files of each split, and a count of the other files."""
     every = [pathlib.Path(file) for files in given.values() for file in files]
     others = {str(path): path.suffix for path in every if not _RECORD_NAME.fullmatch(path.name)}
     if len(others) == len(every):
-        # Users may have names of their own.
+        # Users may have their own names for TFRecord files.
         return given, collections.Counter()
-    reasons = (f"no TFRecord file ({suffix or 'without a suffix'})" for suffix in others.values())
+    suffixes = (suffix or "without a suffix" for suffix in others.values())
+    left_out = collections.Counter(f"not a TFRecord file ({suffix})" for suffix in suffixes)
     kept = {split: [file for file in files if file not in others] for split, files in given.items()}
-    return kept, collections.Counter(reasons)
+    return kept, left_out
 
 
 def _glob(pattern):
-    """Files of a pattern, without those that lie beside TFRecord files."""
+    """Return the files of a pattern, without class names, JSON and hidden files."""
     paths = map(pathlib.Path, sorted(tf.io.gfile.glob(pattern)))
     return [
         str(path)
@@ -113,7 +114,7 @@ def _glob(pattern):
 
 
 def _check_shards(paths):
-    """Refuse files `-NNNNN-of-MMMMM` whose others do not exist, or with different `MMMMM`."""
+    """Refuse incomplete sets of files `-NNNNN-of-MMMMM`, and different `MMMMM`."""
     totals = collections.defaultdict(set)
     for path in paths:
         if match := _SHARD.fullmatch(path.name):

@@ -1,4 +1,4 @@
-"""Writes datasets into TFRecord files."""
+"""Write datasets to TFRecord files."""
 
 import contextlib
 import logging
@@ -7,30 +7,31 @@ import pathlib
 import tensorflow as tf
 import tqdm
 
+from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.tfrecord import LABEL_FILES
 
 
 def write_records(source, folder, split, num_files=1):
-    """Writes a split of a dataset into TFRecord files, shuffled, and `labels.txt` beside them.
+    """Write a split of a dataset to TFRecord files, shuffled, with `labels.txt` next to them.
 
-    They are read as `tfrecord:FOLDER/{split}-*`. Images stay encoded as they are; what cannot be
-    decoded is left out and named in the log.
+    They are read as `tfrecord:FOLDER/{split}-*`. Images stay encoded as they are; those that cannot
+    be decoded are left out and logged.
 
     Args:
-        source: the examples, of `keras_vit.data.datasets.find_source`.
-        folder: path of the directory, made where it is not there.
-        split: its name in the names of the files.
-        num_files: how many files; several workers want as many, or more.
+        source: the `Source`, as of `keras_vit.data.find_source`.
+        folder: path of the directory, created if it does not exist.
+        split: name of the split, with which the names of the files begin.
+        num_files: number of files; for several workers, at least as many.
 
     Returns:
-        A list of the files' paths.
+        A list of the paths of the files.
 
     Raises:
-        ValueError: if files of the split are there, or other class names, or the dataset's images
-            have several labels or pixels that are scaled; or if no image can be decoded, examples
-            are missing, or a label or class name cannot be read again.
+        ValueError: if the directory has files of the split or other class names; the images have
+            several labels or scaled pixels; no image can be decoded; examples are missing; or a
+            label or class name could not be read again.
     """
     folder = pathlib.Path(folder).expanduser()
     labels = "".join(f"{name}\n" for name in source.class_names)
@@ -38,14 +39,8 @@ def write_records(source, folder, split, num_files=1):
     _check_target(folder, split, labels)
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{split}-{i:05d}-of-{num_files:05d}.tfrecord" for i in range(num_files)]
-    partial = [path.with_name(f".{path.name}.partial") for path in paths]
-    try:
-        _write(source, partial)
-        for path, complete in zip(partial, paths, strict=True):
-            path.replace(complete)
-    finally:
-        for path in partial:
-            path.unlink(missing_ok=True)
+    with contextlib.ExitStack() as stack:
+        _write(source, [stack.enter_context(replacing(path)) for path in paths])
     with replacing(folder / LABEL_FILES[0]) as partial_labels:
         partial_labels.write_text(labels, encoding="utf-8")
     return paths
@@ -82,12 +77,11 @@ def _write(source, paths):
 
 
 def _check_source(source, num_files):
-    if num_files < 1:
-        raise ValueError(f"`num_files` must be at least 1. Received: num_files={num_files}")
+    check_integer("num_files", num_files, minimum=1)
     _, _, label = source.examples.element_spec
     if source.scale != 1 or label.shape.rank != 0:
         raise ValueError(
-            "`source` must have one label an image and pixels from 0 to 255. Received: "
+            "`source` must have one label per image and pixels from 0 to 255. Received: "
             f"scale={source.scale}, labels of shape {label.shape}"
         )
     if "\n".join(source.class_names).splitlines() != list(source.class_names):
@@ -110,7 +104,7 @@ def _check_target(folder, split, text):
     there = sorted(folder.glob(f"{split}-*.tfrecord"))
     if there:
         raise ValueError(
-            "`folder` must not hold files of the split yet. "
+            "`folder` must not have files of the split yet. "
             f"Received: folder={str(folder)!r} with {there[0].name}"
         )
     labels = folder / LABEL_FILES[0]

@@ -1,10 +1,8 @@
 """Which examples make up the train, validation and test splits."""
 
-import numpy as np
-
 SPLITS = ("train", "validation", "test")
 
-# Held out where a dataset comes without the split: PAPER's Pets and Flowers hold out 10 %.
+# For datasets without a validation split; the paper holds out 10 % of Pets and Flowers.
 _LAST_TENTH_HELD_OUT = {"train": ("train", 0.0, 0.9), "validation": ("train", 0.9, 1.0)}
 _NOTHING_GIVEN = {
     "train": ("train", 0.0, 0.7),
@@ -14,7 +12,7 @@ _NOTHING_GIVEN = {
 
 
 def split_names(split):
-    """The splits that a name joins with `+`.
+    """Return the splits that a name joins with `+`.
 
     Args:
         split: `"train"`, `"validation"`, `"test"`, or several of them joined with `+`.
@@ -39,12 +37,12 @@ def split_names(split):
 
 
 def find_parts(split, given):
-    """Where the examples of a split come from.
+    """Find where the examples of a split come from.
 
     A dataset with all three splits is used as it is. Without `validation`, the last 10 % of its
     `train` are held out. With `validation` but without `test`, its `validation` is the test split,
-    as ImageNet's is in the paper, and 10 % of `train` are held out. With `train` alone, that is
-    divided 70 : 10 : 20.
+    as ImageNet's is in the paper, and 10 % of `train` are held out. A dataset with
+    `train` alone is divided 70 : 10 : 20.
 
     Args:
         split: as in `split_names`.
@@ -78,7 +76,7 @@ def describe_parts(given):
     """Describe in one line where the examples of each split come from.
 
     Args:
-        given: dictionary from the splits that the dataset has to what a reader calls them.
+        given: dictionary from the splits that the dataset has to their names in the text.
 
     Returns:
         A string.
@@ -92,23 +90,3 @@ def describe_parts(given):
         f"{name} is {'' if stop - start == 1 else f'{stop - start:.0%} of '}{given[place]}"
         for name, place, start, stop in parts
     )
-
-
-def stratified_part(labels, start, stop, seed=0):
-    """Indices of a fraction of the examples, the same fraction of every class.
-
-    Args:
-        labels: array of class indices.
-        start: fraction at which the part starts.
-        stop: fraction at which it stops.
-        seed: of the shuffling; parts of one seed do not overlap.
-
-    Returns:
-        A sorted array of indices.
-    """
-    parts = [np.array([], "int64")]
-    for label in np.unique(labels):
-        members = np.random.default_rng(seed).permutation(np.flatnonzero(labels == label))
-        first, last = round(start * len(members)), round(stop * len(members))
-        parts.append(members[first:last])
-    return np.sort(np.concatenate(parts))

@@ -13,19 +13,19 @@ from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, sp
 
 
 def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
-    """A dataset of TensorFlow Datasets with an `image` and a class `label`.
+    """Return a dataset of TensorFlow Datasets with an `image` and a class `label`.
 
     Args:
         name: `NAME`, `NAME:CONFIG` or, as TensorFlow Datasets writes it, `NAME/CONFIG:VERSION`.
         split: as in `load`.
-        data_dir: where TensorFlow Datasets keeps its data.
-        shard: `(index, count)`, the part of one worker among so many.
+        data_dir: directory of TensorFlow Datasets.
+        shard: `(index, count)`, the share of one worker.
 
     Returns:
-        A `Source`; an id is a split of TensorFlow Datasets, `#`, and the place in it.
+        A `Source`; ids are a split of TensorFlow Datasets, `#`, and the position in it.
 
     Raises:
-        ValueError: if there is no such dataset, or it cannot be had.
+        ValueError: if there is no such dataset, or it cannot be downloaded.
     """
     import tensorflow_datasets as tfds
 
@@ -46,7 +46,7 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
 
 
 def _log_splits(name, splits):
-    """Say what the dataset's own splits are used as, unless they are the three."""
+    """Log how the dataset's own splits are used, unless they are train, validation and test."""
     if set(splits) == set(SPLITS):
         return
     used = describe_parts({split: split for split in SPLITS if split in splits})
@@ -56,19 +56,19 @@ def _log_splits(name, splits):
 
 
 def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
-    """A dataset of the paper's, from TensorFlow Datasets.
+    """Return a dataset of the paper, from TensorFlow Datasets.
 
     Args:
         row: a `Dataset` of the table.
         split: as in `load`.
-        data_dir: where TensorFlow Datasets keeps its data.
-        shard: `(index, count)`, the part of one worker among so many.
+        data_dir: directory of TensorFlow Datasets.
+        shard: `(index, count)`, the share of one worker.
 
     Returns:
-        A `Source`, as `tensorflow_dataset`.
+        A `Source`, as of `tensorflow_dataset`.
 
     Raises:
-        ValueError: if the dataset has no such split, or cannot be had.
+        ValueError: if the dataset has no such split, or cannot be downloaded.
     """
     names = split_names(split)
     if not set(names) <= set(row.splits):
@@ -82,7 +82,7 @@ def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
 
 
 def _with_config(name):
-    """`NAME:CONFIG` as TensorFlow Datasets writes it; a version stays behind the colon."""
+    """Return `NAME:CONFIG` as TensorFlow Datasets writes it; a version stays after the colon."""
     head, _, tail = name.partition(":")
     return f"{head}/{tail}" if "/" not in name and tail and not tail[0].isdigit() else name
 
@@ -104,17 +104,17 @@ def _shown(data_dir):
 
 
 def _prepare(builder):
-    """Downloads what is not on disk; TensorFlow Datasets shows its progress."""
+    """Download what is not on disk; TensorFlow Datasets shows its progress."""
     try:
         builder.download_and_prepare()
     except AssertionError as error:
-        # Its message says which archive to put where.
+        # Its message names the archive and where to put it.
         raise ValueError(
             f"The dataset {builder.name} must be downloaded by hand. "
             f"{builder.MANUAL_DOWNLOAD_INSTRUCTIONS or ''}\nReceived: {error}"
         ) from error
     except Exception as error:
-        # Of all the libraries that it downloads and unpacks with.
+        # Its libraries for downloading and unpacking raise many kinds of errors.
         raise ValueError(
             f"The dataset {builder.name} could not be downloaded to {builder.data_dir}. "
             f"Received: {type(error).__name__}: {error}"
@@ -128,7 +128,7 @@ def _read(builder, row, expression, shard):
     decoders = tfds.decode.PartialDecoding(
         {"image": True, **needs}, decoders={"image": tfds.decode.SkipDecoding()}
     )
-    # One file after the other, so that the examples come in the order of their places.
+    # One file after the other, so that the examples come in the order of their positions.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     starts = _first_numbers(builder.info.splits)
     examples, numbers = [], []
@@ -152,9 +152,9 @@ def _read(builder, row, expression, shard):
 
 
 def _pieces(builder, expression, index, count):
-    """The parts of splits that an expression means, `(split, first, last)`, for one of the workers.
+    """Return the pieces of splits that one worker reads for an expression, `(split, first, last)`.
 
-    Of each part every worker takes a piece, and together they take all of it.
+    Every worker reads a piece of each part of the expression, and together they read all of it.
     """
     import tensorflow_datasets as tfds
 
@@ -175,7 +175,7 @@ def _pieces(builder, expression, index, count):
 
 
 def _first_numbers(splits):
-    """The number of the first example of each split."""
+    """Return the number of the first example of each split."""
     starts, start = {}, 0
     for name in sorted(splits):
         starts[name] = start
@@ -201,5 +201,5 @@ def _class_names(builder, row):
     if row.class_names:
         return row.class_names
     feature = builder.info.features[row.label]
-    # Of several labels, the feature is a sequence of one.
+    # With several labels per image, the feature is a sequence of class labels.
     return tuple(getattr(feature, "feature", feature).names)

@@ -17,43 +17,42 @@ from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.record_files import LABEL_FILES, find_record_files
 from keras_vit.data.sources.splits import find_parts
 
-# The names of the image and its label: those that TensorFlow Datasets writes, and those of the
-# ImageNet files that were made with TensorFlow's scripts.
+# Features of the image and its label: those of TensorFlow Datasets, and those of the ImageNet files
+# that the scripts of TensorFlow write.
 _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
 _SCRIPTS = 1
-# TensorFlow's scripts count labels from 1. So many are read to find out: of 1,000 classes of the
-# same size 20,000 images lack one with a probability of 2e-9.
+# TensorFlow's scripts count labels from 1. So many labels are read to find out: 20,000 images of
+# 1,000 classes of the same size lack a given class with a probability of 2e-9.
 _LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
-# Bytes before and behind those of a record: its length and two checksums.
+# Bytes before and after a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
-# A split that is a part of the files' has so many of each ten records in a row, in this order: some
-# records in a row have about the shares of all ten.
+# Records are divided in turns of ten: a split of 70 % has seven of them. They are assigned in this
+# order, so that a few records in a row have about the shares of all ten.
 _TURNS = 10
 _ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
 
 
 def records(pattern, split, shard=(0, 1), by_position=False):
-    """TFRecord files whose records have an encoded image and the number of its class.
+    """Find the records of a split; each has an encoded image and the number of its class.
 
     Args:
-        pattern: of the files, as in a shell. `{split}` in it stands for the name of a split, such
-            as `val`; without it the records of each file are divided, of ten in a row 7 : 1 : 2.
-            Next to the files lies `labels.txt`, one class name per line.
+        pattern: pattern of the files, as in a shell. `{split}` in it stands for the name of a
+            split, such as `val`; without it each ten records in a row of a file are divided
+            7 : 1 : 2. A file `labels.txt` next to them has one class name per line.
         split: as in `load`.
-        shard: `(index, count)`, the part of one worker among so many: whole files where there are
-            enough of them.
-        by_position: whether to divide as versions before 0.2 did, ten in a row of all files one
-            after another; another file then changes the split of records in others.
+        shard: `(index, count)`, the share of one worker: whole files if there are enough.
+        by_position: whether to divide as versions before 0.2 did, in turns through all files; an
+            added file then changes the split of records in others.
 
     Returns:
-        A `Source`; an id is the name of a file (its path, where names repeat), `#`, and the place
-        in it. Files that are not named as TFRecord files are counted in `left_out`, next to others
-        that are; without others they are taken.
+        A `Source`; ids are the name of a file (its path, if names repeat), `#`, and the position in
+        it. If some files are named like TFRecord files, the others are counted in `left_out`;
+        otherwise all files are taken.
 
     Raises:
-        ValueError: if there is no such file, one is missing or damaged, one is of two splits, there
-            are no class names, or labels count from 1.
+        ValueError: if there is no such file, one is missing or damaged, one belongs to two splits,
+            there are no class names, or labels count from 1.
     """
     given, left_out = find_record_files(pattern, by_position)
     every, files, turns = _find_files(given, split)
@@ -74,8 +73,8 @@ def records(pattern, split, shard=(0, 1), by_position=False):
     if len(files) >= count:
         mine, index, count = slice(index, None, count), 0, 1
 
-    # The turn with which each file begins, by its name: a file has the same one whatever others
-    # there are, and files of a few records together have their shares.
+    # Each file begins with a turn that depends on its name alone, so that other files do not change
+    # it, and many files of a few records have the right shares together.
     firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
 
     def read_file(file, start, first, file_turns, kind):
@@ -83,7 +82,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         examples = examples.filter(
             lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
         )
-        # The pipeline would count an error as an image; it reports images that are missing.
+        # The pipeline would count an error as an image; it finds that examples are missing.
         return examples.map(lambda number, record: (number, *_parse(record, kind))).ignore_errors()
 
     columns = starts[mine], firsts[mine], turns[mine]
@@ -110,9 +109,9 @@ def records(pattern, split, shard=(0, 1), by_position=False):
 
 
 def _is_wanted(number, turns, index, count, library):
-    """Whether a record is of the split, and whether this worker's turn is among those that are.
+    """Whether a record belongs to the split and to this worker.
 
-    It is computed for all of them by NumPy and for each of them by TensorFlow.
+    NumPy computes it for all records, and TensorFlow for each one.
     """
     turn = number % _TURNS
     wanted = library.cast(turns, library.int64) if library is tf else turns.astype("int64")
@@ -129,14 +128,14 @@ def _first_turn(file):
 
 
 def count_records(path):
-    """How many records a TFRecord file has, by the lengths in it alone.
+    """Count the records of a TFRecord file, by the lengths in it alone.
 
     Raises:
         ValueError: if the file is damaged or of another format.
     """
     path = pathlib.Path(path)
     size, place, count = path.stat().st_size, 0, 0
-    # Without a buffer, which would read all of what is skipped here.
+    # A buffer would read what is skipped here.
     with path.open("rb", buffering=0) as file:
         while place < size:
             file.seek(place)
@@ -147,13 +146,13 @@ def count_records(path):
     if place != size:
         raise ValueError(
             "`tfrecord:PATTERN` must name complete TFRecord files without compression. "
-            f"Received: {str(path)!r}, which is damaged behind its record {count - 1}"
+            f"Received: {str(path)!r}, which is damaged after its record {count - 1}"
         )
     return count
 
 
 def _find_files(given, split):
-    """Files of all splits, those that are wanted, and which of ten records in a row are wanted."""
+    """Return all files, those of a split, and which of ten records in a row belong to it."""
     files, turns = [], []
     for name, paths in given.items():
         wanted = np.zeros(_TURNS, bool)
@@ -168,7 +167,7 @@ def _find_files(given, split):
 
 
 def _read_class_names(files):
-    """The class names next to the files, which must be the same in each of their folders."""
+    """Return the class names next to the files, the same in each of their folders."""
     folders = sorted({pathlib.Path(file).parent for file in files})
     names = {folder: _class_names_in(folder) for folder in folders}
     for folder in folders[1:]:
@@ -190,14 +189,14 @@ def _class_names_in(folder):
         ) from error
     if not names:
         raise ValueError(
-            "`tfrecord:PATTERN` needs a text file `labels.txt` beside the TFRecord files, with "
+            "`tfrecord:PATTERN` needs a text file `labels.txt` next to the TFRecord files, with "
             f"one class name per line. Received: {str(folder)!r}, which has none"
         )
     return names
 
 
 def _find_kind(file):
-    """Return which of `_FEATURES` the first record of a file has."""
+    """Return the index in `_FEATURES` of the features of the first record of a file."""
     with pathlib.Path(file).open("rb") as stream:
         head = stream.read(_HEAD)
         if not head:
@@ -224,7 +223,7 @@ def _check_first_label(files, class_names):
     if class_names[0].casefold() == "background":
         return
     count = len(class_names)
-    # Where classes follow one another, the first and the last are in the first and the last file.
+    # If records are sorted by class, the first and the last class are in the first and last file.
     records = tf.data.TFRecordDataset([files[0], *files[:0:-1]])
     labels = records.map(lambda record: _parse(record, _SCRIPTS)[1]).ignore_errors()
     labels = labels.filter(lambda label: label >= 0)
@@ -236,7 +235,7 @@ def _check_first_label(files, class_names):
             break
     else:
         if wanted > _LABELS_READ:
-            # The label 0 of one of so many classes may be absent by chance.
+            # With so many classes, the label 0 may be absent by chance.
             return
     raise ValueError(
         "`image/class/label` must count from 0. "
@@ -255,7 +254,7 @@ def _parse(record, kind):
     image, label = tf.switch_case(
         tf.convert_to_tensor(kind), [functools.partial(parse, *names) for names in _FEATURES]
     )
-    # The cast would make 0 of 2**32.
+    # The cast would turn 2**32 into 0.
     return image, tf.cast(tf.clip_by_value(label, -1, tf.int32.max), tf.int32)
 
 
@@ -265,7 +264,7 @@ def _only(values, otherwise):
 
 
 def _name_files(files):
-    """Return for each file its name or, where names repeat, its path below the common folder."""
+    """Return for each file its name or, if names repeat, its path below the common folder."""
     paths = {file: pathlib.Path(file) for file in files}
     counts = collections.Counter(path.name for path in paths.values())
     common = os.path.commonpath([path.parent for path in paths.values()])

@@ -1,4 +1,4 @@
-"""Figures of what a model attends to."""
+"""Figures of attention distance, attention rollout and attention heads."""
 
 import numpy as np
 import scipy.ndimage
@@ -11,11 +11,11 @@ MOST_NAMED_HEADS = 16
 
 
 def draw_attention_distance(distances, path):
-    """Draws how far heads look by the depth of their block.
+    """Draw the attention distance of each head by the depth of its block.
 
     Args:
-        distances: array `(blocks, heads)` of `attention_distance`, in pixels; NaN is left out.
-        path: of the PNG file to write.
+        distances: array `(blocks, heads)` from `attention_distance`, in pixels; NaN is left out.
+        path: path of the PNG file to write.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -30,9 +30,9 @@ def draw_attention_distance(distances, path):
     depth, heads = distances.shape
     figure = Figure(figsize=(8, 5), layout="constrained")
     axis = figure.subplots()
-    colours = colormaps["turbo"](np.linspace(0.05, 0.95, heads))
-    for head, (points, colour) in enumerate(zip(distances.T, colours, strict=True), start=1):
-        axis.scatter(np.arange(depth), points, color=colour, s=28, label=f"Head {head}")
+    colors = colormaps["turbo"](np.linspace(0.05, 0.95, heads))
+    for head, (points, color) in enumerate(zip(distances.T, colors, strict=True), start=1):
+        axis.scatter(np.arange(depth), points, color=color, s=28, label=f"Head {head}")
     means = np.ma.masked_invalid(distances).mean(axis=1)
     axis.plot(means, color="0.6", zorder=0, label="Mean of the heads")
     axis.set_xlabel("Network depth (block)")
@@ -47,14 +47,14 @@ def draw_attention_distance(distances, path):
 
 
 def draw_rollout(images, rollout, path):
-    """Draws images, and over them from which patches the output comes.
+    """Draw images, each next to its attention rollout over the image.
 
-    Colours go from 0 to the greatest value of each image.
+    Colors range from 0 to the greatest value of each image.
 
     Args:
         images: array `(count, height, width, channels)` in [-1, 1].
-        rollout: array `(count, rows, columns)` of `attention_rollout`.
-        path: of the PNG file to write.
+        rollout: array `(count, rows, columns)` from `attention_rollout`.
+        path: path of the PNG file to write.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -77,27 +77,26 @@ def draw_rollout(images, rollout, path):
         picture = as_picture(image)
         axes[2 * index].imshow(picture)
         shares = upsample(weights / max(weights.max(), 1e-12), (height, width))
-        # Of dark images, a mask as in the paper would show nothing.
-        colours = colormaps["viridis"](shares)[..., :3]
-        axes[2 * index + 1].imshow(0.4 * picture + 0.6 * colours)
+        # The paper's mask would show nothing on dark images.
+        colors = colormaps["viridis"](shares)[..., :3]
+        axes[2 * index + 1].imshow(0.4 * picture + 0.6 * colors)
     figure.suptitle("Input, and attention rollout over it (dark: nothing, yellow: most)")
     save_figure(figure, path)
 
 
 def draw_heads(image, scores, grid, path, query=0):
-    """Draws what a token takes from the patches of an image, in each head of each block.
+    """Draw the attention of a token to the patches of an image, in each head of each block.
 
-    A cross marks a token that is a patch itself.
-
-    Each map is scaled to its greatest value, as heads differ in how much they take from patches.
+    A cross marks the token if it is a patch. Each map is scaled to its own greatest value, because
+    heads differ in their attention to patches.
 
     Args:
         image: array `(height, width, channels)` in [-1, 1].
-        scores: dictionary from the blocks' names to arrays `(heads, tokens, tokens)`, of
+        scores: dictionary from names of blocks to arrays `(heads, tokens, tokens)`, from
             `attention_maps` for that image.
         grid: `(rows, columns)` of the patches.
-        path: of the PNG file to write.
-        query: the token that takes, such as 0 for the class token.
+        path: path of the PNG file to write.
+        query: index of the attending token, such as 0 for the class token.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -108,7 +107,7 @@ def draw_heads(image, scores, grid, path, query=0):
     heads = max(len(block) for block in scores.values())
     side = min(1.1, 16 / (heads + 1))
     ratio = image.shape[0] / image.shape[1]
-    # Patches need not be squares.
+    # Patches need not be square.
     aspect = ratio * grid[1] / grid[0]
     num_prefix = next(iter(scores.values())).shape[-1] - grid[0] * grid[1]
     size = max(side * (heads + 1) + 0.5, 4), side * ratio * len(scores) + 1
@@ -133,12 +132,12 @@ def draw_heads(image, scores, grid, path, query=0):
 
 
 def as_picture(image):
-    """RGB in [0, 1] of an image in [-1, 1] of one or three channels."""
+    """Return RGB in [0, 1] for an image in [-1, 1] with one or three channels."""
     image = np.clip((np.asarray(image, "float32") + 1) / 2, 0, 1)
     return np.repeat(image, 3 // image.shape[-1], axis=-1)
 
 
 def upsample(weights, size):
-    """A map of patches at the size of the image, linear between the patches' centres."""
+    """Return a map of patches at the size of the image, linear between the patches' centers."""
     factors = [pixels / count for pixels, count in zip(size, weights.shape, strict=True)]
     return scipy.ndimage.zoom(weights, factors, order=1, mode="nearest", grid_mode=True)

@@ -1,28 +1,28 @@
-"""A figure of a confusion matrix, drawn with matplotlib (`pip install 'keras-vit[plots]'`)."""
+"""Figure of a confusion matrix."""
 
 import numpy as np
 
 from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
 
-# Of so many classes each has its name, and of fewer each cell its number.
+# Up to so many classes, every class is named, and every cell shows its number of images.
 NAMED = 40
 NUMBERED = 20
 LONGEST_NAME = 24
 
 
 def draw_confusion(matrix, class_names, path):
-    """Draws a confusion matrix: rows are classes, columns predictions, colours shares of a row.
+    """Draw a confusion matrix: rows are classes, columns predictions, colors shares of a row.
 
-    Of more than 40 classes not every one is named; of at most 20 the images are counted in the
-    cells.
+    With up to 20 classes the cells show their numbers of images. With more than 40 classes only
+    some of the names are shown.
 
     Args:
-        matrix: integers `(classes, classes)`, of `keras_vit.evaluation.metrics.confusion_matrix`.
-        class_names: name of each class.
-        path: of the PNG file to write.
+        matrix: integers `(classes, classes)` from `keras_vit.evaluation.metrics.confusion_matrix`.
+        class_names: list of the names of the classes.
+        path: path of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, or the names are not as many as the classes.
+        ValueError: if matplotlib is not installed, or the numbers of names and classes differ.
     """
     check_matplotlib()
     from matplotlib.colors import PowerNorm
@@ -34,12 +34,12 @@ def draw_confusion(matrix, class_names, path):
             "`matrix` must have a row and a column for each of the class names. "
             f"Received: shape {matrix.shape} and {len(class_names)} names"
         )
-    # Of a class without an image, the row is empty.
+    # The row of a class without images is empty.
     shares = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     side = 3.5 + 0.22 * min(max(len(class_names), 10), 2 * NAMED)
     figure = Figure(figsize=(side + 1, side), layout="constrained")
     axis = figure.subplots()
-    # By their roots, shares of a few percent, which mistakes have, can be told from none.
+    # Square roots make the few percent of a common mistake visible.
     drawn = axis.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
     step = -(-len(class_names) // NAMED)
     ticks = np.arange(0, len(class_names), step)
@@ -63,7 +63,7 @@ def draw_confusion(matrix, class_names, path):
 
 
 def _number(axis, matrix, shares):
-    """Writes how many images are in each cell that has one."""
+    """Write the number of images in each cell that has any."""
     for row, column in np.argwhere(matrix):
         axis.text(
             *(column, row, f"{matrix[row, column]}"),

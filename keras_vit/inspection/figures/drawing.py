@@ -7,18 +7,18 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import replacing
+from keras_vit.models.parts import check_classifier
 from keras_vit.models.prediction import check_shape, predict_images
-from keras_vit.models.surgery import check_classifier
 
 COLUMNS = 6
 SHEET_COLUMNS = 8
-# Recorded in figures and in contact sheets, to tell them from other pictures.
+# Stored as the title of figures and of contact sheets, to recognize them.
 FIGURE_TITLE = "keras-vit"
 SHEET_TITLE = "keras-vit data"
 
 
 def check_matplotlib():
-    """Raises `ValueError` where matplotlib is not installed."""
+    """Raise `ValueError` if matplotlib is not installed."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError(
             "Figures need matplotlib: pip install 'keras-vit[plots]'. Received: no matplotlib"
@@ -26,18 +26,18 @@ def check_matplotlib():
 
 
 def save_figure(figure, path, title=FIGURE_TITLE):
-    """Write a figure; what was there is replaced only by a complete file.
+    """Write a figure atomically.
 
     Args:
         figure: a matplotlib figure.
-        path: of the file, or a file object.
-        title: recorded in the file, for `is_drawn_here`.
+        path: path of the file, or a file object.
+        title: title to store in the file, for `is_drawn_here`.
     """
     if hasattr(path, "write"):
         figure.savefig(path, dpi=120)
         return
     path = pathlib.Path(path).resolve()
-    # As matplotlib does.
+    # Matplotlib adds this suffix too.
     path = path if path.suffix else path.with_suffix(".png")
     metadata = {"metadata": {"Title": title}} if path.suffix.lower() == ".png" else {}
     with replacing(path) as partial:
@@ -57,19 +57,19 @@ def is_drawn_here(path, title=FIGURE_TITLE):
 
 
 def draw_predictions(model, images, labels, class_names, path):
-    """Draws images with the model's prediction above each, green where it is right.
+    """Draw images with the model's predictions, green if right and red if wrong.
 
     Args:
         model: a classifier that returns logits.
         images: array `(batch, height, width, 3)` in [-1, 1].
         labels: array of class indices.
-        class_names: name of each class.
-        path: of the PNG file to write.
+        class_names: list of the names of the classes.
+        path: path of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, the model is not a classifier, there are not as
-            many labels as images or names as classes, or if `images` is empty, does not have the
-            model's input shape, or is not scaled to [-1, 1].
+        ValueError: if matplotlib is not installed; the model is not a classifier; the numbers of
+            labels and images, or of names and classes, differ; or `images` is empty, does not have
+            the model's input shape, or is not scaled to [-1, 1].
     """
     check_matplotlib()
     from matplotlib.figure import Figure
@@ -100,17 +100,17 @@ def draw_predictions(model, images, labels, class_names, path):
 
 
 def draw_contact_sheet(groups, class_names, path):
-    """Draws images with the names of their classes, group by group.
+    """Draw groups of images with the names of their classes.
 
     Args:
-        groups: dictionary from a title to `(images, labels)`: an array
-            `(count, height, width, 3)` in [-1, 1], and class indices or shares of classes.
-        class_names: name of each class.
-        path: of the PNG file to write.
+        groups: dictionary from titles to `(images, labels)`: an array
+            `(count, height, width, 3)` in [-1, 1], and class indices or soft labels.
+        class_names: list of the names of the classes.
+        path: path of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, or a group does not have as many labels as
-            images, or labels of other classes.
+        ValueError: if matplotlib is not installed, or a group has another number of labels than
+            of images, or labels of other classes.
     """
     check_matplotlib()
     from matplotlib.figure import Figure
@@ -133,7 +133,7 @@ def draw_contact_sheet(groups, class_names, path):
 
 
 def empty_axes(figure, rows, columns):
-    """Empty axes, row by row."""
+    """Return axes without frames and ticks, row by row."""
     axes = np.ravel(figure.subplots(rows, columns))
     for axis in axes:
         axis.axis("off")
@@ -156,7 +156,7 @@ def _check_labels(images, labels, class_names):
 
 
 def _name_label(label, class_names):
-    """The name of a class or, of shares, the names of all classes that have one."""
+    """Return the name of a class or, for soft labels, of all classes with a share."""
     if np.ndim(label) == 0:
         return class_names[label]
     return "\n".join(

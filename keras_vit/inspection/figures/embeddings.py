@@ -1,28 +1,28 @@
-"""Figures of what the embeddings have learned, after figure 7 of the ViT paper."""
+"""Figures of filters and position embeddings, after figure 7 of the ViT paper."""
 
 import numpy as np
 
 from keras_vit.inspection.figures.drawing import check_matplotlib, empty_axes, save_figure
 
 FILTER_COLUMNS = 7
-# Inches of a figure of tiles, and the most that each of them can be read at.
+# Size of a figure of tiles in inches, and the greatest number of tiles in a row or column.
 TILES_SIZE = 9.0
 MOST_TILES = 16
 
 
 def draw_filters(components, shares, path):
-    """Draws the principal components of filters as patches of colour.
+    """Draw the principal components of filters as images.
 
-    Each component is scaled to the whole range of colours, with 0 in the middle.
+    Each component is scaled to the whole range of colors, with 0 in the middle.
 
     Args:
-        components: array `(count, height, width, channels)` of `filter_components`, of one or of
+        components: array `(count, height, width, channels)` from `filter_components`, with one or
             three channels.
-        shares: array `(count,)`, the share of the variance of each.
-        path: of the PNG file to write.
+        shares: array `(count,)` of the components' shares of the variance.
+        path: path of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, or the components are not RGB or grey.
+        ValueError: if matplotlib is not installed, or the components do not have 1 or 3 channels.
     """
     check_matplotlib()
     from matplotlib.figure import Figure
@@ -49,13 +49,13 @@ def draw_filters(components, shares, path):
 
 
 def draw_position_similarity(similarity, path):
-    """Draws how similar position embeddings are: a tile for each patch, in its place.
+    """Draw the similarity of position embeddings: one tile per patch, in its place.
 
-    Of a large grid some rows and columns are drawn, at equal distances.
+    Only some rows and columns of a large grid are drawn, at equal distances.
 
     Args:
-        similarity: array `(rows, columns, rows, columns)` of `position_similarity`.
-        path: of the PNG file to write.
+        similarity: array `(rows, columns, rows, columns)` from `position_similarity`.
+        path: path of the PNG file to write.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -86,5 +86,5 @@ def draw_position_similarity(similarity, path):
 
 
 def _some(count):
-    """At most so many of the rows or columns, at equal distances."""
+    """Return the indices of at most `MOST_TILES` rows or columns, at equal distances."""
     return range(0, count, -(-count // MOST_TILES))

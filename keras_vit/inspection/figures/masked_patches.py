@@ -1,33 +1,33 @@
-"""What a masked patch predictor sees, and what it makes of it."""
+"""Figure of the inputs and predictions of a masked patch predictor."""
 
 import numpy as np
 
 from keras_vit.core.pixels import check_pixels
-from keras_vit.data.images.colors import decode_colours
+from keras_vit.data.images.colors import decode_colors
 from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
 from keras_vit.models.masked_patches import CELLS, NUM_COLOURS
-from keras_vit.models.surgery import token_grid
+from keras_vit.models.parts import token_grid
 
 COLUMNS = 8
-# In [-1, 1]: neither grey images nor most photographs have it.
+# A color in [-1, 1] that is rare in gray images and photographs.
 BLUE = (-0.3, -0.1, 0.2)
 
 
 def draw_masked_patches(predictor, batch, path):
-    """Draws images, what is left of them, and the colours that are predicted for the rest.
+    """Draw images, their corrupted inputs, the predictions and the targets.
 
-    In what the model sees, masked patches are blue. In what it predicts, and in what was to be
-    predicted, patches that were not corrupted are shown as they are.
+    Masked patches of the inputs are blue. Patches that were not corrupted look the same in all
+    rows.
 
     Args:
-        predictor: a model of `masked_patch_predictor`.
-        batch: `(inputs, targets, sample_weights)`, arrays of a batch of
-            `keras_vit.data.mask_patches`; the first 8 images are drawn.
-        path: of the PNG file to write.
+        predictor: a model from `masked_patch_predictor`.
+        batch: `(inputs, targets, sample_weights)`, a batch from `keras_vit.data.mask_patches` as
+            arrays; the first 8 images are drawn.
+        path: path of the PNG file to write.
 
     Raises:
-        ValueError: if matplotlib is not installed, the model and the batch have different patches
-            or targets, or the images are not scaled to [-1, 1].
+        ValueError: if matplotlib is not installed; the patches or targets of the model and the
+            batch differ; or the images are not scaled to [-1, 1].
     """
     check_matplotlib()
     from matplotlib.figure import Figure
@@ -45,7 +45,7 @@ def draw_masked_patches(predictor, batch, path):
         "What was to be predicted": _fill(images, is_corrupted, targets),
     }
     height = 1.6 * images.shape[2] * grid[0] / (images.shape[3] * grid[1]) + 0.3
-    # Wide enough for the titles.
+    # At least wide enough for the titles.
     width = 1.6 * max(len(images), 4)
     figure = Figure(figsize=(width, height * len(rows)), layout="constrained")
     for part, (title, patches) in zip(figure.subfigures(len(rows), 1), rows.items(), strict=True):
@@ -64,9 +64,9 @@ def _first(batch, count):
 
 
 def _predict(predictor, inputs, targets):
-    """The predictions as targets are given: classes of colours, or pixels."""
-    is_colour = np.issubdtype(targets.dtype, np.integer)
-    expected = (*targets.shape[1:], NUM_COLOURS) if is_colour else targets.shape[1:]
+    """Return the predictions in the form of the targets: color classes, or pixels."""
+    is_color = np.issubdtype(targets.dtype, np.integer)
+    expected = (*targets.shape[1:], NUM_COLOURS) if is_color else targets.shape[1:]
     if predictor.output_shape[1:] != expected:
         raise ValueError(
             "`predictor` must predict the patches and the target of the batch, "
@@ -74,7 +74,7 @@ def _predict(predictor, inputs, targets):
             f"{predictor.output_shape[1:]}"
         )
     predictions = predictor.predict(inputs, verbose=0)
-    return predictions.argmax(axis=-1) if is_colour else predictions
+    return predictions.argmax(axis=-1) if is_color else predictions
 
 
 def _corrupt(images, corruption):
@@ -83,12 +83,12 @@ def _corrupt(images, corruption):
 
 
 def _fill(images, is_corrupted, targets):
-    """The images with what targets say in the place of the corrupted patches."""
+    """Return the images with the corrupted patches replaced by targets."""
     height, width = images.shape[2:4]
     if np.issubdtype(targets.dtype, np.integer):
-        colours = decode_colours(targets)
+        colors = decode_colors(targets)
         side = 1 if targets.ndim == 2 else CELLS
-        cells = colours.reshape(*targets.shape[:2], side, side, 3)
+        cells = colors.reshape(*targets.shape[:2], side, side, 3)
         rows, columns = np.arange(height) * side // height, np.arange(width) * side // width
         patches = cells[:, :, rows[:, None], columns]
     else:
@@ -97,7 +97,7 @@ def _fill(images, is_corrupted, targets):
 
 
 def _cut(images, grid):
-    """The patches of images, `(batch, patches, height, width, channels)`."""
+    """Cut images into patches, `(batch, patches, height, width, channels)`."""
     rows, columns = grid
     batch_size, height, width, channels = images.shape
     patches = images.reshape(

@@ -6,12 +6,12 @@ from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
 
 
 def draw_study(accuracies, title, path):
-    """Draws the accuracy of each setting: a point for each seed, a bar at their mean.
+    """Draw the accuracy of each setting: one point per seed, and a bar at their mean.
 
     Args:
-        accuracies: dictionary from the settings' names to lists, from 0 to 1.
-        title: of the figure.
-        path: of the PNG file to write.
+        accuracies: dictionary from names of settings to lists of accuracies, from 0 to 1.
+        title: title of the figure.
+        path: path of the PNG file to write.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -32,13 +32,13 @@ def draw_study(accuracies, title, path):
 
 
 def draw_scaling(exaflops, accuracies, title, path):
-    """Draws the accuracy of models against the compute of their training, on a logarithmic axis.
+    """Draw the accuracy of models by the compute of their training, on a logarithmic axis.
 
     Args:
-        exaflops: dictionary from the models' names to their compute.
-        accuracies: dictionary from the models' names to lists, from 0 to 1.
-        title: of the figure.
-        path: of the PNG file to write.
+        exaflops: dictionary from names of models to their compute in exaFLOPs.
+        accuracies: dictionary from names of models to lists of accuracies, from 0 to 1.
+        title: title of the figure.
+        path: path of the PNG file to write.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -66,14 +66,14 @@ def draw_scaling(exaflops, accuracies, title, path):
 
 
 def draw_data_sizes(rows, panels, title, path):
-    """Draws accuracies against the number of training images, a line for each model.
+    """Draw accuracies by the number of training images, one line per model.
 
     Args:
-        rows: dictionaries with `model`, `images` and the columns of the panels, from 0 to 1; one
-            for each seed.
-        panels: dictionary from the panels' names to their columns.
-        title: of the figure.
-        path: of the PNG file to write.
+        rows: dictionaries with `model`, `images` and the panels' columns, which are from 0 to 1;
+            one per seed.
+        panels: dictionary from names of panels to their columns.
+        title: title of the figure.
+        path: path of the PNG file to write.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -102,7 +102,7 @@ def draw_data_sizes(rows, panels, title, path):
 
 
 def _draw_line(axis, rows, column, label):
-    """A point for each row, and a line through the means."""
+    """Draw a point for each row, and a line through the means."""
     found = {}
     for row in rows:
         found.setdefault(row["images"], []).append(100 * row[column])

@@ -16,28 +16,17 @@ SIGNATURE = "serving_default"
 
 @keras.saving.register_keras_serializable("keras_vit")
 def gelu_erf(x):
-    """GELU written with erf: TensorFlow writes it with erfc, which ONNX does not have.
-
-    Example:
-    >>> float(gelu_erf(np.float32(1.0)) - keras.activations.gelu(np.float32(1.0)))
-    0.0...
-    """
+    """GELU in terms of erf: TensorFlow uses erfc, which ONNX does not have."""
     return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
-    """Zeros around a map that stay zeros in front of a max-pooling.
+    """Zero padding that stays zero in front of a max-pooling.
 
-    ONNX Runtime makes one operation of a padding and the pooling behind it, which pads with minus
-    infinity (microsoft/onnxruntime#18136): in BiT, other logits by 1e-3. These zeros are joined to
-    the map, which is no operation that it looks for.
-
-    Input: `(batch, height, width, channels)`. Output: the same with `padding` more pixels.
-
-    Example:
-    >>> tuple(UnfusedZeroPadding2D(1)(np.ones((1, 4, 4, 2), "float32")).shape)
-    (1, 6, 6, 2)
+    ONNX Runtime merges a padding and the pooling after it into one operation, which pads with minus
+    infinity (microsoft/onnxruntime#18136) and changes BiT's logits by 1e-3. It does not recognize
+    zeros that are concatenated.
     """
 
     def call(self, inputs):
@@ -49,19 +38,9 @@ class UnfusedZeroPadding2D(keras.layers.ZeroPadding2D):
 
 
 def portable(model):
-    """A copy of a model that computes in float32, by operations that every format has.
+    """Copy a model, to compute in float32 by operations that every format has.
 
-    Args:
-        model: a model of this package, under any dtype policy.
-
-    Returns:
-        A Functional `keras.Model` with copies of the weights and, in float32, the same outputs. All
-        its weights are trainable: what is not are the states of random generators.
-
-    Example:
-    >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32, dtype="mixed_bfloat16")
-    >>> portable(model).get_layer("block_0").compute_dtype
-    'float32'
+    All weights of the copy are trainable, except the states of random generators.
     """
     copy = keras.models.clone_model(model, clone_function=_portable_layer)
     for old, new in zip(model.weights, copy.weights, strict=True):
@@ -79,23 +58,17 @@ def _portable_layer(layer):
 
 
 def write_graph(model, path, with_weights=True):
-    """Writes what a model computes as a SavedModel, for a converter to read.
+    """Write a model as a SavedModel that a converter can read.
 
     Its one signature maps `images`, float32 `(batch, height, width, 3)`, to `logits`, float32
-    `(batch, num_classes)`. Only TensorFlow writes operations that converters know, JAX writes a
-    call of XLA: on the other backends a process of its own writes the graph with TensorFlow.
+    `(batch, num_classes)`. Converters know the operations of TensorFlow, but not the XLA call that
+    JAX exports: on the other backends a subprocess writes the graph with TensorFlow.
 
     Args:
-        model: what `portable` returned.
-        path: of the SavedModel's directory, which must not exist.
-        with_weights: whether the weights are in it, or inputs `weight_0`, `weight_1` ... in the
-            order of `model.trainable_variables`.
-
-    Example:
-    >>> model = portable(keras_vit.resnet((1,), width=32, num_classes=3, image_size=32))
-    >>> write_graph(model, tmp_path / "graph")
-    >>> sorted(file.name for file in (tmp_path / "graph").glob("saved*"))
-    ['saved_model.pb']
+        model: result of `portable`.
+        path: path of the SavedModel's directory, which must not exist.
+        with_weights: whether the graph contains the weights. If not, it has inputs `weight_0`,
+            `weight_1` ... in the order of `model.trainable_variables`.
     """
     if keras.backend.backend() == "tensorflow":
         _write_saved_model(model, path, with_weights)
@@ -103,7 +76,7 @@ def write_graph(model, path, with_weights=True):
     with tempfile.TemporaryDirectory(dir=pathlib.Path(path).parent) as scratch:
         file = pathlib.Path(scratch) / "model.keras"
         model.save(file)
-        # The accelerator's memory belongs to this process, and a conversion needs none.
+        # This process uses the accelerator's memory, and a conversion needs none.
         environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, "-m", __name__, file, path, "weights" if with_weights else ""]
         subprocess.run([str(part) for part in command], check=True, env=environment)

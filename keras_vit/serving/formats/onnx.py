@@ -1,37 +1,43 @@
-"""A model as an ONNX graph, and that as a file."""
+"""ONNX: the file `model.onnx`, for ONNX Runtime and others."""
 
-from keras import ops
-
-from keras_vit.serving.formats.graph import SIGNATURE, write_graph
+from keras_vit.serving.formats.base import MAX_BYTES, ExportFormat, Precision, float32_bytes
 
 # The newest whose operations tf2onnx knows.
 OPSET = 18
-# Shapes and the like stay in the graph, where runtimes want to know them.
+# Smaller tensors, such as shapes, stay in the graph, where runtimes need them.
 SMALL_BYTES = 1024
 
 
-def convert_to_onnx(model, scratch):
-    """A model as an `onnx.ModelProto`.
+def write(model, path, scratch, quantize, images):
+    """Write a model as an ONNX file; the arguments are those of `ExportFormat.write`.
 
-    The weights join the graph when it is converted: tf2onnx would copy them in each of its passes,
+    If the weights take more than `MAX_BYTES`, they are in `model.onnx.data`.
+    """
+    from keras_vit.serving.formats.graph import portable
+    from keras_vit.serving.formats.onnx_precision import in_float16, in_int8
+
+    converted = convert(portable(model), scratch)
+    if quantize is not None:
+        exact = scratch / "float32.onnx"
+        save(converted, exact)
+        is_large = float32_bytes(model) > MAX_BYTES
+        is_int8 = quantize == "int8"
+        converted = in_int8(exact, images, is_large) if is_int8 else in_float16(exact, is_large)
+    save(converted, path)
+
+
+def convert(model, scratch):
+    """Convert a result of `portable` to an `onnx.ModelProto` from `images` to `logits`.
+
+    The weights join the graph after the conversion: tf2onnx would copy them in each of its passes,
     and take forty times the memory of the model.
-
-    Args:
-        model: what `portable` returned.
-        scratch: `pathlib.Path` of an existing directory, for a graph without weights.
-
-    Returns:
-        An `onnx.ModelProto` from `images` to `logits`.
-
-    Example:
-    >>> from keras_vit.serving.formats.graph import portable
-    >>> model = portable(keras_vit.resnet((1,), width=32, num_classes=3, image_size=32))
-    >>> [output.name for output in convert_to_onnx(model, tmp_path).graph.output]
-    ['logits']
     """
     import onnx
     import tensorflow as tf
     import tf2onnx
+    from keras import ops
+
+    from keras_vit.serving.formats.graph import SIGNATURE, write_graph
 
     write_graph(model, scratch / "graph_without_weights", with_weights=False)
     answer = tf.saved_model.load(scratch / "graph_without_weights").signatures[SIGNATURE]
@@ -55,18 +61,11 @@ def convert_to_onnx(model, scratch):
     return converted
 
 
-def save_onnx(model, path, max_bytes):
-    """Writes an ONNX model, with its weights in the same file or in one beside it.
-
-    Args:
-        model: an `onnx.ModelProto`; a large one is left without its weights.
-        path: `pathlib.Path` of the file.
-        max_bytes: of weights in the file; if there are more, they go to a file of the same name
-            with `.data` behind it.
-    """
+def save(model, path):
+    """Write an `onnx.ModelProto`; weights beyond `MAX_BYTES` move from it to `<path>.data`."""
     import onnx
 
-    if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > max_bytes:
+    if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > MAX_BYTES:
         _move_weights(model, path.with_name(f"{path.name}.data"))
     onnx.save(model, path)
 
@@ -82,3 +81,27 @@ def _move_weights(model, path):
             set_external_data(tensor, path.name, offset=file.tell(), length=length)
             file.write(tensor.raw_data)
             tensor.ClearField("raw_data")
+
+
+def load(path):
+    """Load an ONNX file in ONNX Runtime; see `ExportFormat.load`."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (images,), (logits,) = session.get_inputs(), session.get_outputs()
+
+    def run(batch):
+        return session.run(None, {images.name: batch})[0]
+
+    return run, tuple(images.shape[1:]), logits.shape[1]
+
+
+ONNX = ExportFormat(
+    name="onnx",
+    file_name="model.onnx",
+    write=write,
+    load=load,
+    packages=("onnx", "onnxruntime", "tf2onnx"),
+    runtime="onnxruntime",
+    precisions={"int8": Precision(needs_images=True), "float16": Precision(dtype="float16")},
+)

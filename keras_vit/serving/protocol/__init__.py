@@ -1,1 +1,1 @@
-"""Requests to a model server and its answers."""
+"""TF Serving's APIs: requests, and checks of the answers."""

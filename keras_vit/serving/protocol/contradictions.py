@@ -3,31 +3,30 @@
 import numpy as np
 import scipy.special
 
-# What rounding may add to a probability.
+# Largest rounding error of a probability.
 TOLERANCE = 1e-3
 _TOP = ("top_k_classes", "top_k_labels", "top_k_probabilities")
 
 
-def find_contradiction(outputs, is_good):
-    """Say which outputs for the same images cannot all be right.
+def is_good(outputs):
+    """Return for each image whether it was classified."""
+    count = len(next(iter(outputs.values())))
+    return ~outputs.get("is_bad", np.zeros(count, bool))
 
-    Args:
-        outputs: dictionary of NumPy arrays `(images, ...)`, with the dtypes of an export's.
-        is_good: bool array, which images were classified.
 
-    Returns:
-        A string for the first contradiction, or `None`.
+def find_contradiction(outputs):
+    """Describe the first outputs that contradict each other, or return `None`.
 
     Example:
-    >>> from keras_vit.serving.protocol.contradictions import find_contradiction
-    >>> find_contradiction({"probabilities": np.array([[0.5, 0.7]])}, np.array([True]))
+    >>> find_contradiction({"probabilities": np.array([[0.5, 0.7]])})
     'the sum of `probabilities` must be 1'
     """
     for names in (("logits", "probabilities"), _TOP):
         shapes = {name: outputs[name].shape for name in names if name in outputs}
         if len(set(shapes.values())) > 1:
             return f"these outputs must have one shape: {shapes}"
-    outputs = {name: array[is_good] for name, array in outputs.items()}
+    good = is_good(outputs)
+    outputs = {name: array[good] for name, array in outputs.items()}
     return next(_contradictions(**outputs), None)
 
 
@@ -46,7 +45,7 @@ def _contradictions(
         yield "the sum of `probabilities` must be 1"
     elif softmax is not None and _differ(softmax, probabilities):
         yield "`probabilities` must be the softmax of `logits`"
-    # Labels may be doubled: in ImageNet two classes are called "crane".
+    # Labels may occur twice: ImageNet has two classes "crane".
     if top_k_classes is not None and not np.diff(np.sort(top_k_classes)).all():
         yield "`top_k_classes` must be different classes"
     if top_k_classes is not None and top_k_labels is not None:

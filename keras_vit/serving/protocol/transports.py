@@ -1,4 +1,4 @@
-"""TF Serving's two APIs, as a client speaks them."""
+"""Requests by TF Serving's two APIs, REST and gRPC."""
 
 import base64
 import concurrent.futures
@@ -10,15 +10,15 @@ import time
 from keras_vit.core.text import printable
 from keras_vit.serving.protocol import answers
 
-# HTTP statuses, by TF Serving's `http_server.cc`.
+# HTTP statuses in TF Serving's `http_server.cc`.
 _UNAVAILABLE, _DEADLINE_EXCEEDED = 503, 504
-# More than the answer of an export to 100 images and ImageNet-21k's classes, in either API.
+# More than the answer of an export to 100 images with ImageNet-21k's classes, in either API.
 MAX_BYTES = 2**28
 _BYTES_AT_ONCE = 1024
 
 
 class RequestError(Exception):
-    """What a server says of a request that it refuses."""
+    """A server's message about a request that it refuses."""
 
     def __init__(self, message, is_unknown_model):
         super().__init__(_line(message))
@@ -39,15 +39,15 @@ class Rest:
         self._session.close()
 
     def predict(self, encoded, signature):
-        """Return the outputs for images, and `None`: the API does not name the version."""
-        # Standard base64: the server decodes it, and not the URL-safe kind.
+        """Return the outputs for images, and `None`: the API does not return the version."""
+        # The server decodes standard base64, but not the URL-safe alphabet.
         instances = [{"b64": base64.b64encode(image).decode("ascii")} for image in encoded]
         request = {"signature_name": signature, "instances": instances}
         answer = self._ask("POST", ":predict", self._timeout, json=request)
         return answers.from_json(answer, len(encoded)), None
 
-    def status(self, timeout=None):
-        answer = self._ask("GET", "", self._timeout if timeout is None else timeout)
+    def status(self, timeout):
+        answer = self._ask("GET", "", timeout or self._timeout)
         return answers.check_states(answers.states_from_json(answer), self._version)
 
     def _ask(self, method, verb, timeout, **request):
@@ -58,7 +58,7 @@ class Rest:
                 timeout, lambda: _receive(session, end, method, url, timeout=timeout, **request)
             )
         except (errors.Timeout, TimeoutError) as error:
-            # A thread may still be using the old one.
+            # A thread may still be using the old session.
             self._session = self._requests.Session()
             raise _too_late(self._url, timeout) from error
         except errors.RequestException as error:
@@ -79,7 +79,7 @@ class Rest:
         try:
             return json.loads(content, object_pairs_hook=answers.without_repeats)
         except (ValueError, RecursionError) as error:
-            raise OSError(f"{self._url} is not of TF Serving: it answers no JSON") from error
+            raise OSError(f"{self._url} is not of TF Serving: its answer is not JSON") from error
 
 
 class Grpc:
@@ -91,10 +91,10 @@ class Grpc:
         self._predict_pb2 = require(f"{apis}.predict_pb2")
         self._status_pb2 = require(f"{apis}.get_model_status_pb2")
         options = [
-            # Photographs are larger than the 4 MiB that a message may have by default.
+            # By default a message has at most 4 MiB, and photographs are larger.
             ("grpc.max_send_message_length", -1),
             ("grpc.max_receive_message_length", MAX_BYTES),
-            # By default a server that starts late is looked for every two minutes at last.
+            # By default the time between two attempts to connect grows to two minutes.
             ("grpc.max_reconnect_backoff_ms", 1000),
         ]
         self._channel = self._grpc.insecure_channel(address, options)
@@ -110,7 +110,7 @@ class Grpc:
         self._channel.close()
 
     def predict(self, encoded, signature):
-        """Return the outputs for images, and the version of the model if the server names it."""
+        """Return the outputs for images, and the model's version or `None`."""
         import tensorflow as tf
 
         request = self._predict_pb2.PredictRequest(model_spec=self._spec(signature_name=signature))
@@ -123,15 +123,14 @@ class Grpc:
             ("model", self._name, spec.name),
             ("signature", signature or "serving_default", spec.signature_name),
         ):
-            # A server may leave them out.
+            # A server may omit them.
             if answered not in (None, "") and asked not in (None, answered):
                 raise answers.AnswerError(f"{what} {answered} answers, not {asked}")
         return answers.from_tensors(answer.outputs, len(encoded)), version
 
-    def status(self, timeout=None):
+    def status(self, timeout):
         request = self._status_pb2.GetModelStatusRequest(model_spec=self._spec())
-        timeout = self._timeout if timeout is None else timeout
-        answer = self._ask(self._model.GetModelStatus, request, timeout)
+        answer = self._ask(self._model.GetModelStatus, request, timeout or self._timeout)
         names = {value: name for name, value in self._status_pb2.ModelVersionStatus.State.items()}
         states = answer.model_version_status
         pairs = [(state.version, names.get(state.state, state.state)) for state in states]
@@ -163,11 +162,7 @@ class Grpc:
 
 
 def require(name):
-    """Import a module of what comes with the extra `serving`.
-
-    Raises:
-        ValueError: if it is not installed.
-    """
+    """Import a module from a package of the extra `serving`."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -178,21 +173,10 @@ def require(name):
 
 
 def within(seconds, function):
-    """Return what a function returns, unless it takes too long.
+    """Call a function in a thread, and raise `TimeoutError` if it takes longer in all.
 
-    The limit of sockets is for each read: a server that sends a byte now and then never exceeds it.
-
-    Args:
-        seconds: how long the function may take in all.
-        function: has no arguments; its thread is left alone when it takes longer.
-
-    Raises:
-        TimeoutError: if it takes longer.
-
-    Example:
-    >>> from keras_vit.serving.protocol.transports import within
-    >>> within(60, lambda: 1 + 1)
-    2
+    The timeout of a socket applies to each read: a server that sends a byte now and then never
+    exceeds it.
     """
     future = concurrent.futures.Future()
 
@@ -202,14 +186,14 @@ def within(seconds, function):
         except BaseException as error:
             future.set_exception(error)
 
-    # Python waits at its end for the threads of an executor, but not for this one.
+    # At exit, Python waits for the threads of an executor, but not for a daemon thread.
     threading.Thread(target=run, daemon=True).start()
     return future.result(seconds)
 
 
 def _receive(session, end, method, url, **request):
     """Return the HTTP status and the body of an answer."""
-    # Another address is not the server that was asked, and a redirected POST loses its images.
+    # A redirect leads to another server, and a redirected POST loses its images.
     with session.request(method, url, stream=True, allow_redirects=False, **request) as answer:
         content = bytearray()
         for chunk in answer.iter_content(_BYTES_AT_ONCE):
@@ -228,7 +212,7 @@ def _too_late(address, timeout):
 
 
 def _error_message(content):
-    """The words of an error, which TF Serving writes as C does: not always JSON."""
+    """Return the message of an error, which TF Serving escapes as in C: it may not be JSON."""
     text = content.decode("utf-8", "replace")
     try:
         return _line(json.loads(text)["error"])
@@ -237,5 +221,5 @@ def _error_message(content):
 
 
 def _line(message):
-    """A message in one line."""
+    """Return a message in one line."""
     return printable(" ".join(str(message).split())[:1000])

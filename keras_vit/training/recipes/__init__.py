@@ -1,7 +1,7 @@
-"""The paper's recipes, and those made from them, as rows of a table.
+"""The recipes of the paper and others made from them: `ROWS`, one row per recipe, and `RECIPES`.
 
-A learning rate where the paper chooses among several is the one that `vit_jax/configs/common.py`
-has, and so are the steps of the warm-up of a fine-tuning run.
+Where the paper chooses among several learning rates, a recipe has the rate of
+`vit_jax/configs/common.py`. The warm-up steps of a fine-tuning run are from there, too.
 """
 
 import dataclasses
@@ -10,11 +10,12 @@ from keras_vit.training.recipes.recipe import Recipe
 
 TABLE_3 = "Table 3 of the ViT paper (arXiv 2010.11929)"
 TABLE_4 = "Table 4 of the ViT paper (arXiv 2010.11929)"
+TABLES_2_AND_4 = "Tables 2 and 4 of the ViT paper, ImageNet"
 AUGREG = "How to train your ViT (arXiv 2106.10270), `vit_i21k.py` of big_vision, ImageNet-21k"
 BETTER = "Better plain ViT baselines (arXiv 2205.01580), `vit_s16_i1k.py` of big_vision, ImageNet"
-# Of Table 4 for CIFAR, Pets and Flowers.
-SMALL_DATASETS = (0.001, 0.003, 0.01, 0.03)
 HYPER_RULE = "BiT-HyperRule, `bit_hyperrule.py` of big_transfer"
+# Learning rates of Table 4 for CIFAR, Pets and Flowers.
+SMALL_DATASETS = (0.001, 0.003, 0.01, 0.03)
 
 PRETRAIN = Recipe(
     image_size=224,
@@ -39,7 +40,7 @@ FINETUNE = Recipe(
     steps=20_000,
     clip_norm=1.0,
 )
-# Appendix B.1.2, which says nothing of weight decay.
+# Appendix B.1.2 does not mention weight decay.
 MASKED_PATCHES = dataclasses.replace(
     PRETRAIN,
     learning_rate=2e-4,
@@ -51,7 +52,7 @@ MASKED_PATCHES = dataclasses.replace(
     pre_logits=False,
     loss="mean_colour",
 )
-# A flipped digit is no digit, and a small crop is any.
+# A flipped digit is not a digit, and a small crop could be any digit.
 DIGITS_PRETRAIN = dataclasses.replace(
     PRETRAIN,
     image_size=16,
@@ -81,6 +82,33 @@ DIGITS_FINETUNE = dataclasses.replace(
     min_crop_area=None,
     flip="never",
 )
+IMAGENET = dataclasses.replace(
+    PRETRAIN, epochs=300, learning_rate=3e-3, decay="cosine", weight_decay=0.3, clip_norm=1.0
+)
+AUGREG_IMAGENET21K = dataclasses.replace(
+    PRETRAIN,
+    epochs=300,
+    decay="cosine",
+    weight_decay=0.1,
+    dropout=0.0,
+    pre_logits=False,
+    clip_norm=1.0,
+    loss="sigmoid",
+    head_bias=-10.0,
+    augmentation="medium1",
+    pooling="gap",
+)
+BETTER_VIT = dataclasses.replace(
+    PRETRAIN,
+    batch_size=1024,
+    decay="cosine",
+    weight_decay=0.1,
+    dropout=0.0,
+    clip_norm=1.0,
+    augmentation="light2",
+    pooling="gap",
+    position_embedding="sincos2d",
+)
 
 
 def _jft(epochs, learning_rate):
@@ -98,11 +126,11 @@ def _imagenet(image_size):
     return dataclasses.replace(FINETUNE, image_size=image_size, average_momentum=0.9999)
 
 
-def _hyper_rule(image_size, random_crop_from, boundaries, steps, warmup_steps, augmentation):
-    """BiT-HyperRule for one size of a dataset's images and one size of the dataset."""
+def _hyper_rule(boundaries, steps, warmup_steps, augmentation, is_tiny):
+    """BiT-HyperRule for datasets of one range of sizes, with images of one range of sizes."""
     return Recipe(
-        image_size=image_size,
-        random_crop_from=random_crop_from,
+        image_size=128 if is_tiny else 480,
+        random_crop_from=160 if is_tiny else 512,
         min_crop_area=None,
         flip="always",
         batch_size=512,
@@ -118,111 +146,124 @@ def _hyper_rule(image_size, random_crop_from, boundaries, steps, warmup_steps, a
 
 def _hyper_rules():
     sizes = {
-        "small": ((200, 300, 400), 500, 100, "none"),
-        "medium": ((3000, 6000, 9000), 10_000, 500, "bit"),
-        "large": ((6000, 12_000, 18_000), 20_000, 500, "bit"),
+        "small": ("below 20,000 images", (200, 300, 400), 500, 100, "none"),
+        "medium": ("below 500,000 images", (3000, 6000, 9000), 10_000, 500, "bit"),
+        "large": ("500,000 images and more", (6000, 12_000, 18_000), 20_000, 500, "bit"),
     }
-    for name, schedule in sizes.items():
-        yield f"bit_hyperrule_{name}", _hyper_rule(480, 512, *schedule)
-        yield f"bit_hyperrule_{name}_tiny_images", _hyper_rule(128, 160, *schedule)
+    reported = {
+        "small": "R152x4: Pets 96.62 %",
+        "medium_tiny_images": "R152x4: CIFAR-10 99.37 %, CIFAR-100 93.51 %",
+        "large": "R152x4 87.54 %",
+    }
+    for size, (num_images, *schedule) in sizes.items():
+        for name, is_tiny in ((size, False), (f"{size}_tiny_images", True)):
+            recipe, source = _hyper_rule(*schedule, is_tiny), f"{HYPER_RULE}, {num_images}"
+            yield RecipeRow(f"bit_hyperrule_{name}", recipe, source, reported.get(name, ""))
 
 
-RECIPES = {
-    "pretrain": PRETRAIN,
-    "finetune": FINETUNE,
-    "digits_pretrain": DIGITS_PRETRAIN,
-    "digits_masked_patches": DIGITS_MASKED_PATCHES,
-    "digits_finetune": DIGITS_FINETUNE,
-    "jft300m_vit_b": _jft(7, 8e-4),
-    "jft300m_vit_l32": _jft(7, 6e-4),
-    "jft300m_vit_l16": _jft(7, 4e-4),
-    "jft300m_vit_l16_14_epochs": _jft(14, 4e-4),
-    "jft300m_vit_h14": _jft(14, 3e-4),
-    "jft300m_r50": _jft(7, 1e-3),
-    "jft300m_r101": _jft(7, 8e-4),
-    "jft300m_r152": _jft(7, 6e-4),
-    "jft300m_r50_vit_b": _jft(7, 8e-4),
-    "jft300m_r50_vit_l32": _jft(7, 2e-4),
-    "jft300m_r50_vit_l16": _jft(7, 4e-4),
-    "jft300m_r50_vit_l16_14_epochs": _jft(14, 4e-4),
-    "imagenet21k_vit_l_30_epochs": dataclasses.replace(PRETRAIN, epochs=30),
-    "imagenet_vit": dataclasses.replace(
-        PRETRAIN, epochs=300, learning_rate=3e-3, decay="cosine", weight_decay=0.3, clip_norm=1.0
-    ),
-    "augreg_imagenet21k": dataclasses.replace(
-        PRETRAIN,
-        epochs=300,
-        decay="cosine",
-        weight_decay=0.1,
-        dropout=0.0,
-        pre_logits=False,
-        clip_norm=1.0,
-        loss="sigmoid",
-        head_bias=-10.0,
-        augmentation="medium1",
-        pooling="gap",
-    ),
-    "better_vit_s16_90_epochs": dataclasses.replace(
-        PRETRAIN,
-        batch_size=1024,
-        decay="cosine",
-        weight_decay=0.1,
-        dropout=0.0,
-        clip_norm=1.0,
-        augmentation="light2",
-        pooling="gap",
-        position_embedding="sincos2d",
-    ),
-    "masked_patches": MASKED_PATCHES,
-    "finetune_imagenet_512": _imagenet(512),
-    "finetune_imagenet_518": _imagenet(518),
-    "finetune_cifar": _finetune(10_000, learning_rates=SMALL_DATASETS),
-    "finetune_pets_flowers": _finetune(500, warmup_steps=100, learning_rates=SMALL_DATASETS),
-    "finetune_augreg": _finetune(500, warmup_steps=100),
-    "finetune_vtab": _finetune(2500, learning_rate=0.01),
-    **dict(_hyper_rules()),
-}
+@dataclasses.dataclass(frozen=True)
+class RecipeRow:
+    """A recipe with its origin.
 
-# Where each is from, and the accuracy on ImageNet that it led to unless another is named.
-SOURCES = {
-    "pretrain": (f"{TABLE_3}, ImageNet-21k", "ViT-L/16 85.30 %"),
-    "finetune": (f"{TABLE_4}, ImageNet", "from JFT-300M: ViT-B/16 84.15 %"),
-    "digits_pretrain": ("`pretrain`, for the 8 x 8 pixel digits", ""),
-    "digits_masked_patches": ("`masked_patches`, for the 8 x 8 pixel digits", ""),
-    "digits_finetune": ("`finetune`, for the 8 x 8 pixel digits", ""),
-    "jft300m_vit_b": (TABLE_3, "ViT-B/32 80.73 %, ViT-B/16 84.15 %"),
-    "jft300m_vit_l32": (TABLE_3, "84.37 %"),
-    "jft300m_vit_l16": (TABLE_3, "86.30 %"),
-    "jft300m_vit_l16_14_epochs": (TABLE_3, "87.12 %"),
-    "jft300m_vit_h14": (TABLE_3, "88.08 %"),
-    "jft300m_r50": (TABLE_3, "R50x1 77.54 %, R50x2 82.12 %"),
-    "jft300m_r101": (TABLE_3, "R101x1 80.67 %"),
-    "jft300m_r152": (TABLE_3, "R152x1 81.88 %, R152x2 84.97 %"),
-    "jft300m_r50_vit_b": (TABLE_3, "R50+ViT-B/32 84.90 %, R50+ViT-B/16 85.58 %"),
-    "jft300m_r50_vit_l32": (TABLE_3, "85.68 %"),
-    "jft300m_r50_vit_l16": (TABLE_3, "86.60 %"),
-    "jft300m_r50_vit_l16_14_epochs": (TABLE_3, "87.12 %"),
-    "imagenet21k_vit_l_30_epochs": (f"{TABLE_3}, ImageNet-21k", ""),
-    "imagenet_vit": (f"{TABLE_3}, ImageNet", "ViT-B/16 77.91 % (table 5)"),
-    "augreg_imagenet21k": (AUGREG, "ViT-B/16 85.49 %, fine-tuned at 384 pixels"),
-    "better_vit_s16_90_epochs": (BETTER, "ViT-S/16 76.5 %"),
-    "masked_patches": (
+    Args:
+        name: name of the recipe.
+        recipe: the `Recipe`.
+        source: where its settings are from.
+        reported: accuracy that the source reports, on ImageNet unless it names another dataset.
+    """
+
+    name: str
+    recipe: Recipe
+    source: str
+    reported: str = ""
+
+
+_TABLE = (
+    RecipeRow("pretrain", PRETRAIN, f"{TABLE_3}, ImageNet-21k", "ViT-L/16 85.30 %"),
+    RecipeRow("finetune", FINETUNE, f"{TABLE_4}, ImageNet", "from JFT-300M: ViT-B/16 84.15 %"),
+    RecipeRow("digits_pretrain", DIGITS_PRETRAIN, "`pretrain`, for the 8 x 8 pixel digits"),
+    RecipeRow(
+        "digits_masked_patches",
+        DIGITS_MASKED_PATCHES,
+        "`masked_patches`, for the 8 x 8 pixel digits",
+    ),
+    RecipeRow("digits_finetune", DIGITS_FINETUNE, "`finetune`, for the 8 x 8 pixel digits"),
+    RecipeRow("jft300m_vit_b", _jft(7, 8e-4), TABLE_3, "ViT-B/32 80.73 %, ViT-B/16 84.15 %"),
+    RecipeRow("jft300m_vit_l32", _jft(7, 6e-4), TABLE_3, "84.37 %"),
+    RecipeRow("jft300m_vit_l16", _jft(7, 4e-4), TABLE_3, "86.30 %"),
+    RecipeRow("jft300m_vit_l16_14_epochs", _jft(14, 4e-4), TABLE_3, "87.12 %"),
+    RecipeRow("jft300m_vit_h14", _jft(14, 3e-4), TABLE_3, "88.08 %"),
+    RecipeRow("jft300m_r50", _jft(7, 1e-3), TABLE_3, "R50x1 77.54 %, R50x2 82.12 %"),
+    RecipeRow("jft300m_r101", _jft(7, 8e-4), TABLE_3, "R101x1 80.67 %"),
+    RecipeRow("jft300m_r152", _jft(7, 6e-4), TABLE_3, "R152x1 81.88 %, R152x2 84.97 %"),
+    RecipeRow(
+        "jft300m_r50_vit_b", _jft(7, 8e-4), TABLE_3, "R50+ViT-B/32 84.90 %, R50+ViT-B/16 85.58 %"
+    ),
+    RecipeRow("jft300m_r50_vit_l32", _jft(7, 2e-4), TABLE_3, "85.68 %"),
+    RecipeRow("jft300m_r50_vit_l16", _jft(7, 4e-4), TABLE_3, "86.60 %"),
+    RecipeRow("jft300m_r50_vit_l16_14_epochs", _jft(14, 4e-4), TABLE_3, "87.12 %"),
+    RecipeRow(
+        "imagenet21k_vit_l_30_epochs",
+        dataclasses.replace(PRETRAIN, epochs=30),
+        f"{TABLE_3}, ImageNet-21k",
+    ),
+    RecipeRow("imagenet_vit", IMAGENET, f"{TABLE_3}, ImageNet", "ViT-B/16 77.91 % (table 5)"),
+    RecipeRow(
+        "augreg_imagenet21k",
+        AUGREG_IMAGENET21K,
+        AUGREG,
+        "ViT-B/16 85.49 %, fine-tuned at 384 pixels",
+    ),
+    RecipeRow("better_vit_s16_90_epochs", BETTER_VIT, BETTER, "ViT-S/16 76.5 %"),
+    RecipeRow(
+        "masked_patches",
+        MASKED_PATCHES,
         "Appendix B.1.2 of the ViT paper, JFT-300M",
         "ViT-B/16 79.9 %, fine-tuned; from scratch 77.9 %",
     ),
-    "finetune_imagenet_512": ("Tables 2 and 4 of the ViT paper, ImageNet", "ViT-L/16 87.76 %"),
-    "finetune_imagenet_518": ("Tables 2 and 4 of the ViT paper, ImageNet", "ViT-H/14 88.55 %"),
-    "finetune_cifar": (TABLE_4, "ViT-H/14: CIFAR-10 99.50 %, CIFAR-100 94.55 %"),
-    "finetune_pets_flowers": (TABLE_4, "ViT-H/14: Pets 97.56 %, Flowers 99.68 %"),
-    "finetune_augreg": ("`configs/augreg.py` of vit_jax, Oxford-IIIT Pets", ""),
-    "finetune_vtab": (TABLE_4, "ViT-H/14: mean of the 19 tasks 77.63 %"),
-    "bit_hyperrule_small": (f"{HYPER_RULE}, below 20,000 images", "R152x4: Pets 96.62 %"),
-    "bit_hyperrule_small_tiny_images": (f"{HYPER_RULE}, below 20,000 images", ""),
-    "bit_hyperrule_medium": (f"{HYPER_RULE}, below 500,000 images", ""),
-    "bit_hyperrule_medium_tiny_images": (
-        f"{HYPER_RULE}, below 500,000 images",
-        "R152x4: CIFAR-10 99.37 %, CIFAR-100 93.51 %",
+    RecipeRow("finetune_imagenet_512", _imagenet(512), TABLES_2_AND_4, "ViT-L/16 87.76 %"),
+    RecipeRow("finetune_imagenet_518", _imagenet(518), TABLES_2_AND_4, "ViT-H/14 88.55 %"),
+    RecipeRow(
+        "finetune_cifar",
+        _finetune(10_000, learning_rates=SMALL_DATASETS),
+        TABLE_4,
+        "ViT-H/14: CIFAR-10 99.50 %, CIFAR-100 94.55 %",
     ),
-    "bit_hyperrule_large": (f"{HYPER_RULE}, 500,000 images and more", "R152x4 87.54 %"),
-    "bit_hyperrule_large_tiny_images": (f"{HYPER_RULE}, 500,000 images and more", ""),
-}
+    RecipeRow(
+        "finetune_pets_flowers",
+        _finetune(500, warmup_steps=100, learning_rates=SMALL_DATASETS),
+        TABLE_4,
+        "ViT-H/14: Pets 97.56 %, Flowers 99.68 %",
+    ),
+    RecipeRow(
+        "finetune_augreg",
+        _finetune(500, warmup_steps=100),
+        "`configs/augreg.py` of vit_jax, Oxford-IIIT Pets",
+    ),
+    RecipeRow(
+        "finetune_vtab",
+        _finetune(2500, learning_rate=0.01),
+        TABLE_4,
+        "ViT-H/14: mean of the 19 tasks 77.63 %",
+    ),
+    *_hyper_rules(),
+)
+ROWS = {row.name: row for row in _TABLE}
+RECIPES = {name: row.recipe for name, row in ROWS.items()}
+
+
+def find_recipe(recipe):
+    """Return the `Recipe` that an argument means: itself, or the row of that name.
+
+    Example:
+    >>> find_recipe("finetune").steps
+    20000
+    """
+    if isinstance(recipe, Recipe):
+        return recipe
+    if recipe not in RECIPES:
+        raise ValueError(
+            f"`recipe` must be a `Recipe` or one of {', '.join(RECIPES)}. "
+            f"Received: recipe={recipe!r}"
+        )
+    return RECIPES[recipe]

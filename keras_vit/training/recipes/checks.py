@@ -1,11 +1,11 @@
-"""What settings a recipe can have."""
+"""Checks of the settings of a recipe."""
 
 import dataclasses
 import itertools
 import math
 import typing
 
-from keras_vit.core.arguments import is_integer
+from keras_vit.core.arguments import check_choice, is_integer
 
 WHOLE = (
     *("image_size", "batch_size", "warmup_steps", "epochs", "steps", "frozen_blocks"),
@@ -20,7 +20,7 @@ SHARES = ("dropout", "label_smoothing", "average_momentum")
 
 
 def check_recipe(recipe):
-    """Raises `ValueError` if a setting is out of range, or two do not go together."""
+    """Check that each setting is in range, and that they go together."""
     _check_ranges(recipe)
     _check_choices(recipe)
     _check_length(recipe)
@@ -64,11 +64,7 @@ def _check_ranges(recipe):
 def _check_choices(recipe):
     for field in dataclasses.fields(recipe):
         if typing.get_origin(field.type) is typing.Literal:
-            choices, value = typing.get_args(field.type), getattr(recipe, field.name)
-            if value not in choices:
-                raise ValueError(
-                    f"`{field.name}` must be one of {choices}. Received: {field.name}={value!r}"
-                )
+            check_choice(field.name, getattr(recipe, field.name), typing.get_args(field.type))
 
 
 def _check_length(recipe):
@@ -79,7 +75,7 @@ def _check_length(recipe):
         )
     if (recipe.decay == "staircase") != bool(recipe.boundaries):
         raise ValueError(
-            "`boundaries` must be given for a staircase, and for no other `decay`. "
+            "`boundaries` must be given for a staircase, and only for a staircase. "
             f"Received: boundaries={recipe.boundaries}, decay={recipe.decay!r}"
         )
     ends = (recipe.warmup_steps, *recipe.boundaries)

@@ -1,4 +1,4 @@
-"""How a model is trained, as one frozen row."""
+"""The settings of a training run, in one frozen row."""
 
 import dataclasses
 from typing import Literal
@@ -8,7 +8,7 @@ from keras_vit.training.recipes.checks import check_recipe
 
 OPTIMIZERS = ("adamw", "sgd")
 CLASS_LOSSES = ("softmax", "sigmoid")
-# Those of `masked_patch_predictor`, which the command line cannot wait for.
+# As in `masked_patch_predictor`, whose module imports Keras: too slow for `--help`.
 TARGETS = ("mean_colour", "downsized", "pixels")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 POOLINGS = ("token", "gap", "map")
@@ -18,51 +18,51 @@ FLIPS = ("never", "random", "always")
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """How a model is trained.
-
-    Exactly one of `epochs` and `steps` says how long.
+    """The settings of a training run, exactly one of `epochs` and `steps` among them.
 
     Args:
         image_size: side of the square training images, in pixels.
-        batch_size: images in a step.
+        batch_size: number of images in a training step.
         optimizer: AdamW, or SGD with momentum 0.9.
-        learning_rate: reached at the end of the warm-up.
-        learning_rates: those from which one is chosen on held-out images (`--sweep-lr`).
-        decay: of the learning rate after the warm-up: linear or cosine to the end of training, by
-            the reciprocal square root of the steps, or in a staircase.
-        warmup_steps: steps in which the learning rate rises linearly from 0.
-        boundaries: of a staircase, the steps after which the learning rate is a tenth.
-        epochs: passes over the training split.
-        steps: updates of the weights.
-        weight_decay: decoupled, of kernels alone; times the learning rate.
-        loss: cross-entropy of the softmax, or of a sigmoid for each class; or how well a masked
-            patch is predicted, its `"mean_colour"`, its colours `"downsized"` to 4 x 4, or its
-            `"pixels"`.
-        label_smoothing: share of a label that is spread over all classes, of the softmax alone.
-        head_bias: of a new head; with a sigmoid, -10 says that each class is rare.
-        layer_decay: each block has the learning rate of the block behind it times this.
-        frozen_blocks: so many of the first blocks, and all before them, are not trained.
-        accumulation_steps: parts into which a batch is cut, one after the other, where it does not
-            fit into the memory as a whole.
-        remat: whether the activations of blocks are computed again instead of kept, where a batch
-            does not fit into the memory.
-        average_momentum: of an average of the weights over the updates (Polyak), which is then
-            what is evaluated; `None` for none.
+        learning_rate: learning rate at the end of the warm-up.
+        decay: decay of the learning rate after the warm-up: linear or cosine to the end of
+            training, by the reciprocal square root of the steps, or piecewise constant
+            (`"staircase"`).
+        warmup_steps: number of steps in which the learning rate rises linearly from 0.
+        boundaries: steps of a staircase after which the learning rate is divided by 10.
+        epochs: number of passes over the training split.
+        steps: number of updates of the weights.
+        weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
+        loss: cross-entropy of the softmax, or of one sigmoid per class; or the target of masked
+            patch prediction: the `"mean_colour"` of a patch, its colors `"downsized"` to 4 x 4, or
+            its `"pixels"`.
+        label_smoothing: share of a label that is spread over all classes; softmax only.
+        head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
+        layer_decay: ratio of a block's learning rate to that of the next block.
+        frozen_blocks: number of blocks, from the first, that are not trained; nor are the layers
+            before them.
+        accumulation_steps: number of parts of a batch that are computed one after the other, where
+            the whole batch does not fit into memory.
+        remat: whether to recompute the activations of blocks in the backward pass, where they do
+            not fit into memory.
+        average_momentum: momentum of an exponential moving average (EMA) of the weights over the
+            updates; if given, the averages are evaluated.
         clip_norm: global norm at which gradients are clipped.
-        dropout: rate for a model that is built or read from another project's file; a `.keras` file
-            keeps its own, a ResNet has none.
-        pre_logits: whether a model that is built has the pre-training head's hidden tanh layer; a
-            ResNet has none.
-        pooling: of a model that is built, as in `vision_transformer`.
-        position_embedding: of a model that is built, as in `vision_transformer`.
-        min_crop_area: smallest part of a training image's area that a random crop has; `None` for
-            no crop.
+        dropout: dropout rate of a new model, or of one from another project's file. A `.keras` file
+            keeps its own rate; a ResNet has no dropout.
+        pre_logits: whether a new model has the hidden tanh layer of the pre-training head; a ResNet
+            has none.
+        pooling: pooling of a new model, as in `vision_transformer`.
+        position_embedding: position embedding of a new model, as in `vision_transformer`.
+        min_crop_area: smallest share of a training image's area in a random crop; `None` for no
+            crop.
         random_crop_from: side of the square to which training images are resized before a random
-            part is cut out, instead of `min_crop_area`; `None` for not.
-        flip: whether training images are flipped left and right: never, at random, or always, as
-            big_transfer does.
-        augmentation: what else is done to training images, a row of `data.AUGMENTATIONS`.
-        seed: of weights, dropout, shuffling and augmentation.
+            part is cut out, instead of `min_crop_area`.
+        flip: whether training images are flipped left and right: never, at random, or always, as in
+            big_transfer.
+        augmentation: further augmentation of training images, a row of `data.AUGMENTATIONS`.
+        learning_rates: learning rates to choose from on held-out images (`--sweep-lr`).
+        seed: seed of weights, dropout, shuffling and augmentation.
     """
 
     image_size: int
@@ -99,18 +99,18 @@ class Recipe:
         check_recipe(self)
 
     @property
-    def wants_shares(self):
-        """Whether labels must be shares of classes."""
+    def needs_soft_labels(self):
+        """Whether labels must be soft labels."""
         mixes = AUGMENTATIONS[self.augmentation].mixes
         return mixes or self.loss == "sigmoid" or self.label_smoothing > 0
 
     @property
     def is_of_classes(self):
-        """Whether classes are learned, and not what masked patches show."""
+        """Whether the model learns classes, not masked patches."""
         return self.loss in CLASS_LOSSES
 
     def smoke(self):
-        """The same recipe, shrunk to seconds on a laptop.
+        """Return the same recipe, shrunk to seconds on a laptop.
 
         Example:
         >>> shared = {"image_size": 384, "batch_size": 512, "optimizer": "sgd", "decay": "cosine"}
@@ -125,15 +125,16 @@ class Recipe:
         return dataclasses.replace(self, **small)
 
     def epoch_lengths(self, num_examples):
-        """How many epochs of how many steps to run on so many examples.
+        """Return the number of epochs and of their steps for a number of examples.
+
+        A recipe in steps has epochs of equal length: at least one pass over the examples, and at
+        least 100 steps or a tenth of all, because each epoch ends with an evaluation.
 
         Returns:
-            `(epochs, steps_per_epoch)`. A recipe in steps is run to the last of them, in epochs of
-            equal length: at least a pass over the examples, and 100 steps or a tenth of them, as an
-            epoch ends with an evaluation.
+            `(epochs, steps_per_epoch)`.
 
         Raises:
-            ValueError: if the warm-up would take all the steps, or a boundary is not reached.
+            ValueError: if the warm-up takes all steps, or a boundary is not reached.
         """
         steps_per_pass = -(-num_examples // self.batch_size)
         if self.epochs is not None:

@@ -1,4 +1,4 @@
-"""`model.fit`, which goes on where it was stopped."""
+"""`model.fit` that resumes where it was stopped, also mid-epoch."""
 
 import logging
 import sys
@@ -28,20 +28,20 @@ from keras_vit.training.training_data import for_evaluation
 
 
 class ResumableFit:
-    """The epochs of a run, begun or gone on with.
+    """The epochs of a run, from its start or from a state.
 
     Args:
         recipe: the `Recipe`.
         workdir: the run's directory.
-        epochs: how many.
-        updates_per_epoch: of how many updates of the weights each.
-        save_steps: batches after which the state is saved, beside the ends of epochs.
-        keep: how many states are kept.
+        epochs: number of epochs.
+        updates_per_epoch: number of updates of the weights in an epoch.
+        save_steps: number of batches between two saved states; each epoch ends with one too.
+        keep: number of states to keep.
         metadata: as in `save_model`.
 
     Attributes:
-        images: the digests of `record_images`, for the states.
-        options: the options of the model, for the states.
+        images: the digests of `record_images`, to save in the states.
+        options: the options of the model, to save in the states.
     """
 
     def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep, metadata):
@@ -58,12 +58,12 @@ class ResumableFit:
         self.options = None
 
     def fit(self, task, model, state=None):
-        """Trains from a state on, or from the start.
+        """Train from a state, or from the start.
 
         Args:
-            task: a `Task`; its model is compiled, the optimizer built.
-            model: the model to be saved, with the weights of the task's.
-            state: of `States.load`, or `None`.
+            task: a `Task`; its model is compiled and its optimizer built.
+            model: the model to save, which shares its weights with the task's.
+            state: what `States.load` returned, or `None`.
         """
         batch, skip, callbacks = self._restore(task.model, state)
         epoch, done = divmod(batch, self.batches_per_epoch)
@@ -78,13 +78,13 @@ class ResumableFit:
             self._fit(task, model, batch, self.epochs, callbacks)
 
     def _restore(self, model, state):
-        """The batch to go on from, the images skipped before it, and callbacks for the rest."""
+        """Return the batch to resume after, the images skipped so far, and callbacks."""
         if state is None:
             return 0, [], []
         arrays, facts = state
         self.history = facts["history"]
         write_metrics(self.workdir, self.history)
-        logging.getLogger("keras_vit").info("going on behind batch %d", facts["batch"])
+        logging.getLogger("keras_vit").info("resuming after batch %d", facts["batch"])
         metrics = restore(model, arrays)
         callbacks = [RestoreRandomStates(arrays)]
         if facts["batch"] % self.batches_per_epoch:
@@ -123,7 +123,7 @@ class ResumableFit:
                 callbacks=[*callbacks, saving],
                 # The dataset shuffles itself.
                 shuffle=False,
-                # In a file of a scheduler a bar that moves would be thousands of lines.
+                # In a log file, a progress bar would be thousands of lines.
                 verbose="auto" if sys.stdout.isatty() else 2,
             )
 

@@ -10,6 +10,7 @@ import shutil
 import keras
 
 from keras_vit.core.files import PARTIAL, differences, replacing
+from keras_vit.core.locks import exclusive_lock
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
@@ -31,24 +32,23 @@ _KINDS = {"recipe": dict, "class_names": list, "id": str}
 
 
 def open_run(workdir, recipe, facts, resume=False, digests=()):
-    """Makes the directory of a run and writes what it is into `run.json`.
+    """Make the directory of a run and write its settings to `run.json`.
 
     Args:
-        workdir: `pathlib.Path` of the directory; must not hold anything yet, unless the run is
-            resumed.
+        workdir: `pathlib.Path` of the directory; new or empty, unless the run is resumed.
         recipe: the resolved `Recipe`.
-        facts: dictionary of what else to write down.
-        resume: whether the directory may hold the same run, which then goes on.
-        digests: strings that tell the images of the run from others, for its id.
+        facts: dictionary of what else to record.
+        resume: whether the directory may hold the same run, to be resumed.
+        digests: digests of the run's images, which its id depends on.
 
     Returns:
-        Paths of what was made, to be taken away by `discard`.
+        A list of the paths that were made, for `discard`.
 
     Raises:
         ValueError: if the directory holds something else, or cannot be written.
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
-    # Equal runs have equal ids, so that they can be compared file by file.
+    # Equal runs have equal ids, so that their files can be compared.
     run["id"] = hashlib.sha256(json.dumps([run, *digests]).encode()).hexdigest()[:16]
     try:
         is_made = not workdir.exists()
@@ -69,25 +69,25 @@ def open_run(workdir, recipe, facts, resume=False, digests=()):
 
 
 def check_new(workdir, resume=False):
-    """Raises `ValueError` if a directory is not new or empty, and no run is resumed in it."""
+    """Check that a directory is new or empty, unless a run is resumed in it."""
     workdir = pathlib.Path(workdir)
     if not resume and _holds_something(workdir):
         raise ValueError(
-            "`workdir` must be a new or empty directory, so that no run is overwritten; `resume` "
-            "goes on with one that was stopped. "
+            "`workdir` must be a new or empty directory, so that no run is overwritten; with "
+            "`resume` a stopped run continues. "
             f"Received: workdir={str(workdir)!r}, which already holds something"
         )
 
 
 def _holds_something(workdir):
-    """Whether a path is anything but a new directory, or what a process left that was killed."""
+    """Return whether a path holds more than the partial file of a killed process."""
     if not workdir.is_dir():
         return workdir.exists()
     return any(not path.name.startswith(f".run{PARTIAL}") for path in workdir.iterdir())
 
 
 def discard(made):
-    """Takes away what `open_run` made of a run that failed before anything was saved."""
+    """Remove what `open_run` made for a run that failed before it saved anything."""
     for path in made:
         if not path.is_dir():
             path.unlink(missing_ok=True)
@@ -100,23 +100,19 @@ def discard(made):
 
 @contextlib.contextmanager
 def locked(workdir):
-    """Keeps other processes from training in the same directory.
+    """Keep other processes from training in the same directory.
 
     Raises:
-        ValueError: if one does.
+        ValueError: if another process is training there.
     """
-    with (workdir / RUN_FILE).open() as file:
-        # There is no such lock on Windows.
-        with contextlib.suppress(ImportError):
-            import fcntl
-
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise ValueError(
-                    "`workdir` must be of one process at a time. Received: workdir="
-                    f"{str(workdir)!r}, where another process is training"
-                ) from error
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(exclusive_lock(workdir, wait=False))
+        except TimeoutError as error:
+            raise ValueError(
+                "Only one process may train in `workdir`. Received: workdir="
+                f"{str(workdir)!r}, where another process is training"
+            ) from error
         for partial in workdir.rglob(f".*{PARTIAL}*"):
             # A killed process was writing it.
             partial.unlink()
@@ -124,21 +120,21 @@ def locked(workdir):
 
 
 def _check_same(workdir, run):
-    """Raises unless a directory holds a run that can go on."""
+    """Check that a directory holds the same run, which can be resumed."""
     before = read_run(workdir / LAST_MODEL)
     if "recipe" not in before:
         raise ValueError(
             "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
             f"Received: workdir={str(workdir)!r}"
         )
-    # What not all versions recorded: the split in studies, the digest of the first model in sweeps.
+    # Not all versions recorded the split in studies and the digest of the model in sweeps.
     unrecorded = {"split": "train", "model_digest": run.get("model_digest")}
     old, new = (
         {**unrecorded, **settings["recipe"], **settings}
         | {"recipe": None, "keras": None, "id": None}
         for settings in (before, run)
     )
-    # A dataset numbers the classes to keep in its own order.
+    # A dataset orders the classes to keep itself.
     changed = differences(old, new, unordered=("classes",))
     if changed:
         raise ValueError(
@@ -148,7 +144,7 @@ def _check_same(workdir, run):
 
 
 def write_text(path, text):
-    """Writes a file such that it is never half written."""
+    """Write a text file atomically."""
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -184,6 +180,6 @@ def read_run(path):
 
 
 def find_model(path):
-    """The model file that a path means: itself, or the best model of a run's directory."""
+    """Return the model file of a path: itself, or the best model of a run's directory."""
     path = pathlib.Path(path).expanduser()
     return path / BEST_MODEL if path.is_dir() and (path / RUN_FILE).is_file() else path

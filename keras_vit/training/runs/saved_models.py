@@ -12,8 +12,8 @@ from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
 from keras_vit.core.files import replacing
 from keras_vit.core.pixels import scales_inputs
 from keras_vit.models import resize
+from keras_vit.models.base import origin_of
 from keras_vit.models.files import load_model
-from keras_vit.models.origin import origin_of
 from keras_vit.training.runs.run import MODELS, RUN_FILE, find_model, read_run
 from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
 
@@ -22,13 +22,13 @@ _METADATA_FILE = "keras_vit.json"
 
 
 def load_trained(source, image_size=None):
-    """The model that a source means.
+    """Load a model from a run, a `.keras` file or a checkpoint.
 
     Args:
         source: a run's directory (its best model), a `.keras` file, or whatever
             `keras_vit.from_checkpoint` takes.
-        image_size: int or `(height, width)` to resize it to, or what the file does not tell; `None`
-            for its own.
+        image_size: int or `(height, width)` to resize the model to, or that the file does not
+            record; `None` for the model's own.
 
     Returns:
         A `keras.Model`, not compiled.
@@ -48,7 +48,7 @@ def load_trained(source, image_size=None):
 
 
 def load_unscaled(path):
-    """Load a `.keras` file, of a model that takes images in [-1, 1] as those that are loaded here.
+    """Load a `.keras` file of a model that takes images in [-1, 1].
 
     Raises:
         ValueError: if it cannot be loaded, or has a layer that scales pixels itself.
@@ -63,13 +63,13 @@ def load_unscaled(path):
 
 
 def save_model(model, path, metadata=None):
-    """Saves a `.keras` file without the optimizer, such that it is never half written.
+    """Save a `.keras` file without the optimizer, atomically.
 
     Args:
         model: a Functional `keras.Model`.
-        path: of the file.
-        metadata: dictionary to keep in the file, which Keras ignores: `run`, the id of the run that
-            saves it, and `class_names`, a list or `None`.
+        path: path of the file.
+        metadata: dictionary to store in the file, which Keras ignores: `run`, the id of the run
+            that saves it, and `class_names`, a list or `None`.
     """
     with replacing(path) as partial:
         try:
@@ -92,13 +92,13 @@ def run_metadata(model_path):
 
 
 def run_of(model_path):
-    """What `run.json` says of a model that the run has saved.
+    """Read the `run.json` of the run that saved a model.
 
     Args:
         model_path: path of a model file.
 
     Returns:
-        A dictionary; empty for a model of no run, also if it lies in a run's directory.
+        A dictionary; empty for other models, even in a run's directory.
 
     Raises:
         ValueError: if another model has the name of one of the run's, or `run.json` cannot be read.
@@ -115,17 +115,17 @@ def run_of(model_path):
 
 
 def recorded_class_names(model_path, num_classes):
-    """The names of the classes of a `.keras` file, from the file itself or from its run.
+    """Return the class names of a `.keras` file, from the file itself or from its run.
 
     Args:
         model_path: path of the file.
-        num_classes: how many outputs the model has.
+        num_classes: number of outputs of the model.
 
     Returns:
         A list of strings, or `None` if nothing records them.
 
     Raises:
-        ValueError: if there are not as many names as outputs, or as `run_of`.
+        ValueError: if the number of names is not that of the outputs; or as `run_of`.
     """
     run, metadata = run_of(model_path), _read_metadata(model_path)
     names = metadata.get("class_names") or run.get("class_names")
@@ -144,15 +144,15 @@ def recorded_class_names(model_path, num_classes):
 
 
 def images_trained_before(model):
-    """Read what a model was trained on by the run that it comes from.
+    """Read which images a model was trained on by the run that it comes from.
 
-    What is not recorded is logged, except of a model that is new or published.
+    If there is no record, this is logged, except for new and published models.
 
     Args:
         model: a model that `fit` trained, or that this package loaded from a file.
 
     Returns:
-        `Fingerprints`, or `None` if there is no such run or record.
+        `Fingerprints`; `None` if there is no such run or record.
 
     Raises:
         ValueError: as `run_of`, or if a record is damaged.
@@ -184,7 +184,7 @@ def saved_by_run(model_path):
 
 
 def warn_of_images(model_path, run, images):
-    """Log a warning that names the images that a model was trained on, as far as that is recorded.
+    """Log a warning that names images that a model was trained on, if its run records them.
 
     Args:
         model_path: path of the model's file.
@@ -206,14 +206,14 @@ def _warn_of_lost_record(path):
 
 
 def data_of(run, name=None):
-    """The name of a run's data, as `load` divides them into the splits of that run.
+    """Return the name with which `load` divides a run's data into the splits of that run.
 
     Args:
         run: dictionary of `run_of`.
         name: name of a dataset; `None` for the run's.
 
     Returns:
-        The name; with `by-position:` before it for the data of a run of a version before 0.2, which
+        The name; prefixed by `by-position:` for the data of a run of a version before 0.2, which
         recorded no division. `None` if there is neither a name nor a run.
     """
     name = name or run.get("data")

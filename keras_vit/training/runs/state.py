@@ -1,4 +1,4 @@
-"""What a stopped run needs to go on as if nothing had happened."""
+"""The states of a run: what it needs to be resumed as if it had not been stopped."""
 
 import json
 import logging
@@ -10,17 +10,20 @@ from keras import ops
 
 from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import differences, replacing
-from keras_vit.models.describe import describe
+from keras_vit.data.fingerprints import name_some
+from keras_vit.models.introspection import options_of
+from keras_vit.training.runs.variable_names import named_metrics, named_variables
 
 
 class States:
-    """The states of a run in a directory, one file for each, of which the last are kept.
+    """The states of a run in a directory, one file each, of which the last are kept.
 
-    A state has all variables (weights, states of random numbers, optimizer, metrics) and facts.
+    A state is an `.npz` file of all variables (weights, random seeds, optimizer, metrics), named as
+    `named_variables` does, and of `facts` in JSON.
 
     Args:
         directory: path; made when the first state is saved.
-        keep: how many states are kept.
+        keep: number of states to keep.
     """
 
     def __init__(self, directory, keep):
@@ -28,23 +31,25 @@ class States:
         self.keep = keep
 
     def save(self, model, batch, facts):
-        """Saves the state behind so many batches, and deletes the oldest."""
+        """Save the state after a number of batches, and delete the oldest."""
         self.directory.mkdir(exist_ok=True)
-        variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-        arrays = [*random_states(), *map(_to_numpy, variables)]
-        arrays = {str(index): array for index, array in enumerate(arrays)}
+        variables = {**named_variables(model), **named_metrics(model)}
+        arrays = {name: _to_numpy(variable) for name, variable in variables.items()}
         facts = json.dumps({"batch": batch, **facts})
         path = self.directory / f"batch-{batch:09d}.npz"
         with replacing(path) as partial, partial.open("wb") as file:
-            np.savez(file, facts=facts, **arrays)
+            np.savez(file, facts=facts, **random_states(), **arrays)
         paths = self._paths()
         newest = paths.index(path)
-        # A later one is damaged, or the run would have gone on from it.
+        # Later ones are damaged, or the run would have resumed from them.
         for old in (*paths[: max(0, newest + 1 - self.keep)], *paths[newest + 1 :]):
             old.unlink(missing_ok=True)
 
     def load(self):
-        """The last state that can be read, as `(arrays, facts)`, or `None` where there is none.
+        """Load the last state that can be read.
+
+        Returns:
+            `(arrays, facts)`, a dictionary of arrays and one of facts; `None` if there is no state.
 
         Raises:
             ValueError: if there are states and none can be read.
@@ -52,15 +57,15 @@ class States:
         paths = self._paths()[::-1]
         for path in paths:
             try:
-                # NumPy leaves a file of its own open where it is damaged.
+                # NumPy leaves a file that it has opened itself open if it is damaged.
                 with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                    arrays = [file[str(index)] for index in range(len(file.files) - 1)]
+                    arrays = {name: file[name] for name in file.files if name != "facts"}
                     return arrays, json.loads(str(file["facts"]))
             except DAMAGED as error:
                 logging.getLogger("keras_vit").warning("%s cannot be read: %s", path, error)
         if paths:
             raise ValueError(
-                "`workdir` must have a state that can be read to go on. "
+                "`workdir` must have a state that can be read, to be resumed. "
                 f"Received: {len(paths)} damaged in {str(self.directory)!r}"
             )
         return None
@@ -74,10 +79,10 @@ class States:
         return sorted(self.directory.glob("batch-*.npz"))
 
 
-def options_of(model):
-    """The options of the model's builder as JSON has them, or `None` if no builder makes it."""
+def recorded_options(model):
+    """Return the options of a model as JSON has them, or `None` if no builder makes it."""
     try:
-        return json.loads(json.dumps(describe(model)))
+        return json.loads(json.dumps(options_of(model)))
     except ValueError:
         return None
 
@@ -86,7 +91,7 @@ def check_same_model(options, state):
     """Check that a resumed run has a model of the options that it was begun with.
 
     Args:
-        options: what `options_of` returns of the model.
+        options: what `recorded_options` returns for the model.
         state: what `States.load` returned.
 
     Raises:
@@ -101,39 +106,57 @@ def check_same_model(options, state):
 
 
 def restore(model, arrays):
-    """Gives a model and its optimizer the variables of a state.
+    """Assign the arrays of a state to a model and its optimizer.
 
     Args:
         model: the compiled model, its optimizer built.
-        arrays: of the state.
+        arrays: dictionary of `States.load`.
 
     Returns:
-        The arrays of the metrics, which Keras has no variables for yet.
+        The arrays of the metrics, for `RestoreMetrics`: Keras has no variables for them yet.
 
     Raises:
-        ValueError: if the state is of another model.
+        ValueError: if the state is of another model; the message names the variables that differ.
     """
-    arrays = arrays[len(random_states()) :]
-    variables = [*model.variables, *model.optimizer.variables]
-    count = len(variables)
-    if [array.shape for array in arrays[:count]] != [tuple(v.shape) for v in variables]:
+    variables = named_variables(model)
+    arrays = _named_by_path(arrays, [*random_states(), *variables])
+    saved = {name: a for name, a in arrays.items() if name.startswith(("model/", "optimizer/"))}
+    problems = [f"{name} is not in the state" for name in variables if name not in saved]
+    problems += [f"{name} is only in the state" for name in saved if name not in variables]
+    problems += [
+        f"{name} of shape {tuple(variable.shape)}, in the state {saved[name].shape}"
+        for name, variable in variables.items()
+        if name in saved and saved[name].shape != tuple(variable.shape)
+    ]
+    if problems:
         raise ValueError(
-            "`model` must be the one that the run was begun with. Received: a model of "
-            f"{count} variables, not all of which have the shapes of those in the state"
+            "`model` must be the one that the run was begun with. Received: a model with other "
+            f"variables than the state: {name_some(problems)}"
         )
-    for variable, array in zip(variables, arrays, strict=False):
-        variable.assign(ops.cast(array, variable.dtype))
-    return arrays[count:]
+    for name, variable in variables.items():
+        variable.assign(ops.cast(saved[name], variable.dtype))
+    return {name: array for name, array in arrays.items() if name.startswith("metrics/")}
+
+
+def _named_by_path(arrays, names):
+    """Name the arrays of an older state, which are numbered in the order of these names.
+
+    The metrics, which are the rest, keep their numbers.
+    """
+    if "0" not in arrays:
+        return arrays
+    names = [*names, *(f"metrics/{number}" for number in range(len(arrays)))]
+    return dict(zip(names, arrays.values(), strict=False))
 
 
 class RestoreMetrics(keras.callbacks.Callback):
-    """Lets the metrics of an epoch go on that was stopped in its middle.
+    """Restore metrics when resuming mid-epoch.
 
-    Keras makes their variables, which are sums, in the first batch. What was there before it is
-    added behind it.
+    Keras creates their variables, which are sums, in the first batch. The sums of the batches
+    before it are added after it.
 
     Args:
-        arrays: of the metrics.
+        arrays: what `restore` returned.
     """
 
     def __init__(self, arrays):
@@ -141,38 +164,42 @@ class RestoreMetrics(keras.callbacks.Callback):
         self.arrays = arrays
 
     def on_train_batch_end(self, batch, logs=None):
-        if batch == 0:
-            for variable, array in zip(self.model.metrics_variables, self.arrays, strict=True):
-                variable.assign_add(ops.cast(array, variable.dtype))
+        if batch:
+            return
+        variables, arrays = named_metrics(self.model), self.arrays
+        if "metrics/0" in arrays:
+            arrays = dict(zip(variables, arrays.values(), strict=True))
+        for name, variable in variables.items():
+            variable.assign_add(ops.cast(arrays[name], variable.dtype))
 
 
 def _to_numpy(variable):
-    # NumPy's files do not know bfloat16; float32 has all its values.
+    # NumPy's files have no bfloat16; float32 has all its values.
     value = ops.cast(variable, "float32") if variable.dtype == "bfloat16" else variable
     return ops.convert_to_numpy(value)
 
 
 def random_states():
-    """Where torch's generators are, from which Keras drops there; others draw from variables."""
+    """Return the states of torch's generators, which Keras uses there; other backends have none."""
     if keras.backend.backend() != "torch":
-        return []
+        return {}
     import torch
 
-    return [
-        state.cpu().numpy() for state in (torch.get_rng_state(), *torch.cuda.get_rng_state_all())
-    ]
+    states = (torch.get_rng_state(), *torch.cuda.get_rng_state_all())
+    return {f"random/{number}": state.cpu().numpy() for number, state in enumerate(states)}
 
 
 class RestoreRandomStates(keras.callbacks.Callback):
-    """Puts torch's generators where they were, behind what Keras draws to build a model.
+    """Restore the states of torch's generators, which building a model has changed.
 
     Args:
-        arrays: of the state.
+        arrays: dictionary of `random_states`, or of `States.load`.
     """
 
     def __init__(self, arrays):
         super().__init__()
-        self.states = arrays[: len(random_states())]
+        arrays = _named_by_path(arrays, random_states())
+        self.states = [arrays[name] for name in random_states()]
 
     def on_train_batch_begin(self, batch, logs=None):
         if self.states:

@@ -8,27 +8,27 @@ from keras_vit.core.files import replacing
 from keras_vit.data.fingerprints import Fingerprints, describe_changes, name_some
 from keras_vit.training.runs.run import TRAINED_BEFORE, TRAINED_ON, VALIDATED_ON, read_run
 
-# A record is a line `{"images": count, "digest": ..., "run": id}`, and one `[digest, label, id]`
-# per image, as JSON. `TRAINED_BEFORE` has the images of the run that this one was started from; its
-# digest is `before` in the first line of the others.
+# A record is in JSON: a line `{"images": count, "digest": ..., "run": id}`, and per image a line
+# `[digest, label, id]`. `TRAINED_BEFORE` contains the images of the run that this one started from;
+# the first lines of the other records have its digest as `before`.
 _RECORDS = {"training": TRAINED_ON, "validation": VALIDATED_ON}
 
 
 def run_fingerprints(data):
-    """Find the images that a run trains and validates on.
+    """Compute the fingerprints of the images that a run trains and validates on.
 
     Args:
         data: `(train, validation)`, datasets of `keras_vit.data.load`; the second may be `None`.
 
     Returns:
-        A dictionary of `Fingerprints` from `"training"` and, if there is one, `"validation"`.
+        A dictionary from `"training"` and, if there is one, `"validation"` to `Fingerprints`.
     """
     datasets = zip(_RECORDS, data, strict=True)
     return {kind: dataset.fingerprints() for kind, dataset in datasets if dataset is not None}
 
 
 def record_images(workdir, images, before=None):
-    """Record what a run trains and validates on.
+    """Record the images that a run trains and validates on.
 
     Args:
         workdir: `pathlib.Path` of the run's directory.
@@ -36,7 +36,7 @@ def record_images(workdir, images, before=None):
         before: `Fingerprints` of the images that the model was trained on before; `None` for none.
 
     Returns:
-        A dictionary of digests, to be saved in the states as `images`.
+        A dictionary of digests, to save in the states as `images`.
     """
     has_before = before is not None and len(before.ids) > 0
     if has_before:
@@ -50,7 +50,7 @@ def record_images(workdir, images, before=None):
 
 
 def is_recorded(state):
-    """Whether a run records its images: not if a version before 0.2 has begun it.
+    """Return whether a run records its images; runs of versions before 0.2 do not.
 
     Args:
         state: what `States.load` returned; `None` for a run that begins.
@@ -88,16 +88,16 @@ def check_same_images(workdir, images, state):
 
 
 def images_trained_on(workdir):
-    """Read what the model of a run was trained on, in this run and before it.
+    """Read which images the model of a run was trained on, in this run and before it.
 
     Args:
         workdir: path of the run's directory.
 
     Returns:
-        `Fingerprints`, or `None` and a warning for a run that did not record it.
+        `Fingerprints`; `None`, and a warning is logged, if the run did not record them.
 
     Raises:
-        ValueError: if a record is damaged, or is that of another run.
+        ValueError: if a record is damaged, or another run's.
     """
     path = pathlib.Path(workdir) / TRAINED_BEFORE
     own, facts = _read(path.with_name(TRAINED_ON))
@@ -139,8 +139,7 @@ def warn_of_trained_images(workdir, images):
     found = images.ids_among(set(trained.digests)) if trained is not None else []
     if found:
         logging.getLogger("keras_vit").warning(
-            "%d of the %d images were trained on, so that the metrics are not those of new images: "
-            "%s",
+            "%d of the %d images were trained on, so the metrics are not those of new images: %s",
             *(len(found), len(images.ids), name_some(found, 10)),
         )
     return found
@@ -190,7 +189,7 @@ def _write(path, images, **facts):
 
 
 def _read(path):
-    """The `Fingerprints` of a record and its first line; `(None, {})` if there is none."""
+    """Return the `Fingerprints` of a record and its first line; `(None, {})` without a record."""
     if not path.exists():
         return None, {}
     run = read_run(path).get("id")

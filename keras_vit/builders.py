@@ -1,0 +1,124 @@
+"""The public builders, one per row of the table of variants."""
+
+import inspect
+
+from keras_vit.checkpoints.loading import build_pretrained
+from keras_vit.models.options import maker
+from keras_vit.models.variants import ResNetVariant, find_variant
+
+
+def build(variant, num_classes=None, image_size=None, weights=None, **options):
+    """Build a model by the name of its variant.
+
+    Args:
+        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`.
+        num_classes: width of the head, 0 for no head; `None` for that of the weights, or 1000. If
+            the weights have another number of classes, the head is new and zero at the start.
+        image_size: int or `(height, width)`; `None` for that of the weights, or 224. If the weights
+            have another image size, their position embeddings are resized.
+        weights: `None` for a random start; a name of `keras_vit.list_checkpoints()`, whole or
+            without the builder's, such as `"imagenet21k"`; or the path or URL of any file that
+            `keras_vit.from_checkpoint` reads.
+        **options: as in `keras_vit.vision_transformer` or, for a BiT, `keras_vit.resnet`, from
+            `image_channels` on; by default those of the weights, if there are any.
+
+    Returns:
+        A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
+
+    Raises:
+        ValueError: if no variant has that name, an option is wrong, or the weights have another
+            architecture.
+
+    Example:
+
+    >>> keras_vit.models.build("ViT_Ti16", num_classes=10, image_size=32).name
+    'ViT_Ti16'
+    """
+    row = find_variant(variant)
+    for name in set(options) & set(row.architecture):
+        raise ValueError(
+            f"`{name}` must not be given to {row.name}; "
+            f"`keras_vit.{maker(row.architecture).__name__}` builds any. "
+            f"Received: {name}={options[name]!r}"
+        )
+    if weights is not None:
+        return build_pretrained(row, weights, num_classes, image_size, options)
+    return maker(row.architecture)(
+        **row.architecture,
+        num_classes=1000 if num_classes is None else num_classes,
+        image_size=224 if image_size is None else image_size,
+        **{"name": row.name, **options},
+    )
+
+
+def _builder(name, published=""):
+    row = find_variant(name)
+
+    def builder(num_classes=None, image_size=None, weights=None, **options):
+        return build(name, num_classes, image_size, weights, **options)
+
+    builder.__signature__ = _signature(row)
+    builder.__name__ = builder.__qualname__ = name
+    builder.__doc__ = (
+        f"Build {name.replace('_', '-')}: {_in_words(row)}.\n\n{published}"
+        "The arguments are those of `keras_vit.models.build` and, from `image_channels` on, of\n"
+        f"`keras_vit.{maker(row.architecture).__name__}`.\n\n"
+        "Returns:\n    A Functional `keras.Model`.\n\n"
+        "Raises:\n    ValueError: if an argument is wrong, or `weights` are of another model.\n"
+    )
+    return builder
+
+
+def _in_words(row):
+    if isinstance(row, ResNetVariant):
+        return f"a ResNet-v2 with {row.stages} units and {row.width} channels to begin with"
+    maps = ""
+    if row.resnet_stages is not None:
+        units = f"{row.resnet_stages} units" if row.resnet_stages else "its root alone"
+        maps = f" of the feature map of a ResNet with {units}"
+    return (
+        f"patches of {row.patch_size} pixels{maps}, "
+        f"{row.depth} blocks of width {row.embedding_dim} with {row.num_heads} heads"
+    )
+
+
+def _signature(row):
+    """Return the signature with all options, without a second list of them."""
+    own = inspect.signature(build).parameters
+    options = inspect.signature(maker(row.architecture)).parameters
+    parameters = [own[name] for name in ("num_classes", "image_size", "weights")]
+    for name, parameter in options.items():
+        if name == "name":
+            parameter = parameter.replace(default=row.name)
+        if name not in row.architecture and name not in own:
+            parameters.append(parameter)
+    return inspect.Signature(parameters)
+
+
+ViT_Ti16 = _builder("ViT_Ti16")
+ViT_S32 = _builder("ViT_S32")
+ViT_S16 = _builder("ViT_S16")
+ViT_B32 = _builder("ViT_B32")
+ViT_B16 = _builder("ViT_B16")
+ViT_B8 = _builder("ViT_B8")
+ViT_L32 = _builder("ViT_L32")
+ViT_L16 = _builder("ViT_L16")
+ViT_So400m14 = _builder("ViT_So400m14")
+ViT_H14 = _builder("ViT_H14")
+ViT_g14 = _builder("ViT_g14")
+ViT_G14 = _builder("ViT_G14")
+R_Ti16 = _builder("R_Ti16", "AugReg's `R_Ti_16-...npz`, R+Ti/16 in its paper.\n\n")
+R26_S32 = _builder("R26_S32", "AugReg's `R26_S_32-...npz`, R26+S/32 in its paper.\n\n")
+R50_B32 = _builder("R50_B32", "From the ViT paper; its weights are not published.\n\n")
+R50_B16 = _builder("R50_B16", "The ViT paper's `R50+ViT-B_16.npz`.\n\n")
+R50_L32 = _builder("R50_L32", "The ViT paper's, and AugReg's `R50_L_32-...npz`.\n\n")
+R50_L16 = _builder("R50_L16", "From the ViT paper; its weights are not published.\n\n")
+BiT_R50x1 = _builder("BiT_R50x1", "BiT's `BiT-S-R50x1.npz`, `BiT-M-R50x1.npz`.\n\n")
+BiT_R50x2 = _builder("BiT_R50x2", "From the ViT paper; its weights are not published.\n\n")
+BiT_R50x3 = _builder("BiT_R50x3", "BiT's `BiT-S-R50x3.npz`, `BiT-M-R50x3.npz`.\n\n")
+BiT_R101x1 = _builder("BiT_R101x1", "BiT's `BiT-S-R101x1.npz`, `BiT-M-R101x1.npz`.\n\n")
+BiT_R101x3 = _builder("BiT_R101x3", "BiT's `BiT-S-R101x3.npz`, `BiT-M-R101x3.npz`.\n\n")
+BiT_R152x1 = _builder("BiT_R152x1", "From the ViT paper; its weights are not published.\n\n")
+BiT_R152x2 = _builder("BiT_R152x2", "BiT's `BiT-M-R152x2.npz`.\n\n")
+BiT_R152x4 = _builder("BiT_R152x4", "BiT's `BiT-S-R152x4.npz`, `BiT-M-R152x4.npz`.\n\n")
+BiT_R200x3 = _builder("BiT_R200x3", "From the ViT paper; its weights are not published.\n\n")

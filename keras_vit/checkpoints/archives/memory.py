@@ -1,0 +1,28 @@
+"""Arrays in memory, read like those of a file."""
+
+from keras_vit.checkpoints.archives.npz import as_float32
+
+
+class ArrayArchive:
+    """Arrays in memory, read like those of a file.
+
+    Attributes:
+        path: what error messages call the arrays.
+        shapes: shape of each array by name.
+        config: settings that come with the arrays.
+    """
+
+    is_mapped = True
+
+    def __init__(self, path, arrays, config):
+        self.path = path
+        self.config = config
+        self._arrays = arrays
+        self.shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+
+    def read(self, name):
+        """Return the array of that name in float32."""
+        return as_float32(name, self._arrays[name])
+
+    def close(self):
+        """Do nothing; archives of files close them."""

@@ -1,0 +1,159 @@
+"""The arrays of a `.safetensors` file, and of several with an index."""
+
+import contextlib
+import pathlib
+
+import numpy as np
+
+from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
+from keras_vit.checkpoints.configuration import read_config, read_json, recorded_normalization
+
+SHARD_INDEX = "model.safetensors.index.json"
+# Our names of the dtypes in which weights are stored.
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+class SafetensorsArchive:
+    """A `.safetensors` file, or several that an index lists, with the `config.json` next to them.
+
+    Attributes:
+        path: of the file or the directory.
+        shapes: shape of each array by name.
+        dtypes: name of the dtype in which each array is stored, by name.
+        config: contents of the `config.json`; empty if there is none.
+        normalization: mean and standard deviation of the pixels, see `recorded_normalization`.
+        is_mapped: whether reading an array twice costs little.
+    """
+
+    is_mapped = True
+
+    def __init__(self, path):
+        self.path = path
+        self._exit = contextlib.ExitStack()
+        files, listed = _shards(path)
+        self.config = read_config(files[0].parent)
+        self.normalization = recorded_normalization(files[0])
+        self._files = {}
+        try:
+            for file in files:
+                self._add(file)
+            self._check_index(listed)
+        except ValueError:
+            self.close()
+            raise
+        slices = {name: tensors.get_slice(name) for name, tensors in self._files.items()}
+        self.shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+        dtypes = {name: part.get_dtype() for name, part in slices.items()}
+        self.dtypes = {name: DTYPES.get(dtype, dtype) for name, dtype in dtypes.items()}
+
+    def _add(self, file):
+        tensors = self._open(file)
+        twice = set(tensors.keys()) & set(self._files)
+        if twice:
+            raise ValueError(
+                f"`path` must hold each array once. Received: path={str(self.path)!r}, "
+                f"where {sorted(twice)[0]!r} is in two files"
+            )
+        self._files.update(dict.fromkeys(tensors.keys(), tensors))
+
+    def _check_index(self, listed):
+        absent = [name for name in listed if name not in self._files]
+        if absent:
+            raise ValueError(
+                "`path` must hold each array of its index. "
+                f"Received: path={str(self.path)!r}, without {absent[0]!r}"
+            )
+
+    def _open(self, file):
+        try:
+            import safetensors
+        except ImportError as error:
+            raise ValueError(
+                f"{str(self.path)!r} needs the package safetensors: "
+                "pip install 'keras-vit[convert]'"
+            ) from error
+        try:
+            return self._exit.enter_context(safetensors.safe_open(file, framework="numpy"))
+        except (safetensors.SafetensorError, OSError) as error:
+            raise ValueError(
+                f"`path` must be a complete .safetensors file. Received: path={str(file)!r}, "
+                f"{what_it_is(file) or f'which cannot be read: {error}'}"
+            ) from error
+
+    def read(self, name):
+        """Return the array of that name in float32."""
+        try:
+            tensor = self._files[name].get_tensor(name)
+        # NumPy does not have all dtypes of safetensors.
+        except (AttributeError, TypeError) as error:
+            raise ValueError(
+                f"the array {name!r} must hold floating-point numbers that NumPy has. "
+                f"Received: dtype={self.dtypes[name]}"
+            ) from error
+        return as_float32(name, tensor)
+
+    def close(self):
+        """Close the files."""
+        self._exit.close()
+
+
+def _shards(path):
+    """Return the files that hold the arrays, and the names of the arrays that an index lists."""
+    if path.suffix == ".safetensors":
+        return [path], ()
+    directory = path if path.is_dir() else path.parent
+    file, index = directory / "model.safetensors", directory / SHARD_INDEX
+    # As in transformers, the index of an earlier model is ignored.
+    if path != index and file.exists():
+        return [file], ()
+    if not index.exists():
+        raise ValueError(
+            "`path` must be a directory with model.safetensors or its index; that of a run has a "
+            "run.json, that of an export a model in a numbered directory. "
+            f"Received: path={str(path)!r}, which holds none of them"
+        )
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
+        raise ValueError(
+            f"{str(index)!r} must say in `weight_map` which file each array is in. "
+            f"Received: weight_map={weight_map!r:.60}"
+        )
+    names = sorted(set(weight_map.values()))
+    in_folders = [name for name in names if name != pathlib.PureWindowsPath(name).name]
+    if in_folders:
+        raise ValueError(
+            f"{str(index)!r} must name files next to it. "
+            f"Received: weight_map with {in_folders[0]!r}"
+        )
+    files = [directory / name for name in names]
+    missing = [file.name for file in files if not file.exists()]
+    if missing or not files:
+        raise ValueError(
+            f"`path` must hold every file of its index. Received: path={str(path)!r}, "
+            f"without {', '.join(missing) or 'any'}"
+        )
+    return files, weight_map
+
+
+def write_safetensors(path, arrays, image_size):
+    """Write arrays to a `.safetensors` file, readable by all who may read other files.
+
+    Args:
+        path: `pathlib.Path` of the file.
+        arrays: arrays by name.
+        image_size: ignored; the `config.json` records it.
+    """
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        raise ValueError(
+            "writing .safetensors needs the package safetensors: "
+            f"pip install 'keras-vit[convert]'. Received: path={str(path)!r}"
+        ) from error
+    # safetensors stores the bytes of a transposed array in the wrong order.
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    path.touch()
+    mode = path.stat().st_mode
+    save_file(arrays, path, metadata={"format": "pt"})
+    # safetensors writes files that only their owner can read.
+    path.chmod(mode)

@@ -1,0 +1,85 @@
+"""What a row of the table of checkpoint layouts says."""
+
+import dataclasses
+from collections.abc import Callable
+
+from keras_vit.checkpoints.weight_map import POSITIONS, Row
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A row of the table: one layout of checkpoints.
+
+    A layout that is only in memory has `name`, `title` and `rows`; one that is only read has no
+    `suffix`, or opens its files itself. `shape_of` is a function from the path of a variable to the
+    shape of the array that holds its values, or to `None`.
+
+    Args:
+        name: value of `format`.
+        rows: the weight map.
+        title: heading of the weight map in the documentation; `None` to leave it out.
+        suffix: suffix of the files that are written, one of `archives.WRITERS`, or of those that
+            `open` reads.
+        find: `find(shapes)` returns the arrays of a file, given their shapes by name, as a
+            `Naming`, or `None` for a file of another layout.
+        describe: `describe(shape_of, config, num_heads)` returns the options of
+            `vision_transformer` or `resnet`, without `image_size`. `config` is the contents of the
+            `config.json`, and `num_heads` the argument of `from_checkpoint`.
+        open: `open(path)` returns the archive of a file that no module of `archives` reads.
+        restore: `restore(checkpoint, model, has_new_head, given)` restores what a file records
+            besides the weights, after they are loaded; `given` are the names of the options that
+            the caller gave.
+        prefix_rows: `prefix_rows(num_tokens, shape_of)` returns the possible numbers of rows that
+            the tokens before the patches (class token, registers) have in the position embedding.
+        configured_size: `configured_size(config)` returns the image size that is recorded, or
+            `None`.
+        class_names: `class_names(config)` returns the names of the classes that are recorded, a
+            list, or `None`.
+        interpolation: how the project resizes position embeddings.
+        config_options: options that are only recorded in the `config.json`; without the file, they
+            are assumed.
+        config_files: names of the JSON files next to the weights.
+        configure: `configure(options, arrays, class_names, normalization)` returns the contents of
+            `config_files` by file name; the arguments are those of `save_checkpoint`, and the
+            arrays of the file by name.
+        check: `check(options)` raises a `ValueError` for a model that the project does not have.
+        has_fixed_positions: whether a file without a position embedding stands for the fixed sines
+            and cosines.
+        store_positions: `store_positions(values, num_tokens)` returns the values of the variables
+            by path, with the position embedding as it is stored.
+        spell: `spell(name, options)` returns the name in the file of an array of the weight map.
+    """
+
+    name: str
+    rows: tuple[Row, ...]
+    title: str | None = None
+    suffix: str | None = None
+    find: Callable | None = None
+    describe: Callable | None = None
+    open: Callable | None = None
+    restore: Callable = lambda checkpoint, model, has_new_head, given: None
+    prefix_rows: Callable = lambda num_tokens, shape_of: (num_tokens,)
+    configured_size: Callable = lambda config: config.get("image_size")
+    class_names: Callable = lambda config: None
+    interpolation: str = "bilinear"
+    config_options: tuple[str, ...] = ()
+    config_files: tuple[str, ...] = ()
+    configure: Callable = lambda options, arrays, class_names, normalization: {}
+    check: Callable = lambda options: None
+    has_fixed_positions: bool = False
+    store_positions: Callable = lambda values, num_tokens: values
+    spell: Callable = lambda name, options: name
+
+    @property
+    def is_written(self):
+        """Whether `save_checkpoint` writes such files."""
+        return self.suffix is not None and self.open is None
+
+
+def without_zero_rows(values, num_tokens):
+    """Leave out the rows of the tokens before the patches, where they are zero; a default of timm.
+
+    See `Format.store_positions`.
+    """
+    table = values[POSITIONS]
+    return values if table[:, :num_tokens].any() else {**values, POSITIONS: table[:, num_tokens:]}

@@ -1,0 +1,176 @@
+"""big_vision's `.npz` files, and what they share with those of vit_jax.
+
+Both hold Flax's parameters, flattened. The first files of vit_jax numbered the layers of a block by
+their position, today's code numbers them per class. All spellings are first changed to those of
+big_vision, as its `fix_old_checkpoints` does (`big_vision/models/vit.py`).
+"""
+
+import re
+
+from keras_vit.checkpoints.architecture import block_depth, first_of, output_size
+from keras_vit.checkpoints.formats.base import Format, without_zero_rows
+from keras_vit.checkpoints.formats.flax_resnet import describe_resnet, describe_stages, resnet_rows
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, Source, norm, two
+
+# Where the model is in a file: parameters saved with an optimizer are in `params` or `opt/target`,
+# an image tower is in `img`, next to the text tower.
+PREFIXES = ("params/img/", "params/", "opt/target/img/", "opt/target/", "img/", "")
+# Other contents of files: optimizer state and counters; a text tower, and the temperature and bias
+# of the contrastive loss.
+NOT_THE_MODEL = re.compile(
+    r"(opt|opt_state|extra|state|step|chrono)(/|$)|(params/|opt/target/)?(txt/|t$|b$)"
+)
+
+RENAMED = [
+    (r"^Transformer/posembed_input/pos_embedding$", "pos_embedding"),
+    (r"^Transformer/pos_embedding$", "pos_embedding"),
+    (r"^(?=(probe$|(MlpBlock|MultiHeadDotProductAttention|LayerNorm)_0/))", "MAPHead_0/"),
+    (r"^(Transformer/encoderblock\w*/)LayerNorm_2/", r"\1LayerNorm_1/"),
+    (r"^(Transformer/encoderblock\w*/)MultiHeadDotProductAttention_1/",
+     r"\1MultiHeadDotProductAttention_0/"),
+    (r"^(Transformer/encoderblock\w*/)MlpBlock_3/", r"\1MlpBlock_0/"),
+]  # fmt: skip
+
+
+def _attention(source, target):
+    pairs = (("query", "query"), ("key", "key"), ("value", "value"), ("out", "output"))
+    return [row for s, t in pairs for row in two(f"{source}/{s}/", f"{target}/{t}")]
+
+
+def _mlp(source, target):
+    return [row for i in (0, 1) for row in two(f"{source}/Dense_{i}/", f"{target}/dense_{i}")]
+
+
+def flax_rows(positions, attention, norm_2, mlp, group_norm):
+    """Return the weight map of a ViT, by the names that differ between the projects."""
+    block = "Transformer/encoderblock_{i}"
+    return (
+        *resnet_rows(group_norm),
+        *two("embedding/", "patch_embedding/projection"),
+        Row("cls", "class_token/token"),
+        Row(positions, POSITIONS, "positions"),
+        *norm(f"{block}/LayerNorm_0/", "block_{i}/layer_norm_1"),
+        *_attention(f"{block}/{attention}", "block_{i}/attention"),
+        *norm(f"{block}/{norm_2}/", "block_{i}/layer_norm_2"),
+        *_mlp(f"{block}/{mlp}", "block_{i}/mlp"),
+        *norm("Transformer/encoder_norm/", "encoder_norm"),
+        *two("pre_logits/", "pre_logits"),
+        *two("head/", "head"),
+    )
+
+
+BIG_VISION_ROWS = (
+    *flax_rows(
+        "pos_embedding",
+        "MultiHeadDotProductAttention_0",
+        "LayerNorm_1",
+        "MlpBlock_0",
+        "flat_group_norm",
+    ),
+    Row("MAPHead_0/probe", "pooling/probe"),
+    *_attention("MAPHead_0/MultiHeadDotProductAttention_0", "pooling/attention"),
+    *norm("MAPHead_0/LayerNorm_0/", "pooling/layer_norm"),
+    *_mlp("MAPHead_0/MlpBlock_0", "pooling/mlp"),
+)
+
+
+def find_big_vision(shapes):
+    """Return the arrays of a Flax ViT or of a ResNet of `bit.py`; see `Format.find`."""
+    first = ("embedding/kernel", "conv_root/kernel")
+    prefixes = (p for p in PREFIXES if any(len(shapes.get(f"{p}{x}", ())) == 4 for x in first))
+    prefix = next(prefixes, None)
+    if prefix is None:
+        return None
+    naming = Naming({}, {}, [])
+    for name, shape in shapes.items():
+        if name.startswith(prefix):
+            _add(naming, _today(name.removeprefix(prefix)), name, shape)
+        elif NOT_THE_MODEL.match(name):
+            naming.ignored.append(name)
+        else:
+            _add(naming, name, name, shape)
+    return naming
+
+
+def _today(name):
+    for pattern, replacement in RENAMED:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _add(naming, name, stored_name, shape):
+    stacked = "Transformer/encoderblock/"
+    if not name.startswith(stacked) or not shape:
+        naming.add(name, Source(stored_name), shape)
+        return
+    # Blocks that were scanned over are stacked along a first axis.
+    for index in range(shape[0]):
+        one = f"Transformer/encoderblock_{index}/{name.removeprefix(stacked)}"
+        naming.add(one, Source(stored_name, index), shape[1:])
+
+
+def describe_flax(shape_of, config, num_heads):
+    """Return the options of a Flax ViT, or of a ResNet if there are no patches.
+
+    The shapes of the arrays determine all of them but the form of the GELU; see `Format.describe`.
+    """
+    root_conv = shape_of("root_conv/kernel")
+    if root_conv and shape_of("patch_embedding/projection/kernel") is None:
+        return describe_resnet(shape_of, config, num_heads)
+    *patch_size, channels, width = shape_of("patch_embedding/projection/kernel")
+    has_class_token = shape_of("class_token/token") is not None
+    is_map = shape_of("pooling/probe") is not None
+    heads = first_of(
+        shape_of, *(f"block_0/attention/{x}/kernel" for x in ("query", "key", "value"))
+    )
+    learned = shape_of(POSITIONS) is not None
+    hybrid = {}
+    if root_conv:
+        hybrid = {"resnet_stages": describe_stages(shape_of), "resnet_width": root_conv[-1]}
+    return {
+        "patch_size": tuple(patch_size),
+        "embedding_dim": width,
+        "depth": block_depth(shape_of),
+        "num_heads": heads[1] if heads and len(heads) == 3 else None,
+        "mlp_dim": output_size(shape_of, "block_0/mlp/dense_0"),
+        "num_classes": output_size(shape_of, "head") or 0,
+        "image_channels": root_conv[2] if root_conv else channels,
+        "pooling": "map" if is_map else "token" if has_class_token else "gap",
+        "representation_size": output_size(shape_of, "pre_logits"),
+        "class_token": has_class_token,
+        "position_embedding": "learned" if learned else "sincos2d",
+        **hybrid,
+    }
+
+
+def _check(options):
+    if options.get("resnet_stages") is not None:
+        raise ValueError(
+            "`model` must be one that big_vision has, and it has no hybrids. "
+            f"Received: a hybrid with resnet_stages={options['resnet_stages']}"
+        )
+
+
+def _store_positions(values, num_tokens):
+    """Add the position of the class token to the token: big_vision has rows for patches only."""
+    table = values[POSITIONS]
+    if "class_token/token" not in values or not table[:, :num_tokens].any():
+        return without_zero_rows(values, num_tokens)
+    token = values["class_token/token"] + table[:, :1]
+    return {**values, "class_token/token": token, POSITIONS: table[:, 1:]}
+
+
+BIG_VISION = Format(
+    "big_vision",
+    BIG_VISION_ROWS,
+    "`big_vision`: `.npz`, under `params/`",
+    ".npz",
+    find_big_vision,
+    describe_flax,
+    # Old files have a row for the class token; big_vision drops it where there is no such token.
+    prefix_rows=lambda num_tokens, shape_of: (0, 1),
+    check=_check,
+    has_fixed_positions=True,
+    store_positions=_store_positions,
+    spell=lambda name, options: f"params/{name}",
+)

@@ -1,0 +1,60 @@
+"""Keras's own `.keras` files, with the names of the model's variables."""
+
+from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER_ROWS
+from keras_vit.checkpoints.formats.big_vision import BIG_VISION_ROWS
+from keras_vit.checkpoints.formats.timm import TIMM_ROWS
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
+
+# Variables of `position_embedding="learned2d"`, which no other project has.
+OWN = ("position_embedding/rows", "position_embedding/columns")
+KERAS_ROWS = tuple(
+    Row(target, target, "positions" if target == POSITIONS else "identity")
+    for target in dict.fromkeys(
+        (
+            *(t for row in (*BIG_VISION_ROWS, *TIMM_ROWS, *BIG_TRANSFER_ROWS) for t in row.targets),
+            *OWN,
+        )
+    )
+)
+
+
+def _open(path):
+    from keras_vit.checkpoints.model_archive import ModelArchive
+    from keras_vit.models.files import load_unchecked
+
+    # Arrays are checked when they are read.
+    return ModelArchive(load_unchecked(path), path)
+
+
+def _restore(checkpoint, model, has_new_head, given):
+    """Freeze what is frozen in the file, and warn of dtype policies that are not kept."""
+    from keras_vit.models.surgery import keep_frozen
+
+    saved = checkpoint.archive.model
+    keep_frozen(saved, model, has_new_head)
+    if "dtype" in given:
+        return
+    policies = {layer.name: layer.dtype_policy.name for layer in model.layers}
+    stored = {layer.name: layer.dtype_policy.name for layer in saved.layers if layer.weights}
+    different = [name for name in stored if policies.get(name, stored[name]) != stored[name]]
+    if different:
+        logger.warning(
+            "%s: its layers have several dtype policies, which only `keras.models.load_model` "
+            "keeps: %s computes in %s here, not in %s",
+            checkpoint.path,
+            *(different[0], policies[different[0]], stored[different[0]]),
+        )
+
+
+KERAS = Format(
+    "keras",
+    KERAS_ROWS,
+    suffix=".keras",
+    find=Naming.of,
+    # The archive has the options of the model as its configuration.
+    describe=lambda shape_of, config, num_heads: dict(config),
+    open=_open,
+    restore=_restore,
+)

@@ -1,0 +1,50 @@
+"""Packages whose public names are imported at first use."""
+
+import importlib
+import sys
+import types
+
+
+def make_lazy(package, homes, public_modules=()):
+    """Give a package public names that are imported from their modules at first use.
+
+    A public name takes precedence over a module of the same name: `keras_vit.models.resnet` stays
+    the function after the module `keras_vit/models/resnet.py` is imported.
+
+    Args:
+        package: name of the package, its `__name__`.
+        homes: dictionary from the full names of modules to the public names that they define.
+        public_modules: full names of modules that are public under the last part of their names.
+
+    Returns:
+        The public names, for `__all__`.
+
+    Example:
+    >>> from keras_vit.core.lazy import make_lazy
+    >>> make_lazy("keras_vit.core", {"keras_vit.version": ["__version__"]})
+    ['__version__']
+    """
+    modules = {name: module for module, names in homes.items() for name in names}
+    submodules = {module.rpartition(".")[2]: module for module in public_modules}
+
+    class LazyPackage(types.ModuleType):
+        def __getattr__(self, name):
+            if name in modules:
+                value = getattr(importlib.import_module(modules[name]), name)
+            elif name in submodules:
+                value = importlib.import_module(submodules[name])
+            else:
+                raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            self.__dict__[name] = value
+            return value
+
+        def __setattr__(self, name, value):
+            # Python binds a module to its package after each import.
+            if not (name in modules and isinstance(value, types.ModuleType)):
+                super().__setattr__(name, value)
+
+        def __dir__(self):
+            return sorted({*self.__dict__, *modules, *submodules})
+
+    sys.modules[package].__class__ = LazyPackage
+    return sorted([*modules, *submodules])

@@ -1,0 +1,82 @@
+"""Scale pixel values to the range of the models."""
+
+import logging
+
+import keras
+import numpy as np
+
+from keras_vit.core.pixels import MAX_NORMALIZED, MAX_OVERSHOOT, value_range
+
+# Interpolation of pixels goes below zero by a smaller share of the largest value.
+_OVERSHOOT_SHARE = 0.25
+_MARGIN = 127.5 * (MAX_OVERSHOOT - 1)
+
+
+def preprocess(images):
+    """Scale pixel values from [0, 255] to [-1, 1], the range that all the models take.
+
+    Floating-point values may exceed [0, 255] a little, as interpolation does at sharp edges. A
+    warning is logged for those that are not black and lie within [-1, 1] or on both sides of zero,
+    as they do when images were scaled before.
+
+    Args:
+        images: array or tensor of any shape with values in [0, 255]; integers become float32.
+
+    Returns:
+        An array or tensor of the same kind and shape, `(images - 127.5) / 127.5`.
+
+    Raises:
+        ValueError: if the images are not numbers, integers are not in [0, 255], or floating-point
+            values are NaN or not in [-63.75, 318.75]. Tensors without values, in a traced function,
+            are not checked.
+
+    Reference:
+        `vit_jax/input_pipeline.py`.
+
+    Example:
+    >>> keras_vit.preprocess(np.array([0, 51, 255], "uint8"))
+    array([-1. , -0.6,  1. ], dtype=float32)
+    """
+    if not hasattr(images, "dtype"):
+        images = np.asarray(images)
+    _check_values(images)
+    return scale_pixels(images)
+
+
+def scale_pixels(images):
+    """Compute `preprocess` of an array or a tensor without checks, for pixels of decoded files."""
+    if isinstance(images, np.ndarray | np.generic):
+        images = np.asarray(images, "float32")
+    elif "int" in str(images.dtype):
+        images = keras.ops.cast(images, "float32")
+    return (images - 127.5) / 127.5
+
+
+def _check_values(images):
+    # A torch dtype has no `name`; `in` also matches uint8 and bfloat16.
+    dtype = getattr(images.dtype, "name", str(images.dtype))
+    is_integer = "int" in dtype
+    if not is_integer and "float" not in dtype:
+        raise ValueError(
+            f"`images` must be numbers from 0 to 255. Received: images of dtype {dtype}"
+        )
+    bounds = value_range(images)
+    if bounds is None:
+        return
+    low, high = bounds
+    margin = 0 if is_integer else _MARGIN
+    # NaN is not within any bounds.
+    if not (low >= -margin and high <= 255 + margin):
+        raise ValueError(
+            "`images` must be in [0, 255], floating-point values in "
+            f"[{-_MARGIN}, {255 + _MARGIN}]. Received: values from {low} to {high}"
+        )
+    # Integers of so few values are dark pixels.
+    is_dark = is_integer or (low, high) == (0, 0)
+    is_centered = high <= MAX_NORMALIZED and low < -_OVERSHOOT_SHARE * abs(high)
+    if not is_dark and (is_centered or (low >= -1 and high <= 1)):
+        logging.getLogger("keras_vit").warning(
+            "`preprocess` takes pixels in [0, 255]. Received: values from %g to %g, which were "
+            "probably scaled before",
+            *bounds,
+        )

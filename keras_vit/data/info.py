@@ -1,0 +1,60 @@
+"""Information on a dataset of `load`: class names, number of images, skipped images."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from keras_vit.data.images.preprocessing import Preprocessing
+
+if TYPE_CHECKING:
+    from keras_vit.data.skipped import Skipped
+    from keras_vit.data.sources.base import Source
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetInfo:
+    """Information on a dataset of `load`, its attribute `info`.
+
+    The dataset has each field as an attribute, too. `tf.data` does not copy attributes to the
+    results of `map`, `take`, `batch` or `prefetch`: keep `dataset.info`, which stays valid, or
+    attach it to the result.
+
+    Args:
+        class_names: tuple of the names of the classes, by label.
+        num_examples: number of images of the shard, broken ones included.
+        shard: `(index, count)`, the share of one worker.
+        skipped: the images that could not be decoded so far: `len(skipped)` counts them,
+            `skipped.ids` lists them. It grows while batches are read, from a mapped dataset too.
+        left_out: `collections.Counter` of the files that are not images, by reason.
+        source: the `Source` of the examples.
+        preprocessing: the `Preprocessing` of the images.
+        fingerprints: function that reads all images and returns
+            `keras_vit.data.fingerprints.Fingerprints`.
+        from_step: function of `start_step` and `skip` that returns the same dataset from another
+            step on, for resuming.
+
+    Example:
+    >>> digits = keras_vit.data.load("digits", "test", image_size=16, batch_size=32)
+    >>> negatives = digits.map(lambda images, labels: (-images, labels)).prefetch(2)
+    >>> hasattr(negatives, "num_examples"), digits.info.num_examples
+    (False, 359)
+    >>> digits.info.attach(negatives).num_examples
+    359
+    """
+
+    class_names: tuple[str, ...]
+    num_examples: int
+    shard: tuple[int, int]
+    skipped: "Skipped"
+    left_out: dict
+    source: "Source"
+    preprocessing: Preprocessing
+    fingerprints: Callable
+    from_step: Callable
+
+    def attach(self, dataset):
+        """Set the fields and `info` as attributes of a dataset, and return the dataset."""
+        dataset.info = self
+        for field in dataclasses.fields(self):
+            setattr(dataset, field.name, getattr(self, field.name))
+        return dataset

@@ -1,0 +1,117 @@
+"""Models compared by the compute of their training: the paper's scaling study, and one's own."""
+
+import dataclasses
+import statistics
+
+from keras_vit.evaluation.compute import count_training_exaflops
+from keras_vit.models.variants import find_variant
+
+# The images and classes of JFT-300M.
+NUM_IMAGES, NUM_CLASSES = 303e6, 18_000
+
+
+@dataclasses.dataclass(frozen=True)
+class ScalingStudyRow:
+    """One pre-training run on JFT-300M, with its reported top-1 in percent, and its compute."""
+
+    name: str
+    builder: str
+    epochs: int
+    imagenet: float
+    exaflops: int
+
+
+# Table 6 of the ViT paper (arXiv 2010.11929); figure 5, section 4.4.
+SCALING_STUDY = (
+    ScalingStudyRow("ViT-B/32", "ViT_B32", 7, 80.73, 55),
+    ScalingStudyRow("ViT-B/16", "ViT_B16", 7, 84.15, 224),
+    ScalingStudyRow("ViT-L/32", "ViT_L32", 7, 84.37, 196),
+    ScalingStudyRow("ViT-L/16", "ViT_L16", 7, 86.30, 783),
+    ScalingStudyRow("ViT-L/16", "ViT_L16", 14, 87.12, 1567),
+    ScalingStudyRow("ViT-H/14", "ViT_H14", 14, 88.08, 4262),
+    ScalingStudyRow("R50x1", "BiT_R50x1", 7, 77.54, 50),
+    ScalingStudyRow("R50x2", "BiT_R50x2", 7, 82.12, 199),
+    ScalingStudyRow("R101x1", "BiT_R101x1", 7, 80.67, 96),
+    ScalingStudyRow("R152x1", "BiT_R152x1", 7, 81.88, 141),
+    ScalingStudyRow("R152x2", "BiT_R152x2", 7, 84.97, 563),
+    ScalingStudyRow("R152x2", "BiT_R152x2", 14, 85.56, 1126),
+    ScalingStudyRow("R200x3", "BiT_R200x3", 14, 87.22, 3306),
+    ScalingStudyRow("R50x1+ViT-B/32", "R50_B32", 7, 84.90, 106),
+    ScalingStudyRow("R50x1+ViT-B/16", "R50_B16", 7, 85.58, 274),
+    ScalingStudyRow("R50x1+ViT-L/32", "R50_L32", 7, 85.68, 246),
+    ScalingStudyRow("R50x1+ViT-L/16", "R50_L16", 7, 86.60, 859),
+    ScalingStudyRow("R50x1+ViT-L/16", "R50_L16", 14, 87.12, 1668),
+)
+
+
+def count_exaflops(row):
+    """Return the compute of a row's pre-training, in exaFLOPs."""
+    return count_training_exaflops(find_variant(row.builder), NUM_IMAGES, row.epochs, NUM_CLASSES)
+
+
+def scaling(recipe=None, data=None, workdir=None, models=("ViT_Ti16",), **options):
+    """Compare models by the compute of their training, and by their accuracy if they are trained.
+
+    Without a recipe the models are those of the paper's study, with the accuracy on ImageNet and
+    the compute that it reports. With a recipe they are `models`, trained by the recipe on `data`:
+    the compute alone is counted, unless `workdir` says where to train them.
+
+    Args:
+        recipe: a `Recipe`, or the name of one; `None` for the 18 runs of the paper.
+        data: name of a dataset, as in `keras_vit.data.load`.
+        workdir: directory of the runs, as in `study`; `None` to train nothing.
+        models: names of variants.
+        **options: `classes` and `data_dir` as in `keras_vit.data.load`, and to train `seeds` as in
+            `study`.
+
+    Returns:
+        A list of dictionaries, one per model: `model`, `exaflops` and, if it was trained,
+        `accuracy`, the mean over the seeds on the test split, from 0 to 1. Runs of the paper have
+        `builder`, `epochs`, `reported_exaflops` and `accuracy` as reported.
+
+    Raises:
+        ValueError: if there is a recipe and no data, or as `study`.
+
+    Reference:
+        Section 4.4, figure 5 and table 6 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+    >>> row = scaling()[1]
+    >>> row["model"], row["accuracy"], row["reported_exaflops"], round(row["exaflops"])
+    ('ViT-B/16', 0.8415, 224, 224)
+    >>> rows = scaling("digits_pretrain", "digits", models=("ViT_Ti16", "ViT_S16"))
+    >>> [(row["model"], f"{row['exaflops']:.1e}") for row in rows]
+    [('ViT_Ti16', '8.3e-06'), ('ViT_S16', '3.3e-05')]
+    """
+    if recipe is None:
+        return [
+            {
+                "model": row.name,
+                "builder": row.builder,
+                "epochs": row.epochs,
+                "exaflops": count_exaflops(row),
+                "reported_exaflops": row.exaflops,
+                "accuracy": row.imagenet / 100,
+            }
+            for row in SCALING_STUDY
+        ]
+    # Keras is not needed for the paper's table.
+    from keras_vit.data.datasets import find_source
+    from keras_vit.experiments.studies import study
+    from keras_vit.experiments.study_runs import training_exaflops
+    from keras_vit.experiments.study_table import by_setting
+    from keras_vit.training.recipes import find_recipe
+
+    if data is None:
+        raise ValueError("`data` must name a dataset to train on. Received: data=None")
+    if workdir is None:
+        source, recipe = find_source(data, "train", **options), find_recipe(recipe)
+        return [
+            {"model": name, "exaflops": training_exaflops(recipe, name, source)} for name in models
+        ]
+    rows = study("scaling", recipe, data, workdir, models, **options)
+    exaflops, accuracies = by_setting(rows, "exaflops"), by_setting(rows, "accuracy")
+    return [
+        {"model": name, "exaflops": exaflops[name][0], "accuracy": statistics.mean(found)}
+        for name, found in accuracies.items()
+    ]

@@ -1,0 +1,149 @@
+"""The table of a study: runs each setting with each seed once, and records the results."""
+
+import csv
+import io
+import json
+import math
+import pathlib
+import statistics
+
+from keras_vit.experiments.digests import recorded_differences
+from keras_vit.training.runs.run import write_text
+
+TABLE, FACTS = "study.csv", "study.json"
+# Columns that name the run, and their types; the others are measured, and floats.
+KEYS = {"setting": str, "seed": int}
+# Columns from 0 to 1.
+SHARES = ("accuracy", "fewshot")
+
+
+def run_study(settings, seeds, measure, workdir, facts):
+    """Train each setting with each seed, and record the results in `study.csv`.
+
+    Runs that are in the file already are not repeated, so that a stopped study is resumed.
+
+    `measure` trains a `Setting` with a seed, and returns a dictionary of numbers, with the same
+    keys each time. `facts` is a dictionary of what else the results depend on, as JSON has it.
+    Returns a dictionary per run that is asked for: `setting`, `seed`, and the numbers.
+    """
+    workdir = pathlib.Path(workdir)
+    path = workdir / TABLE
+    _check_same(workdir, facts)
+    rows = _read(path)
+    done = {(row["setting"], row["seed"]) for row in rows}
+    for seed in seeds:
+        for setting in settings:
+            if (setting.name, seed) in done:
+                continue
+            rows.append({"setting": setting.name, "seed": seed, **measure(setting, seed)})
+            # Written after the first run: one that fails at once must not refuse other facts.
+            workdir.mkdir(parents=True, exist_ok=True)
+            write_text(workdir / FACTS, json.dumps(facts, indent=2) + "\n")
+            _write(path, rows)
+    names = [setting.name for setting in settings]
+    asked = [row for row in rows if row["setting"] in names and row["seed"] in seeds]
+    return sorted(asked, key=lambda row: (names.index(row["setting"]), row["seed"]))
+
+
+def by_setting(rows, column):
+    """Return the values of a column per setting, as lists with one value per seed."""
+    found = {}
+    for row in rows:
+        found.setdefault(row["setting"], []).append(row[column])
+    return found
+
+
+def _share(found):
+    deviation = f" ± {100 * statistics.stdev(found):.2f}" if len(found) > 1 else ""
+    return f"{100 * statistics.mean(found):.2f}{deviation} %"
+
+
+# Per measured column its title, and a function that prints the values of a setting.
+_SUMMARIES = {
+    "images": ("images", lambda found: f"{statistics.mean(found):,.0f}"),
+    "exaflops": ("exaFLOPs", lambda found: f"{found[0]:.3g}"),
+    "fewshot": ("few-shot accuracy", _share),
+    "accuracy": ("test accuracy", _share),
+}
+
+
+def summary(rows):
+    """Return columns and rows of strings: the means over the seeds of each setting.
+
+    Accuracies have the standard deviation (n - 1) too.
+
+    Example:
+    >>> summary([{"setting": "none", "seed": s, "accuracy": s / 4} for s in (1, 3)])
+    (('setting', 'seeds', 'test accuracy'), [('none', '2', '50.00 ± 35.36 %')])
+    """
+    shown = {name: how for name, how in _SUMMARIES.items() if name in rows[0]}
+    lines = []
+    for name, accuracies in by_setting(rows, "accuracy").items():
+        cells = [how(by_setting(rows, column)[name]) for column, (_, how) in shown.items()]
+        lines.append((name, f"{len(accuracies)}", *cells))
+    return ("setting", "seeds", *(title for title, _ in shown.values())), lines
+
+
+def _check_same(workdir, facts):
+    """Raise `ValueError` if a directory has a study with other facts, or other files."""
+    path = workdir / FACTS
+    if not path.exists():
+        if workdir.exists() and (
+            not workdir.is_dir() or any(entry.is_file() for entry in workdir.iterdir())
+        ):
+            raise ValueError(
+                "`workdir` must be a new directory, or one that the study was begun in. "
+                f"Received: workdir={str(workdir)!r}, which holds something else"
+            )
+        return
+    try:
+        before = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"A study's facts must be a dictionary in JSON. Received: {str(path)!r} ({error})"
+        ) from error
+    changed = recorded_differences(before, facts, path)
+    if changed:
+        raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")
+
+
+def _read(path):
+    if not path.exists():
+        return []
+    try:
+        lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
+        rows = [
+            {name: KEYS.get(name, float)(line[name]) for name in {**KEYS, **line}} for line in lines
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"A study's table must have the columns {' and '.join(KEYS)}, and numbers in all but "
+            f"the first. Received: {str(path)!r}"
+        ) from error
+    _check_rows(rows, path)
+    return rows
+
+
+def _check_rows(rows, path):
+    seen = set()
+    for row in rows:
+        key = row["setting"], row["seed"]
+        is_right = all(
+            0 <= row[name] < math.inf and (row[name] <= 1 or name not in SHARES)
+            for name in row.keys() - KEYS
+        )
+        if key in seen or not is_right:
+            raise ValueError(
+                "A study's table must have one row for each setting and seed, shares from 0 to 1 "
+                "and other numbers that are finite and not negative. "
+                f"Received: {str(path)!r} with {row}"
+            )
+        seen.add(key)
+
+
+def _write(path, rows):
+    lines = io.StringIO(newline="")
+    writer = csv.DictWriter(lines, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, lines.getvalue())

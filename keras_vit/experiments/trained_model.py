@@ -1,0 +1,167 @@
+"""A trained model, and the data that it is evaluated on: those of its run, or others."""
+
+import dataclasses
+import logging
+import pathlib
+
+import keras
+
+from keras_vit.core.choices import absolute_name
+from keras_vit.data.datasets import find_source, load
+from keras_vit.data.fingerprints import fingerprints
+from keras_vit.data.processes import process
+from keras_vit.evaluation.class_names import check_same_classes
+from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
+from keras_vit.experiments.reported import find_reported
+from keras_vit.training.runs.class_names import class_names_of
+from keras_vit.training.runs.run import EXCLUDED_FILE, MODELS, find_model
+from keras_vit.training.runs.saved_models import data_of, load_trained, run_of, warn_of_images
+
+
+def open_trained(source, image_size=None):
+    """Load a model, with what its run recorded.
+
+    Args:
+        source: a run's directory (its best model), a `.keras` file, or whatever
+            `keras_vit.from_checkpoint` takes.
+        image_size: int or `(height, width)` to resize the model to; `None` for its own.
+
+    Returns:
+        A `TrainedModel`.
+
+    Raises:
+        ValueError: if there is no such model.
+
+    Example:
+    >>> keras_vit.ViT_Ti16(num_classes=10, image_size=16).save(tmp_path / "m.keras")
+    >>> trained = open_trained(tmp_path / "m.keras")
+    >>> trained.load("digits", "test", batch_size=64).num_examples
+    359
+    """
+    path = find_model(source)
+    return TrainedModel(source, path, run_of(path), load_trained(source, image_size))
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedModel:
+    """A loaded model, and what its run recorded.
+
+    Args:
+        source: what it was loaded from.
+        path: `pathlib.Path` of its file.
+        run: dictionary of its run's `run.json`; empty for a model without a run.
+        model: the `keras.Model`.
+    """
+
+    source: str
+    path: pathlib.Path
+    run: dict
+    model: keras.Model
+
+    def load(self, data=None, split="test", *, classes=None, **options):
+        """Load the images to evaluate the model on, and check that they have its classes.
+
+        Those of its own run are divided as the run divided them, with the same classes, and without
+        the images that it left out. A process among several loads its share.
+
+        Args:
+            data: name of a dataset, as in `keras_vit.data.load`; `None` for the run's.
+            split: as in `keras_vit.data.load`.
+            classes: names of the classes to keep; by default those of the run for its own data.
+            **options: as in `keras_vit.data.load`.
+
+        Returns:
+            A dataset, as of `keras_vit.data.load`.
+
+        Raises:
+            ValueError: if there is no name and no run, the classes of model and dataset differ, or
+                as `keras_vit.data.load`.
+        """
+        name = data_of(self.run, data)
+        if name is None:
+            raise ValueError(
+                "`data` must be given for a model outside of a run's directory. Received: data=None"
+            )
+        dataset = load(
+            name,
+            split,
+            image_size=self.model.input_shape[1:3],
+            classes=classes or (self.run.get("classes") if data is None else None),
+            shard=process(),
+            exclude=self._excluded() if self.is_own_data(data) else (),
+            **options,
+        )
+        names = class_names_of(self.model, self.source, is_guessing=False)
+        if names is not None:
+            check_same_classes(names, list(dataset.class_names), self.path.suffix == ".keras")
+        return dataset
+
+    def find_data(self, data, split, classes=None, data_dir=None):
+        """Return the name of a dataset as the run divides it, after a warning of trained images."""
+        name = data_of(self.run, data)
+        if self.path.suffix == ".keras":
+            images = fingerprints(find_source(name, split, classes, data_dir))
+            warn_of_images(self.path, self.run, images)
+        return name
+
+    def is_own_data(self, data):
+        """Whether a dataset is the one that the run trained on; `None` always is."""
+        return data is None or data_of(self.run, absolute_name(data)) == data_of(self.run)
+
+    def warn_of_images(self, data, split, images):
+        """Log a warning that names the evaluated images that the model was trained on.
+
+        Args:
+            data: as in `load`.
+            split: as in `load`; the run's own training split needs no warning.
+            images: `Fingerprints` of the evaluated images.
+        """
+        if not (self.is_own_data(data) and split == "train"):
+            warn_of_images(self.path, self.run, images)
+
+    def find_reported(self, data, split, num_classes, *, compare=None, central_crop_from=None):
+        """Return the reported accuracy to compare with.
+
+        Args:
+            data: as in `load`.
+            split: as in `load`; accuracies are reported for the test split alone.
+            num_classes: number of classes of the dataset.
+            compare: name of a row, as in `find_reported`; `None` to find the row of a published
+                file, or of a run that does what the paper did.
+            central_crop_from: as in `keras_vit.data.load`; the paper's runs resize whole images.
+
+        Returns:
+            A `Reported`, or `None`.
+
+        Raises:
+            ValueError: if the named row is for another model or dataset, or another split.
+        """
+        data = data or self.run.get("data")
+        if compare is not None:
+            if split != "test":
+                raise ValueError(
+                    "`compare` is for the test split, for which accuracies are reported. "
+                    f"Received: split={split!r}"
+                )
+            row = find_reported(compare)
+            check_meant(row, self.model, data, num_classes)
+            return row
+        if split == "test" and self.path.suffix != ".keras":
+            return reported_of_checkpoint(self.source, self.model, data)
+        if split == "test" and self.path.name in MODELS and not central_crop_from:
+            return reported_of_run(self.run, self.model, data)
+        return None
+
+    def _excluded(self):
+        """Return the file of the ids that the run left out of its data, or none."""
+        path = self.run.get("exclude")
+        if path is None:
+            return ()
+        # Runs of earlier versions kept no copy.
+        for file in (self.path.with_name(EXCLUDED_FILE), pathlib.Path(path)):
+            if file.is_file():
+                return file
+        logging.getLogger("keras_vit").warning(
+            "the run left out the images listed in %s, which is missing: none are left out", path
+        )
+        return ()

@@ -1,0 +1,109 @@
+"""The class of the models that the builders make, and what a model carries with it."""
+
+import functools
+import inspect
+import pathlib
+
+import keras
+import numpy as np
+
+# Arguments of the functions that build models which are no part of the architecture.
+NOT_OPTIONS = ("name", "dtype", "remat")
+NOT_HYBRID = (*NOT_OPTIONS, "resnet_stages", "resnet_width")
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ImageModel(keras.Model):
+    """A Functional model that carries the options which it was built with.
+
+    `options` is a dictionary of the arguments of `keras_vit.vision_transformer` or
+    `keras_vit.resnet` that build a model of the same architecture. `.keras` files,
+    `keras_vit.resize` and `keras_vit.replace_head` keep it. It is `None` after
+    `keras.models.clone_model`, whose `clone_function` may change layers.
+
+    Example:
+    >>> model = keras_vit.resize(keras_vit.ViT_Ti16(num_classes=10, image_size=32), 48)
+    >>> model.options["image_size"], model.options["depth"]
+    ((48, 48), 12)
+    """
+
+    # Keras keeps the graph of layers only in subclasses with exactly these arguments.
+    def __init__(self, inputs, outputs, name=None, **kwargs):
+        super().__init__(inputs, outputs, name=name, **kwargs)
+        self._options = None
+
+    @property
+    def options(self):
+        if self._options is None:
+            return None
+        # Keras wraps dictionaries and lists that are attributes, and JSON has no tuples.
+        return {
+            name: tuple(value) if isinstance(value, (list, tuple)) else value
+            for name, value in self._options.items()
+        }
+
+    @options.setter
+    def options(self, options):
+        self._options = {name: _as_json(value) for name, value in options.items()}
+
+    def get_config(self):
+        return {**super().get_config(), "options": self.options}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        options = config.pop("options")
+        model = super().from_config(config, custom_objects)
+        if options is not None:
+            model.options = options
+        return model
+
+
+def carries_options(build):
+    """Decorate a function that returns an `ImageModel`: the model carries the arguments.
+
+    The function returns the model and a dictionary of the arguments that it has normalized.
+    """
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def build_with_options(*args, **kwargs):
+        model, normalized = build(*args, **kwargs)
+        arguments = signature.bind(*args, **kwargs)
+        arguments.apply_defaults()
+        options = {**arguments.arguments, **normalized}
+        # A model without a ResNet has no options of one.
+        left_out = NOT_OPTIONS if options.get("resnet_stages", ()) is not None else NOT_HYBRID
+        model.options = {name: options[name] for name in options if name not in left_out}
+        return model
+
+    return build_with_options
+
+
+def set_origin(model, path):
+    """Record on a model which file its weights come from; `None` for new or published weights."""
+    model._keras_vit_origin = None if path is None else pathlib.Path(path).resolve()
+
+
+def origin_of(model):
+    """Return the path of `set_origin`, `None` if there is none."""
+    return getattr(model, "_keras_vit_origin", None)
+
+
+def pass_on(model, new, **changes):
+    """Give a new model what the model that it was made from carries, with changed options.
+
+    Changes of options that the model does not have are ignored.
+    """
+    set_origin(new, origin_of(model))
+    options = getattr(model, "options", None)
+    if options is not None:
+        changes = {name: value for name, value in changes.items() if name in options}
+        new.options = {**options, **changes}
+
+
+def _as_json(value):
+    """Return the name of an activation, a number of NumPy's as Python's, all else as it is."""
+    if callable(value):
+        return value.__name__
+    return value.item() if isinstance(value, np.generic) else value

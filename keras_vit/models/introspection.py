@@ -1,0 +1,216 @@
+"""The options that build a model: those that it carries, or read from the layers of another."""
+
+import re
+
+import keras
+
+from keras_vit.layers import (
+    AddPositionEmbedding,
+    AddPositionEmbedding2D,
+    AddSincosPositionEmbedding,
+    ClassToken,
+    ClassTokenPooling,
+    MultiHeadAttentionPooling,
+    PatchEmbedding,
+    RegisterTokens,
+    TransformerBlock,
+)
+from keras_vit.layers.convolution import StandardizedConv2D
+from keras_vit.layers.resnet import Bottleneck, PreActivationBottleneckUnit
+from keras_vit.models.head import activation_name
+from keras_vit.models.options import make_model
+from keras_vit.models.variants import is_resnet
+
+# Parts of a layer's configuration that matter only in training, or that `_pattern` makes small.
+NOT_COMPARED = (
+    "^(name|trainable|dtype|remat|seed|rate|stochastic_depth|filters)$"
+    "|initializer|regularizer|constraint"
+)
+UNIT_NAME = r"stage_(\d+)_unit_(\d+)"
+
+
+def options_of(model):
+    """Return the options of `vision_transformer` or `resnet` that build such a model.
+
+    A model of the builders carries its options. Those of a model that was composed by hand, or
+    saved by an earlier version, are read from its layers. `name`, `dtype` and `remat` are left out.
+
+    Raises:
+        ValueError: if neither function builds such a model.
+
+    Example:
+    >>> from keras_vit.models.introspection import options_of
+    >>> options = options_of(keras_vit.ViT_Ti16(num_classes=10, image_size=32, pooling="map"))
+    >>> options["embedding_dim"], options["depth"], options["pooling"]
+    (192, 12, 'map')
+    """
+    return getattr(model, "options", None) or read_options(model)
+
+
+def read_options(model):
+    """Read the options of a model from its layers, and check that they build the same layers."""
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"`model` must be a `keras.Model`. Received: {model!r:.60}")
+    layers = {layer.name: layer for layer in model.layers}
+    has_patches = isinstance(layers.get("patch_embedding"), PatchEmbedding)
+    has_blocks = any(isinstance(layer, TransformerBlock) for layer in model.layers)
+    units = [name for name, layer in layers.items() if isinstance(layer, Bottleneck)]
+    has_root = isinstance(layers.get("root_conv"), StandardizedConv2D)
+    is_one_to_one = len(model.inputs) == len(model.outputs) == 1
+    are_named = all(re.fullmatch(UNIT_NAME, name) for name in units) and (has_root or not units)
+    is_whole = has_patches if has_blocks else units and not has_patches
+    if not (is_one_to_one and are_named and is_whole):
+        raise ValueError(
+            "`model` must be a Vision Transformer or a ResNet as the builders make it. "
+            f"Received: {type(model).__name__} {model.name!r} with the layers {', '.join(layers)}"
+        )
+    options = _vit_options(model, layers) if has_patches else _resnet_options(layers)
+    head = layers.get("head")
+    options |= {
+        "num_classes": head.units if head else 0,
+        "image_size": tuple(model.inputs[0].shape[1:3]),
+        "image_channels": model.inputs[0].shape[-1],
+        "classifier_activation": activation_name(head.activation) if head else None,
+    }
+    _check_layers(model, options)
+    return options
+
+
+def _vit_options(model, layers):
+    blocks = _blocks(model)
+    block = blocks[0]
+    patches, pooling = layers["patch_embedding"], layers.get("pooling")
+    registers, pre_logits = layers.get("register_tokens"), layers.get("pre_logits")
+    options = {
+        "patch_size": patches.patch_size,
+        "embedding_dim": patches.embedding_dim,
+        "depth": len(blocks),
+        "num_heads": block.num_heads,
+        "mlp_dim": block.mlp_dim,
+        "pooling": _pooling_name(pooling),
+        "representation_size": pre_logits.units if pre_logits else None,
+        "activation": block.activation,
+        "dropout": block.dropout,
+        "attention_dropout": block.attention_dropout,
+        "stochastic_depth": blocks[-1].stochastic_depth,
+        "class_token": isinstance(layers.get("class_token"), ClassToken),
+        "num_registers": registers.num_registers if isinstance(registers, RegisterTokens) else 0,
+        "position_embedding": _position_embedding_name(layers.get("position_embedding")),
+        "qkv_bias": block.qkv_bias,
+        "qk_norm": block.qk_norm,
+        "layer_scale": block.layer_scale,
+        "pre_norm": "pre_norm" in layers,
+        "fc_norm": "fc_norm" in layers,
+        "epsilon": block.epsilon,
+    }
+    if "root_conv" in layers:
+        options["resnet_stages"] = _stages(layers)
+        options["resnet_width"] = layers["root_conv"].filters
+    return options
+
+
+def _position_embedding_name(layer):
+    """Return the name of the option; `_check_layers` refuses layers of other kinds."""
+    kinds = {
+        AddPositionEmbedding: "learned",
+        AddPositionEmbedding2D: "learned2d",
+        AddSincosPositionEmbedding: "sincos2d",
+    }
+    return next((name for kind, name in kinds.items() if isinstance(layer, kind)), "none")
+
+
+def _resnet_options(layers):
+    preactivation = any(isinstance(x, PreActivationBottleneckUnit) for x in layers.values())
+    return {
+        "stages": _stages(layers),
+        "width": layers["root_conv"].filters,
+        "preactivation": preactivation,
+    }
+
+
+def _blocks(model):
+    return [layer for layer in model.layers if isinstance(layer, TransformerBlock)]
+
+
+def _stages(layers):
+    """Return the number of units per stage."""
+    stages = [int(match[1]) for name in layers if (match := re.fullmatch(UNIT_NAME, name))]
+    return tuple(stages.count(stage) for stage in range(1, max(stages, default=0) + 1))
+
+
+def _check_layers(model, options):
+    """Raise an error if the builders make other layers with these options."""
+    expected = {}
+    # The first operation is the input, with the name that the user gave.
+    for operation in _pattern(options).operations[1:]:
+        for name in _names_in_full(operation, options):
+            expected[name] = _function_of(operation)
+    # Operations that are no layers count too.
+    actual = {operation.name: _function_of(operation) for operation in model.operations[1:]}
+    if len({actual[block.name] for block in _blocks(model)}) > 1:
+        raise ValueError(
+            "`model` must have blocks of one kind. Received: blocks that differ from each other"
+        )
+    if options.get("dropout") == 0 and "dropout" not in actual:
+        # A model composed by hand need not have a layer that does nothing.
+        del expected["dropout"]
+    different = [n for n in (*expected, *actual) if expected.get(n) != actual.get(n)]
+    if different or list(expected) != list(actual):
+        raise ValueError(
+            "`model` must have the layers that the builders make. Received: a model that differs "
+            f"in {', '.join(dict.fromkeys(different)) or 'the order of its layers'}"
+        )
+    _check_units(model, options.get("width") or options.get("resnet_width"))
+
+
+def _names_in_full(operation, options):
+    """Return the names of the layers that an operation of the pattern represents."""
+    if isinstance(operation, TransformerBlock):
+        return [f"block_{index}" for index in range(options["depth"])]
+    if isinstance(operation, Bottleneck):
+        stage = int(re.fullmatch(UNIT_NAME, operation.name)[1])
+        units = options["stages" if is_resnet(options) else "resnet_stages"][stage - 1]
+        return [f"stage_{stage}_unit_{unit}" for unit in range(1, units + 1)]
+    return [operation.name]
+
+
+def _pattern(options):
+    """Build a model of these options, but with one block, one unit per stage and few channels."""
+    smaller = {"depth": 1}
+    if is_resnet(options):
+        smaller = {"stages": (1,) * len(options["stages"]), "width": 32}
+    elif "resnet_stages" in options:
+        smaller |= {"resnet_stages": (1,) * len(options["resnet_stages"]), "resnet_width": 32}
+    return make_model({**options, **smaller})
+
+
+def _check_units(model, width):
+    for layer in model.layers:
+        if not isinstance(layer, Bottleneck):
+            continue
+        stage, unit = map(int, re.fullmatch(UNIT_NAME, layer.name).groups())
+        wanted = (width * 2 ** (stage - 1), 2 if stage > 1 and unit == 1 else 1)
+        if (layer.filters, layer.strides) != wanted:
+            raise ValueError(
+                f"`model` must have in {layer.name} the filters and strides {wanted}, as the "
+                f"builders make it. Received: {(layer.filters, layer.strides)}"
+            )
+
+
+def _function_of(operation):
+    """Return what an operation computes, apart from its size and its behavior in training."""
+    # `_check_units` compares filters and strides of units.
+    is_compared = isinstance(operation, keras.layers.Layer) and not isinstance(
+        operation, Bottleneck
+    )
+    config = operation.get_config() if is_compared else {}
+    config = {name: value for name, value in config.items() if not re.search(NOT_COMPARED, name)}
+    return type(operation).__name__, str(sorted(config.items()))
+
+
+def _pooling_name(layer):
+    if layer is None:
+        return None
+    if isinstance(layer, ClassTokenPooling):
+        return "token"
+    return "map" if isinstance(layer, MultiHeadAttentionPooling) else "gap"

@@ -1,0 +1,86 @@
+"""OpenVINO: the files `model.xml` and `model.bin`."""
+
+from keras_vit.serving.formats.base import ExportFormat, Precision
+
+# Where an OpenVINO file records in which precision it is to be computed.
+PRECISION_KEY = ["runtime_options", "INFERENCE_PRECISION_HINT"]
+
+
+def write(model, path, scratch, quantize, images):
+    """Write a model as OpenVINO files; the arguments are those of `ExportFormat.write`."""
+    import openvino as ov
+
+    from keras_vit.models.parts import has_blocks
+    from keras_vit.serving.formats.graph import portable, write_graph
+
+    write_graph(portable(model), scratch / "graph")
+    converted = ov.convert_model(str(scratch / "graph"))
+    if quantize == "int8":
+        converted = _in_int8(converted, images, has_blocks(model))
+    elif quantize == "bfloat16":
+        _keep_weights_in_bfloat16(converted)
+    # By default it would round weights to float16.
+    ov.save_model(converted, str(path), compress_to_fp16=quantize == "float16")
+
+
+def _in_int8(model, images, is_transformer):
+    """Quantize with NNCF, which treats outliers in Transformers specially."""
+    import nncf
+
+    return nncf.quantize(
+        model,
+        nncf.Dataset(images[:, None]),
+        subset_size=len(images),
+        # Ranges that need not be symmetric; for Transformers this is NNCF's default.
+        preset=nncf.QuantizationPreset.MIXED,
+        model_type=nncf.ModelType.TRANSFORMER if is_transformer else None,
+    )
+
+
+def _keep_weights_in_bfloat16(model):
+    """Round the kernels, and record that the model is to be computed in bfloat16."""
+    import openvino as ov
+    from openvino import opset13
+
+    for node in model.get_ordered_ops():
+        is_constant = node.get_type_name() == "Constant"
+        if is_constant and node.get_element_type() == ov.Type.f32 and node.data.ndim > 1:
+            rounded = opset13.constant(node.data, dtype=ov.Type.bf16)
+            restored = opset13.convert(rounded, "f32").output(0)
+            for user in node.output(0).get_target_inputs():
+                user.replace_source_output(restored)
+    model.validate_nodes_and_infer_types()
+    model.set_rt_info("bf16", PRECISION_KEY)
+
+
+def load(path):
+    """Load OpenVINO files; see `ExportFormat.load`."""
+    import openvino as ov
+
+    model = ov.Core().read_model(path)
+    # On CPUs with bfloat16 instructions, OpenVINO would use them for a float32 model too.
+    has_precision = model.has_rt_info(PRECISION_KEY)
+    precision = model.get_rt_info(PRECISION_KEY).value if has_precision else "f32"
+    compiled = ov.compile_model(model, "CPU", {PRECISION_KEY[-1]: precision})
+    (images,), (logits,) = compiled.inputs, compiled.outputs
+
+    def run(batch):
+        return compiled(batch)[0]
+
+    image_shape = tuple(images.partial_shape[axis].get_length() for axis in (1, 2, 3))
+    return run, image_shape, logits.partial_shape[1].get_length()
+
+
+OPENVINO = ExportFormat(
+    name="openvino",
+    file_name="model.xml",
+    write=write,
+    load=load,
+    packages=("openvino",),
+    runtime="openvino",
+    precisions={
+        "int8": Precision(needs_images=True, packages=("nncf",)),
+        "float16": Precision(dtype="float16"),
+        "bfloat16": Precision(dtype="bfloat16"),
+    },
+)

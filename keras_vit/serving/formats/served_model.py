@@ -1,0 +1,163 @@
+"""A model with its preprocessing, as a TensorFlow module."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.core.pixels import MAX_NORMALIZED, RULE
+from keras_vit.data.images.decoding import decode
+from keras_vit.data.images.scaling import scale_pixels
+from keras_vit.data.images.transforms import evaluation_image, resize
+from keras_vit.models.parts import representation
+from keras_vit.serving.labels import write_labels
+
+# Number of images that are decoded in parallel, if there are enough threads.
+_IN_PARALLEL = 16
+
+
+class ServedModel(tf.Module):
+    """A result of `in_tensorflow` that answers requests; see `formats.saved_model.write`.
+
+    `folder` is for the file of the class names, and must exist until the model is saved.
+    """
+
+    def __init__(self, model, image_size, class_names, top_k, batch_size, flags_bad_images, folder):
+        super().__init__(name="served_model")
+        # An attribute, so that its variables are saved.
+        self.model = model
+        self.image_size = image_size
+        self.batch_size = batch_size
+        self.flags_bad_images = flags_bad_images
+        self.top_k = top_k
+        self.class_names = tf.constant(class_names)
+        self.labels = tf.saved_model.Asset(str(write_labels(folder, class_names)))
+
+    def signature(self, name):
+        """Return the `tf.function` of one of `formats.saved_model.SIGNATURES`."""
+        count = self.batch_size
+        # TensorFlow does not check a fixed number of strings; `_decode` does.
+        arguments = {
+            "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
+            "uint8": (self.answer_uint8, (count, None, None, 3), "uint8", "images"),
+            "float": (self.answer_float, (count, *self.image_size, 3), "float32", "images"),
+            "features": (self.answer_features, (None,), "string", "image_bytes"),
+        }
+        function, shape, dtype, argument = arguments[name]
+        spec = tf.TensorSpec(shape, dtype, name=argument)
+        return tf.function(function, input_signature=[spec], autograph=False)
+
+    def answer_bytes(self, image_bytes):
+        """Classify encoded images."""
+        images, is_bad = self._decode(image_bytes)
+        return self._flagged(self._answer(images), is_bad)
+
+    def answer_uint8(self, images):
+        """Classify images of one size, with values from 0 to 255."""
+        return self._answer(scale_pixels(resize(images, self.image_size)))
+
+    def answer_float(self, images):
+        """Classify preprocessed images; refuse values that cannot be preprocessed pixels."""
+        # `reduce_max` may ignore NaN.
+        sizes = tf.where(tf.math.is_nan(images), np.inf, tf.abs(images))
+        largest = tf.reduce_max(sizes)
+        refused = tf.debugging.Assert(
+            largest <= MAX_NORMALIZED, [f"`images` {RULE}. Received: values up to", largest]
+        )
+        with tf.control_dependencies([refused]):
+            return self._answer(tf.identity(images))
+
+    def _answer(self, images):
+        logits = self.model.answer(images)["logits"]
+        probabilities = tf.nn.softmax(logits)
+        # Not of the probabilities: two of them can be 1 where the logits differ.
+        classes = tf.math.top_k(logits, self.top_k).indices
+        return {
+            "logits": logits,
+            "probabilities": probabilities,
+            "top_k_classes": classes,
+            "top_k_labels": tf.gather(self.class_names, classes),
+            "top_k_probabilities": tf.gather(probabilities, classes, batch_dims=1),
+        }
+
+    def answer_features(self, image_bytes):
+        """Return the features of encoded images."""
+        images, is_bad = self._decode(image_bytes)
+        return self._flagged({"features": self.model.answer(images)["features"]}, is_bad)
+
+    def _decode(self, image_bytes):
+        """Return preprocessed images, with zeros for bad ones, and which of them are bad."""
+        image_bytes = tf.ensure_shape(image_bytes, (self.batch_size,))
+        count = tf.shape(image_bytes, out_type=tf.int64)[0]
+        shape = (*self.image_size, 3)
+        found = (
+            tf.data.Dataset.from_tensor_slices(image_bytes)
+            .enumerate()
+            .map(
+                lambda number, encoded: (
+                    number,
+                    evaluation_image(decode(encoded), self.image_size),
+                ),
+                num_parallel_calls=_IN_PARALLEL,
+            )
+            .ignore_errors()
+            # Without this, there would be no batch if all images are bad.
+            .concatenate(tf.data.Dataset.from_tensors((count, tf.zeros(shape))))
+        )
+        numbers, images = found.batch(count + 1).get_single_element()
+        places = numbers[:, None]
+        rows = tf.stack([count + 1, *shape])
+        images = tf.scatter_nd(places, images, rows)[:count]
+        is_good = tf.scatter_nd(places, tf.ones_like(numbers), [count + 1])[:count]
+        images = tf.ensure_shape(images, (self.batch_size, *shape))
+        return images, tf.ensure_shape(tf.equal(is_good, 0), (self.batch_size,))
+
+    def _flagged(self, outputs, is_bad):
+        """Return the outputs with zeros for bad images and `is_bad`, or raise an error."""
+        if not self.flags_bad_images:
+            message = "Images that cannot be decoded, by their index in the batch:"
+            refused = tf.debugging.Assert(
+                ~tf.reduce_any(is_bad), [message, tf.where(is_bad)[:, 0]], summarize=100
+            )
+            with tf.control_dependencies([refused]):
+                return {name: tf.identity(output) for name, output in outputs.items()}
+        kept = {
+            name: tf.where(is_bad[:, None], tf.zeros_like(output), output)
+            for name, output in outputs.items()
+        }
+        return {**kept, "is_bad": is_bad}
+
+
+def in_tensorflow(model, path, batch_size):
+    """Convert a model to a TensorFlow object that holds its weights.
+
+    Its `answer` is a function from preprocessed images to a dictionary of `logits` and `features`.
+    `path` is a directory that does not exist, for temporary files.
+    """
+    as_float32 = keras.layers.Activation("linear", dtype="float32")
+    outputs = {
+        "logits": as_float32(model.outputs[0]),
+        "features": as_float32(representation(model, ("head",))),
+    }
+    answering = keras.Model(model.input, outputs)
+    images = tf.TensorSpec((batch_size, *model.input_shape[1:]), "float32", name="images")
+    if keras.backend.backend() == "jax":
+        return _from_jax(answering, images, path)
+    made = tf.Module()
+    made.weights = [weight.value for weight in model.weights]
+    made.answer = tf.function(
+        lambda images: answering(images, training=False), input_signature=[images], autograph=False
+    )
+    return made
+
+
+def _from_jax(model, images, path):
+    """Convert by Keras's archive, which can convert from JAX.
+
+    The archive adds signatures of its own, so it is written to a file and loaded again.
+    """
+    archive = keras.export.ExportArchive()
+    # By default JAX exports only for the platform that it runs on.
+    platforms = {"native_serialization_platforms": ("cpu", "cuda")}
+    archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=platforms)
+    archive.write_out(str(path), verbose=False)
+    return tf.saved_model.load(str(path))

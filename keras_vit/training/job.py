@@ -1,0 +1,183 @@
+"""Training jobs: load the data, build the model under the strategy's scope, fit."""
+
+import contextlib
+import dataclasses
+import gc
+import logging
+import pathlib
+
+import keras
+
+from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
+from keras_vit.data.datasets import find_source
+from keras_vit.data.leaks import check_splits
+from keras_vit.data.sources.listing import describe_left_out
+from keras_vit.training import distribution
+from keras_vit.training.fit import fit
+from keras_vit.training.recipes import Recipe, find_recipe
+from keras_vit.training.runs.run import LAST_MODEL, read_run
+from keras_vit.training.runs.saved_models import data_of
+from keras_vit.training.starting_model import make_model
+from keras_vit.training.training_data import load_training_data
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A finished training run.
+
+    Args:
+        model: the trained `keras.Model`; with averages of its weights if the recipe has them.
+        history: the metrics of the epochs, a list of dictionaries.
+        workdir: `pathlib.Path` of the run's directory.
+        recipe: the resolved `Recipe`.
+    """
+
+    model: keras.Model
+    history: list
+    workdir: pathlib.Path
+    recipe: Recipe
+
+
+def train(
+    recipe,
+    model,
+    data,
+    workdir,
+    *,
+    classes=None,
+    fraction=1.0,
+    split="train",
+    validation="validation",
+    data_dir=None,
+    exclude=None,
+    cache=None,
+    max_skipped=0.1,
+    dtype=None,
+    strategy="auto",
+    model_shards=None,
+    resume=False,
+    save_steps=1000,
+    keep=2,
+    facts=None,
+    epoch_examples=None,
+):
+    """Train a model on a dataset by a recipe, in a directory.
+
+    `fit` describes the files in the directory. A warning is logged if the splits of a folder or of
+    TFRecords share images, or lack classes.
+
+    Args:
+        recipe: a `Recipe`, or the name of a row of `RECIPES`.
+        model: name of a variant, or path of a `.keras` file, a run's directory or a checkpoint, as
+            in `make_model`; or a built `keras.Model` with a head for the classes. A built model is
+            trained in the strategy's scope in which `train` is called, if any.
+        data: name of a dataset, as in `keras_vit.data.load`.
+        workdir: path of a new or empty directory; or of the run to resume.
+        classes: names of the classes to keep; all by default.
+        fraction: share of the training images to train on, in (0, 1].
+        split: name of the split to train on; several are joined by `+`.
+        validation: name of the split to validate on; `None` for none.
+        data_dir: directory of TensorFlow Datasets.
+        exclude: path of a file with ids of examples to leave out.
+        cache: `"memory"`, or path of a new file, to keep encoded training images.
+        max_skipped: greatest share of images that may be skipped because they cannot be decoded.
+        dtype: dtype policy of a new model; `None` for float32, or the policy of a `.keras` file.
+        strategy: name of a strategy, as in `keras_vit.training.distribution.strategy`.
+        model_shards: number of parts of the strategy `"model_parallel"`; one per device by default.
+        resume: whether to resume the run in `workdir`; if there is none, it begins.
+        save_steps: number of batches between two saved states; each epoch ends with one too.
+        keep: number of states to keep.
+        facts: dictionary of what else to record in `run.json`.
+        epoch_examples: number of examples in one pass, which sets the number of steps; by default
+            the number of training images. With the number of the whole dataset, a share of it is
+            trained on for as many steps.
+
+    Returns:
+        A `Run`.
+
+    Raises:
+        ValueError: if an argument is wrong; or as `load_training_data`, `make_model` and `fit`.
+
+    Example:
+    >>> recipe = keras_vit.training.RECIPES["digits_finetune"]
+    >>> recipe = dataclasses.replace(recipe, image_size=8, steps=8, warmup_steps=2)
+    >>> model = keras_vit.vision_transformer(
+    ...     patch_size=4, embedding_dim=8, depth=1, num_heads=2, mlp_dim=16, num_classes=3,
+    ...     image_size=8)
+    >>> run = keras_vit.training.train(
+    ...     recipe, model, "digits", tmp_path / "run", classes=("7", "8", "9"))
+    8/8 - ...
+    >>> 0 <= run.history[-1]["val_accuracy"] <= 1
+    True
+    """
+    recipe = find_recipe(recipe)
+    is_built = isinstance(model, keras.Model)
+    if is_built and (dtype, strategy, model_shards) != (None, "auto", None):
+        raise ValueError(
+            "`dtype`, `strategy` and `model_shards` are for a model that is not built yet. "
+            f"Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards} and "
+            f"the model {model.name!r}"
+        )
+    workdir = pathlib.Path(workdir).expanduser()
+    facts = {
+        "model": model.name if is_built else str(model),
+        "data": absolute_name(data),
+        "split": split,
+        "classes": classes,
+        "exclude": exclude and str(exclude),
+        "dtype": dtype,
+        **({"fraction": fraction} if fraction < 1 else {}),
+        **(facts or {}),
+    }
+    # Before version 0.2 datasets were divided in another way.
+    name = data_of(read_run(workdir / LAST_MODEL) if resume else {}, data)
+    # The model of an earlier run may be in a reference cycle and take the memory of this one.
+    gc.collect()
+    with _scope(is_built, strategy, model_shards):
+        datasets = load_training_data(
+            recipe,
+            name,
+            classes,
+            fraction,
+            cache,
+            split,
+            validation,
+            data_dir=data_dir,
+            exclude=exclude or (),
+            max_skipped=max_skipped,
+        )
+        if epoch_examples is not None:
+            datasets[0].num_examples = epoch_examples
+        warn_of_splits(name, {split: datasets[0], validation: datasets[1]}, classes)
+        if not is_built:
+            model = make_model(recipe, model, len(datasets[0].class_names), dtype)
+        options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
+        history = fit(recipe, model, datasets, workdir, facts, **options)
+    return Run(model, history, workdir, recipe)
+
+
+def _scope(is_built, strategy, model_shards):
+    if is_built:
+        return contextlib.nullcontext()
+    return distribution.strategy(strategy, model_shards).scope()
+
+
+def warn_of_splits(name, datasets, classes=None):
+    """Log which files of a folder are left out, and what makes the splits of its images mislead.
+
+    Args:
+        name: name of the dataset.
+        datasets: dictionary from the names of splits to datasets of `load`, or `None`.
+        classes: as in `load`.
+    """
+    if name.removeprefix(BY_POSITION).partition(":")[0] not in DIVIDED:
+        return
+    if not distribution.is_first_process():
+        return
+    loaded = {split: dataset for split, dataset in datasets.items() if dataset is not None}
+    left_out = next(iter(loaded.values())).left_out
+    if left_out:
+        logging.getLogger("keras_vit").info("%s", describe_left_out(left_out))
+    sources = {split: dataset.source for split, dataset in loaded.items()}
+    sources["test"] = find_source(name, "test", classes)
+    check_splits(sources, {split: dataset.fingerprints for split, dataset in loaded.items()})

@@ -1,0 +1,126 @@
+"""Files that are damaged, or not what their names say: an error of one line names them."""
+
+import json
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+
+from tests.fixtures.checkpoint_files import assert_refused, case_arrays, write
+from tests.fixtures.reference import REFERENCE, case_path
+
+SHARDS = "hf_classifier/model.safetensors"
+
+
+def page(name, text="<!DOCTYPE html><html><title>404</title></html>"):
+    return lambda folder: folder.joinpath(name).write_bytes(text.encode())
+
+
+def truncated(folder):
+    (folder / "x.npz").write_bytes(case_path("a_vit_token").read_bytes()[:100_000])
+
+
+def corrupted(folder):
+    """A byte of an array's values is another: only the checksum shows it."""
+    contents = bytearray(case_path("a_vit_token").read_bytes())
+    contents[100_000] ^= 1
+    (folder / "x.npz").write_bytes(contents)
+
+
+def pickled(folder):
+    arrays = {**case_arrays("a_vit_token"), "head/bias": np.array([{"a": 1}], dtype=object)}
+    write(folder / "x.npz", arrays)
+
+
+def lying_npz_header(folder):
+    """An array that claims to be larger than the file."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (3 * 10**11,)}
+    with zipfile.ZipFile(folder / "x.npz", "w") as archive:
+        for name, array in case_arrays("a_vit_token").items():
+            with archive.open(f"{name}.npy", "w") as file:
+                if name == "head/bias":
+                    np.lib.format.write_array_header_1_0(file, header)
+                else:
+                    np.lib.format.write_array(file, array)
+
+
+def lone_array(folder):
+    with (folder / "x.npz").open("wb") as file:
+        np.save(file, np.ones(3))
+
+
+def lying_header(folder):
+    """The header promises more bytes than there are."""
+    contents = (REFERENCE / "timm_token.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", contents[:8])
+    header = json.loads(contents[8 : 8 + length])
+    header["head.weight"]["data_offsets"][1] += 4096
+    header = json.dumps(header).encode()
+    start = struct.pack("<Q", len(header)) + header
+    (folder / "x.safetensors").write_bytes(start + contents[8 + length :])
+
+
+def huge_header(folder):
+    (folder / "x.safetensors").write_bytes(struct.pack("<Q", 2**60) + b"{}")
+
+
+def index(weight_map, *files):
+    """An index of the arrays in some files, which all hold the same arrays."""
+
+    def write_index(folder):
+        for name in files:
+            (folder / name).write_bytes((REFERENCE / SHARDS).read_bytes())
+        text = json.dumps({"weight_map": weight_map})
+        (folder / "model.safetensors.index.json").write_text(text)
+
+    return write_index
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "message"),
+    [
+        ("x.npz", page("x.npz"), "an HTML or XML page"),
+        ("x.npz", truncated, "the beginning of an archive: the download was cut short"),
+        ("x.npz", corrupted, "whose array .* is damaged"),
+        ("x.npz", pickled, "'head/bias' is a pickled object, which is never read"),
+        ("x.npz", page("x.npz", ""), "an empty file"),
+        (
+            "x.npz",
+            lying_npz_header,
+            r"'head/bias' is \(300000000000,\) by its header, and has 128 bytes",
+        ),
+        ("x.npz", lone_array, "must be a complete .npz archive"),
+        ("x.npz", lambda folder: None, "must be an existing file"),
+        ("x.bin", page("x.bin", "\x80\x02}q\x00."), "save the weights as .safetensors"),
+        ("x.txt", page("x.txt", "text"), "ends with .npz or .safetensors or .keras, or a dir"),
+        ("x.safetensors", lying_header, "must be a complete .safetensors file.*x.safetensors"),
+        ("x.safetensors", huge_header, "must be a complete .safetensors file.*x.safetensors"),
+        ("x.safetensors", page("x.safetensors"), "an HTML or XML page"),
+        ("", lambda folder: None, "must be a directory with model.safetensors"),
+        ("", index({"classifier.bias": "a.safetensors"}), "without a.safetensors"),
+        ("", index([1]), "must say in `weight_map` which file"),
+        (
+            "",
+            index(
+                {"classifier.bias": "a.safetensors", "classifier.weight": "b.safetensors"},
+                *("a.safetensors", "b.safetensors"),
+            ),
+            "'classifier.bias' is in two files",
+        ),
+        (
+            "",
+            # Without the folder, the name is that of another file.
+            index({"classifier.bias": "step_9/a.safetensors"}, "a.safetensors"),
+            "must name files next to it. Received: .*'step_9/a.safetensors'",
+        ),
+        (
+            "",
+            index({"classifier.bias": "a.safetensors", "x": "a.safetensors"}, "a.safetensors"),
+            "each array of its index. Received: .* without 'x'",
+        ),
+    ],
+)
+def test_refused(name, make, message, tmp_path):
+    make(tmp_path)
+    assert_refused(tmp_path / name, message)

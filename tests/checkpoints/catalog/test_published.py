@@ -1,0 +1,113 @@
+"""The table of published checkpoints: consistent, and found by name."""
+
+import re
+
+import pytest
+
+from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint, list_checkpoints
+from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.models import VARIANTS, Variant
+from keras_vit.models.variants import total_stride
+
+PATCHES = {
+    variant.name: total_stride(variant.patch_size, variant.resnet_stages)[0]
+    for variant in VARIANTS
+    if isinstance(variant, Variant)
+}
+NAMES = {variant.name for variant in VARIANTS}
+EACH = pytest.mark.parametrize("row", CHECKPOINTS, ids=lambda row: row.name)
+AUGREG = [row for row in CHECKPOINTS if "/augreg/" in row.url]
+
+
+def test_names_and_urls_are_unique():
+    assert len({row.name for row in CHECKPOINTS}) == len(CHECKPOINTS)
+    assert len({row.url for row in CHECKPOINTS}) == len(CHECKPOINTS)
+
+
+@EACH
+def test_row(row):
+    assert row.variant in NAMES
+    assert re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", row.tag)
+    assert re.fullmatch(r"gs://(vit_models|big_vision|bit_models)/[\w./+-]+\.npz", row.url)
+    assert row.image_size % PATCHES.get(row.variant, 1) == 0
+    assert row.num_classes in (0, 1000, 21843)
+    assert row.value_range == (-1, 1)
+    assert row.source
+    assert row.accuracy is None or (row.num_classes == 1000 and 70 < row.accuracy < 90)
+
+
+@EACH
+def test_the_url_agrees_with_the_row(row):
+    expected = {"B": "BiT_", "R": "R", "V": "ViT_"}[row.variant[0]]
+    assert row.variant.startswith(expected)
+    letters = row.url.rpartition("/")[2].lower().replace("_", "")
+    size = row.variant.removeprefix("ViT_").removeprefix("BiT_").lower().replace("_", "")
+    if row.tag.startswith("deit3"):
+        size = {"s16": "small", "b16": "base", "l16": "large"}[size]
+    elif "webli_en_so400m" in row.url:
+        size = "so400m"
+    assert size in letters.replace("+vit-", "").replace("-", "")
+
+
+@EACH
+def test_the_head(row):
+    original = "/imagenet21k/" in row.url
+    assert row.zero_head == original
+    assert (row.representation_size is not None) == (original or "vit_s16_i1k" in row.url)
+    assert (row.num_classes == 0) == ("siglip" in row.tag)
+    assert (row.activation == "gelu") == row.tag.startswith("deit3")
+    assert (row.activation == "relu") == row.variant.startswith("BiT")
+
+
+@pytest.mark.parametrize("row", AUGREG, ids=lambda row: row.name)
+def test_augreg_rows_are_files_of_the_release(row):
+    file = parse_augreg(row.url)
+    assert file.url == row.url
+    assert (file.variant, file.num_classes) == (row.variant, row.num_classes)
+    assert file.resolution == row.image_size
+    size = "" if file.resolution == 224 else f"_{file.resolution}"
+    assert row.tag == f"augreg_{file.finetune_dataset or 'imagenet21k'}{size}"
+
+
+def test_fine_tuned_at_384_from_the_recommended_file():
+    for row in AUGREG:
+        if row.image_size == 384:
+            pretrained = find_checkpoint("augreg_imagenet21k", row.variant)
+            assert row.url.startswith(pretrained.url.removesuffix(".npz"))
+
+
+@EACH
+def test_found_by_its_names(row):
+    assert find_checkpoint(row.name) is row
+    assert find_checkpoint(row.name, row.variant) is row
+    assert find_checkpoint(row.tag, row.variant) is row
+
+
+def test_filter():
+    assert list_checkpoints() == CHECKPOINTS
+    assert list_checkpoints("  ") == CHECKPOINTS
+    assert list_checkpoints("SIGLIP2 so400m 224") == (find_checkpoint("ViT_So400m14/siglip2_224"),)
+    assert list_checkpoints("l16 strong1 res_384") == (
+        find_checkpoint("ViT_L16/augreg_imagenet2012_384"),
+    )
+    assert list_checkpoints("nothing such") == ()
+    with pytest.raises(ValueError, match=r"`filter` must be a string. Received: filter=None"):
+        list_checkpoints(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "message"),
+    [
+        ("ViT_B16/imagenet21", None, "the name of a checkpoint, such as ViT_B16/imagenet21k, "),
+        ("imagenet21k", None, r"the name of a checkpoint, such as ViT_\w+/imagenet21k, "),
+        ("augreg_imagenet2012_224", "ViT_B16", r"of ViT_B16, such as .*augreg_imagenet2012\b"),
+        ("ViT_L16/sam", "ViT_B16", "a checkpoint of ViT_B16, such as sam, "),
+        ("imagenet21k", "ViT_g14", "an existing file: no published checkpoint of ViT_g14 is known"),
+        ("", None, "the name of a checkpoint, such as "),
+        (None, "ViT_B16", "a checkpoint of ViT_B16, such as "),
+    ],
+)
+def test_unknown_name(name, variant, message):
+    with pytest.raises(ValueError, match=f"`name` must be .*{message}") as error:
+        find_checkpoint(name, variant)
+    assert str(error.value).endswith(f"Received: name={name!r}")

@@ -1,0 +1,188 @@
+"""A `config.json` of another model or project next to weights is refused, never half used."""
+
+import json
+
+import pytest
+import safetensors.numpy
+
+import keras_vit
+from keras_vit.checkpoints import from_checkpoint, load_checkpoint
+from tests.fixtures.checkpoint_files import config_next_to
+from tests.fixtures.reference import case_model
+
+CLIP = "vit_base_patch16_clip_quickgelu_224"
+TIMM_OTHERS = [
+    ({"architecture": CLIP, "num_features": 768, "num_classes": 512}, "`num_features` .* 48. Rec"),
+    ({"architecture": CLIP, "num_classes": 512}, "`num_classes` .* 10. Received: num_classes=512"),
+    (
+        {"architecture": "vit_so400m_patch16_siglip_256", "num_features": 1152, "num_classes": 0},
+        "`num_features` .*num_features=1152",
+    ),
+    (
+        {"model_type": "vit", "architectures": ["ViTModel"], "num_attention_heads": 4},
+        "next to weights of timm must be their own, .*move it away",
+    ),
+    ({"learning_rate": 0.1}, "move it away .*'learning_rate'"),
+]
+HUGGINGFACE_OTHERS = [
+    ({"num_labels": 9}, "`num_labels` .*, 10. Received: num_labels=9"),
+    ({"id2label": dict.fromkeys("012", "cat")}, "`id2label` .*, 10. Received: id2label=3"),
+    ({"image_size": 48}, "`image_size` .* position embedding.*image_size=48"),
+]
+
+
+@pytest.mark.parametrize(("config", "message"), TIMM_OTHERS)
+def test_config_of_another_model_of_timm(config, message, tmp_path):
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    with pytest.raises(ValueError, match=message) as error:
+        from_checkpoint(path, num_heads=4)
+    assert len(str(error.value).splitlines()) == 1
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(case_model("timm_token"), path)
+
+
+@pytest.mark.parametrize(("changes", "message"), HUGGINGFACE_OTHERS)
+def test_config_of_another_model_of_transformers(changes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        from_checkpoint(config_next_to("hf_classifier", tmp_path, changes))
+
+
+def test_config_of_timm_next_to_weights_of_transformers(tmp_path):
+    config = {"architecture": "vit_base_patch16_224", "num_classes": 10, "num_features": 48}
+    path = config_next_to("hf_classifier/model.safetensors", tmp_path, config)
+    with pytest.raises(ValueError, match="next to weights of transformers must be their own"):
+        from_checkpoint(path, num_heads=4)
+
+
+def test_config_of_transformers_without_a_head_may_have_its_default_labels(tmp_path):
+    path = config_next_to("hf_classifier", tmp_path, {"id2label": {"0": "A", "1": "B"}})
+    arrays = safetensors.numpy.load_file(path / "model.safetensors")
+    arrays = {name: a for name, a in arrays.items() if not name.startswith("classifier")}
+    safetensors.numpy.save_file(arrays, path / "model.safetensors")
+    assert from_checkpoint(path).output_shape == (None, 48)
+
+
+def test_config_of_the_model_itself(tmp_path):
+    config = {"architecture": "vit_base_patch16_224", "num_classes": 10, "num_features": 48}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    assert from_checkpoint(path, num_heads=4).output_shape == (None, 10)
+
+
+def test_transformers_own_number_of_heads_where_none_is_configured(tmp_path, caplog):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    config = json.loads((path / "config.json").read_text())
+    del config["num_attention_heads"]
+    (path / "config.json").write_text(json.dumps(config))
+    assert from_checkpoint(path).get_layer("block_0").num_heads == 12
+    assert "does not record num_attention_heads: 12 are assumed" in caplog.text
+    caplog.clear()
+    assert from_checkpoint(path, num_heads=4).get_layer("block_0").num_heads == 4
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            {"pretrained_cfg": "vit_base"},
+            "`pretrained_cfg` of .* must be a JSON object.*'vit_base'",
+        ),
+        ({"model_args": [1]}, r"`model_args` of .* must be a JSON object.*\[1\]"),
+        ({"pretrained_cfg": {"mean": "0.5", "std": 0.5}}, "must be numbers. Received: .*'0.5'"),
+        ({"pretrained_cfg": {"mean": [0.5], "std": [None]}}, "must be numbers. Received: .*None"),
+    ],
+    ids=str,
+)
+def test_settings_of_another_type(config, message, tmp_path):
+    config = {"architecture": "vit_base_patch16_224", **config}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    with pytest.raises(ValueError, match=message) as error:
+        from_checkpoint(path, num_heads=4)
+    assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"mean": 0.5, "std": 0.5}, None),
+        ({"mean": 0, "std": 1}, "the mean (0.0,) and the standard deviation (1.0,)"),
+        ({"mean": [0, 0, 0], "std": [1, 1, 1]}, "the mean (0.0, 0.0, 0.0)"),
+    ],
+    ids=str,
+)
+def test_one_number_for_all_channels(config, said, tmp_path, caplog):
+    config = {"architecture": "vit_base_patch16_224", "pretrained_cfg": config}
+    from_checkpoint(config_next_to("timm_token.safetensors", tmp_path, config), num_heads=4)
+    assert (said in caplog.text) if said else not caplog.messages
+
+
+def test_images_that_are_not_normalised_are_told(tmp_path, caplog):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    settings = {"do_normalize": False, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (path / "preprocessor_config.json").write_text(json.dumps(settings))
+    from_checkpoint(path)
+    assert "the mean (0.0,) and the standard deviation (1.0,) of pixels in [0, 1]" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"),
+    [
+        ({"rescale_factor": 1 / 127.5, "image_mean": [1.0] * 3, "image_std": [1.0] * 3}, False),
+        ({"rescale_factor": 1 / 127.5, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, True),
+        ({"rescale_factor": None, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, False),
+        ({"do_rescale": False, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}, False),
+    ],
+)
+def test_how_pixels_are_rescaled_counts(settings, is_told, tmp_path, caplog):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    (path / "preprocessor_config.json").write_text(json.dumps(settings))
+    from_checkpoint(path)
+    assert ("its images are normalized with" in caplog.text) == is_told
+
+
+def test_timm_knows_its_own_normalisation(tmp_path, caplog):
+    """A directory of transformers may have become one of timm."""
+    config = {"architecture": "vit_base_patch16_224", "pretrained_cfg": {"mean": 0.5, "std": 0.5}}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    settings = {"image_mean": [0.4] * 3, "image_std": [0.2] * 3}
+    path.with_name("preprocessor_config.json").write_text(json.dumps(settings))
+    from_checkpoint(path, num_heads=4)
+    assert not caplog.messages
+
+
+def test_another_grid_than_that_of_the_table_is_told(tmp_path, caplog):
+    config = {"architecture": "vit_base_patch16_224", "model_args": {"img_size": 64}}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    assert from_checkpoint(path, num_heads=4).input_shape == (None, 32, 32, 3)
+    line = "the grid of its position embedding, (4, 4), is used; its settings have another, (8, 8)"
+    assert line in caplog.text
+
+
+@pytest.mark.parametrize("architecture", ["test_vit3", "vit_pe_core_base_patch16_224"])
+def test_functions_that_only_the_architecture_records(architecture, tmp_path):
+    path = config_next_to("timm_token.safetensors", tmp_path, {"architecture": architecture})
+    with pytest.raises(ValueError, match=f"timm's default layers. .*='{architecture}'"):
+        from_checkpoint(path, num_heads=4)
+
+
+@pytest.mark.parametrize(
+    ("problem_type", "is_told"),
+    [(None, False), ("single_label_classification", False), ("multi_label_classification", True)],
+)
+def test_several_labels_of_one_image_are_told(problem_type, is_told, tmp_path, caplog):
+    from_checkpoint(config_next_to("hf_classifier", tmp_path, {"problem_type": problem_type}))
+    assert ("problem_type='multi_label_classification'" in caplog.text) == is_told
+
+
+def test_weights_of_another_width_are_named_as_such(tmp_path):
+    config = {"architecture": "vit_base_patch16_224", "model_args": {"num_heads": 4}}
+    path = config_next_to("timm_token.safetensors", tmp_path, config)
+    with pytest.raises(ValueError, match="`weights` must be those of ViT_Ti16.*embedding_dim=48"):
+        keras_vit.ViT_Ti16(image_size=32, weights=str(path))
+
+
+def test_weights_next_to_the_configuration_of_another_model(tmp_path):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    with pytest.raises(ValueError, match="next to the config.json of another model"):
+        keras_vit.save_checkpoint(case_model("timm_token"), path / "new.safetensors", "timm")
+    assert not (path / "new.safetensors").exists()

@@ -1,0 +1,176 @@
+"""Every spelling of Google's files gives the numbers of the reference."""
+
+import logging
+import re
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint, load_checkpoint
+from keras_vit.models.introspection import options_of
+from keras_vit.models.options import make_model
+from tests.fixtures.checkpoint_files import as_bfloat16, case_arrays, write
+from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path
+
+
+def in_folder(prefix, **others):
+    return lambda arrays: {**{f"{prefix}{name}": a for name, a in arrays.items()}, **others}
+
+
+def without_params(arrays):
+    return {name.removeprefix("params/"): array for name, array in arrays.items()}
+
+
+def linen(arrays):
+    for old, new in (("LayerNorm_2", "LayerNorm_1"), ("MlpBlock_3", "MlpBlock_0")):
+        arrays = {name.replace(old, new): array for name, array in arrays.items()}
+    attention = "MultiHeadDotProductAttention"
+    return {name.replace(f"{attention}_1", f"{attention}_0"): a for name, a in arrays.items()}
+
+
+def inside_the_transformer(arrays):
+    return {name.replace("posembed_input/", ""): array for name, array in arrays.items()}
+
+
+def at_the_top(arrays):
+    old = "Transformer/posembed_input/pos_embedding"
+    return {name.replace(old, "pos_embedding"): array for name, array in arrays.items()}
+
+
+def separate_class_token(arrays):
+    arrays = at_the_top(linen(arrays))
+    table = arrays["pos_embedding"]
+    return {**arrays, "cls": arrays["cls"] + table[:, :1], "pos_embedding": table[:, 1:]}
+
+
+def class_row_without_class_token(arrays):
+    table = arrays["pos_embedding"]
+    extra = np.ones_like(table[:, :1])
+    return {**arrays, "pos_embedding": np.concatenate([extra, table], axis=1)}
+
+
+def stacked(arrays):
+    """As a scan over the blocks stores them: one array with a leading depth axis."""
+    blocks, rest = {}, {}
+    for name, array in arrays.items():
+        block = re.search(r"encoderblock_(\d+)", name)
+        if block:
+            blocks.setdefault(name.replace(block[0], "encoderblock"), {})[int(block[1])] = array
+        else:
+            rest[name] = array
+    stacks = {name: np.stack([parts[i] for i in sorted(parts)]) for name, parts in blocks.items()}
+    return {**rest, **stacks}
+
+
+def inlined_map_head(arrays):
+    return {name.replace("MAPHead_0/", ""): array for name, array in arrays.items()}
+
+
+NOISE = np.ones(3, "float32")
+TEXT_TOWER = {
+    "params/txt/Encoder_0/embedding/kernel": NOISE,
+    "params/t": NOISE[:1],
+    "params/b": NOISE[:1],
+}
+OPTIMIZER = {
+    "opt/state/param_states/embedding/kernel/grad_ema": NOISE,
+    "opt/state/step": np.array(7),
+}
+NEW_OPTIMIZER = {"opt/0/mu/embedding/kernel": NOISE, "opt/count": np.array(7)}
+
+LAYOUTS = [
+    ("a_vit_token", linen, "google"),
+    ("a_vit_token", inside_the_transformer, "big_vision"),
+    ("a_vit_token", at_the_top, "big_vision"),
+    ("a_vit_token", separate_class_token, "big_vision"),
+    ("a_vit_token", in_folder("opt/target/", **OPTIMIZER), "google"),
+    ("a_vit_token", in_folder("params/", **NEW_OPTIMIZER), "google"),
+    ("a_vit_token", stacked, "google"),
+    ("b_vit_token_rep", stacked, "google"),
+    ("i1_bv_gap_learn", without_params, "big_vision"),
+    ("i1_bv_gap_learn", lambda a: class_row_without_class_token(without_params(a)), "big_vision"),
+    ("i1_bv_gap_learn", stacked, "big_vision"),
+    (
+        "i3_bv_map_learn",
+        lambda a: in_folder("params/img/", **TEXT_TOWER)(without_params(a)),
+        "big_vision",
+    ),
+    ("i3_bv_map_learn", inlined_map_head, "big_vision"),
+    ("i3_bv_map_learn", lambda a: stacked(inlined_map_head(without_params(a))), "big_vision"),
+]
+
+
+@pytest.mark.parametrize(("case", "change", "format"), LAYOUTS)
+def test_layout(case, change, format, tmp_path):
+    path = write(tmp_path / "changed.npz", change(case_arrays(case)))
+    assert inspect_checkpoint(path).format == format
+    check_logits(from_checkpoint(path), case)
+    model = case_model(case)
+    load_checkpoint(model, path)
+    check_logits(model, case)
+
+
+def check_logits(model, case):
+    reference = case_outputs(case)
+    assert_logits(ops.convert_to_numpy(model(reference["images"])), reference["logits"])
+
+
+def test_compressed(tmp_path):
+    path = write(tmp_path / "compressed.npz", case_arrays("a_vit_token"), compressed=True)
+    check_logits(from_checkpoint(path), "a_vit_token")
+
+
+@pytest.mark.parametrize(
+    ("store", "exactly"),
+    [
+        (lambda a: a.astype("float16"), lambda a: a.astype("float16").astype("float32")),
+        (as_bfloat16, lambda a: (a.view(np.uint32) & 0xFFFF0000).view("float32")),
+        (lambda a: a.astype("float64"), lambda a: a),
+    ],
+    ids=["float16", "bfloat16", "float64"],
+)
+def test_other_dtypes_are_read_bit_for_bit(store, exactly, tmp_path):
+    arrays = case_arrays("a_vit_token")
+    path = write(tmp_path / "other.npz", {name: store(array) for name, array in arrays.items()})
+    kernel = from_checkpoint(path).get_layer("head").kernel
+    expected = exactly(arrays["head/kernel"])
+    np.testing.assert_array_equal(ops.convert_to_numpy(kernel.value), expected)
+
+
+def test_what_is_ignored_is_told(tmp_path):
+    arrays = in_folder("opt/target/", **OPTIMIZER)(case_arrays("a_vit_token"))
+    summary = inspect_checkpoint(write(tmp_path / "optimizer.npz", arrays))
+    assert set(summary.ignored) == set(OPTIMIZER)
+    assert summary.parameters == 67594
+
+
+@pytest.mark.parametrize("bias", [0, 1])
+def test_a_zero_head_is_told(bias, tmp_path, caplog):
+    arrays = case_arrays("a_vit_token")
+    arrays["head/kernel"] = np.zeros_like(arrays["head/kernel"])
+    arrays["head/bias"] = np.full_like(arrays["head/bias"], bias)
+    path = write(tmp_path / "zero.npz", arrays)
+    assert inspect_checkpoint(path).zero_head == (bias == 0)
+    with caplog.at_level(logging.WARNING):
+        from_checkpoint(path)
+    line = "all images have the same logits, as the kernel of the head is zero"
+    assert caplog.messages == [f"{path}: {line}"]
+
+
+def test_another_pooling_than_the_projects_is_told(caplog):
+    config = {**options_of(case_model("a_vit_token")), "pooling": "gap"}
+    load_checkpoint(make_model(config), case_path("a_vit_token"))
+    assert "the model has pooling='gap', the file 'token'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("head/kernel", np.nan), ("head/bias", np.inf)], ids=str
+)
+def test_a_head_that_is_not_finite_is_told(name, value, tmp_path):
+    arrays = case_arrays("a_vit_token")
+    arrays[name][..., 0] = value
+    summary = inspect_checkpoint(write(tmp_path / "nan.npz", arrays))
+    assert summary.head_state == "not finite"
+    assert (summary.finite_head, summary.zero_head) == (False, False)
+    assert inspect_checkpoint(case_path("a_vit_token")).head_state is None

@@ -1,0 +1,109 @@
+"""Models and places that are refused; what was there stays."""
+
+import keras
+import pytest
+
+import keras_vit
+from keras_vit.checkpoints import save_checkpoint
+from tests.fixtures.checkpoint_files import random_model
+from tests.fixtures.reference import case_model
+
+
+@pytest.mark.parametrize("format", ["google", "timm"])
+def test_a_failure_leaves_the_old_file(format, tmp_path, monkeypatch):
+    path = tmp_path / ("file.npz" if format == "google" else "file.safetensors")
+    path.write_text("old")
+
+    def fail(*args, **kwargs):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("numpy.savez", fail)
+    monkeypatch.setattr("safetensors.numpy.save_file", fail)
+    with pytest.raises(ValueError, match="where files can be written.*disk full"):
+        save_checkpoint(case_model("timm_token"), path, format)
+    assert path.read_text() == "old"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "message"),
+    [
+        ("file.npz", "numpy", "`format` must be one of .*format='numpy'"),
+        ("file.npz", "timm", "`path` must be a directory or a .safetensors file"),
+        ("file", "google", "`path` must be a .npz file for format='google'"),
+        ("file.safetensors", "big_vision", "`path` must be a .npz file"),
+    ],
+)
+def test_wrong_argument(name, format, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        save_checkpoint(case_model("a_vit_token"), tmp_path / name, format)
+
+
+def test_not_a_vision_transformer(tmp_path):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="`model` must be a Vision Transformer"):
+        save_checkpoint(model, tmp_path / "file.npz", "google")
+
+
+def customised():
+    """Models that the builders do not make, though their layers have the names."""
+    vit = random_model({})
+    blocks = [vit.get_layer(name) for name in ("block_0", "block_1")]
+    tokens = keras.Model(vit.input, vit.get_layer("dropout").output)
+    rest = ("encoder_norm", "pooling", "head")
+
+    def composed(*layers):
+        x = tokens.output
+        for layer in (*layers, *(vit.get_layer(name) for name in rest)):
+            x = layer(x)
+        return keras.Model(vit.input, x)
+
+    yield "softmax", keras.Model(vit.input, keras.layers.Softmax()(vit.output))
+    scaled = keras.layers.Rescaling(1 / 127.5, -1)(vit.input)
+    yield "rescaling", keras.Model(vit.input, vit(scaled))
+    yield "operation", composed(blocks[0], lambda x: keras.ops.multiply(x, 2), blocks[1])
+    yield "order", composed(*blocks[::-1])
+    other = keras_vit.TransformerBlock(2, 16, activation="relu", name="block_1")
+    yield "block", composed(blocks[0], other)
+    yield "outputs", keras.Model(vit.input, [vit.output, tokens.output])
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_a_customised_model_is_refused(index, tmp_path):
+    _, model = list(customised())[index]
+    with pytest.raises(ValueError, match="`model` must .* Received: "):
+        save_checkpoint(model, tmp_path / "file.npz", "google")
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_beside_the_configuration_of_another_model(tmp_path):
+    save_checkpoint(case_model("hf_classifier"), tmp_path, "huggingface")
+    other = random_model({"epsilon": 1e-12, "activation": "gelu"})
+    with pytest.raises(ValueError, match="`model` must be one that"):
+        save_checkpoint(other, tmp_path / "other.safetensors", "huggingface")
+
+
+@pytest.mark.parametrize("model", [None, 5, keras_vit.ViT_Ti16])
+def test_not_a_model(model, tmp_path):
+    with pytest.raises(ValueError, match="`model` must be a `keras.Model`. Received: "):
+        save_checkpoint(model, tmp_path / "file.npz", "google")
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file.txt").write_text("text")
+    (tmp_path / "taken" / "config.json").mkdir(parents=True)
+    (tmp_path / "directory.npz").mkdir()
+    model = case_model("timm_token")
+    for path, format in (
+        (tmp_path / "file.txt" / "x.npz", "google"),
+        (tmp_path / "file.txt", "timm"),
+        (tmp_path / "directory.npz", "google"),
+        (tmp_path / "taken", "timm"),
+        (tmp_path / "model.keras", "timm"),
+        (None, "google"),
+        (b"x.npz", "google"),
+    ):
+        with pytest.raises(ValueError, match="`path` must be .*Received: path="):
+            save_checkpoint(model, path, format)
+    left = sorted(path.name for path in tmp_path.rglob("*"))
+    assert left == ["config.json", "directory.npz", "file.txt", "taken"]

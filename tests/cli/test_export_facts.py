@@ -1,0 +1,65 @@
+"""What an export records about the run of its model."""
+
+import dataclasses
+import json
+
+import pytest
+
+from keras_vit.cli.export import facts_of
+from keras_vit.models import vision_transformer
+from keras_vit.training.recipes import RECIPES
+from keras_vit.training.runs.saved_models import save_model
+from tests.fixtures.features import digits_classifier
+from tests.fixtures.tiny import TINY
+
+LINES = [
+    {"epoch": 0, "val_loss": 0.5, "val_accuracy": 0.75},
+    {"epoch": 1, "val_loss": 0.6, "val_accuracy": 0.5},
+    {"epoch": 2, "val_loss": float("nan"), "val_accuracy": 1.0},
+    {"epoch": 3, "val_loss": None, "val_accuracy": 0.9},
+]
+
+
+@pytest.fixture
+def run_directory(tmp_path):
+    """What a run of 8 pixels leaves, and models of its id."""
+    return lambda lines=LINES, **changes: _write_run(tmp_path, lines, changes)
+
+
+def _write_run(tmp_path, lines, changes):
+    recipe = dataclasses.replace(RECIPES["digits_pretrain"], image_size=8, **changes)
+    run = {"id": "0f", "recipe": dataclasses.asdict(recipe), "class_names": list("ab")}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    model = digits_classifier(2)
+    for name in ("best", "last", "averaged"):
+        save_model(model, tmp_path / f"{name}.keras", {"run": "0f", "class_names": list("ab")})
+    return tmp_path, model
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {"best": 0.75, "last": 0.5, "averaged": None}),
+        # The run evaluates the averages.
+        ({"average_momentum": 0.9}, {"best": 0.75, "last": None, "averaged": 0.5}),
+    ],
+)
+def test_validation_accuracy_of_an_export(changes, expected, run_directory):
+    workdir, model = run_directory(**changes)
+    for name, accuracy in expected.items():
+        assert facts_of(model, workdir / f"{name}.keras").get("validation_accuracy") == accuracy
+        facts = facts_of(model, workdir / f"{name}.keras", quantize="int8")
+        assert facts.get("validation_accuracy_before_quantization") == accuracy
+        assert "validation_accuracy" not in facts
+    resized = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 2})
+    assert "validation_accuracy" not in facts_of(resized, workdir)
+
+
+def test_metrics_that_cannot_be_right(run_directory):
+    workdir, model = run_directory([{**LINES[0], "val_accuracy": 75}])
+    with pytest.raises(ValueError, match=r"accuracies from 0 to 1. Received: .*metrics.jsonl"):
+        facts_of(model, workdir)
+    (workdir / "metrics.jsonl").write_text('{"epoch": 0, "val_')
+    with pytest.raises(ValueError, match=r"one line of JSON per epoch.*metrics.jsonl"):
+        facts_of(model, workdir)

@@ -1,0 +1,44 @@
+"""`keras-vit fewshot`: the table that it prints, and mistakes."""
+
+import numpy as np
+import pytest
+
+from keras_vit.evaluation.fewshot import evaluate_fewshot
+from tests.fixtures.commands import error_of, run
+from tests.fixtures.features import tiny_model
+
+
+def test_command(capsys, tmp_path):
+    model = tiny_model()
+    model.save(tmp_path / "model.keras")
+    path, classes = tmp_path / "x", ("7", "8", "9")
+    command = ("fewshot", tmp_path / "model.keras", "--data", "digits", "--cache", path)
+    command = (*command, "--classes", *classes)
+    first = run(capsys, *command)
+    lines = first.splitlines()
+    assert lines[0].split() == ["shots", "accuracy", "seeds"]
+    accuracies = evaluate_fewshot(model, "digits", cache=path, classes=classes)
+    for line, shots in zip(lines[1:], (1, 5, 10, 25), strict=True):
+        values = [accuracies[shots, seed] for seed in range(3)]
+        mean, spread = np.mean(values), np.std(values, ddof=1)
+        assert line.split() == [str(shots), f"{mean:.4f}", "±", f"{spread:.4f}", "3"]
+    assert accuracies[25, 0] > 1 / 3
+    assert run(capsys, *command) == first
+    options = ("--method", "knn", "--shots", "3", "all", "--seeds", "2")
+    lines = run(capsys, *command, *options).splitlines()
+    assert [line.split()[0] for line in lines] == ["shots", "3", "all"]
+    assert lines[2].split()[-1] == "1"
+    assert len(list(path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--data", "digits", "--seeds", 0), "`seeds` must be"),
+        (("--data", "digits", "--shots", 0), "`shots` must be"),
+        (("--data", "digits", "--l2", -1), "`l2` must be"),
+        (("--data", "digits"), "`model` must be an existing file"),
+    ],
+)
+def test_mistakes_of_the_command(capsys, options, message):
+    assert message in error_of(capsys, "fewshot", "absent.keras", *options)

@@ -1,0 +1,53 @@
+"""`keras-vit quickstart`."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from tests.fixtures.commands import error_of, run
+
+
+def test_quickstart_says_at_once_what_is_not_installed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    message = error_of(capsys, "quickstart", "--workdir", tmp_path / "quickstart")
+    assert "no sklearn and no matplotlib" in message
+    assert not (tmp_path / "quickstart").exists()
+
+
+@pytest.mark.large
+def test_quickstart(tmp_path, capsys, monkeypatch):
+    """The whole job, its training shortened; `make demo` runs it in full."""
+    from keras_vit.cli import quickstart
+    from keras_vit.training import recipes
+
+    monkeypatch.setattr(quickstart, "DEPTH", 1)
+    for name in ("DIGITS_PRETRAIN", "DIGITS_FINETUNE"):
+        shortened = getattr(recipes, name).smoke()
+        monkeypatch.setattr(recipes, name, shortened)
+    out = run(capsys, "quickstart", "--workdir", tmp_path / "quickstart")
+    assert "test accuracy fine-tuned:" in out
+    assert "test accuracy from scratch:" in out
+    assert "Try next:" in out
+    picture = tmp_path / "quickstart" / "predictions.png"
+    accuracies = json.loads((tmp_path / "quickstart" / "accuracies.json").read_text())
+    assert set(accuracies) == {"fine-tuned", "from scratch"}
+    pixels = np.asarray(keras.utils.img_to_array(keras.utils.load_img(picture)))
+    assert pixels.std() > 10
+    assert (tmp_path / "quickstart" / "serving" / "1" / "saved_model.pb").is_file()
+    assert len(list((tmp_path / "quickstart" / "images").glob("*.png"))) == 4
+
+
+@pytest.mark.demo
+def test_demo(tmp_path):
+    """At least 95 %, and better than from scratch, within six minutes."""
+    workdir = tmp_path / "quickstart"
+    command = pathlib.Path(sys.executable).with_name("keras-vit")
+    subprocess.run([command, "quickstart", "--workdir", workdir], check=True, timeout=360)
+    accuracies = json.loads((workdir / "accuracies.json").read_text())
+    assert accuracies["fine-tuned"] >= 0.95
+    assert accuracies["fine-tuned"] > accuracies["from scratch"]

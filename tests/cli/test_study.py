@@ -1,0 +1,64 @@
+"""`keras-vit study` from its settings to the figure, and mistakes."""
+
+import csv
+import json
+
+import pytest
+
+from keras_vit.cli import main
+from tests.fixtures.commands import error_of
+
+
+@pytest.mark.large
+def test_command(tmp_path, capsys):
+    """Of a tenth of the images and of all of them, for as many steps; other classes few-shot."""
+    settings = ["--image-size", "32", "--batch-size", "256", "--warmup-steps", "1"]
+    arguments = ["digits_pretrain", "--data", "digits", "--workdir", str(tmp_path / "study")]
+    classes = ["--classes", "0", "1", "2", "3", "4"]
+    others = ["--fewshot-data", "digits", "--fewshot-classes", "5", "6", "7"]
+    options = ["--shots", "2", "--fractions", "0.1", "1", "--epochs", "1", "--seeds", "1"]
+    command = ["study", "data-size", *arguments, *settings, *classes, *others, *options]
+    main(command)
+    assert "few-shot accuracy" in capsys.readouterr().out
+    with (tmp_path / "study" / "study.csv").open() as file:
+        small, large = csv.DictReader(file)
+    assert float(small["images"]) == pytest.approx(float(large["images"]) / 10, rel=0.1)
+    assert small["exaflops"] == large["exaflops"]
+    assert 0 < float(small["fewshot"]) < 1
+    assert (tmp_path / "study" / "study.png").stat().st_size > 10_000
+    for name in ("ViT_Ti16_10_seed_0", "ViT_Ti16_100_seed_0"):
+        run = tmp_path / "study" / name
+        # The same recipe, and as many evaluations to choose from.
+        assert json.loads((run / "run.json").read_text())["recipe"]["epochs"] == 1
+        assert len((run / "metrics.jsonl").read_text().splitlines()) == 1
+    main(command)
+    assert "Epoch" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("positions digits_pretrain --seeds 0", "`seeds` must be positive"),
+        ("positions digits_pretrain --models ViT_X16", "`variant` must be the name of"),
+        ("positions digits_pretrain --models BiT_R50x1", "must have patches for the study"),
+        ("positions digits_masked_patches", "the recipe one that trains on classes"),
+        ("positions digits_pretrain --shots 2", "`shots` is for the study 'data-size' alone"),
+        ("positions digits_pretrain --data folder:none", "`folder:PATH` must name a folder"),
+        ("data-size digits_pretrain --fractions 2", "`models` and `fractions` must be there, each"),
+        ("data-size digits_pretrain --fractions 0.1 0.1", "`models` and `fractions` must be there"),
+        ("data-size digits_pretrain --fractions 1 0.00001", "`fraction` must leave an image"),
+        ("data-size digits_pretrain --fewshot-classes 2", "`fewshot_classes` needs `fewshot_data`"),
+        (
+            "data-size digits_pretrain --fewshot-data digits --fewshot-classes 2",
+            "must have at least two classes",
+        ),
+        ("data-size digits_pretrain --fewshot-data folder:none", "must name a folder"),
+        ("data-size digits_pretrain --shots 0", "`shots` must be positive"),
+    ],
+)
+def test_wrong_commands(arguments, message, tmp_path, capsys):
+    data = "" if "--data " in arguments else "--data digits"
+    workdir = tmp_path / "study"
+    error = error_of(capsys, "study", *f"{arguments} {data} --workdir".split(), workdir)
+    assert message in error
+    assert not workdir.exists()

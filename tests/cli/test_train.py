@@ -1,0 +1,160 @@
+"""`keras-vit train`."""
+
+import json
+import re
+
+import keras
+import pytest
+
+from keras_vit.cli import main
+from keras_vit.models import vision_transformer
+from tests.fixtures.commands import error_of, run, train_arguments
+from tests.fixtures.images import encode, random_image
+from tests.fixtures.tiny import TINY
+
+
+def test_train_on_a_folder(finished_run):
+    facts = json.loads((finished_run / "run.json").read_text())
+    assert facts["class_names"] == ["cat", "dog"]
+    assert facts["recipe"]["steps"] == 10
+    assert facts["recipe"]["clip_norm"] == 1.0
+    assert (finished_run / "best.keras").is_file()
+
+
+@pytest.mark.large
+def test_a_hybrid_learns_the_digits(tmp_path, capsys):
+    """Train, evaluate, export and predict, as with any model."""
+    keras.utils.set_random_seed(0)
+    hybrid = {"patch_size": 1, "resnet_stages": (1,), "resnet_width": 32}
+    options = {"embedding_dim": 32, "num_classes": 3, "image_size": 32}
+    vision_transformer(**{**TINY, **hybrid, **options}).save(tmp_path / "start.keras")
+    arguments = "--data digits --epochs 3 --warmup-steps 5 --image-size 32 --classes 0 1 2"
+    command = ["train", "digits_pretrain", "--model", tmp_path / "start.keras"]
+    run(capsys, *command, "--workdir", tmp_path / "run", *arguments.split())
+    printed = run(capsys, "evaluate", tmp_path / "run")
+    assert float(re.search(r"accuracy: (\S+)", printed)[1]) > 0.8
+    run(capsys, "export", tmp_path / "run", tmp_path / "serving")
+    image = tmp_path / "digit.png"
+    image.write_bytes(encode(random_image(8, 8), "PNG"))
+    from_run = run(capsys, "predict", tmp_path / "run", image, "--top", 1)
+    assert run(capsys, "predict", tmp_path / "serving", image, "--top", 1) == from_run
+
+
+@pytest.mark.examples
+def test_train_on_some_digits(start, tmp_path, capsys):
+    out = run(
+        capsys,
+        "train",
+        "digits_finetune",
+        "--model",
+        start,
+        "--data",
+        "digits",
+        "--workdir",
+        tmp_path / "run",
+        "--steps",
+        12,
+        "--image-size",
+        8,
+        "--classes",
+        "3",
+        "5",
+    )
+    assert "Best validation accuracy" in out
+    assert "images: 73\n" in run(capsys, "evaluate", tmp_path / "run")
+
+
+@pytest.mark.examples
+def test_masked_patches_are_drawn_and_a_run_is_resumed(start, tmp_path, capsys):
+    options = "--data digits --epochs 1 --warmup-steps 2 --image-size 16 --classes 3 5"
+    command = ["train", "digits_masked_patches", "--model", start, "--workdir", tmp_path / "run"]
+    out = run(capsys, *command, *options.split())
+    assert "What it predicts of masked patches" in out
+    assert (tmp_path / "run" / "masked_patches.png").stat().st_size > 5_000
+    again = run(capsys, *command, *options.split(), "--resume")
+    assert "Epoch" not in again
+    assert re.search(r"Best validation accuracy.*", again)[0] in out
+    other = error_of(capsys, *command, *options.split(), "--resume", "--seed", "1")
+    assert "must have the settings it was begun with. Received: seed=1 instead of 0" in other
+
+
+@pytest.mark.large
+def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
+    more = ["--sweep-lr", "--learning-rates", "1e-6", "0.1"]
+    out = run(capsys, *train_arguments(start, photos, tmp_path / "run", *more))
+    chosen = re.search(r"learning rate (\S+): validation accuracy \S+  <- chosen", out)[1]
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (facts["split"], facts["recipe"]["learning_rate"]) == ("train+validation", float(chosen))
+    assert {path.name for path in (tmp_path / "run-sweep").iterdir()} == {"0.1", "1e-06"}
+    assert "accuracy:" in run(capsys, "evaluate", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--data", "folder:missing"], "`folder:PATH` must name a folder"),
+        (["--data", "cifar"], "`name` must be `digits`"),
+        (["--model", "ViT_B17"], "`variant` must be the name of an architecture"),
+        (["--model", "missing.keras"], "`model` must be an existing file"),
+        (["--image-size", "18"], "`image_size` must be a multiple of (4, 4)"),
+        (["--warmup-steps", "30"], "`warmup_steps` must be smaller"),
+        (["--dtype", "mixed_bfloat16"], "`dtype` is for a model that is not a .keras file"),
+        (["--classes", "bird"], "`classes` must be among cat, dog"),
+        (["--strategy", "multi_worker_mirrored"], "use the JAX backend"),
+        (["--frozen-blocks", "3"], "`num_blocks` must be an integer from 0 to 2"),
+        (["--sweep-lr", "--learning-rates"], "A sweep needs `learning_rates` to choose from"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, capsys):
+    arguments = train_arguments(start, photos, tmp_path / "run")
+    if more[0] in arguments:
+        arguments[arguments.index(more[0]) + 1] = more[1]
+    else:
+        arguments += more
+    assert message in error_of(capsys, *arguments)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--batch-size", "0", "`batch_size` must be positive"),
+        ("--min-crop-area", "2", "`min_crop_area` must be greater than 0"),
+        ("--accumulation-steps", "3", "`accumulation_steps` must divide `batch_size`"),
+        ("--epochs", "3", "Exactly one of `epochs` and `steps` must be given"),
+        ("--steps", "many", "Error parsing --steps: no type matching {None}|INT"),
+        ("--dtype", "float8", "invalid choice 'float8' for argument '--dtype'"),
+        ("--stps", "3", "Unrecognized options: --stps, 3; see --help"),
+    ],
+)
+def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tmp_path, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main([*train_arguments(start, tmp_path, tmp_path / "run"), flag, value])
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("keras-vit: error: ")
+    assert message in line
+
+
+def test_an_unknown_recipe(capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        main(["train", "finetun", "--model", "ViT_B16", "--data", "digits", "--workdir", "run"])
+    assert exit_info.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "keras-vit: error: Unrecognized options: finetun; see --help"
+
+
+def test_an_existing_run_is_kept(finished_run, start, photos, capsys):
+    before = (finished_run / "best.keras").read_bytes()
+    message = error_of(capsys, *train_arguments(start, photos, finished_run))
+    assert "`workdir` must be a new or empty directory" in message
+    assert (finished_run / "best.keras").read_bytes() == before
+
+
+def test_help_of_a_recipe_shows_its_settings(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "finetune", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--learning-rate FLOAT" in text
+    assert "(default: 0.03)" in text

@@ -1,0 +1,178 @@
+"""Augmentation: settings, seeds, and what the operations do."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit.data import AUGMENTATIONS, Augmentation, load
+from keras_vit.data.images import augment
+from keras_vit.data.images.augmentations import find_augmentation
+from tests.fixtures.images import assert_same, in_a_dataset
+from tests.fixtures.photos import cut_out, photographs
+
+# "How to train your ViT?", figure 4, and `configs/vit_i21k.py` of big_vision: layers, magnitude,
+# MixUp's parameter.
+AUGREG = {
+    "none": (0, 0, 0.0),
+    "light1": (2, 0, 0.0),
+    "light2": (2, 10, 0.2),
+    "medium1": (2, 15, 0.2),
+    "medium2": (2, 15, 0.5),
+    "strong1": (2, 20, 0.5),
+    "strong2": (2, 20, 0.8),
+}
+IMAGE = np.asarray(cut_out(photographs()["flower"], (48, 40), seed=0), "float32")
+
+
+def seed(number):
+    return tf.constant([7, number], tf.int64)
+
+
+@pytest.fixture(scope="module")
+def medium():
+    return augment.rand_augment(2, 15)
+
+
+def test_settings_are_augregs():
+    rows = {name: (row.layers, row.magnitude, row.mixup) for name, row in AUGMENTATIONS.items()}
+    assert {name: rows[name] for name in AUGREG} == AUGREG
+    assert set(rows) == {*AUGREG, "light0", "bit"}
+    # `bit_hyperrule.py` of big_transfer.
+    assert rows["bit"] == (0, 0, 0.1)
+    assert find_augmentation("medium2") is AUGMENTATIONS["medium2"]
+    assert find_augmentation(Augmentation(erasing=0.5)).erasing == 0.5
+
+
+def test_rand_augment_is_seeded_and_keeps_the_range(medium):
+    results = [medium(IMAGE, seed(number)).numpy() for number in range(40)]
+    for number, result in enumerate(results):
+        assert result.shape == IMAGE.shape
+        assert result.dtype == "float32"
+        assert 0 <= result.min() <= result.max() <= 255
+        if number < 4:
+            np.testing.assert_array_equal(medium(IMAGE, seed(number)), result)
+            np.testing.assert_array_equal(in_a_dataset(medium, IMAGE, seed(number)), result)
+    changed = [not np.array_equal(result, IMAGE) for result in results]
+    # Nothing is done twice in a row in one of 121 images.
+    assert sum(changed) > 30
+    assert len({result.tobytes() for result in results}) > 30
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "float32"])
+def test_rand_augment_does_not_depend_on_the_global_policy(policy, medium):
+    import keras
+
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        result = augment.rand_augment(2, 15)(IMAGE, seed(3))
+    finally:
+        keras.config.set_dtype_policy(before)
+    np.testing.assert_array_equal(result, medium(IMAGE, seed(3)))
+
+
+def test_rand_augment_with_torch_is_a_line(monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "torch")
+    with pytest.raises(ValueError, match="RandAugment must be used with the TensorFlow or JAX"):
+        augment.rand_augment(2, 15)
+
+
+def test_rand_augment_where_operations_must_be_deterministic(medium, monkeypatch):
+    made = []
+
+    def get_generator():
+        if not made:
+            raise RuntimeError("cannot be called if determinism is enabled")
+        return made[-1]
+
+    monkeypatch.setattr(tf.random, "get_global_generator", get_generator)
+    monkeypatch.setattr(tf.random, "set_global_generator", made.append)
+    np.testing.assert_array_equal(
+        augment.rand_augment(2, 15)(IMAGE, seed(3)), medium(IMAGE, seed(3))
+    )
+
+
+def test_a_stronger_magnitude_changes_more():
+    means = []
+    for magnitude in (1, 10, 25):
+        function = augment.rand_augment(1, magnitude)
+        changes = [np.abs(function(IMAGE, seed(n)) - IMAGE).mean() for n in range(40)]
+        means.append(np.mean(changes))
+    assert means == sorted(means)
+
+
+def test_random_erasing():
+    erase = augment.random_erasing(0.5)
+    changed = 0
+    for number in range(40):
+        result = erase(IMAGE, seed(number)).numpy()
+        np.testing.assert_array_equal(erase(IMAGE, seed(number)), result)
+        differs = (result != IMAGE).any(axis=-1)
+        changed += differs.any()
+        if differs.any():
+            rows, columns = np.flatnonzero(differs.any(1)), np.flatnonzero(differs.any(0))
+            box = differs[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+            assert box.mean() > 0.95
+    assert 8 < changed < 32
+
+
+IMAGES = np.stack([IMAGE, IMAGE[::-1], 255 - IMAGE, IMAGE[:, ::-1]])
+LABELS = np.eye(4, dtype="float32")
+
+
+def test_mixup_mixes_labels_as_images():
+    mix = augment.mixing(Augmentation(mixup=0.8))
+    flat = IMAGES.reshape(4, -1)
+    for number in range(5):
+        images, labels = mix(IMAGES, LABELS, seed(number))
+        np.testing.assert_allclose(labels.numpy().sum(axis=1), 1, atol=1e-6)
+        np.testing.assert_allclose(images.numpy().reshape(4, -1), labels.numpy() @ flat, atol=1e-2)
+        mapped = in_a_dataset(mix, IMAGES, LABELS, seed(number))
+        np.testing.assert_array_equal(mapped[0], images)
+        np.testing.assert_array_equal(mapped[1], labels)
+
+
+def test_cutmix_mixes_labels_by_area():
+    mix = augment.mixing(Augmentation(cutmix=1.0))
+    flat = np.arange(4, dtype="float32")[:, None, None, None] * np.ones((1, 40, 48, 3), "float32")
+    for number in range(5):
+        images, labels = mix(flat, LABELS, seed(number))
+        values = images.numpy()[..., 0]
+        areas = np.stack([(values == value).mean(axis=(1, 2)) for value in range(4)], axis=1)
+        # Keras gives the exact area of a box whose corners lie between pixels.
+        np.testing.assert_allclose(labels, areas, atol=0.06)
+
+
+def test_mixup_or_cutmix_for_each_batch():
+    mix = augment.mixing(Augmentation(mixup=0.8, cutmix=1.0))
+    flat = np.arange(4, dtype="float32")[:, None, None, None] * np.ones((1, 8, 8, 3), "float32")
+    is_cut = [np.isin(mix(flat, LABELS, seed(n))[0], np.arange(4)).all() for n in range(30)]
+    assert 5 < sum(is_cut) < 25
+
+
+def test_augmented_batches_are_reproducible_and_can_be_resumed():
+    options = {"name": "digits", "split": "validation", "image_size": 16, "batch_size": 32}
+    everything = Augmentation(layers=2, magnitude=15, mixup=0.2, cutmix=1.0, erasing=0.3)
+    options |= {"training": True, "repeat": True, "augmentation": everything}
+    first = list(load(**options).take(3).as_numpy_iterator())
+    assert_same(first[1:], list(load(**options, start_step=1).take(2).as_numpy_iterator()))
+    images, labels = first[0]
+    assert images.shape == (32, 16, 16, 3)
+    assert -1 <= images.min() <= images.max() <= 1
+    assert labels.shape == (32, 10)
+    np.testing.assert_allclose(labels.sum(axis=1), 1, atol=1e-6)
+    assert ((labels > 0).sum(axis=1) == 2).any()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layers": 1.5}, "`layers` must be a whole number. Received: layers=1.5"),
+        ({"magnitude": 31}, "`magnitude` must be from 0 to 30"),
+        ({"mixup": -1}, "`mixup` must be at least 0"),
+        ({"erasing": 2}, "`erasing` must be from 0 to 1"),
+    ],
+)
+def test_wrong_setting(options, message):
+    with pytest.raises(ValueError, match=message):
+        Augmentation(**options)

@@ -1,0 +1,185 @@
+"""Decoding, against Pillow and NumPy."""
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image, ImageOps
+
+from keras_vit.data.images.decoding import (
+    check_size,
+    decode,
+    decode_jpeg_part,
+    read_orientation,
+    turn_upright,
+)
+from keras_vit.data.images.headers import declared_size
+from keras_vit.data.images.transforms import inception_crop
+from tests.fixtures.images import in_a_dataset
+from tests.fixtures.photos import broken_images, cut_out, odd_images, photographs, to_bytes
+
+ODD, BROKEN = odd_images(), broken_images()
+# TensorFlow decodes JPEGs with the faster of libjpeg's two transforms, Pillow with the other.
+JPEG_LEVELS = 8
+
+
+def by_pillow(name, encoded):
+    if name == "sixteen_bits.png":
+        # Made of the bytes of this one, each in both halves of its 16 bits.
+        return np.asarray(cut_out(photographs()["china"], (60, 44), seed=1))
+    return np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))
+
+
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_every_kind_is_what_pillow_decodes(name):
+    expected = by_pillow(name, ODD[name]).astype(int)
+    image = decode(ODD[name])
+    assert image.dtype == tf.uint8
+    is_jpeg = ODD[name].startswith(b"\xff\xd8")
+    levels = np.abs(image.numpy().astype(int) - expected)
+    assert levels.max() <= (JPEG_LEVELS if is_jpeg else 0)
+    assert levels.mean() < 1
+    np.testing.assert_array_equal(in_a_dataset(decode, ODD[name]), image)
+
+
+@pytest.mark.parametrize("name", sorted(ODD))
+def test_header_tells_the_size(name):
+    assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
+
+
+def as_gif(canvas, box, extension=b""):
+    """A GIF of 20 x 16 pixels whose frame is said to have another box, left, top, width, height."""
+    pixels = np.random.default_rng(0).integers(0, 256, (16, 20, 3), "uint8")
+    encoded = to_bytes(Image.fromarray(pixels), "GIF")
+    palette = 13 + 3 * 2 ** (encoded[10] % 8 + 1)
+    frame = palette + (8 if encoded[palette] == 0x21 else 0)
+    assert encoded[frame] == 0x2C
+    size, place = np.array(canvas, "<u2").tobytes(), np.array(box, "<u2").tobytes()
+    start = encoded[:6] + size + encoded[10:palette] + extension + encoded[palette:frame]
+    return start + b"," + place + encoded[frame + 9 :]
+
+
+@pytest.mark.parametrize(
+    ("canvas", "box"),
+    [
+        ((40, 32), (0, 0, 20, 16)),
+        ((40, 32), (20, 16, 20, 16)),
+        ((20, 16), (4, 0, 20, 16)),
+        ((20, 16), (0, 0, 60_000, 60_000)),
+    ],
+)
+def test_a_gif_whose_frame_does_not_fill_the_canvas_is_refused(canvas, box):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must fill its canvas"):
+        decode(as_gif(canvas, box))
+
+
+def test_a_gif_with_extensions_is_decoded():
+    comments = b"!\xfe" + (bytes([255]) + 255 * b",") * 3 + b"\0"
+    encoded = as_gif((20, 16), (0, 0, 20, 16), comments + b"!\xf9\x04\x00\x0a\x00\x00\x00")
+    np.testing.assert_array_equal(decode(encoded), by_pillow("", encoded))
+
+
+def test_webp_tells_sizes_beyond_a_byte():
+    for options in ({"lossless": True}, {}, {"lossless": True, "exif": Image.Exif()}):
+        encoded = to_bytes(Image.new("RGB", (1031, 517)), "WEBP", **options)
+        assert declared_size(encoded).numpy().tolist() == [517, 1031]
+
+
+@pytest.mark.parametrize("name", sorted(BROKEN))
+def test_broken_file_is_refused(name):
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        decode(BROKEN[name])
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        in_a_dataset(decode, BROKEN[name])
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n", b"GIF89a", b"RIFF\xff\xff\xff\xffWEBPVP8X", b"BM"],
+)
+def test_a_file_that_ends_in_its_header_is_refused(signature):
+    """TensorFlow's message about missing bytes would hold the others, which are no UTF-8."""
+    encoded = signature + b"\xff" * 40
+    for length in range(len(encoded)):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            decode(encoded[:length])
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            inception_crop(tf.constant(encoded[:length]), tf.constant([0, 0]))
+
+
+def test_two_negative_sides_are_no_size():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="from 1 to"):
+        check_size(tf.constant([-4, -4]))
+
+
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.99])
+def test_part_of_a_truncated_jpeg_is_refused_wherever_it_is(part):
+    encoded = to_bytes(Image.fromarray(photographs()["china"]), "JPEG")
+    truncated = tf.constant(encoded[: int(part * len(encoded))])
+    for number in range(10):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            inception_crop(truncated, tf.constant([0, number]))
+    assert inception_crop(tf.constant(encoded + b"and more"), tf.constant([0, 0])).shape[-1] == 3
+
+
+@pytest.mark.parametrize("name", ["huge.png", "huge.gif"])
+def test_decompression_bomb_is_refused_by_its_header(name):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="from 1 to 89478485 pixels"):
+        decode(BROKEN[name])
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"subsampling": 0}, {"subsampling": 1}, {"progressive": True}]
+)
+@pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+def test_part_of_a_jpeg_is_that_of_the_whole(mode, options):
+    photograph = Image.fromarray(photographs()["china"]).convert(mode)
+    encoded = to_bytes(photograph, "JPEG", quality=85, **options)
+    whole = decode(encoded).numpy()
+    for top, left, height, width in [
+        (0, 0, 427, 640),
+        (3, 5, 1, 1),
+        (101, 333, 97, 201),
+        (1, 7, 426, 9),
+    ]:
+        part = decode_jpeg_part(encoded, tf.constant([top, left]), tf.constant([height, width]))
+        np.testing.assert_array_equal(part, whole[top : top + height, left : left + width])
+
+
+def oriented_photographs():
+    """Photographs with every EXIF orientation in every format that has one."""
+    image = cut_out(photographs()["flower"], (20, 12), seed=0)
+    for file_format in ("JPEG", "PNG", "WEBP"):
+        for orientation in range(1, 9):
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            options = {"lossless": True} if file_format == "WEBP" else {}
+            yield to_bytes(image, file_format, exif=exif, **options)
+
+
+def turn(encoded):
+    return turn_upright(decode(encoded), read_orientation(encoded))
+
+
+def test_photographs_are_turned_as_pillow_turns_them():
+    encoded = list(oriented_photographs())
+    # In a WebP the EXIF data come last, and end with zeros.
+    assert sum(one.endswith(b"\0\0") for one in encoded) == 8
+    in_datasets = tf.data.Dataset.from_tensor_slices(encoded).map(turn)
+    for one, mapped in zip(encoded, in_datasets, strict=True):
+        expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(one)))).astype(int)
+        levels = JPEG_LEVELS if one.startswith(b"\xff\xd8") else 0
+        for turned in (turn(one), turn(tf.constant(one)), mapped):
+            np.testing.assert_allclose(turned, expected, rtol=0, atol=levels)
+
+
+@pytest.mark.parametrize("encoded", [*BROKEN.values(), *ODD.values()], ids=[*BROKEN, *ODD])
+def test_orientation_of_anything_else_is_upright(encoded):
+    assert read_orientation(encoded) == 1
+
+
+def test_nonsense_orientation_is_upright():
+    exif = Image.Exif()
+    exif[0x0112] = 77
+    assert read_orientation(to_bytes(Image.new("RGB", (4, 4)), "PNG", exif=exif)) == 1

@@ -1,0 +1,220 @@
+"""TensorFlow Datasets: built here from files, and the paper's with made-up examples."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
+
+from keras_vit.data import DATASETS, find_source, load
+from keras_vit.data.sources.splits import SPLITS
+from tests.fixtures.images import identify
+from tests.fixtures.photos import broken_images, write_photos
+
+
+class Photos(tfds.core.GeneratorBasedBuilder):
+    """Photographs in a dataset that TensorFlow Datasets itself writes to disk."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    BUILDER_CONFIGS = tuple(tfds.core.BuilderConfig(name=name) for name in ("small", "wide"))
+    folder = None
+
+    def _info(self):
+        features = {
+            "image": tfds.features.Image(shape=(None, None, 3), encoding_format="jpeg"),
+            "label": tfds.features.ClassLabel(names=["china", "flower", "portrait"]),
+        }
+        return self.dataset_info_from_configs(features=tfds.features.FeaturesDict(features))
+
+    def _split_generators(self, dl_manager):
+        return {"train": self._generate_examples(0, 20), "test": self._generate_examples(20, 24)}
+
+    def _generate_examples(self, start, stop):
+        for path in sorted(self.folder.rglob("*.*")):
+            if start <= int(path.stem) < stop:
+                # Examples are stored in the order of their keys' hashes.
+                label = path.parent.name
+                yield f"{label}/{path.name}", {"image": str(path), "label": label}
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tfds")
+    Photos.folder = write_photos(root / "raw", 24, size=(24, 20))
+    broken = broken_images()["truncated.jpg"]
+    (Photos.folder / "china" / "004.jpg").write_bytes(broken)
+    for config in ("small", "wide"):
+        Photos(data_dir=root, config=config).download_and_prepare()
+    return root
+
+
+def rows(data_dir, split, **options):
+    dataset = load("tfds:photos:small", split, 8, 5, data_dir=data_dir, **options)
+    return identify(list(dataset.as_numpy_iterator()))
+
+
+def test_splits_of_other_names_are_told(tmp_path, caplog):
+    caplog.set_level("INFO")
+    features = {
+        "image": tfds.features.Image(shape=(None, None, 3)),
+        "label": tfds.features.ClassLabel(names=["cat", "dog"]),
+    }
+    examples = {"image": np.zeros((10, 8, 8, 3), "uint8"), "label": np.arange(10) % 2}
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="told",
+        version="1.0.0",
+        features=tfds.features.FeaturesDict(features),
+        split_datasets={
+            name: tf.data.Dataset.from_tensor_slices(examples) for name in ("train", "val")
+        },
+        data_dir=tmp_path,
+    )
+    assert find_source("tfds:told", "test", data_dir=tmp_path).num_examples == 2
+    assert (
+        "tfds:told: train is 70% of train, validation is 10% of train, test is 20% of train; "
+        "not used: val"
+    ) in caplog.messages
+
+
+def test_splits_classes_and_sizes(data_dir):
+    sizes = {}
+    for split in SPLITS:
+        dataset = load("tfds:photos:small", split, 8, 5, data_dir=data_dir)
+        assert dataset.class_names == ("china", "flower", "portrait")
+        sizes[split] = dataset.num_examples
+    assert sizes == {"train": 54, "validation": 6, "test": 12}
+    assert load("tfds:photos/wide:1.0.0", "test", 8, 5, data_dir=data_dir).num_examples == 12
+
+
+def test_a_broken_example_is_named_by_its_place(data_dir):
+    dataset = load("tfds:photos:small", "train+validation", 8, 5, data_dir=data_dir)
+    seen = sum(len(labels) for _, labels in dataset.as_numpy_iterator())
+    (id,) = dataset.skipped.ids
+    assert seen == dataset.num_examples - 1 == 59
+    place = int(id.removeprefix("train#"))
+    decoders = {"image": tfds.decode.SkipDecoding()}
+    split = f"train[{place}:{place + 1}]"
+    (example,) = tfds.load("photos/small", split=split, data_dir=data_dir, decoders=decoders)
+    assert example["image"].numpy() == broken_images()["truncated.jpg"]
+
+
+@pytest.mark.parametrize("count", [3])
+def test_workers_together_have_every_example_once(data_dir, count):
+    parts = [rows(data_dir, "train", shard=(i, count), training=True) for i in range(count)]
+    together = np.concatenate(parts)
+    np.testing.assert_array_equal(together[np.lexsort(together.T)], rows(data_dir, "train"))
+
+
+def test_excluded_examples_are_left_out(data_dir):
+    source = find_source("tfds:photos:small", "validation", data_dir=data_dir)
+    ids = [source.find_id(number) for number in source.numbers]
+    assert ids == [f"train#{place}" for place in range(54, 60)]
+    left = rows(data_dir, "validation", exclude=ids[1:3])
+    assert len(left) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tfds:no_such_dataset", r"`tfds:NAME\[:CONFIG\]` must name .*'no_such_dataset'"),
+        ("tfds:photos:none", "`tfds:NAME.*must name .*'photos/none'"),
+        ("tfds:coco", "must name a dataset with an `image` and a class `label`"),
+        ("imagenet2012", "imagenet2012 must be downloaded by hand.*ILSVRC2012_img_train.tar"),
+        ("imagenet21k", "must name a dataset .*'imagenet21k'"),
+        ("vtab/sun397", "sun397 could not be downloaded"),
+    ],
+)
+def test_what_cannot_be_had(data_dir, name, message, monkeypatch):
+    def fail(*args, **kwargs):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr("requests.Session.get", fail)
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        load(name, "test", 8, 5, data_dir=data_dir)
+
+
+def test_split_that_the_paper_does_not_have():
+    with pytest.raises(ValueError, match="`split` of imagenet2012_real must be among test"):
+        load("imagenet2012_real", "train", 8, 5)
+
+
+def made_up(feature, rng):
+    """An example of a feature of TensorFlow Datasets."""
+    if isinstance(feature, tfds.features.FeaturesDict):
+        return {name: made_up(inner, rng) for name, inner in feature.items()}
+    if isinstance(feature, tfds.features.Sequence):
+        return [made_up(feature.feature, rng) for _ in range(rng.integers(3, 11))]
+    if isinstance(feature, tfds.features.Image):
+        shape = [16 if side is None else side for side in feature.shape]
+        return rng.integers(0, 2, shape).astype(feature.np_dtype)
+    if isinstance(feature, tfds.features.ClassLabel):
+        return int(rng.integers(feature.num_classes))
+    if isinstance(feature, tfds.features.BBoxFeature):
+        return tfds.features.BBox(0.0, 0.0, 1.0, 1.0)
+    if isinstance(feature, tfds.features.Text):
+        return "text"
+    return rng.uniform(0, 30, feature.shape).astype(feature.np_dtype)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vtab/clevr_count",
+        "vtab/clevr_distance",
+        "vtab/kitti_distance",
+        "vtab/dsprites_location",
+        "vtab/smallnorb_azimuth",
+        "imagenet2012_real",
+        "vtab/patch_camelyon",
+    ],
+)
+def test_labels_come_from_the_datasets_own_features(name, tmp_path, monkeypatch):
+    """Examples with the real features, written by the dataset's own builder."""
+    row = DATASETS[name]
+    builder = tfds.builder(row.builder, data_dir=tmp_path)
+    rng = np.random.default_rng(0)
+    features = builder.info.features
+    monkeypatch.setattr(
+        type(builder),
+        "_split_generators",
+        lambda self, *args, **kwargs: {
+            split: ((str(key), made_up(features, rng)) for key in range(12))
+            for split in ("train", "validation", "test")
+        },
+    )
+    builder.download_and_prepare()
+    split = "test" if "test" in row.splits["test"] else "validation"
+    whole = dataclasses.replace(row, splits={"test": split})
+    monkeypatch.setitem(DATASETS, name, whole)
+    dataset = load(name, "test", 8, 12, data_dir=tmp_path)
+    ((images, labels),) = dataset.as_numpy_iterator()
+    assert len(dataset.class_names) == row.num_classes
+    expected = []
+    for example in builder.as_dataset(
+        split=split, read_config=tfds.ReadConfig(interleave_cycle_length=1)
+    ):
+        label = row.label(example) if callable(row.label) else example[row.label].numpy()
+        expected.append(np.isin(np.arange(1000), label) if row.has_several_labels else int(label))
+    np.testing.assert_array_equal(labels, expected)
+    # Zeros and ones are drawn as black and white where the dataset has no other values.
+    assert images.max() == (1 if row.scale == 255 else 1 / 127.5 - 1)
+
+
+def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
+    builder = tfds.builder("imagenet2012_real", data_dir=tmp_path)
+    rng = np.random.default_rng(0)
+    examples = [made_up(builder.info.features, rng) for _ in range(6)]
+    for index, labels in enumerate([[], [3], [4, 5], [], [6], []]):
+        examples[index]["real_label"] = labels
+
+    def generate(self, *args):
+        return {"validation": enumerate(examples)}
+
+    monkeypatch.setattr(type(builder), "_split_generators", generate)
+    builder.download_and_prepare()
+    dataset = load("imagenet2012_real", "test", 8, 4, data_dir=tmp_path)
+    ((_, labels),) = dataset.as_numpy_iterator()
+    np.testing.assert_array_equal(labels.sum(axis=1), [1, 2, 1])
+    assert dataset.num_examples == 3
+    assert len(dataset.skipped) == 0

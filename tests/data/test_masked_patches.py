@@ -1,0 +1,186 @@
+"""Masked patch prediction: what is corrupted, and the targets."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit.data import load, mask_patches
+from keras_vit.data.images.colors import decode_colors, encode_colors
+
+PATCH = (4, 6)
+ROWS, COLUMNS = 2, 4
+PATCHES = ROWS * COLUMNS
+
+
+def images(count=6):
+    return np.random.default_rng(0).uniform(-1, 1, (count, 8, 24, 3)).astype("float32")
+
+
+def dataset(count=6, batch_size=4):
+    arrays = (images(count), np.zeros(count, "int32"))
+    return tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
+
+
+def masked(target="mean_colour", **options):
+    return list(mask_patches(dataset(), PATCH, target, **options).as_numpy_iterator())
+
+
+def corruptions(batches):
+    return [inputs["corruption"] for inputs, _, _ in batches]
+
+
+def cut(image):
+    """The patches of an image one by one, without reshaping."""
+    return [
+        image[4 * row : 4 * row + 4, 6 * column : 6 * column + 6]
+        for row in range(ROWS)
+        for column in range(COLUMNS)
+    ]
+
+
+def color_class(color):
+    red, green, blue = (min(int((value + 1) / 2 * 8), 7) for value in color)
+    return 64 * red + 8 * green + blue
+
+
+def test_mean_colors():
+    expected = [[color_class(patch.mean((0, 1))) for patch in cut(image)] for image in images()]
+    targets = np.concatenate([targets for _, targets, _ in masked("mean_colour")])
+    assert targets.dtype == "int32"
+    np.testing.assert_array_equal(targets, expected)
+
+
+def test_downsized_patches():
+    """A cell is a mean in which pixels that lie in two cells count as much as they do."""
+    fine = np.repeat(images(), 2, axis=2)
+    expected = [
+        [
+            [
+                color_class(patch[row : row + 1, 3 * column : 3 * column + 3].mean((0, 1)))
+                for row in range(4)
+                for column in range(4)
+            ]
+            for patch in [
+                image[4 * row : 4 * row + 4, 12 * column : 12 * column + 12]
+                for row in range(ROWS)
+                for column in range(COLUMNS)
+            ]
+        ]
+        for image in fine
+    ]
+    targets = np.concatenate([targets for _, targets, _ in masked("downsized")])
+    np.testing.assert_array_equal(targets, expected)
+
+
+def test_pixels():
+    expected = [[patch.ravel() for patch in cut(image)] for image in images()]
+    targets = np.concatenate([targets for _, targets, _ in masked("pixels")])
+    np.testing.assert_array_equal(targets, expected)
+
+
+def test_colors_and_classes():
+    colors = np.array([[-1, -0.76, -0.74], [0.99, 1, 0], [-1.01, 1.01, -0.01]])
+    np.testing.assert_array_equal(
+        encode_colors(colors), [color_class(c) for c in colors.clip(-1, 1)]
+    )
+    classes = np.arange(512)
+    np.testing.assert_array_equal(encode_colors(decode_colors(classes)), classes)
+    assert decode_colors(classes.reshape(8, 64)).shape == (8, 64, 3)
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.5, 4), (0.15, 1), (0.3, 2), (1.0, 8)])
+def test_weights_are_on_the_share_of_corrupted_patches(share, count):
+    for target, shape in (("mean_colour", ()), ("downsized", (16,)), ("pixels", ())):
+        for inputs, _, weights in masked(target, share=share):
+            assert weights.shape == (len(inputs["images"]), PATCHES, *shape)
+            weights = weights.reshape(-1, PATCHES, *shape[:1] or (1,))
+            np.testing.assert_array_equal(weights, weights[..., :1].repeat(weights.shape[-1], -1))
+            np.testing.assert_array_equal((weights[..., 0] > 0).sum(axis=1), count)
+            np.testing.assert_allclose(weights.mean(axis=1), 1, rtol=1e-6)
+            assert len(np.unique(weights[weights > 0])) == 1
+            changed = inputs["corruption"] != np.arange(PATCHES)
+            assert not changed[weights[..., 0] == 0].any()
+
+
+def test_corrupted_patches_are_masked_another_or_kept():
+    blank = tf.data.Dataset.from_tensors((tf.zeros((500, 40, 40, 3)), tf.zeros(500)))
+    ((inputs, _, weights),) = mask_patches(blank, 4).as_numpy_iterator()
+    corruption, is_corrupted = inputs["corruption"], weights > 0
+    own = np.broadcast_to(np.arange(100), (500, 100))
+    assert corruption.min() == -1
+    assert corruption.max() == 99
+    # Of 25,000 patches: a share of 0.8 varies by 0.0025, one of 0.1 by 0.002.
+    drawn, mine = corruption[is_corrupted], own[is_corrupted]
+    assert abs((drawn == -1).mean() - 0.8) < 0.01
+    assert abs((drawn == mine).mean() - 0.1) < 0.01
+    another = (drawn != -1) & (drawn != mine)
+    assert abs(another.mean() - 0.1) < 0.01
+    # Each patch is corrupted as often as any, and any other takes its place.
+    assert abs(is_corrupted.mean(axis=0) - 0.5).max() < 0.1
+    distances = (drawn - mine)[another] % 100
+    counts = np.bincount(distances, minlength=100)
+    assert counts[0] == 0
+    assert counts[1:].min() > 0
+
+
+def test_draws_depend_on_the_seed_and_on_the_batch():
+    first = corruptions(masked(seed=3))
+    assert not np.array_equal(first[0][:2], first[1])
+    assert not np.array_equal(first[0][0], first[0][1])
+    data = mask_patches(dataset(), PATCH, seed=3)
+    for _ in range(2):
+        tf.random.set_seed(_)
+        for ours, other in zip(first, corruptions(data.as_numpy_iterator()), strict=True):
+            np.testing.assert_array_equal(ours, other)
+    assert not np.array_equal(first[0], corruptions(masked(seed=4))[0])
+
+
+def test_a_resumed_stream_is_the_same():
+    endless = dataset().repeat()
+    stream = list(mask_patches(endless, PATCH).take(5).as_numpy_iterator())
+    resumed = mask_patches(endless.skip(3), PATCH, start_step=3)
+    for ours, other in zip(stream[3:], resumed.take(2).as_numpy_iterator(), strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, ours, other)
+    # Two batches are an epoch: the third has other masks than the first.
+    np.testing.assert_array_equal(stream[0][0]["images"], stream[2][0]["images"])
+    assert not np.array_equal(stream[0][0]["corruption"], stream[2][0]["corruption"])
+
+
+def test_a_dataset_of_load_goes_on_from_a_step():
+    digits = load("digits", "test", image_size=8, batch_size=50, training=True, repeat=True)
+    data = mask_patches(digits, 2, "pixels", share=0.3, seed=2)
+    (expected,) = data.skip(2).take(1).as_numpy_iterator()
+    (batch,) = data.from_step(2).take(1).as_numpy_iterator()
+    tf.nest.map_structure(np.testing.assert_array_equal, batch, expected)
+
+
+def test_the_dataset_keeps_its_info():
+    digits = load("digits", "test", image_size=8, batch_size=100)
+    data = mask_patches(digits, 2)
+    assert data.num_examples == 359
+    assert data.class_names == digits.class_names
+    assert data.skipped is data.info.skipped is digits.skipped
+    assert int(data.cardinality()) == 4
+    inputs, targets, weights = data.element_spec
+    assert inputs["images"].shape == (None, 8, 8, 3)
+    assert inputs["corruption"].shape == targets.shape == weights.shape == (None, 16)
+    endless = mask_patches(load("digits", "train", 8, 100, training=True, repeat=True), 2)
+    assert int(endless.cardinality()) == tf.data.INFINITE_CARDINALITY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"patch_size": 5}, "`patch_size` must be a positive divisor of the images' size"),
+        ({"patch_size": (4, 0)}, "`patch_size` must be a positive divisor"),
+        ({"patch_size": (8, 24)}, "`patch_size` must leave an image at least 2 patches"),
+        ({"target": "colour"}, "`target` must be one of"),
+        ({"patch_size": 2, "target": "downsized"}, "needs patches of at least 4 x 4 pixels"),
+        ({"share": 0}, "`share` must be a part of an image's 8 patches"),
+        ({"share": 1.5}, "`share` must be a part of an image's 8 patches"),
+        ({"share": "half"}, "`share` must be a part of an image's 8 patches"),
+    ],
+)
+def test_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        mask_patches(dataset(), **{"patch_size": PATCH, **arguments})

@@ -1,0 +1,53 @@
+"""One run of a study: what it is trained with, and which model is measured."""
+
+import dataclasses
+import types
+
+import pytest
+
+from keras_vit.data import load
+from keras_vit.experiments import study_runs
+from keras_vit.experiments.studies import make_plan
+from keras_vit.experiments.study_runs import measure_best, run_directory, train_setting
+from keras_vit.training import job
+from keras_vit.training.recipes import RECIPES
+from tests.fixtures.small_runs import small_model, small_recipe
+
+
+def test_the_best_model_is_measured(tmp_path, monkeypatch):
+    """Early stopping: not the last model."""
+    options = {"shots": 2, "classes": ("0", "1"), "fractions": (1.0,)}
+    plan = make_plan("data-size", "digits_pretrain", "digits", tmp_path, **options)
+    (setting,) = plan.settings
+    best, last = (small_model(small_recipe(image_size=16), 2) for _ in range(2))
+    for model, bias in ((best, 9.0), (last, -9.0)):
+        model.get_layer("head").bias.assign([bias, 0.0])
+    run = run_directory(plan, setting, 0)
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    best.save(run / "best.keras")
+    trained = RECIPES["digits_pretrain"], last, 20, 1e-6
+    monkeypatch.setattr(study_runs, "train_setting", lambda *_: trained)
+    found = measure_best(plan, setting, 0)
+    # The best model always predicts 0, the last 1.
+    labels = [label for _, y in load("digits", "test", 16, 50, classes=("0", "1")) for label in y]
+    assert found["accuracy"] == pytest.approx(1 - sum(map(int, labels)) / len(labels))
+    assert found["images"] == 20 and 0 <= found["fewshot"] <= 1
+
+
+def test_a_run_records_how_many_images_it_trains_on(tmp_path, monkeypatch):
+    recorded = {}
+
+    def fit(recipe, model, data, workdir, facts, **options):
+        recorded.update(facts, steps=recipe.epoch_lengths(data[0].num_examples)[1])
+
+    monkeypatch.setattr(job, "fit", fit)
+    monkeypatch.setattr(job, "make_model", lambda *_: types.SimpleNamespace())
+    recipe = dataclasses.replace(RECIPES["digits_pretrain"], batch_size=50, warmup_steps=1)
+    options = {"classes": ("0", "1"), "fractions": (0.1,)}
+    plan = make_plan("data-size", recipe, "digits", tmp_path, **options)
+    _, _, num_images, _ = train_setting(plan, *plan.settings, 0)
+    assert recorded["num_examples"] == num_images < 50
+    assert recorded["split"] == "train"
+    # As many steps as for all images.
+    assert recorded["steps"] > 1

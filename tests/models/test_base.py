@@ -1,0 +1,121 @@
+"""Models carry the options that they were built with."""
+
+import keras
+import pytest
+
+import keras_vit
+from keras_vit.models import ImageModel, introspection, vision_transformer
+from keras_vit.models.introspection import options_of, read_options
+from tests.fixtures.models import FAMILIES, small_classifier
+from tests.fixtures.tiny import TINY, images
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Names of the models whose options are read from their layers."""
+    names = []
+
+    def read(model):
+        names.append(model.name)
+        return read_options(model)
+
+    monkeypatch.setattr(introspection, "read_options", read)
+    return names
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """Names of the models that are built."""
+    names = []
+    init = ImageModel.__init__
+
+    # Keras compares the arguments of the constructor with its own.
+    def count(self, inputs, outputs, name=None, **kwargs):
+        names.append(name)
+        init(self, inputs, outputs, name=name, **kwargs)
+
+    monkeypatch.setattr(ImageModel, "__init__", count)
+    return names
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "bit"])
+def test_options_are_those_of_the_layers(family, tmp_path):
+    model = small_classifier(family)
+    model.save(tmp_path / "model.keras")
+    models = [
+        model,
+        keras.models.load_model(tmp_path / "model.keras"),
+        ImageModel.from_config(model.get_config()),
+        keras_vit.resize(model, (32, 16)),
+        keras_vit.replace_head(model, 5),
+        keras_vit.replace_head(model, 0),
+    ]
+    for each in models:
+        assert isinstance(each, ImageModel)
+        assert each.options == read_options(each)
+    assert models[1].options == models[2].options == model.options
+
+
+def test_options_are_plain_values():
+    model = vision_transformer(
+        **{**TINY, "image_size": [16, 24]}, classifier_activation=keras.activations.softmax
+    )
+    assert model.options["image_size"] == (16, 24)
+    assert model.options["classifier_activation"] == "softmax"
+    model.options["depth"] = 7
+    assert model.options["depth"] == 2
+
+
+def test_a_model_keeps_what_functional_models_keep(tmp_path):
+    model = vision_transformer(**TINY)
+    model.get_layer("block_0").trainable = False
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert not loaded.get_layer("block_0").trainable and loaded.get_layer("block_1").trainable
+    inner = keras.Model(loaded.input, loaded.get_layer("block_1").output)
+    assert inner.output_shape == (None, 17, 8)
+    assert type(inner) is not ImageModel
+    assert keras.models.clone_model(model).options is None
+
+
+def uses(tmp_path):
+    return {
+        "attention_maps": lambda model: keras_vit.attention_maps(model, images(1, 16, 16, 3)),
+        "export": lambda model: keras_vit.export(model, tmp_path / "export"),
+        "features": lambda model: keras_vit.features(model, images(1, 16, 16, 3)),
+        "save_checkpoint": lambda model: keras_vit.save_checkpoint(
+            model, tmp_path / "model.npz", "google"
+        ),
+    }
+
+
+@pytest.mark.parametrize("use", ["attention_maps", "export", "features", "save_checkpoint"])
+def test_a_model_is_not_built_a_second_time(use, built, reads, tmp_path):
+    model = vision_transformer(**TINY)
+    uses(tmp_path)[use](model)
+    assert built == ["vision_transformer"]
+    assert reads == []
+
+
+def test_surgery_builds_the_new_model_alone(built, reads):
+    model = vision_transformer(**TINY)
+    options_of(keras_vit.resize(model, 32))
+    assert built == ["vision_transformer"] * 2
+    options_of(keras_vit.replace_head(model, 4))
+    assert reads == []
+
+
+def test_options_of_a_model_composed_by_hand_are_read(reads, built, tmp_path):
+    model = vision_transformer(**TINY)
+    composed = keras.Model(model.input, model.output, name="composed")
+    uses(tmp_path)["save_checkpoint"](composed)
+    assert reads == ["composed"]
+    # One small model, to compare its layers with those of the given one.
+    assert built == ["vision_transformer"] * 2
+    other = keras_vit.from_checkpoint(tmp_path / "model.npz", num_heads=TINY["num_heads"])
+    assert other.options == options_of(composed)
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(TypeError, match=r"vision_transformer.*'colour'"):
+        vision_transformer(**TINY, colour=1)

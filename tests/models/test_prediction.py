@@ -1,0 +1,268 @@
+"""Images for a model: arrays and datasets, their shape, batches and scale."""
+
+import pathlib
+import re
+
+import keras
+import matplotlib.figure
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.inspection.distance import attention_distance
+from keras_vit.inspection.figures.drawing import draw_predictions
+from keras_vit.inspection.figures.masked_patches import draw_masked_patches
+from keras_vit.inspection.report import write_report
+from keras_vit.models import vision_transformer
+from tests.fixtures.tiny import TINY
+
+RULE = r"must be scaled to \[-1, 1\], as `keras_vit.preprocess` does\. Received: "
+PHOTOS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
+SCALED = keras_vit.preprocess(PHOTOS)
+
+
+@pytest.fixture(autouse=True)
+def without_rendering(monkeypatch):
+    """Save figures as empty files: rendering them takes seconds, and is tested elsewhere."""
+
+    def savefig(figure, path, **options):
+        pathlib.Path(path).touch()
+
+    monkeypatch.setattr(matplotlib.figure.Figure, "savefig", savefig)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return vision_transformer(**TINY)
+
+
+def draw(model, images, path):
+    draw_predictions(model, images, np.zeros(4, int), ["a", "b", "c"], path / "picture.png")
+
+
+def dataset(images):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices(images)
+
+
+def is_ours(record):
+    """TensorFlow has a logger of its own."""
+    return (record.name, record.levelname) == ("keras_vit", "WARNING")
+
+
+CALLS = {
+    "features": lambda model, images, _: keras_vit.features(model, images),
+    "maps": lambda model, images, _: keras_vit.attention_maps(model, images),
+    "rollout": lambda model, images, _: keras_vit.attention_rollout(model, images),
+    "distance": lambda model, images, _: attention_distance(model, images),
+    "report": lambda model, images, path: write_report(model, images, path),
+    "predictions": draw,
+}
+# What computes of a `tf.data.Dataset`.
+OF_DATASETS = {name: CALLS[name] for name in ("features", "maps", "rollout", "distance")}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    ("images", "received"),
+    [
+        (PHOTOS, "images of dtype uint8"),
+        (PHOTOS.astype("int32"), "images of dtype int32"),
+        (PHOTOS > 100, "images of dtype bool"),
+        (PHOTOS.astype("float32"), r"values from 0\.0 to 255\.0"),
+        (np.where(PHOTOS > 254, np.nan, SCALED), "values from nan to nan"),
+        (np.where(PHOTOS > 254, np.inf, SCALED), "to inf"),
+    ],
+    ids=["uint8", "int32", "bool", "float", "nan", "inf"],
+)
+def test_pixels_are_refused(call, images, received, model, tmp_path):
+    with pytest.raises(ValueError, match=f"`images` {RULE}.*{received}"):
+        call(model, images, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    ("images", "received"),
+    [
+        (PHOTOS / 255, r"values in \[0, 1\]"),
+        ((PHOTOS / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225], r"beyond \[-1, 1\]"),
+    ],
+    ids=["0 to 1", "means and deviations"],
+)
+def test_what_may_be_wrong_is_warned_about(call, images, received, model, tmp_path, caplog):
+    call(model, images.astype("float32"), tmp_path)
+    (record,) = filter(is_ours, caplog.records)
+    assert re.match(f"Images {RULE}.*{received}", record.getMessage())
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_what_is_right_is_not_warned_about(call, model, tmp_path, caplog):
+    call(model, SCALED, tmp_path)
+    assert not list(filter(is_ours, caplog.records))
+
+
+def test_datasets(model):
+    import tensorflow as tf
+
+    labels = np.zeros(4, "int64")
+    for images, message in (
+        (PHOTOS, "images of dtype uint8"),
+        # As of `keras.utils.image_dataset_from_directory`.
+        (PHOTOS.astype("float32"), r"values from 0\.0 to 255\.0"),
+    ):
+        for arrays in (images, (images, labels)):
+            dataset = tf.data.Dataset.from_tensor_slices(arrays).batch(2)
+            for call in (keras_vit.features, keras_vit.attention_maps):
+                with pytest.raises(ValueError, match=f"{RULE}.*{message}"):
+                    call(model, dataset)
+    dataset = tf.data.Dataset.from_tensor_slices((SCALED, labels)).batch(2)
+    np.testing.assert_allclose(
+        keras_vit.features(model, dataset), keras_vit.features(model, SCALED), rtol=0, atol=1e-6
+    )
+
+
+class Batches(keras.utils.PyDataset):
+    """The batches of a list."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        return (self.batches[index],)
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([np.zeros((2, 16, 16, 3), "int32")], f"{RULE}images of dtype int32"),
+        ([{"images": SCALED}], "must be an array .* Received: images of type dict"),
+        ([], "must have at least one batch"),
+    ],
+    ids=["integers", "dictionaries", "none"],
+)
+def test_batches_of_keras(batches, message, model):
+    with pytest.raises(ValueError, match=f"^`images` {message}"):
+        keras_vit.features(model, Batches(batches))
+    np.testing.assert_allclose(
+        keras_vit.features(model, Batches([SCALED[:2], SCALED[2:]])),
+        keras_vit.features(model, SCALED),
+        rtol=0,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [("features", np.nan), ("maps", np.inf), ("rollout", -255), ("distance", np.nan)],
+)
+def test_all_batches_of_a_dataset_are_checked(call, value, model):
+    import tensorflow as tf
+
+    images = SCALED.copy()
+    images[3, 5, 5, 0] = value
+    with pytest.raises(ValueError, match=f"^`images` {RULE}values from .*{value}"):
+        CALLS[call](model, tf.data.Dataset.from_tensor_slices(images).batch(1), None)
+
+
+def test_the_range_of_a_dataset_is_that_of_all_batches(model, caplog):
+    import tensorflow as tf
+
+    # The first batch alone lies in [0, 1].
+    images = np.concatenate(
+        [np.linspace(0.5, 1, 768, dtype="float32").reshape(1, 16, 16, 3), SCALED]
+    )
+    for factor, expected in ((1, []), (2.5, [r"beyond \[-1, 1\]"])):
+        caplog.clear()
+        keras_vit.features(
+            model, tf.data.Dataset.from_tensor_slices(images * np.float32(factor)).batch(1)
+        )
+        messages = [record.getMessage() for record in caplog.records if is_ours(record)]
+        assert len(messages) == len(expected)
+        assert all(map(re.search, expected, messages))
+
+
+@pytest.mark.parametrize("call", OF_DATASETS.values(), ids=OF_DATASETS)
+@pytest.mark.parametrize(
+    ("wrong", "received"),
+    [
+        (lambda: None, "images of type NoneType"),
+        (lambda: [SCALED], "images of type list"),
+        (lambda: SCALED[:0], r"images of shape \(0, 16, 16, 3\)"),
+        (lambda: SCALED[0], r"images of shape \(16, 16, 3\)"),
+        (lambda: SCALED[:, :8], r"images of shape \(4, 8, 16, 3\)"),
+        (lambda: dataset(SCALED).batch(2).take(0), "an empty dataset"),
+        (lambda: dataset(SCALED), r"images of shape \(16, 16, 3\)"),
+        (lambda: dataset({"images": SCALED}).batch(2), "images of type dict"),
+    ],
+    ids=[
+        "none",
+        "list",
+        "no image",
+        "an image",
+        "another size",
+        "no batch",
+        "no batches",
+        "dictionaries",
+    ],
+)
+def test_what_is_not_images_is_a_line(call, wrong, received, model):
+    with pytest.raises(ValueError, match=f"^`images` must .*Received: {received}$"):
+        call(model, wrong(), None)
+
+
+@pytest.mark.parametrize("call", [keras_vit.features, keras_vit.attention_maps])
+@pytest.mark.parametrize("batch_size", [0, -1, 1.5, "3", True])
+def test_wrong_batch_sizes(call, batch_size, model):
+    with pytest.raises(
+        ValueError, match="^`batch_size` must be an integer of at least 1. Received"
+    ):
+        call(model, SCALED, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("names", [5, "block_0", [], {"block_0": 1}])
+def test_wrong_lists_of_names(names, model):
+    with pytest.raises(
+        ValueError, match="^`layers` must be a list of names, or None. Received: la"
+    ):
+        keras_vit.features(model, SCALED, layers=names)
+    with pytest.raises(
+        ValueError, match="^`blocks` must be a list of names, or None. Received: bl"
+    ):
+        keras_vit.attention_maps(model, SCALED, blocks=names)
+
+
+@pytest.mark.parametrize("images", [None, [SCALED], SCALED[:0], SCALED[0], SCALED[:, :8]])
+def test_what_is_not_images_is_not_drawn(images, model, tmp_path):
+    with pytest.raises(ValueError, match="^`images` must .* Received: images of "):
+        draw(model, images, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_scales_its_inputs_takes_pixels(model):
+    images = keras.Input((16, 16, 3))
+    x = keras.layers.Rescaling(1 / 127.5, -1)(images)
+    # Its own inputs are the scaled images.
+    for layer in model.layers[1:-1]:
+        x = layer(x)
+    scaling = keras.Model(images, x)
+    np.testing.assert_allclose(
+        keras_vit.features(scaling, PHOTOS.astype("float32")),
+        keras_vit.features(model, SCALED),
+        rtol=0,
+        atol=1e-5,
+    )
+
+
+def test_masked_patches(tmp_path):
+    inputs = {"images": PHOTOS, "corruption": np.zeros((4, 16), "int32")}
+    predictor = vision_transformer(**{**TINY, "pooling": None, "num_classes": 0})
+    with pytest.raises(ValueError, match=f"`images` {RULE}images of dtype uint8"):
+        draw_masked_patches(
+            predictor, (inputs, np.zeros((4, 16), "int32"), np.ones((4, 16))), tmp_path / "x.png"
+        )

@@ -1,0 +1,250 @@
+"""Models as ONNX, LiteRT and OpenVINO files, run by their own runtimes."""
+
+import dataclasses
+import importlib.util
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_vit.serving.formats import FORMATS, WRITERS, onnx, write_litert, write_onnx
+from keras_vit.serving.formats.base import float32_bytes
+from keras_vit.serving.runners import load_runner
+from tests.fixtures.models import FAMILIES, small_classifier
+from tests.fixtures.tiny import images
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tf2onnx")
+pytest.importorskip("openvino")
+pytest.importorskip("ai_edge_litert")
+
+SLOW = pytest.mark.large
+# Others take seconds. The hybrid is written in each format.
+QUICK = {("onnx", "erf"), ("onnx", "bit"), ("litert", "erf")}
+FILES = {"onnx": ["model.onnx"], "litert": ["model.tflite"], "openvino": ["model.bin", "model.xml"]}
+MAIN_FILES = pytest.mark.parametrize("file_name", ["model.onnx", "model.tflite", "model.xml"])
+
+
+@pytest.fixture(scope="module")
+def hybrid():
+    return small_classifier("hybrid")
+
+
+@pytest.fixture(scope="module")
+def written(hybrid, tmp_path_factory):
+    """A directory with the small hybrid in each format."""
+    directory = tmp_path_factory.mktemp("written")
+    for write in WRITERS.values():
+        write(hybrid, directory)
+    return directory
+
+
+def assert_same_logits(path, model):
+    run = load_runner(path)
+    batch = images(17, 16, 24, 3)
+    expected = model.predict(batch, verbose=0)
+    assert np.ptp(expected) > 0.1
+    for batch_size in (1, 3, 17, 0):
+        logits = run(batch[:batch_size])
+        assert logits.dtype == "float32" and logits.shape == (batch_size, 3)
+        np.testing.assert_allclose(logits, expected[:batch_size], rtol=0, atol=1e-5)
+
+
+@MAIN_FILES
+def test_the_logits_of_a_hybrid(file_name, hybrid, written):
+    assert_same_logits(written / file_name, hybrid)
+
+
+@pytest.mark.parametrize(
+    ("format_name", "family"),
+    [
+        pytest.param(name, family, marks=() if (name, family) in QUICK else SLOW)
+        for name in WRITERS
+        for family in (*FAMILIES, "bit")
+        if family != "hybrid"
+    ],
+)
+def test_the_logits_are_those_of_keras(format_name, family, tmp_path):
+    model = small_classifier(family)
+    path = WRITERS[format_name](model, tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == FILES[format_name]
+    assert_same_logits(path, model)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    ["mixed_bfloat16", *(pytest.param(p, marks=SLOW) for p in ("mixed_float16", "bfloat16"))],
+)
+def test_a_file_computes_in_float32_under_every_policy(policy, tmp_path):
+    model = small_classifier("erf", dtype=policy)
+    exact = small_classifier("erf")
+    exact.set_weights([np.asarray(weight, "float32") for weight in model.get_weights()])
+    assert_same_logits(write_onnx(model, tmp_path), exact)
+    assert model.get_layer("block_0").dtype_policy.name == policy
+
+
+def test_onnx_names(written):
+    import onnxruntime
+    from onnx import checker
+
+    path = written / "model.onnx"
+    checker.check_model(path, full_check=True)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    found = [(e.name, e.type, e.shape) for e in (*session.get_inputs(), *session.get_outputs())]
+    assert found == [
+        ("images", "tensor(float)", ["batch", 16, 24, 3]),
+        ("logits", "tensor(float)", ["batch", 3]),
+    ]
+
+
+def test_litert_names(written):
+    from ai_edge_litert.interpreter import Interpreter
+
+    answer = Interpreter(str(written / "model.tflite")).get_signature_runner()
+    details = answer.get_input_details() | answer.get_output_details()
+    found = [(name, one["dtype"], list(one["shape_signature"])) for name, one in details.items()]
+    assert found == [("images", np.float32, [-1, 16, 24, 3]), ("logits", np.float32, [-1, 3])]
+
+
+def test_openvino_names(written):
+    import openvino as ov
+
+    model = ov.Core().read_model(written / "model.xml")
+    found = [(e.names, e.element_type, e.partial_shape) for e in (*model.inputs, *model.outputs)]
+    assert found == [
+        ({"images"}, ov.Type.f32, ov.PartialShape([-1, 16, 24, 3])),
+        ({"logits"}, ov.Type.f32, ov.PartialShape([-1, 3])),
+    ]
+
+
+def test_openvino_keeps_the_weights_exact(hybrid, written):
+    import openvino as ov
+
+    nodes = ov.Core().read_model(written / "model.xml").get_ops()
+    constants = [node.data for node in nodes if node.get_type_name() == "Constant"]
+    head = np.asarray(hybrid.get_layer("head").kernel)
+    assert any(
+        array.dtype == "float32" and array.size == head.size and np.isin(array, head).all()
+        for array in constants
+    )
+
+
+def test_weights_of_a_large_onnx_model_are_in_a_second_file(tmp_path, monkeypatch):
+    model = small_classifier("erf", embedding_dim=64, mlp_dim=128)
+    monkeypatch.setattr(onnx, "MAX_BYTES", float32_bytes(model) - 1)
+    path = write_onnx(model, tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"model.onnx", "model.onnx.data"}
+    assert (tmp_path / "model.onnx.data").stat().st_size > 0.9 * float32_bytes(model)
+    assert_same_logits(path, model)
+
+
+def test_litert_refuses_large_models(tmp_path, monkeypatch):
+    small = dataclasses.replace(FORMATS["litert"], max_bytes=1000)
+    monkeypatch.setitem(FORMATS, "litert", small)
+    with pytest.raises(ValueError, match="'litert'` holds .*: choose saved_model or onnx or open"):
+        write_litert(small_classifier("token"), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_model_stays_as_it_was(tmp_path):
+    model = small_classifier("erf", dropout=0.1)
+    model.get_layer("block_0").trainable = False
+    before = model.get_config(), model.get_weights()
+    write_onnx(model, tmp_path)
+    assert model.get_config() == before[0]
+    for old, new in zip(before[1], model.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+def test_a_second_file_takes_the_place_of_the_first(tmp_path):
+    write_onnx(small_classifier("token"), tmp_path)
+    model = small_classifier("gap")
+    assert_same_logits(write_onnx(model, tmp_path), model)
+
+
+def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
+    (tmp_path / "model.onnx").write_text("old")
+
+    def fail(model, path):
+        path.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(onnx, "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_onnx(small_classifier("token"), tmp_path)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["old"]
+
+
+@pytest.mark.parametrize("format_name, package", [("onnx", "tf2onnx"), ("openvino", "openvino")])
+def test_a_missing_package_is_named(format_name, package, tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else name)
+    message = rf"pip install 'keras-vit\[{format_name}\]'. Received: no {package}$"
+    with pytest.raises(ValueError, match=message):
+        WRITERS[format_name](small_classifier("token"), tmp_path)
+
+
+def test_a_directory_that_does_not_exist(hybrid, tmp_path):
+    with pytest.raises(ValueError, match="`directory` must be an existing directory"):
+        write_onnx(hybrid, tmp_path / "model")
+
+
+@MAIN_FILES
+def test_damaged_files(file_name, written, tmp_path):
+    complete = (written / file_name).read_bytes()
+    path = tmp_path / file_name
+    # OpenVINO's weights are in another file.
+    without_weights = [complete] if file_name == "model.xml" else []
+    for damaged in (b"", b"<html>", complete[: len(complete) // 2], *without_weights):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"`path` must be a complete \..*model\."):
+            load_runner(path)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"`path` must be a complete \."):
+        load_runner(path)
+
+
+def test_other_files_and_images(written):
+    with pytest.raises(ValueError, match=r"`path` must end with \.onnx, \.tflite, \.xml"):
+        load_runner(written / "model.keras")
+    run = load_runner(written / "model.onnx")
+    with pytest.raises(ValueError, match=r"`images` must be an array \(n, 16, 24, 3\)"):
+        run(images(1, 24, 16, 3))
+    with pytest.raises(ValueError, match="`images` must be scaled to .* of dtype uint8"):
+        run(np.zeros((1, 16, 24, 3), "uint8"))
+    for wrong in (255, np.nan):
+        with pytest.raises(ValueError, match="`images` must be scaled to .* values from"):
+            run(np.full((1, 16, 24, 3), wrong, "float32"))
+
+
+def test_a_runtime_that_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"needs ai-edge-litert: pip install 'keras-vit\[litert\]"):
+        load_runner(tmp_path / "model.tflite")
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("backend", ["jax", "torch"])
+def test_other_backends_write_the_same_files(backend, tmp_path):
+    code = """
+import pathlib
+import sys
+import numpy as np
+from keras_vit.serving.formats import WRITERS
+from tests.fixtures.tiny import images
+from tests.fixtures.models import small_classifier
+for family in ("erf", "bit"):
+    model, folder = small_classifier(family), pathlib.Path(sys.argv[1], family)
+    folder.mkdir()
+    np.save(folder / "expected.npy", model.predict(images(3, 16, 24, 3), verbose=0))
+    for write in WRITERS.values():
+        write(model, folder)
+"""
+    environment = {**os.environ, "KERAS_BACKEND": backend}
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True, env=environment)
+    for family in ("erf", "bit"):
+        expected = np.load(tmp_path / family / "expected.npy")
+        for name in ("model.onnx", "model.tflite", "model.xml"):
+            logits = load_runner(tmp_path / family / name)(images(3, 16, 24, 3))
+            np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)

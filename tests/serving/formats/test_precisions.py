@@ -1,0 +1,152 @@
+"""Files in fewer bits: their error, and their accuracy on the digits."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.models import vision_transformer
+from keras_vit.serving.formats import FORMATS, WRITERS, write_onnx
+from keras_vit.serving.formats import onnx as onnx_format
+from keras_vit.serving.formats.base import float32_bytes
+from keras_vit.serving.runners import load_runner
+from tests.fixtures.models import small_classifier
+from tests.fixtures.tiny import images
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tf2onnx")
+pytest.importorskip("openvino")
+pytest.importorskip("nncf")
+pytest.importorskip("ai_edge_litert")
+
+# Relative to the largest logit. Float16 has 11 bits of precision and bfloat16 8, and a result adds
+# up a few such roundings; an int8 value is off by up to half a step of 255 in its tensor's range.
+BOUNDS = {"float16": 2**-9, "bfloat16": 2**-5, "int8": 2**-3}
+# Seconds for each.
+SLOW = pytest.mark.large
+PAIRS = [(name, quantize) for name, row in FORMATS.items() for quantize in row.precisions]
+
+
+def relative_error(logits, expected):
+    return np.abs(logits - expected).max() / np.abs(expected).max()
+
+
+def digits(split):
+    dataset = keras_vit.data.load("digits", split, (8, 8), 64)
+    batches = list(dataset.as_numpy_iterator())
+    return tuple(np.concatenate(parts) for parts in zip(*batches, strict=True))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A small ViT that was trained on the digits."""
+    pytest.importorskip("sklearn")
+    model = vision_transformer(
+        patch_size=4, embedding_dim=64, depth=2, num_heads=4, mlp_dim=128, num_classes=10,
+        image_size=8,
+    )  # fmt: skip
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer=keras.optimizers.Adam(4e-3), loss=loss)
+    model.fit(*digits("train"), batch_size=64, epochs=12, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("format_name", "quantize"),
+    [pytest.param(*p, marks=pytest.mark.examples if p[1] == "int8" else SLOW) for p in PAIRS],
+)
+def test_the_accuracy_on_digits(format_name, quantize, trained, tmp_path):
+    calibration = digits("train")[0][:64]
+    path = WRITERS[format_name](trained, tmp_path, quantize, calibration)
+    pixels, labels = digits("test")
+    expected = trained.predict(pixels, verbose=0)
+    logits = load_runner(path)(pixels)
+    # A file that was not quantized would be exact.
+    assert 1e-6 < relative_error(logits, expected) < BOUNDS[quantize]
+    accuracy, accuracy_now = (np.mean(x.argmax(axis=1) == labels) for x in (expected, logits))
+    assert accuracy > 0.9
+    assert accuracy_now > accuracy - 0.01
+    weights = max(file.stat().st_size for file in tmp_path.iterdir())
+    assert weights < float32_bytes(trained)
+
+
+@SLOW
+@pytest.mark.parametrize("family", ["erf", "hybrid", "bit"])
+@pytest.mark.parametrize(("format_name", "quantize"), PAIRS)
+def test_every_family(format_name, quantize, family, tmp_path):
+    model = small_classifier(family)
+    batch = images(17, 16, 24, 3)
+    expected = model.predict(batch, verbose=0)
+    logits = load_runner(WRITERS[format_name](model, tmp_path, quantize, batch))(batch)
+    assert logits.dtype == "float32" and logits.shape == (17, 3)
+    assert relative_error(logits, expected) < BOUNDS[quantize]
+
+
+@pytest.mark.parametrize("quantize", FORMATS["onnx"].precisions)
+def test_a_large_onnx_model(quantize, tmp_path, monkeypatch):
+    """Even if the float32 model has its weights in a second file."""
+    model = small_classifier("erf", embedding_dim=64, mlp_dim=128)
+    batch = images(5, 16, 24, 3)
+    inline = load_runner(write_onnx(model, tmp_path, quantize, batch))(batch)
+    monkeypatch.setattr(onnx_format, "MAX_BYTES", 1000)
+    apart = load_runner(write_onnx(model, tmp_path, quantize, batch))(batch)
+    modes = {file.name: file.stat().st_mode for file in tmp_path.iterdir()}
+    assert set(modes) == {"model.onnx", "model.onnx.data"}
+    assert modes["model.onnx.data"] == modes["model.onnx"]
+    np.testing.assert_allclose(apart, inline, rtol=0, atol=1e-6)
+
+
+def test_float16_does_not_overflow_in_norms(tmp_path):
+    """Tokens of large models have channels of more than 255, whose squares overflow."""
+    model = small_classifier("erf")
+    kernel = model.get_layer("patch_embedding").projection.kernel
+    kernel.assign(kernel * 1e4)
+    batch = images(3, 16, 24, 3)
+    expected = model.predict(batch, verbose=0)
+    path = write_onnx(model, tmp_path, "float16")
+    onnx.checker.check_model(path, full_check=True)
+    assert relative_error(load_runner(path)(batch), expected) < BOUNDS["float16"]
+
+
+@pytest.mark.parametrize(
+    ("format_name", "quantize"),
+    [pytest.param(*p, marks=() if p[0] == "onnx" else SLOW) for p in PAIRS if p[1] != "int8"],
+)
+def test_kernels_are_standardized_in_float32(format_name, quantize, tmp_path):
+    """Variances of BiT's kernels are too small for float16."""
+    model = small_classifier("bit")
+    batch = images(3, 16, 24, 3)
+    for weight in model.trainable_variables:
+        if weight.name == "kernel" and weight.ndim == 4:
+            weight.assign(weight * 0.003)
+    expected = model.predict(batch, verbose=0)
+    logits = load_runner(WRITERS[format_name](model, tmp_path, quantize))(batch)
+    assert relative_error(logits, expected) < BOUNDS[quantize]
+
+
+@pytest.mark.parametrize("format_name", WRITERS)
+def test_weights_that_overflow_in_float16(format_name, tmp_path):
+    model = small_classifier("token")
+    model.get_layer("head").bias.assign_add(1e5 * keras.ops.ones(model.output_shape[-1]))
+    message = "`model` must have finite weights in float16. .* whose head/bias has"
+    with pytest.raises(ValueError, match=message):
+        WRITERS[format_name](model, tmp_path, "float16")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("format_name", ["onnx", "openvino"])
+@pytest.mark.parametrize(
+    ("calibration", "rule", "received"),
+    [
+        (None, "a float32 array", "images=None"),
+        (np.zeros((2, 16, 16, 3), "float32"), "a float32 array", r"an array \(2, 16, 16, 3\)"),
+        (np.zeros((0, 16, 24, 3), "float32"), "a float32 array", r"an array \(0, 16, 24, 3\)"),
+        (np.zeros((2, 16, 24, 3), "uint8"), "a float32 array", ".* of uint8"),
+        (np.full((2, 16, 24, 3), 255.0), "scaled to", r"values from 255\.0 to 255\.0"),
+        (np.full((2, 16, 24, 3), np.nan), "scaled to", "values from nan"),
+    ],
+)
+def test_calibration_images(format_name, calibration, rule, received, tmp_path):
+    with pytest.raises(ValueError, match=rf"`images` must be {rule} .*Received: {received}"):
+        WRITERS[format_name](small_classifier("token"), tmp_path, "int8", calibration)

@@ -1,0 +1,101 @@
+"""A client of servers that are late, slow, absent or failing."""
+
+import socket
+import threading
+
+import pytest
+import tensorflow as tf
+
+from keras_vit.serving.client import Client
+from tests.fixtures.models import files
+from tests.fixtures.serving.asking import BOTH, ask
+
+pytest.importorskip("requests")
+pytest.importorskip("tensorflow_serving")
+from tests.fixtures.serving.peer import Peer
+
+
+@BOTH
+def test_waiting_for_a_model(api, server):
+    late = threading.Timer(0.3, lambda: server.models.update(late=server.models["pets"]))
+    with ask(server, api, "late") as client:
+        with pytest.raises(TimeoutError, match=r"not ready after 0.1 seconds: .*Servable not"):
+            client.wait_until_ready(timeout=0.1)
+        late.start()
+        client.wait_until_ready(timeout=20)
+        assert client.status() == {1: "AVAILABLE", 3: "AVAILABLE"}
+    late.join()
+    del server.models["late"]
+
+
+@BOTH
+def test_waiting_for_a_server(api, models, server):
+    """That starts when the client is already looking for it."""
+    peer, done = Peer({}), threading.Event()
+    peer.models = server.models
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        peer.rest_port, peer.grpc_port = (taken.getsockname()[1] for taken in (one, other))
+
+    def serve():
+        with peer.serve(peer.rest_port, peer.grpc_port):
+            done.wait(60)
+
+    late = threading.Timer(2, serve)
+    with ask(peer, api) as client:
+        with pytest.raises(ConnectionError, match="No server answers"):
+            client.status()
+        late.start()
+        client.wait_until_ready(timeout=20)
+        assert client.status() == {1: "AVAILABLE", 3: "AVAILABLE"}
+    done.set()
+    late.join()
+
+
+@BOTH
+def test_a_slow_server(api, server, monkeypatch):
+    monkeypatch.setattr(server, "delay", 1)
+    message = "did not answer within 0.2 seconds"
+    with ask(server, api, timeout=0.2) as client, pytest.raises(TimeoutError, match=message):
+        client.predict(files(1))
+
+
+@pytest.mark.parametrize("url", ["http://{}/v1/models/pets", "grpc://{}/pets"])
+def test_no_server(url):
+    with socket.socket() as taken:
+        # Nobody listens to it.
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with Client(url.format(address), timeout=5) as client:
+            for call in (client.status, lambda: client.predict(files(1))):
+                with pytest.raises(ConnectionError, match=f"No server answers at .*{address}"):
+                    call()
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (tf.errors.InternalError, OSError),
+        (tf.errors.ResourceExhaustedError, OSError),
+        # Too many requests are waiting.
+        (tf.errors.UnavailableError, ConnectionError),
+        (tf.errors.DeadlineExceededError, TimeoutError),
+        (tf.errors.FailedPreconditionError, ValueError),
+        # The indices are those in a batch of several clients.
+        (tf.errors.InvalidArgumentError, ValueError),
+    ],
+)
+def test_a_server_that_fails(failure, expected, api, server, monkeypatch):
+    def fail(signature, inputs):
+        message = 'It\'s out of "lück": decoded, by their index in the batch:] [1 7]'
+        raise failure(None, None, message)
+
+    monkeypatch.setattr(server, "predict", fail)
+    with ask(server, api) as client, pytest.raises(expected) as raised:
+        client.predict(files(2))
+    # No `BadImageError`.
+    assert raised.type is expected
+    assert expected is TimeoutError or "out of" in str(raised.value)

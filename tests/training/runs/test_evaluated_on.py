@@ -1,0 +1,99 @@
+"""Training images among those that a model is evaluated on are named."""
+
+import json
+import shutil
+
+from keras_vit.cli import main
+from keras_vit.data import find_source
+from keras_vit.data.fingerprints import fingerprints
+from keras_vit.training.runs.saved_models import data_of
+from keras_vit.training.runs.trained_on import (
+    TRAINED_ON,
+    images_trained_on,
+)
+from tests.fixtures.commands import run, train_arguments
+
+
+def images_of(photos, split):
+    return fingerprints(find_source(f"folder:{photos}", split))
+
+
+def trained_ids(root):
+    return set(images_trained_on(root / "run").ids)
+
+
+# What the test split was in version 0.1, by places in the sorted list.
+TEST_IMAGES_OF_VERSION_0_1 = ["cat/1.jpg", "cat/8.jpg", "dog/1.jpg", "dog/8.jpg"]
+
+
+def test_evaluate_names_renamed_and_copied_training_images(root, capsys, caplog):
+    trained = sorted(trained_ids(root))
+    assert "images: 4" in run(capsys, "evaluate", root / "run")
+    assert "trained on" not in caplog.text
+    test = find_source(f"folder:{root / 'photos'}", "test")
+    victim = root / "photos" / test.find_id(0)
+    shutil.copy(root / "photos" / trained[0], victim)
+    out = run(capsys, "evaluate", root / "run")
+    assert "images: 4" in out
+    assert "1 of the 4 images were trained on" in caplog.text
+    assert test.find_id(0) in caplog.text
+    caplog.clear()
+    run(capsys, "evaluate", root / "run", "--split", "train")
+    assert "trained on" not in caplog.text
+
+
+def test_a_run_of_version_0_1_is_evaluated_on_its_own_division(root, capsys, caplog):
+    source = find_source(f"by-position:folder:{root / 'photos'}", "test")
+    assert [source.find_id(number) for number in source.numbers] == TEST_IMAGES_OF_VERSION_0_1
+    run_file = root / "run" / "run.json"
+    facts = json.loads(run_file.read_text())
+    del facts["id"]
+    run_file.write_text(json.dumps(facts))
+    (root / "run" / TRAINED_ON).unlink()
+    assert data_of(facts) == f"by-position:folder:{root / 'photos'}"
+    assert data_of(facts, f"folder:{root / 'photos'}") == data_of(facts)
+    assert data_of(facts, "folder:elsewhere") == "folder:elsewhere"
+    assert "images: 4" in run(capsys, "evaluate", root / "run")
+    assert "a version that did not record its training images" in caplog.text
+
+
+def test_a_run_is_evaluated_without_what_it_left_out(root, tmp_path, capsys, caplog):
+    left_out = images_of(root / "photos", "test").ids[:2]
+    exclude = tmp_path / "exclude.txt"
+    exclude.write_text("".join(f"{id}\n" for id in left_out))
+    run_file = root / "run" / "run.json"
+    run_file.write_text(json.dumps({**json.loads(run_file.read_text()), "exclude": str(exclude)}))
+    assert "images: 2" in run(capsys, "evaluate", root / "run")
+    exclude.unlink()
+    assert "images: 4" in run(capsys, "evaluate", root / "run")
+    assert "which is missing: none are left out" in caplog.text
+
+
+def test_a_run_keeps_the_list_of_what_it_left_out(root, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exclude = tmp_path / "exclude.txt"
+    exclude.write_text(images_of(root / "photos", "test").ids[0])
+    arguments = train_arguments(root / "start.keras", root / "photos", tmp_path / "run")
+    main([*arguments, "--exclude", "exclude.txt"])
+    exclude.write_text("\n".join(images_of(root / "photos", "test").ids[:3]))
+    assert "images: 3" in run(capsys, "evaluate", tmp_path / "run")
+
+
+def test_a_file_that_left_its_run_says_so(root, tmp_path, capsys, caplog):
+    shutil.copy(root / "run" / "best.keras", tmp_path / "alone.keras")
+    run(capsys, "evaluate", tmp_path / "alone.keras", "--data", f"folder:{root / 'photos'}")
+    assert "whose record is not next to it" in caplog.text
+
+
+def test_other_data_are_checked_under_the_name_of_the_training_split(root, capsys, caplog):
+    other = shutil.copytree(root / "photos", root / "other photos")
+    run(capsys, "evaluate", root / "run", "--data", f"folder:{other}", "--split", "train")
+    assert "14 of the 14 images were trained on" in caplog.text
+
+
+def test_few_shots_of_training_images_are_told(root, capsys, caplog):
+    data = ["--data", f"folder:{root / 'photos'}", "--shots", "1"]
+    run(capsys, "fewshot", root / "run", *data)
+    assert "trained on" not in caplog.text
+    run(capsys, "fewshot", root / "run", *data, "--train-split", "test", "--test-split", "train")
+    assert "14 of the 14 images were trained on" in caplog.text

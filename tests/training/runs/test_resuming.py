@@ -1,0 +1,193 @@
+"""Stopped runs resume as if they had not been stopped."""
+
+import dataclasses
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import numpy as np
+import pytest
+
+from keras_vit.models import vision_transformer
+from keras_vit.training.callbacks import SaveState
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.runs.run import open_run
+from keras_vit.training.runs.saved_models import save_model
+from keras_vit.training.runs.state import States
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.images import write_folder
+from tests.fixtures.run_to_be_killed import RECIPE, train
+from tests.fixtures.small_runs import CLASSES
+from tests.fixtures.tiny import TINY
+
+pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
+
+
+def stopping(batch, stop):
+    """A `SaveState.on_train_batch_end` that stops in the middle of an epoch."""
+    save = SaveState.on_train_batch_end
+
+    def on_train_batch_end(self, *arguments, logs):
+        if self.batch + 1 == batch:
+            stop()
+        save(self, *arguments, logs)
+
+    return on_train_batch_end
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder in which some files of the training split are not images."""
+    folder = write_folder(tmp_path / "photos", classes=CLASSES, count=40)
+    for path in folder.glob("*/*7.jpg"):
+        path.write_bytes(b"")
+    return f"folder:{folder}"
+
+
+@pytest.mark.examples
+def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos):
+    # Stopped in the second of three epochs, between the two batches of an update.
+    begin = partial(train, recipe=dataclasses.replace(RECIPE, steps=18), source=photos)
+    whole, expected = begin(tmp_path / "whole")
+    with monkeypatch.context() as patched:
+        terminate = partial(signal.raise_signal, signal.SIGTERM)
+        patched.setattr(SaveState, "on_train_batch_end", stopping(17, terminate))
+        with pytest.raises(SystemExit) as stopped:
+            begin(tmp_path / "stopped")
+    assert stopped.value.code == 143
+    states = [path.name for path in (tmp_path / "stopped" / "states").iterdir()]
+    assert "batch-000000017.npz" in states
+    resumed, metrics = begin(tmp_path / "stopped")
+    assert metrics == expected
+    for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
+        np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-6)
+    for file in ("metrics.jsonl", "skipped.txt"):
+        assert (tmp_path / "stopped" / file).read_text() == (tmp_path / "whole" / file).read_text()
+    # A run that has ended is not trained again.
+    ended, metrics = begin(tmp_path / "stopped")
+    assert metrics == expected
+    for ours, theirs in zip(ended.variables, resumed.variables, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(theirs.value))
+
+
+@pytest.mark.large
+def test_a_run_is_killed_20_times(tmp_path):
+    """At any moment from the imports on, most often just after something was saved."""
+    draw = random.Random(0)
+
+    def start(name):
+        command = [sys.executable, "-m", "tests.fixtures.run_to_be_killed", tmp_path / name]
+        arguments = [tmp_path / f"{name}.npz", "600"]
+        return subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL)
+
+    def files():
+        return sorted(path.name for path in (tmp_path / "killed").rglob("*.npz"))
+
+    assert start("whole").wait() == 0
+    for kill in range(20):
+        process, before = start("killed"), files()
+        end = time.monotonic() + (draw.uniform(0, 10) if kill % 5 == 0 else 60)
+        while files() == before and time.monotonic() < end:
+            assert process.poll() is None, "the run was over before it was killed 20 times"
+            time.sleep(0.001)
+        time.sleep(draw.uniform(0, 0.5))
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert start("killed").wait() == 0
+    whole, killed = (np.load(tmp_path / f"{name}.npz") for name in ("whole", "killed"))
+    for name in whole.files:
+        np.testing.assert_array_equal(killed[name], whole[name])
+    metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "killed")]
+    assert metrics[0] == metrics[1]
+
+
+@pytest.fixture
+def compiled():
+    model = vision_transformer(**{**TINY, "image_size": RECIPE.image_size})
+    model.compile(make_optimizer(RECIPE, model, 10))
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+@pytest.fixture
+def full_disk():
+    """Limit the size of each file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_keeps_what_was_saved(tmp_path, compiled, full_disk):
+    states = States(tmp_path / "states", keep=1)
+    states.save(compiled, 1, {})
+    save_model(compiled, tmp_path / "last.keras")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    full_disk(10_000)
+    with pytest.raises(OSError, match="batch-000000002.npz' could not be written.*too large"):
+        states.save(compiled, 2, {})
+    with pytest.raises(OSError, match="last.keras' could not be written"):
+        save_model(compiled, tmp_path / "last.keras")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
+
+
+def test_the_last_states_are_kept(tmp_path, compiled):
+    states = States(tmp_path, keep=2)
+    for batch in (1, 2, 3):
+        states.save(compiled, batch, {"history": [batch]})
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["batch-000000002.npz", "batch-000000003.npz"]
+    assert states.load()[1] == {"batch": 3, "history": [3]}
+    # A damaged state is skipped.
+    (tmp_path / "batch-000000003.npz").write_bytes(b"PK")
+    assert states.load()[1]["batch"] == 2
+    (tmp_path / "batch-000000002.npz").write_bytes(b"")
+    with pytest.raises(ValueError, match="must have a state that can be read.*2 damaged"):
+        states.load()
+
+
+def test_a_damaged_last_state_does_not_outlive_the_good_ones(tmp_path, compiled):
+    states = States(tmp_path, keep=1)
+    (tmp_path / "batch-000000030.npz").write_bytes(b"PK")
+    for batch in (20, 23):
+        states.save(compiled, batch, {})
+        assert states.load()[1]["batch"] == batch
+    assert [path.name for path in tmp_path.iterdir()] == ["batch-000000023.npz"]
+
+
+@pytest.mark.parametrize(
+    ("begun", "message"),
+    [
+        ({"run.json": '{"recipe": {"steps": 20}, "data": "digits"}'}, "steps=60 instead of 20 and"),
+        ({"notes.txt": "mine"}, "must be the directory of a run to be resumed"),
+    ],
+)
+def test_only_the_same_run_is_resumed(tmp_path, begun, message):
+    for name, text in begun.items():
+        (tmp_path / name).write_text(text)
+    facts = {"data": "digits"}
+    with pytest.raises(ValueError, match=message):
+        open_run(tmp_path, RECIPE, facts, resume=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == begun
+
+
+def test_a_run_is_the_same_with_its_classes_in_another_order_and_its_split_recorded(tmp_path):
+    open_run(tmp_path, RECIPE, {"classes": ("8", "7")})
+    same = {"classes": ("7", "8"), "split": "train"}
+    assert open_run(tmp_path, RECIPE, same, resume=True) == []
+    for other in ({"classes": ("7", "9")}, {"split": "train+validation"}):
+        with pytest.raises(ValueError, match="must have the settings it was begun with"):
+            open_run(tmp_path, RECIPE, {**same, **other}, resume=True)
+
+
+def test_a_sweep_goes_on_with_the_weights_that_it_was_begun_with(tmp_path):
+    open_run(tmp_path / "new", RECIPE, {"model_digest": "a"})
+    open_run(tmp_path / "new", RECIPE, {"model_digest": "a"}, resume=True)
+    with pytest.raises(ValueError, match="model_digest='b' instead of 'a'"):
+        open_run(tmp_path / "new", RECIPE, {"model_digest": "b"}, resume=True)
+    # Versions before did not record it.
+    open_run(tmp_path / "old", RECIPE, {})
+    open_run(tmp_path / "old", RECIPE, {"model_digest": "b"}, resume=True)

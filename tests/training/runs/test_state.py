@@ -1,0 +1,128 @@
+"""The names of the variables in a state, and states that do not fit a model."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.runs.state import RestoreMetrics, States, restore
+from keras_vit.training.runs.variable_names import named_metrics, named_variables
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.small_runs import small_model, small_recipe
+from tests.fixtures.tiny import images
+
+pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
+RECIPE = small_recipe(average_momentum=0.9, accumulation_steps=2)
+
+
+def composed():
+    """A model whose layers have the names that Keras gives them."""
+    inputs = keras.Input((8, 8, 3))
+    tower = keras.Sequential([keras.layers.Conv2D(2, 3), keras.layers.Flatten()])
+    hidden = keras.layers.Dropout(0.5)(keras.layers.Dense(4)(tower(inputs)))
+    return keras.Model(inputs, keras.layers.Dense(3)(hidden))
+
+
+def trained(build):
+    """A model after a step, with the metrics of that step."""
+    model = build()
+    optimizer = make_optimizer(RECIPE, model, 10)
+    model.compile(optimizer, "sparse_categorical_crossentropy", run_eagerly=True)
+    model.train_on_batch(images(4, 8, 8, 3), np.arange(4) % 3)
+    return model
+
+
+MODELS = {"built": lambda: small_model(RECIPE, dropout=0.1), "composed": composed}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_state_is_restored_after_other_models_were_built(name, tmp_path):
+    model = trained(MODELS[name])
+    States(tmp_path, keep=1).save(model, 1, {})
+    for build in MODELS.values():
+        build()
+    other = trained(MODELS[name])
+    changed = {v.path for v in model.variables} != {v.path for v in other.variables}
+    assert changed
+    arrays, _ = States(tmp_path, keep=1).load()
+    metrics = restore(other, arrays)
+    saved, restored = named_variables(model), named_variables(other)
+    assert list(restored) == list(saved)
+    for key, variable in restored.items():
+        np.testing.assert_array_equal(to_numpy(variable.value), to_numpy(saved[key].value), key)
+    assert (
+        list(metrics) == list(named_metrics(model)) == ["metrics/loss/total", "metrics/loss/count"]
+    )
+
+
+@pytest.mark.parametrize("are_numbered", [False, True])
+def test_metrics_of_a_stopped_epoch_are_added(are_numbered):
+    model = trained(composed)
+    names = [f"metrics/{i}" for i in range(2)] if are_numbered else list(named_metrics(model))
+    before = [to_numpy(variable.value) for variable in model.metrics_variables]
+    callback = RestoreMetrics(dict(zip(names, np.float32([5, 7]), strict=True)))
+    callback.set_model(model)
+    for batch in (0, 1):
+        callback.on_train_batch_end(batch)
+    now = [to_numpy(variable.value) for variable in model.metrics_variables]
+    np.testing.assert_allclose(now, np.add(before, [5, 7]))
+
+
+def without(arrays, key):
+    return {name: array for name, array in arrays.items() if name != key}
+
+
+KEY = "model/head/kernel"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda arrays: without(arrays, KEY), f"{KEY} is not in the state"),
+        (lambda arrays: {**arrays, "model/mlp/bias": np.ones(3)}, "model/mlp/bias is only in the"),
+        (lambda arrays: {**arrays, KEY: np.ones(3)}, f"{KEY} of shape .8, 3., in the state .3,."),
+        (
+            lambda arrays: {**without(arrays, KEY), "model/hat/kernel": arrays[KEY]},
+            f"{KEY} is not in the state, model/hat/kernel is only in the state",
+        ),
+    ],
+    ids=["missing", "extra", "other shape", "other path"],
+)
+def test_a_state_of_another_model_is_refused(change, message, tmp_path):
+    model = trained(MODELS["built"])
+    States(tmp_path, keep=1).save(model, 1, {})
+    arrays, _ = States(tmp_path, keep=1).load()
+    before = to_numpy(model.get_layer("encoder_norm").gamma.value)
+    arrays["model/encoder_norm/gamma"] = np.full(8, 9)
+    with pytest.raises(ValueError, match=f"`model` must be the one .* than the state: {message}"):
+        restore(model, change(arrays))
+    # Nothing is assigned.
+    np.testing.assert_array_equal(to_numpy(model.get_layer("encoder_norm").gamma.value), before)
+
+
+def test_a_state_of_versions_before_the_names(tmp_path):
+    """They numbered the variables: weights, optimizer, metrics."""
+    model = trained(MODELS["built"])
+    States(tmp_path, keep=1).save(model, 1, {})
+    arrays, _ = States(tmp_path, keep=1).load()
+    numbered = {str(number): array for number, array in enumerate(arrays.values())}
+    other = trained(MODELS["built"])
+    other.get_layer("head").kernel.assign(np.ones((8, 3)))
+    metrics = restore(other, numbered)
+    kernels = (to_numpy(found.get_layer("head").kernel.value) for found in (model, other))
+    np.testing.assert_array_equal(*kernels)
+    assert list(metrics) == ["metrics/0", "metrics/1"]
+    for found, name in zip(metrics.values(), named_metrics(model), strict=True):
+        np.testing.assert_array_equal(found, arrays[name])
+
+
+def test_paths_that_repeat_have_names_of_their_own():
+    """Those of two models in one."""
+    inputs = keras.Input((2,))
+    towers = [keras.Model(inputs, keras.layers.Dense(1, name="head")(inputs)) for _ in range(2)]
+    model = keras.Model(inputs, keras.layers.Add()([tower(inputs) for tower in towers]))
+    model.compile(keras.optimizers.SGD(momentum=0.9))
+    model.optimizer.build(model.trainable_variables)
+    named = named_variables(model)
+    assert len(named) == len(model.variables) + len(model.optimizer.variables)
+    assert {"model/head/kernel", "model/head/kernel:2"} <= set(named)

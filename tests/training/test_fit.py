@@ -1,0 +1,174 @@
+"""Runs of `fit`: their directory, what stops them, and what they leave."""
+
+import dataclasses
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.models import vision_transformer
+from keras_vit.models.files import load_model
+from keras_vit.training.callbacks import NotFiniteError
+from keras_vit.training.fit import fit
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.recipes import (
+    RECIPES,
+)
+from keras_vit.training.runs.run import find_model, read_run
+from keras_vit.training.runs.state import States
+from keras_vit.training.starting_model import make_model
+from keras_vit.training.training_data import load_training_data
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.images import write_folder
+from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
+from tests.fixtures.tiny import TINY
+
+# Softmax and sigmoid under AdamW. The paper's SGD and masked patches are trained by tests below,
+# and what else recipes differ in has tests of its own.
+QUICK = ("pretrain", "augreg_imagenet21k")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.large) for name in RECIPES],
+)
+def test_smoke_recipe_trains(name, tmp_path):
+    recipe = RECIPES[name].smoke()
+    data = load_training_data(recipe, "digits", CLASSES)
+    history = fit(recipe, small_model(recipe), data, tmp_path / "run")
+    assert all(np.isfinite(metrics["loss"]) for metrics in history)
+
+
+def test_float16_gets_loss_scaling(tmp_path):
+    recipe = small_recipe()
+    options = {**TINY, "image_size": 8, "dtype": "mixed_float16"}
+    optimizer = make_optimizer(recipe, vision_transformer(**options), 100)
+    assert isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    model = vision_transformer(**options)
+    data = load_training_data(recipe, "digits", CLASSES)
+    history = fit(recipe, model, data, tmp_path / "run")
+    assert all(np.isfinite(metrics["loss"]) for metrics in history)
+    assert 0 < history[-1]["gradient_norm"] < 100
+    assert np.abs(to_numpy(model.get_layer("head").kernel.value)).max() > 0
+
+
+def test_run_directory(tmp_path, monkeypatch):
+    recipe = small_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    model = small_model(recipe)
+    # A name of one part, as many give it.
+    monkeypatch.chdir(tmp_path)
+    run = pathlib.Path("digits")
+    history = fit(recipe, model, data, run, {"data": "digits"})
+    assert sorted(path.name for path in run.iterdir()) == [
+        "best.keras",
+        "last.keras",
+        "metrics.jsonl",
+        "run.json",
+        "states",
+        "tensorboard",
+        "trained_on.jsonl",
+        "validated_on.jsonl",
+    ]
+    facts = json.loads((run / "run.json").read_text())
+    assert facts["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))
+    assert facts["class_names"] == list(CLASSES)
+    assert read_run(find_model(run)) == facts
+    assert find_model(run) == run / "best.keras"
+    last = load_model(run / "last.keras")
+    for saved, trained in zip(last.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(saved.value), to_numpy(trained.value))
+    assert [metrics["epoch"] for metrics in history] == [0, 1]
+    assert all(0 < metrics["gradient_norm"] < np.inf for metrics in history)
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == history
+    assert list((run / "tensorboard").rglob("events.out.tfevents.*"))
+    assert make_model(recipe, "digits", num_classes=5).output_shape == (None, 5)
+
+
+def test_head_of_other_classes(tmp_path):
+    recipe = small_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    with pytest.raises(ValueError, match="`model` must have a head of .*3 classes.*5 outputs"):
+        fit(recipe, small_model(recipe, num_classes=5), data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_head_with_an_activation_is_not_trained_on_logits(tmp_path):
+    recipe = small_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    model = vision_transformer(**{**TINY, "image_size": 8}, classifier_activation="softmax")
+    with pytest.raises(ValueError, match="`model` must return logits.*'softmax'"):
+        fit(recipe, model, data, tmp_path / "run")
+
+
+def test_workdir_is_never_overwritten(tmp_path):
+    recipe = small_recipe()
+    data = load_training_data(recipe, "digits", CLASSES)
+    (tmp_path / "notes.txt").write_text("mine")
+    for taken in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
+            fit(recipe, small_model(recipe), data, taken)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_too_many_undecodable_images_stop_a_run(tmp_path):
+    photos = write_folder(tmp_path / "photos", count=20)
+    for path in photos.rglob("*.jpg"):
+        path.write_bytes(b"")
+    recipe = small_recipe()
+    data = load_training_data(recipe, f"folder:{photos}")
+    with pytest.raises(ValueError, match="At most a share of 0.1 of the images may be skipped"):
+        fit(recipe, small_model(recipe, num_classes=2), data, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_finite(tmp_path):
+    recipe = small_recipe(learning_rate=1e30, clip_norm=None)
+    data = load_training_data(recipe, "digits", CLASSES)
+    message = (
+        r"Loss and gradients must stay finite.*learning_rate=1e[+]30, .* (inf|nan) in step \d+; "
+        r"the state before is '.*states.batch-0"
+    )
+    with pytest.raises(ValueError, match=message):
+        fit(recipe, small_model(recipe), data, tmp_path / "run", save_steps=1)
+    for array in States(tmp_path / "run" / "states", keep=2).load()[0].values():
+        assert np.isfinite(array).all()
+
+
+def test_a_run_that_ends_without_a_model(tmp_path, caplog):
+    """Its loss is finite until the last update."""
+    recipe = small_recipe(learning_rate=1e38, clip_norm=None, steps=1, warmup_steps=0)
+    data = load_training_data(recipe, "digits", CLASSES)
+    message = "must end with finite weights and a model.*validation loss of .* after epoch 1"
+    with pytest.raises(NotFiniteError, match=message):
+        fit(recipe, small_model(recipe), data, tmp_path / "run")
+    assert "no model is saved after epoch 1" in caplog.text
+    assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["val_loss"] is None
+
+
+def test_averages_are_evaluated_and_weights_go_on(tmp_path):
+    recipe = small_recipe(average_momentum=0.5)
+    model = small_model(recipe)
+    data = load_training_data(recipe, "digits", CLASSES)
+    history = fit(recipe, model, data, tmp_path / "run")
+    averaged, last = (
+        load_model(tmp_path / "run" / f"{name}.keras") for name in ("averaged", "last")
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    for loaded, is_same in ((averaged, True), (last, False)):
+        loaded.compile(loss=loss)
+        assert (loaded.evaluate(data[1]) == pytest.approx(history[-1]["val_loss"])) == is_same
+
+
+def test_without_a_validation_split_the_last_model_is_the_best(tmp_path):
+    recipe = small_recipe()
+    data = load_training_data(recipe, "digits", CLASSES, split="train+validation", validation=None)
+    history = fit(recipe, small_model(recipe), data, tmp_path / "run")
+    assert not any(name.startswith("val_") for name in history[-1])
+    best, last = (load_model(tmp_path / "run" / f"{name}.keras") for name in ("best", "last"))
+    for ours, theirs in zip(best.weights, last.weights, strict=True):
+        np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(theirs.value))

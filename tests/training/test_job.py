@@ -1,0 +1,88 @@
+"""`keras_vit.training.train`: what it records, and what it refuses."""
+
+import importlib
+
+import pytest
+
+import keras_vit
+from keras_vit.training import Run, distribution
+from keras_vit.training.recipes import RECIPES
+from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
+from tests.fixtures.tiny import TINY
+
+
+def test_the_function_stays_after_its_module_is_imported():
+    job = importlib.import_module("keras_vit.training.job")
+    assert keras_vit.training.train is job.train
+    assert keras_vit.training.RECIPES is RECIPES
+    assert keras_vit.training.fit.fit is job.fit
+
+
+@pytest.fixture
+def fitted(monkeypatch):
+    """The arguments of the calls of `fit`, which train nothing."""
+    calls = []
+    history = [{"epoch": 0}]
+    monkeypatch.setattr(
+        "keras_vit.training.job.fit", lambda *a, **options: calls.append((*a, options)) or history
+    )
+    return calls
+
+
+def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
+    keras_vit.vision_transformer(**TINY).save(tmp_path / "start.keras")
+    exclude = tmp_path / "exclude.txt"
+    exclude.write_text("digits#7\n")
+    scopes, strategy = [], distribution.strategy
+    monkeypatch.setattr(distribution, "strategy", lambda *a: scopes.append(a) or strategy(*a))
+    run = keras_vit.training.train(
+        *("digits_finetune", tmp_path / "start.keras", "digits", tmp_path / "run"),
+        classes=CLASSES,
+        fraction=0.5,
+        exclude=exclude,
+        strategy="none",
+        resume=True,
+        facts={"note": "half"},
+    )
+    assert scopes == [("none", None)]
+    ((recipe, model, (train, validation), workdir, facts, options),) = fitted
+    assert facts == {
+        "model": str(tmp_path / "start.keras"),
+        "data": "digits",
+        "split": "train",
+        "classes": CLASSES,
+        "exclude": str(exclude),
+        "dtype": None,
+        "fraction": 0.5,
+        "note": "half",
+    }
+    assert options == {"resume": True, "save_steps": 1000, "keep": 2, "exclude": exclude}
+    assert (model.input_shape, model.output_shape) == ((None, 24, 24, 3), (None, 3))
+    assert (train.num_examples, validation.num_examples) == (195, 53)
+    assert recipe == RECIPES["digits_finetune"]
+    assert run == Run(model, [{"epoch": 0}], workdir, recipe)
+
+
+def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
+    recipe = small_recipe()
+    arguments = (recipe, small_model(recipe), "digits", tmp_path / "run")
+    keras_vit.training.train(*arguments, fraction=0.1, epoch_examples=40)
+    assert fitted[0][2][0].num_examples == 40
+    assert fitted[0][4]["model"] == arguments[1].name
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recipe": "finetun"}, "`recipe` must be a `Recipe` or one of .*recipe='finetun'"),
+        ({"strategy": "none"}, "are for a model that is not built yet.*strategy='none'"),
+        ({"dtype": "float32"}, "are for a model that is not built yet.*dtype='float32'"),
+        ({"data": "cifar10"}, "`classes` can be chosen from .*name='cifar10'"),
+    ],
+)
+def test_wrong_arguments(changes, message, tmp_path):
+    recipe = small_recipe()
+    arguments = {"recipe": recipe, "model": small_model(recipe), "data": "digits", **changes}
+    with pytest.raises(ValueError, match=message):
+        keras_vit.training.train(**arguments, workdir=tmp_path / "run", classes=CLASSES)
+    assert not (tmp_path / "run").exists()
