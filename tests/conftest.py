@@ -22,18 +22,18 @@ if BACKEND == "tensorflow":
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
-def pytest_collectstart(collector):
-    """Give all tests of a folder the `pytestmark` of its `__init__.py`."""
-    if isinstance(collector, pytest.Package):
-        path = collector.path.relative_to(collector.config.rootpath)
-        package = importlib.import_module(".".join(path.parts))
-        if hasattr(package, "pytestmark"):
-            collector.add_marker(package.pytestmark)
-
-
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Skip tests that are for other backends; the mark that is closest to a test counts."""
+    """Give all tests of a folder the `pytestmark` of its `__init__.py`, and skip other backends."""
+    nodes = dict.fromkeys(node for item in items for node in item.listchain())
+    for node in nodes:
+        if isinstance(node, pytest.Package):
+            parts = node.path.relative_to(node.config.rootpath).parts
+            package = importlib.import_module(".".join(parts))
+            if hasattr(package, "pytestmark"):
+                node.add_marker(package.pytestmark)
     for item in items:
+        # The mark that is closest to a test counts.
         mark = item.get_closest_marker("backends")
         if mark is not None and BACKEND not in mark.args:
             item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))

@@ -14,6 +14,19 @@ from keras_vit.models.files import check_finite
 from keras_vit.models.introspection import options_of
 from keras_vit.models.variants import is_resnet
 
+# Names of the options in keras-hub.
+OPTION_NAMES = {
+    "patch_size": "patch_size",
+    "embedding_dim": "hidden_dim",
+    "depth": "num_layers",
+    "num_heads": "num_heads",
+    "mlp_dim": "mlp_dim",
+    "dropout": "dropout_rate",
+    "attention_dropout": "attention_dropout",
+    "epsilon": "layer_norm_epsilon",
+    "class_token": "use_class_token",
+}
+
 
 def from_keras_hub(model):
     """Build the model of a keras-hub ViT and copy its weights. Frozen layers stay frozen.
@@ -36,7 +49,7 @@ def from_keras_hub(model):
         model = keras_vit.from_keras_hub(hub_model)
     """
     options = _options(model)
-    archive = ModelArchive(model)
+    archive = ModelArchive(model, model.name, {})
     checkpoint = Checkpoint(archive, KERAS_HUB, Naming.of(archive.shapes))
     copy = vision_transformer(**options)
     for variable, value in checkpoint.read(copy):
@@ -122,11 +135,7 @@ def _options(model):
             f"use_class_token={has_class_token}"
         )
     return {
-        "patch_size": config["patch_size"],
-        "embedding_dim": config["hidden_dim"],
-        "depth": config["num_layers"],
-        "num_heads": config["num_heads"],
-        "mlp_dim": config["mlp_dim"],
+        **{ours: config[theirs] for ours, theirs in OPTION_NAMES.items()},
         "num_classes": head.get("num_classes", 0),
         "image_size": config["image_shape"][:2],
         "image_channels": config["image_shape"][2],
@@ -134,9 +143,6 @@ def _options(model):
         "representation_size": head.get("intermediate_dim"),
         "classifier_activation": head.get("activation"),
         "activation": "gelu",
-        "dropout": config["dropout_rate"],
-        "attention_dropout": config["attention_dropout"],
-        "epsilon": config["layer_norm_epsilon"],
     }
 
 
@@ -164,15 +170,7 @@ def _build(options):
         )
     backbone = keras_hub.models.ViTBackbone(
         image_shape=(*options["image_size"], options["image_channels"]),
-        patch_size=options["patch_size"],
-        num_layers=options["depth"],
-        num_heads=options["num_heads"],
-        hidden_dim=options["embedding_dim"],
-        mlp_dim=options["mlp_dim"],
-        dropout_rate=options["dropout"],
-        attention_dropout=options["attention_dropout"],
-        layer_norm_epsilon=options["epsilon"],
-        use_class_token=options["class_token"],
+        **{theirs: options[ours] for ours, theirs in OPTION_NAMES.items()},
         dtype="float32",
     )
     if is_backbone:

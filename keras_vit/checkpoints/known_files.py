@@ -6,7 +6,7 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path
-from keras_vit.checkpoints.grids import DEFAULT_IMAGE_SIZE
+from keras_vit.checkpoints.positions import DEFAULT_IMAGE_SIZE
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.models.options import defaults_of, match_variant
 from keras_vit.models.variants import is_resnet

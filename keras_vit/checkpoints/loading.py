@@ -4,8 +4,8 @@ import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog.download import find_file
-from keras_vit.checkpoints.grids import warn_of_assumed_grid
 from keras_vit.checkpoints.known_files import described_options, published_row
+from keras_vit.checkpoints.positions import warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_integer

@@ -1,4 +1,4 @@
-"""Position embeddings of files: the rows before the patches, and other grids.
+"""Position embeddings of files: their rows, their grid of patches, and the image size.
 
 The model has one row per token: class token, registers, patches. Files have rows for all tokens
 (vit_jax, transformers), or only for the patches (big_vision, DeiT III, DINOv2).
@@ -10,7 +10,14 @@ import math
 import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.models import resize_position_embedding
+from keras_vit.checkpoints.formats.flax_resnet import describe_stages
+from keras_vit.checkpoints.weight_map import POSITIONS
+from keras_vit.core.arguments import as_pair
+from keras_vit.models.positions import resize_position_embedding
+from keras_vit.models.variants import total_stride
+
+# The image size of files that do not record one: those of ResNets and of fixed positions.
+DEFAULT_IMAGE_SIZE = 224
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,24 +72,145 @@ def position_rows(num_rows, counts, known=None, asked=None):
     return fitting[0] if fitting else None
 
 
-def fit_positions(table, rows, num_prefix_tokens, grid, interpolation):
+def fit_positions(table, rows, num_prefix, grid, interpolation):
     """Return the position embedding of a file for the tokens and the grid of a model.
 
     Args:
         table: `(1, rows, width)`.
         rows: its `PositionRows`.
-        num_prefix_tokens: class token and registers of the model.
+        num_prefix: class token and registers of the model.
         grid: `(rows, columns)` of the model's patches.
         interpolation: as in `resize_position_embedding`.
 
     Returns:
-        `(1, num_prefix_tokens + patches, width)`.
+        `(1, num_prefix + patches, width)`.
     """
     prefix, patches = table[:, : rows.num_prefix], table[:, rows.num_prefix :]
-    if rows.num_prefix < num_prefix_tokens:
+    if rows.num_prefix < num_prefix:
         # A class token without a position has the position zero.
-        prefix = np.zeros((1, num_prefix_tokens, table.shape[2]), table.dtype)
-    prefix = prefix[:, :num_prefix_tokens]
+        prefix = np.zeros((1, num_prefix, table.shape[2]), table.dtype)
+    prefix = prefix[:, :num_prefix]
     if tuple(grid) != rows.grid:
         patches = resize_position_embedding(patches, grid, rows.grid, 0, interpolation)
     return np.concatenate([prefix, patches], axis=1) if prefix.shape[1] else patches
+
+
+def stored_image_size(checkpoint, options, asked):
+    """Return the image size of a file.
+
+    Args:
+        checkpoint: the open `Checkpoint`.
+        options: the options of the model that the file describes.
+        asked: the image size that the caller gives for a file that does not record it, or `None`.
+
+    Returns:
+        `(height, width)`.
+
+    Raises:
+        ValueError: if the grid of the file is not square, not recorded and not given.
+    """
+    table = checkpoint.shape_of(POSITIONS)
+    if table is None:
+        asked = DEFAULT_IMAGE_SIZE if asked is None else asked
+        return checkpoint.configured_size or as_pair(asked, "image_size")
+    patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
+    if len(table) != 3:
+        raise ValueError(
+            "the position embedding must have the shape `(1, positions, width)`. "
+            f"Received: path={str(checkpoint.path)!r}, with {table}"
+        )
+    configured = _configured_grid(checkpoint, patch_size)
+    if asked is not None:
+        asked = _grid(as_pair(asked, "image_size"), patch_size)
+    num_prefix = num_prefix_tokens(options)
+    counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
+    rows = position_rows(table[1], counts, configured, asked)
+    if rows is None:
+        raise ValueError(
+            "`image_size` must be that of the file where its grid of patches is not square: "
+            f"{table[1]} positions with {num_prefix} tokens before the patches. "
+            f"Received: path={str(checkpoint.path)!r}"
+        )
+    if configured not in (None, rows.grid):
+        logger.warning(
+            "%s: the grid of its position embedding, %s, is used; its settings have another, %s",
+            *(checkpoint.path, rows.grid, configured),
+        )
+    return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
+
+
+def _configured_grid(checkpoint, patch_size):
+    size = checkpoint.configured_size
+    return _grid(size, patch_size) if size else None
+
+
+def fit_arguments(checkpoint, shapes, grid, stored_size):
+    """Return the arguments of `fit_positions` for a model, or `None` if its table does not fit.
+
+    Args:
+        checkpoint: the open `Checkpoint`.
+        shapes: shapes of the model's variables by path.
+        grid: `(rows, columns)` of the model's patches.
+        stored_size: image size of the file, to resize its position embedding; `None` if it must
+            have the grid of the model.
+
+    Returns:
+        The arguments of `fit_positions` after `table`.
+
+    Raises:
+        ValueError: if the grid must be that of the model, and the file records another one, or
+            records none and has as many positions as another square grid.
+    """
+    table = checkpoint.shape_of(POSITIONS)
+    if POSITIONS not in shapes or table is None or len(table) != 3:
+        return None
+    num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
+    stages = describe_stages(shapes.get) if "root_conv/kernel" in shapes else None
+    patch_size = total_stride(shapes["patch_embedding/projection/kernel"][:2], stages)
+    counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
+    if stored_size:
+        rows = position_rows(table[1], counts, _grid(stored_size, patch_size))
+    else:
+        rows = _rows_for_model(checkpoint, table[1], counts, grid, patch_size)
+    if rows is None:
+        return None
+    if rows.num_prefix > num_prefix:
+        logger.warning(
+            "%s: the position of a class token is left out, as there is no such token",
+            checkpoint.path,
+        )
+    return rows, num_prefix, grid, checkpoint.format.interpolation
+
+
+def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
+    """Return the rows of a table for the model's grid, or `None` if no grid fits."""
+    rows = position_rows(num_rows, counts, _configured_grid(checkpoint, patch_size), asked=grid)
+    if rows is not None and rows.grid != grid:
+        raise ValueError(
+            f"`path` must be for the model's grid of {grid} patches: `from_checkpoint` with "
+            f"`image_size` resizes others. Received: path={str(checkpoint.path)!r}, for {rows.grid}"
+        )
+    return rows
+
+
+def warn_of_assumed_grid(path, grid):
+    """Log a warning if a file does not record its grid and that of the model is not square.
+
+    Args:
+        path: of the file.
+        grid: `(rows, columns)` of the model's patches.
+    """
+    if grid[0] != grid[1]:
+        logger.warning(
+            "%s does not record its grid of patches: it is assumed to be the model's, %s",
+            *(path, grid),
+        )
+
+
+def _grid(image_size, patch_size):
+    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
+
+
+def num_prefix_tokens(options):
+    """Return the number of tokens before the patches: class token and registers."""
+    return bool(options.get("class_token")) + options.get("num_registers", 0)

@@ -8,9 +8,8 @@ from keras import ops
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.formats import FORMATS, opening_format, recognise
-from keras_vit.checkpoints.grids import fit_arguments, stored_image_size
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
-from keras_vit.checkpoints.positions import fit_positions
+from keras_vit.checkpoints.positions import fit_arguments, fit_positions, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, check_integer

@@ -13,7 +13,7 @@ from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS
 from keras_vit.checkpoints.archives.memory import ArrayArchive
 from keras_vit.checkpoints.configuration import read_config
 from keras_vit.checkpoints.formats import recognise, written_formats
-from keras_vit.checkpoints.grids import num_prefix_tokens
+from keras_vit.checkpoints.positions import num_prefix_tokens
 from keras_vit.checkpoints.reader import Checkpoint
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
@@ -99,16 +99,13 @@ def format_for(model, suffix):
         A name; if no layout has a place for all weights, that of the first one.
     """
     options, paths = options_of(model), [variable.path for variable in model.weights]
-    names = [name for name, row in written_formats().items() if row.suffix == suffix]
-    return next((name for name in names if _has_place(name, options, paths)), names[0])
-
-
-def _has_place(name, options, paths):
-    row = written_formats()[name]
-    with contextlib.suppress(ValueError):
-        row.check(options)
-        return not entries(row.rows, paths)[1]
-    return False
+    rows = [row for row in written_formats().values() if row.suffix == suffix]
+    for row in rows:
+        with contextlib.suppress(ValueError):
+            row.check(options)
+            if not entries(row.rows, paths)[1]:
+                return row.name
+    return rows[0].name
 
 
 def _check_path(path, format):
@@ -203,17 +200,22 @@ def _check_read_back(arrays, config, options, format):
     except ValueError as error:
         named = ("pooling", "class_token", "representation_size", "num_classes", "activation")
         raise _not_describable(format, options, [n for n in named if n in options]) from error
-    if checkpoint.shape_of(POSITIONS) is not None:
-        _check_recorded_size(checkpoint, options, format)
+    size = _read_option("image_size", checkpoint, given[0])
+    has_table = checkpoint.shape_of(POSITIONS) is not None
+    if has_table and size not in (None, options["image_size"]):
+        raise _not_describable(format, options, ["image_size"])
     different = sorted(name for name in compared if options[name] != read[name])
     fatal = [name for name in different if name not in ("activation", "epsilon")]
     if fatal:
         raise _not_describable(format, options, fatal)
     if "num_heads" in checkpoint.unrecorded_options:
-        different += _unrecorded_heads(checkpoint, options, read)
-    if not checkpoint.records_image_size and _size_to_record(options) is None:
-        read["image_size"] = checkpoint.options(given[0])["image_size"]
-        different += ["image_size"] if read["image_size"] != options["image_size"] else []
+        heads = _read_option("num_heads", checkpoint, None, options["image_size"])
+        read["num_heads"] = heads or given[0]
+        different += ["num_heads"] if read["num_heads"] != given[0] else []
+    is_recorded = checkpoint.records_image_size or _size_to_record(options) is not None
+    if not is_recorded and size != options["image_size"]:
+        read["image_size"] = size
+        different.append("image_size")
     for name in different:
         logger.warning(
             "%s files do not record %s: %r becomes %r when this one is read",
@@ -221,25 +223,10 @@ def _check_read_back(arrays, config, options, format):
         )
 
 
-def _unrecorded_heads(checkpoint, options, read):
-    """Return `["num_heads"]` if weights alone are read with other heads than the model's."""
-    try:
-        read["num_heads"] = checkpoint.options(None, options["image_size"])["num_heads"]
-    except ValueError:
-        # The reader asks for them.
-        return []
-    return ["num_heads"] if read["num_heads"] != options["num_heads"] else []
-
-
-def _check_recorded_size(checkpoint, options, format):
-    """Raise an error if, without an image size, the file would be read with another grid."""
-    try:
-        size = checkpoint.options(options["num_heads"])["image_size"]
-    except ValueError:
-        # The reader asks for it.
-        return
-    if size != options["image_size"]:
-        raise _not_describable(format, options, ["image_size"])
+def _read_option(name, checkpoint, num_heads, image_size=None):
+    """Return an option as it is read with these arguments, `None` if the reader asks for more."""
+    with contextlib.suppress(ValueError):
+        return checkpoint.options(num_heads, image_size)[name]
 
 
 def _not_describable(format, options, names):

@@ -105,12 +105,12 @@ def check_target(source, target, to, overwrite):
         ValueError: if the target is the source, or, without `overwrite`, if it exists or is in the
             directory of a training run.
     """
-    from keras_vit.checkpoints.catalog.download import files_of, files_of_directory
+    from keras_vit.checkpoints.catalog.download import FILES_OF_DIRECTORY, files_of
 
     is_replacing = to != "saved_model"
     is_weights_alone = to in LAYOUTS and target.suffix == LAYOUTS[to].suffix
     is_directory = to in DIRECTORIES and not is_weights_alone
-    written = [target / name for name in files_of_directory()] if is_directory else [target]
+    written = [target / name for name in FILES_OF_DIRECTORY] if is_directory else [target]
     read = files_of(source)
     if is_replacing and any(_is_same(new, old) for new in written for old in read):
         raise ValueError(

@@ -105,8 +105,7 @@ class Evaluate:
         for name, value in metrics.items():
             print(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
         if reported is not None:
-            accuracy = metrics["accuracy"]
-            print(reported.compare(accuracy, image_size, self.central_crop_from))
+            print(reported.compare(metrics["accuracy"], image_size, self.central_crop_from))
         if not self._needs_matrix:
             return
         names = predicted.class_names

@@ -48,18 +48,9 @@ def leave_out(source, ids, name, find_every):
 
 
 def read_ids(path):
-    """Read a file with one id per line.
+    """Return the lines of a file with one id per line, and perhaps comments, which start with `# `.
 
     Spaces around a line, a byte order mark and empty lines are ignored.
-
-    Args:
-        path: path of the file.
-
-    Returns:
-        A list of strings: the ids, and the comments, which start with `#` and a space.
-
-    Raises:
-        ValueError: if the file cannot be read.
     """
     try:
         lines = pathlib.Path(path).expanduser().read_text(encoding="utf-8-sig").splitlines()

@@ -72,14 +72,7 @@ def fingerprints(source):
 
 
 def source_digest(source):
-    """Return a digest of the images of a split, their labels, order and class names.
-
-    Args:
-        source: a `Source`.
-
-    Returns:
-        A hexadecimal string that changes with any byte of an image, any label or class name.
-    """
+    """Return a digest of a `Source` that changes with any byte of an image, label or class name."""
     found = fingerprints(source)
     facts = (source.class_names, source.num_examples, source.scale, found.digests, found.labels)
     return hashlib.sha256(repr(facts).encode()).hexdigest()

@@ -10,16 +10,9 @@ _EMPTY = hashlib.blake2b(digest_size=DIGEST_BYTES).hexdigest()
 
 
 def find_copies(images, held_out):
-    """Find the images of a held-out split that are byte-identical to images of another.
+    """Return the `(id, other_id)` of images of a held-out split that are byte-identical to others.
 
-    `keras_vit.data.find_duplicates` finds images that look alike.
-
-    Args:
-        images: `Fingerprints` of the other split.
-        held_out: `Fingerprints` of a validation or test split.
-
-    Returns:
-        A list of `(id, other_id)`.
+    Arguments are `Fingerprints`. `keras_vit.data.find_duplicates` finds images that look alike.
     """
     twins = _first_ids(images)
     return [
@@ -30,13 +23,9 @@ def find_copies(images, held_out):
 
 
 def find_two_labels(images):
-    """Find byte-identical images that have different labels.
+    """Return the `(id, first_id)` of byte-identical images with different labels.
 
-    Args:
-        images: list of `Fingerprints`.
-
-    Returns:
-        A list of `(id, first_id)`.
+    The argument is a list of `Fingerprints`.
     """
     first, found = {}, []
     for row in itertools.chain.from_iterable(split.rows() for split in images):

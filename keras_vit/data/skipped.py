@@ -56,14 +56,7 @@ class Skipped:
         return {id: _reason(paths[id]) for id in sorted(paths)}
 
     def add(self, numbers):
-        """Record images that were skipped.
-
-        Args:
-            numbers: array of the numbers of the examples.
-
-        Raises:
-            ValueError: if there are too many.
-        """
+        """Record the numbers of skipped examples; raise `ValueError` if there are too many."""
         found = {int(number): self._source.find_id(int(number)) for number in numbers}
         with self._lock:
             new = set(found) - set(self._numbers)

@@ -63,9 +63,7 @@ class Predictions:
 def evaluate(model, dataset):
     """Return the accuracy and other metrics of a classifier on a dataset.
 
-    Args:
-        model: as in `predictions`.
-        dataset: as in `predictions`.
+    Arguments and errors are those of `predictions`.
 
     Returns:
         A dictionary: `images` (without those that were skipped), `loss`, `accuracy` (top-1), with
@@ -73,9 +71,6 @@ def evaluate(model, dataset):
         `keras_vit.evaluation.metrics.expected_calibration_error`). If images have several labels,
         as in ImageNet-ReaL: `images`, without those that have no label, and `accuracy`, the share
         whose prediction is among the labels.
-
-    Raises:
-        ValueError: as `predictions`.
     """
     return predictions(model, dataset).summary()
 

@@ -32,18 +32,10 @@ def confusion_matrix(labels, predicted, num_classes):
 
 
 def per_class_accuracy(labels, predicted, num_classes):
-    """Return the accuracy per class.
-
-    Args:
-        labels: as in `confusion_matrix`.
-        predicted: as in `confusion_matrix`.
-        num_classes: as in `confusion_matrix`.
+    """Return the accuracy per class; arguments and errors are those of `confusion_matrix`.
 
     Returns:
         A float64 array `(num_classes,)` from 0 to 1, NaN where a class has no image.
-
-    Raises:
-        ValueError: as `confusion_matrix`.
 
     Example:
     >>> per_class_accuracy([0, 0, 1], [0, 1, 1], num_classes=3)

@@ -217,12 +217,8 @@ def _check(runs, tasks, compare):
     distribution.check_batch(recipe)
     # The fewest images of a run, which may be too few for the warm-up.
     recipe.epoch_lengths(800)
-    settings = {
-        "model": runs.model,
-        "dtype": runs.dtype,
-        **dataclasses.asdict(recipe),
-        **file_digest(find_model(runs.model)),
-    }
+    settings = {"model": runs.model, "dtype": runs.dtype, **dataclasses.asdict(recipe)}
+    settings |= file_digest(find_model(runs.model))
     for task, data in runs.datasets.items():
         splits = ("train", "validation", "test")
         settings |= {task: data, **data_digests(data, splits, prefix=f"{task}_")}
@@ -230,8 +226,7 @@ def _check(runs, tasks, compare):
     model = None
     if missing or compare is not None:
         # A wrong model is found before datasets are downloaded.
-        num_classes = DATASETS[tasks[0]].num_classes
-        model = make_model(recipe, runs.model, num_classes, runs.dtype)
+        model = make_model(recipe, runs.model, DATASETS[tasks[0]].num_classes, runs.dtype)
     row = find_row(runs.model, model, compare)
     check_data(missing, runs.data_dir, runs.datasets)
     return tasks, settings, row

@@ -14,9 +14,6 @@ def averaged_weights(model):
 
     `keras.callbacks.SwapEMAWeights` swaps by adding and subtracting under TensorFlow, which changes
     the last digits of the weights.
-
-    Args:
-        model: compiled with an optimizer of `keras_vit.training.optimizers`.
     """
     optimizer = inner_optimizer(model)
     if optimizer.average_momentum is None:
@@ -43,10 +40,6 @@ def assign_averages(model):
 
 class EvaluateAverages(keras.callbacks.Callback):
     """Evaluate the averages of the weights, if the optimizer has them."""
-
-    def __init__(self):
-        super().__init__()
-        self._averaged = None
 
     def on_test_begin(self, logs=None):
         self._averaged = contextlib.ExitStack()

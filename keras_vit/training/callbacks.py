@@ -42,9 +42,7 @@ class LogOptimizer(keras.callbacks.Callback):
 class LogSpeed(keras.callbacks.Callback):
     """Log images per second, and the share of the time spent waiting for data.
 
-    Args:
-        batch_size: number of images in a batch.
-        waited: function that returns the seconds spent waiting for data so far.
+    `waited` is a function that returns the seconds spent waiting for data so far.
     """
 
     def __init__(self, batch_size, waited):
@@ -71,36 +69,6 @@ class NotFiniteError(ValueError):
     """The loss, the gradients or the weights of a run are not finite."""
 
 
-class StopIfNotFinite(keras.callbacks.Callback):
-    """Raise `NotFiniteError` as soon as the loss is not finite.
-
-    `SaveState` checks the gradients whenever it saves.
-
-    Args:
-        recipe: the `Recipe`.
-        states: the `States` of the run.
-    """
-
-    def __init__(self, recipe, states):
-        super().__init__()
-        self.recipe = recipe
-        self.states = states
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.check(f"loss {logs['loss']}", logs["loss"])
-
-    def check(self, what, value):
-        """Raise `NotFiniteError` if a value is not finite; `what` describes it in the message."""
-        if math.isfinite(value):
-            return
-        updates = int(ops.convert_to_numpy(inner_optimizer(self.model).updates))
-        kept = f"; the state before is {str(self.states.last)!r}" if self.states.last else ""
-        raise NotFiniteError(
-            "Loss and gradients must stay finite; try a smaller `learning_rate`. Received: "
-            f"learning_rate={self.recipe.learning_rate}, {what} in step {updates}{kept}"
-        )
-
-
 class SaveModels(keras.callbacks.Callback):
     """Save the metrics of a run, its last model, and its best model by accuracy, then by loss.
 
@@ -108,12 +76,8 @@ class SaveModels(keras.callbacks.Callback):
     No model is saved after an epoch whose validation loss or weights are not finite. If this is the
     last epoch, `NotFiniteError` is raised unless the weights are finite and there is a model.
 
-    Args:
-        workdir: the run's directory.
-        history: list of the metrics of earlier epochs, one dictionary each; it grows.
-        model: the model to save. If the trained model is another one that shares its weights, the
-            trained model is saved as `predictor.keras`.
-        metadata: as in `save_model`.
+    `history` is a list of the metrics of earlier epochs, and grows. If the trained model is another
+    than `model` that shares its weights, it is saved as `predictor.keras`.
     """
 
     def __init__(self, workdir, history, model, metadata=None):
@@ -137,14 +101,14 @@ class SaveModels(keras.callbacks.Callback):
                 "no model is saved after epoch %d: %s", epoch + 1, self._problem
             )
             return
-        self._save(self.saved, LAST_MODEL)
+        save_model(self.saved, self.workdir / LAST_MODEL, self.metadata)
         if trained is not self.saved:
-            self._save(trained, PREDICTOR_MODEL)
+            save_model(trained, self.workdir / PREDICTOR_MODEL, self.metadata)
         with averaged_weights(trained):
             if inner_optimizer(trained).average_momentum is not None:
-                self._save(self.saved, AVERAGED_MODEL)
+                save_model(self.saved, self.workdir / AVERAGED_MODEL, self.metadata)
             if _score(self.history[-1]) > best:
-                self._save(self.saved, BEST_MODEL)
+                save_model(self.saved, self.workdir / BEST_MODEL, self.metadata)
 
     def on_train_end(self, logs=None):
         if self._problem is None:
@@ -155,9 +119,6 @@ class SaveModels(keras.callbacks.Callback):
                 f"Received: {self._problem} after epoch {self.history[-1]['epoch'] + 1}"
             )
 
-    def _save(self, model, name):
-        save_model(model, self.workdir / name, self.metadata)
-
 
 class SaveState(keras.callbacks.Callback):
     """Save the state of a run regularly, and when the process is asked to stop.
@@ -166,22 +127,24 @@ class SaveState(keras.callbacks.Callback):
     after the evaluation, and the process exits with the usual status of 143, or as after any
     Ctrl-C. A second signal stops the process at once.
 
+    No state is saved if the loss or the gradients are not finite: `NotFiniteError` is raised.
+
     Args:
         states: the `States` of the run.
         batch: number of batches of the run so far.
         every: number of batches between two saved states; each epoch ends with one too.
         batches_per_epoch: number of batches in an epoch.
-        check: `StopIfNotFinite.check`.
+        learning_rate: that of the recipe, for the error.
         facts: function that returns what else to save.
     """
 
-    def __init__(self, states, batch, every, batches_per_epoch, check, facts):
+    def __init__(self, states, batch, every, batches_per_epoch, learning_rate, facts):
         super().__init__()
-        self.check = check
         self.states = states
         self.batch = batch
         self.every = every
         self.batches_per_epoch = batches_per_epoch
+        self.learning_rate = learning_rate
         self.facts = facts
         self._asked_by = None
 
@@ -205,6 +168,7 @@ class SaveState(keras.callbacks.Callback):
         signal.signal(number, self._before[number])
 
     def on_train_batch_end(self, batch, logs=None):
+        self._check_finite(f"loss {logs['loss']}", logs["loss"])
         self.batch += 1
         is_end = self.batch % self.batches_per_epoch == 0
         if not is_end and (self._asked_by or self.batch % self.every == 0):
@@ -215,9 +179,19 @@ class SaveState(keras.callbacks.Callback):
 
     def _save(self):
         norm = float(ops.convert_to_numpy(inner_optimizer(self.model).gradient_norm))
-        self.check(f"a gradient of norm {norm}", norm)
+        self._check_finite(f"a gradient of norm {norm}", norm)
         self.states.save(self.model, self.batch, self.facts())
         self._stop_if_asked()
+
+    def _check_finite(self, what, value):
+        if math.isfinite(value):
+            return
+        updates = int(ops.convert_to_numpy(inner_optimizer(self.model).updates))
+        kept = f"; the state before is {str(self.states.last)!r}" if self.states.last else ""
+        raise NotFiniteError(
+            "Loss and gradients must stay finite; try a smaller `learning_rate`. Received: "
+            f"learning_rate={self.learning_rate}, {what} in step {updates}{kept}"
+        )
 
     def _stop_if_asked(self):
         if self._asked_by is None:

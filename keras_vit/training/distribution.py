@@ -186,13 +186,9 @@ def check_batch(recipe):
 
 
 def sum_over_replicas(values):
-    """Sum tensors over the replicas of a `tf.distribute.Strategy`, if there are several.
+    """Sum a list of tensors over the replicas of a `tf.distribute.Strategy`, if there are several.
 
-    Args:
-        values: list of tensors.
-
-    Returns:
-        `(sums, num_replicas)`.
+    Return `(sums, num_replicas)`.
     """
     if keras.backend.backend() != "tensorflow":
         return values, 1

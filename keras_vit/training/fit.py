@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import tempfile
 
+from keras_vit.core.arguments import check_integer
 from keras_vit.models.base import origin_of, set_origin
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.distribution import check_batch, is_first_process
@@ -89,17 +90,16 @@ def fit(
         SystemExit: after SIGTERM, when the state has been saved.
     """
     check_batch(recipe)
-    for name, value in (("save_steps", save_steps), ("keep", keep)):
-        if value < 1:
-            raise ValueError(f"`{name}` must be positive. Received: {name}={value}")
+    check_integer("save_steps", save_steps, 1)
+    check_integer("keep", keep, 1)
     task = make_task(recipe, model, data)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)
     state = _find_state(workdir, keep) if resume else None
     images = run_fingerprints(data) if is_first_process() else {}
-    if images and state is not None:
-        check_same_images(pathlib.Path(workdir).expanduser(), images, state)
     options = recorded_options(model)
     if state is not None:
+        if images:
+            check_same_images(pathlib.Path(workdir).expanduser(), images, state)
         check_same_model(options, state)
     with own_directory(workdir) as own:
         check_new(own, resume)
@@ -115,9 +115,15 @@ def fit(
         # Otherwise TensorFlow would trace the first step twice.
         task.model.optimizer.build(task.model.trainable_variables)
         run = ResumableFit(
-            recipe, own, epochs, updates_per_epoch, save_steps, keep, run_metadata(own / LAST_MODEL)
+            recipe,
+            own,
+            epochs,
+            updates_per_epoch * recipe.accumulation_steps,
+            save_steps,
+            States(own / STATES, keep),
+            run_metadata(own / LAST_MODEL),
+            options,
         )
-        run.options = options
         origin = origin_of(model)
         try:
             with locked(own):
@@ -155,11 +161,7 @@ def _find_trained_before(model, given, images):
 
 
 def _find_state(workdir, keep):
-    """Return the last state of a run, or `None` if it was stopped before it saved one.
-
-    Raises:
-        ValueError: if the states were removed, none can be read, or they are another run's.
-    """
+    """Return the last state of a run, or `None` if it was stopped before it saved one."""
     workdir = pathlib.Path(workdir).expanduser()
     state = States(workdir / STATES, keep).load()
     run = run_metadata(workdir / LAST_MODEL)["run"]
@@ -192,7 +194,9 @@ def own_directory(workdir):
 def report_skipped(workdir, *datasets):
     """Log which images were skipped, and write them with the reasons to `skipped.txt`."""
     lines = []
-    for dataset in filter(lambda dataset: dataset is not None, datasets):
+    for dataset in datasets:
+        if dataset is None:
+            continue
         if len(dataset.skipped):
             logging.getLogger("keras_vit").warning("%s", dataset.skipped)
         lines += [f"{id}\t{reason}\n" for id, reason in dataset.skipped.reasons().items()]

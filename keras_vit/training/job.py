@@ -165,10 +165,7 @@ def _scope(is_built, strategy, model_shards):
 def warn_of_splits(name, datasets, classes=None):
     """Log which files of a folder are left out, and what makes the splits of its images mislead.
 
-    Args:
-        name: name of the dataset.
-        datasets: dictionary from the names of splits to datasets of `load`, or `None`.
-        classes: as in `load`.
+    `datasets` is a dictionary from the names of splits to datasets of `load`, or `None`.
     """
     if name.removeprefix(BY_POSITION).partition(":")[0] not in DIVIDED:
         return

@@ -9,14 +9,9 @@ from keras_vit.models.masked_patches import TARGETS
 
 @keras.saving.register_keras_serializable("keras_vit")
 def sigmoid_cross_entropy(labels, logits):
-    """Return the cross-entropy of one sigmoid per class.
+    """Return the cross-entropy of one sigmoid per class, from soft labels `(batch, classes)`.
 
-    Args:
-        labels: soft labels, `(batch, classes)`.
-        logits: `(batch, classes)`.
-
-    Returns:
-        The sum over the classes, `(batch,)`; Keras's `BinaryCrossentropy` returns the mean.
+    The result is the sum over the classes, `(batch,)`; Keras's `BinaryCrossentropy` has the mean.
 
     Reference:
         `sigmoid_xent` in big_vision's `utils.py`.
@@ -26,18 +21,7 @@ def sigmoid_cross_entropy(labels, logits):
 
 
 def make_loss(recipe, labels):
-    """Make the loss of a recipe for classes.
-
-    Args:
-        recipe: a `Recipe`.
-        labels: spec of a dataset's labels: integers `(batch,)`, or soft labels `(batch, classes)`.
-
-    Returns:
-        A function or a `keras.losses.Loss`.
-
-    Raises:
-        ValueError: if the loss needs soft labels and the labels are integers.
-    """
+    """Make the loss of a recipe for the spec of labels: `(batch,)`, or soft `(batch, classes)`."""
     is_number = len(labels.shape) == 1
     if recipe.needs_soft_labels and is_number:
         raise ValueError(
@@ -57,25 +41,10 @@ def make_loss(recipe, labels):
 def masked_patch_loss(target="mean_colour"):
     """Make the loss of a masked patch predictor, a mean over corrupted patches.
 
-    Args:
-        target: as in `masked_patch_predictor`.
-
-    Returns:
-        A `keras.losses.Loss`: cross-entropy of colors, or the mean squared error of pixels. The
-        sample weights of `keras_vit.data.mask_patches` select the corrupted patches.
-
-    Raises:
-        ValueError: if the target is unknown.
+    The sample weights of `keras_vit.data.mask_patches` select the corrupted patches.
 
     Reference:
         Section B.1.2 of the ViT paper (arXiv 2010.11929).
-
-    Example:
-    >>> loss = masked_patch_loss("mean_colour")
-    >>> logits = np.zeros((2, 4, 512), "float32")
-    >>> weights = np.array([[2, 0, 2, 0]] * 2, "float32")
-    >>> round(float(loss(np.zeros((2, 4), "int32"), logits, sample_weight=weights)), 3)
-    6.238
     """
     check_choice("target", target, TARGETS)
     if target == "pixels":

@@ -19,11 +19,6 @@ class SGD(PaperOptimizer):
     accumulates gradients already multiplied by the learning rates of their steps. The two differ
     while the learning rate changes, most of all in the warm-up.
 
-    Args:
-        learning_rate: as in `PaperOptimizer`.
-        momentum: factor of the accumulated gradients in each step.
-        **arguments: as in `PaperOptimizer`.
-
     Reference:
         `optax.sgd`, the optimizer of vit_jax.
 
@@ -56,13 +51,6 @@ class AdamW(PaperOptimizer):
 
     optax adds epsilon to the root of the second moment after bias correction. Keras adds it before,
     where epsilon has up to 30 times the effect in the first steps.
-
-    Args:
-        learning_rate: as in `PaperOptimizer`.
-        beta_1: decay rate of the mean of the gradients.
-        beta_2: decay rate of the mean of their squares.
-        epsilon: constant added to the bias-corrected root.
-        **arguments: as in `PaperOptimizer`.
 
     Reference:
         `optax.scale_by_adam`, the optimizer of big_vision.
@@ -109,18 +97,7 @@ class AdamW(PaperOptimizer):
 
 
 def make_optimizer(recipe, model, total_steps):
-    """Make the optimizer of a recipe.
-
-    Args:
-        recipe: a `Recipe`.
-        model: the built model to train.
-        total_steps: number of updates of the run.
-
-    Returns:
-        A `keras.optimizers.Optimizer`.
-
-    Raises:
-        ValueError: if the model computes in float16 and gradients are accumulated.
+    """Make the optimizer of a recipe for the updates of a run, and for a built model.
 
     Reference:
         Tables 3 and 4 of the ViT paper (arXiv 2010.11929).

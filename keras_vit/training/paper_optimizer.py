@@ -139,12 +139,8 @@ class PaperOptimizer(keras.optimizers.Optimizer):
     def direction(self, gradient, index):
         """Return the direction of an update, before weight decay and learning rate.
 
-        Args:
-            gradient: clipped gradient of the variable, a mean over accumulated batches.
-            index: index of the variable among those that the optimizer was built with.
-
-        Returns:
-            A tensor of the gradient's shape and dtype.
+        The gradient is clipped, and a mean over accumulated batches. The index is that of the
+        variable among those that the optimizer was built with.
         """
         raise NotImplementedError
 
@@ -184,25 +180,8 @@ def layer_factors(variables, decay):
     The factor of the head, the pooling and the last LayerNorm is 1, that of the last block `decay`,
     and so on down to the patch embedding (and the ResNet of a hybrid).
 
-    Args:
-        variables: `keras.Variable`s of a model of this package.
-        decay: float.
-
-    Returns:
-        A list of floats.
-
-    Raises:
-        ValueError: if the variables belong to no Transformer blocks, and `decay` is not 1.
-
     Reference:
         BEiT (arXiv 2106.08254), `get_num_layer_for_vit` in its `optim_factory.py`.
-
-    Example:
-    >>> model = keras_vit.vision_transformer(
-    ...     patch_size=4, embedding_dim=8, depth=2, num_heads=2, mlp_dim=8, image_size=8)
-    >>> factors = layer_factors(model.trainable_variables, decay=0.5)
-    >>> factors[0], factors[-1]
-    (0.125, 1.0)
     """
     blocks = [re.match(r"block_(\d+)/", variable.path) for variable in variables]
     depth = max((int(block[1]) + 1 for block in blocks if block), default=0)

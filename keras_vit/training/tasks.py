@@ -17,16 +17,7 @@ from keras_vit.training.losses import make_loss, masked_patch_loss
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The arguments of `model.compile` and `model.fit`.
-
-    Args:
-        model: model to compile and train.
-        train: repeated training dataset.
-        validation: validation dataset, or `None`.
-        loss: as in `keras.Model.compile`.
-        metrics: as `weighted_metrics` in `keras.Model.compile`.
-        facts: dictionary of what to record in `run.json`.
-    """
+    """The arguments of `model.compile` and `model.fit`, and facts to record in `run.json`."""
 
     model: keras.Model
     train: object
@@ -37,20 +28,9 @@ class Task:
 
 
 def make_task(recipe, model, data):
-    """Make the task of a recipe.
+    """Make the task of a recipe for a model and `(train, validation)` of `load_training_data`.
 
-    Args:
-        recipe: a `Recipe`.
-        model: the model that the run saves.
-        data: `(train, validation)`, datasets of `load_training_data`.
-
-    Returns:
-        A `Task`.
-
-    Raises:
-        ValueError: if the model has no head for the dataset's classes, or no patches to mask; there
-            are training images of fewer than two classes; or the datasets were loaded for another
-            recipe.
+    The model of the task is the one to compile and train; it shares its weights with `model`.
     """
     _check_batches(recipe, data[0])
     if not recipe.is_of_classes:

@@ -91,12 +91,7 @@ def _describe_whole(dataset, whole):
 def for_evaluation(dataset, batch_size):
     """Pad a dataset to full batches, which all replicas can share; padding has the weight 0.
 
-    Args:
-        dataset: dataset of `load` with this process's share; or `None`.
-        batch_size: number of images in a full batch of all processes.
-
-    Returns:
-        A `tf.data.Dataset` for `validation_data`.
+    `batch_size` is the number of images in a full batch of all processes.
     """
     # TensorFlow's strategies divide smaller batches themselves.
     if dataset is None or keras.backend.backend() != "jax" or num_replicas() == 1:

@@ -78,7 +78,7 @@ def test_files_of_keras(tiny_file, suffix, tmp_path):
     assert unchanged(loaded, model.get_weights())
 
 
-def test_files_born_in_torch_bring_their_gelu_and_epsilon(tiny_file, tmp_path):
+def test_configurations_record_the_gelu_and_the_epsilon(tiny_file, tmp_path):
     model = keras_vit.ViT_Ti16(**ARCHITECTURE, activation="gelu", epsilon=1e-12)
     keras_vit.save_checkpoint(model, tmp_path, "huggingface")
     block = keras_vit.ViT_Ti16(weights=tmp_path).get_layer("block_0")
@@ -86,14 +86,14 @@ def test_files_born_in_torch_bring_their_gelu_and_epsilon(tiny_file, tmp_path):
 
 
 def test_a_published_file_brings_its_gelu(tiny_file, tmp_path):
-    """DeiT III was born in torch; Google's file of it cannot say so, its name does."""
+    """DeiT III was trained in PyTorch; the name of its file shows it, the file does not."""
     _, tiny = tiny_file
     small = tmp_path / "small.npz"
     model = keras_vit.ViT_S16(num_classes=1, image_size=32)
     keras_vit.save_checkpoint(model, small, "big_vision")
     name = "bv_deit_3_small_224_1k.npz"
     assert any(row.url.endswith(name) for row in keras_vit.list_checkpoints("deit3"))
-    # A name of the catalogue tells of its architecture alone.
+    # A name of the catalog counts only for its own architecture.
     for path, activation in ((small, "gelu"), (tiny, "gelu_tanh")):
         published = tmp_path / name
         published.write_bytes(path.read_bytes())

@@ -25,7 +25,7 @@ VARIANT_NAMES = {
     row.name.removeprefix("ViT_").removeprefix("BiT_").replace("_", ""): row.name
     for row in VARIANTS
 }
-# Of the paper, and published by nobody.
+# In the paper, but not published.
 WITHOUT_MANIFEST = {"R50_B32", "R50_L16"}
 PROJECTS = {"vit_jax": "google", "bit": "big_transfer", "bit_v1": "big_vision"}
 
@@ -58,7 +58,7 @@ def pooling_of(manifest):
 
 
 class Shapes:
-    """An archive of which the shapes are known and nothing else."""
+    """An archive with shapes, but without arrays."""
 
     def __init__(self, manifest):
         self.path = name_of(manifest)

@@ -13,6 +13,7 @@ from keras_vit.checkpoints import (
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.models.files import check_finite, load_model
+from tests.fixtures.checkpoint_files import target
 from tests.fixtures.tiny import TINY
 
 MESSAGE = (
@@ -35,7 +36,7 @@ def test_they_are_not_written(format, value, tmp_path):
     if format == "big_transfer":
         model = resnet((1,), 32, num_classes=3, image_size=32)
         model.get_layer("head").bias.assign([0, value, 1])
-    path = tmp_path / ("new" if format in ("timm", "huggingface") else "new.npz")
+    path = target(tmp_path, format)
     with pytest.raises(ValueError, match=f"`model` {MESSAGE}"):
         save_checkpoint(model, path, format)
     assert not list(tmp_path.iterdir())

@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_vit.checkpoints import from_checkpoint, load_checkpoint
+from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.positions import PositionRows, position_rows
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import make_model
-from tests.fixtures.checkpoint_files import case_arrays, unchanged, write
+from tests.fixtures.checkpoint_files import case_arrays, random_model, unchanged, write
 from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path
 
 
 def sincos_file(tmp_path):
-    arrays = without_params(case_arrays("i1_bv_gap_learn"))
+    arrays, name = case_arrays("i1_bv_gap_learn"), "params/pos_embedding"
     table = sincos_table((4, 4), 48).astype("float32")
-    learned = write(tmp_path / "learned.npz", {**arrays, "pos_embedding": table})
-    del arrays["pos_embedding"]
+    learned = write(tmp_path / "learned.npz", {**arrays, name: table})
+    del arrays[name]
     return learned, write(tmp_path / "sincos.npz", arrays)
 
 
@@ -38,6 +38,13 @@ def test_sincos_positions_do_not_tell_the_image_size(tmp_path, caplog):
         model = from_checkpoint(fixed)
     assert model.input_shape == (None, 224, 224, 3)
     assert "does not record its image size: it is assumed to be 224 pixels" in caplog.text
+
+
+def test_sincos_positions_of_a_grid_that_is_not_square(tmp_path, caplog):
+    options = {"image_size": (8, 24), "position_embedding": "sincos2d"}
+    save_checkpoint(random_model(options), tmp_path / "wide.npz", "big_vision")
+    assert not caplog.messages
+    assert from_checkpoint(tmp_path / "wide.npz").input_shape == (None, 8, 24, 3)
 
 
 @pytest.mark.parametrize(("place", "frequency"), [(0, 1.0), (1, 1e-4 ** (1 / 11)), (11, 1e-4)])

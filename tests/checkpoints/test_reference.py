@@ -28,7 +28,7 @@ FLAX_CASES = [
 TORCH_CASES = ["timm_token", "timm_gap_fcnorm", "hf_classifier"]
 # Their weights are small: the tanh GELU moves the logits by no more than 3e-5.
 TORCH_TOLERANCE = 5e-6
-# Of the same weights and images under other names, one is enough where conventions are guarded.
+# To guard the conventions, one case per weights and images is enough.
 GUARDED_CASES = ["a_vit_token", "b_vit_token_rep", "i1_bv_gap_learn", "i3_bv_map_learn"]
 
 
@@ -51,7 +51,7 @@ def test_logits(case):
     assert_logits(predict(model, reference["images"]), reference["logits"])
 
 
-def test_logits_of_files_born_in_torch(torch_case):
+def test_logits_of_weights_trained_in_pytorch(torch_case):
     model, reference = torch_case
     logits = predict(model, reference["images"])
     np.testing.assert_allclose(logits, reference["logits"], rtol=0, atol=TORCH_TOLERANCE)
@@ -59,13 +59,13 @@ def test_logits_of_files_born_in_torch(torch_case):
 
 # Images of the originals are random, and some values large.
 @pytest.mark.filterwarnings("ignore:Images must be scaled")
-def test_tokens_of_files_born_in_torch(torch_case):
+def test_tokens_of_weights_trained_in_pytorch(torch_case):
     model, reference = torch_case
     images = reference["images"]
     outputs = features(model, images, ["dropout", "block_2"])
     if "tokens" in reference:
         has_norm = "encoder_norm" in [layer.name for layer in model.layers]
-        # timm's `forward_features` ends before the pooling, also where the norm stands behind it.
+        # timm's `forward_features` ends before the pooling, even if the norm is after it.
         last = "encoder_norm" if has_norm else "block_2"
         assert_intermediate(features(model, images, [last])[last], reference["tokens"])
     if "hidden_state_last" in reference:

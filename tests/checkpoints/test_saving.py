@@ -16,6 +16,7 @@ from tests.fixtures.checkpoint_files import (
     arrays_of,
     assert_same_bits,
     random_model,
+    target,
     unchanged,
 )
 from tests.fixtures.reference import (
@@ -53,7 +54,7 @@ def test_the_directory_that_was_read(case, tmp_path):
     original = case_path(case)
     original = original / "model.safetensors" if original.is_dir() else original
     assert_same_bits(tmp_path / "model.safetensors", original)
-    # The configuration tells what no array does: no argument is needed.
+    # The configuration records the rest: no argument is needed.
     reference = case_outputs(case)
     logits = from_checkpoint(tmp_path)(reference["images"])
     assert_logits(ops.convert_to_numpy(logits), reference["logits"])
@@ -106,8 +107,7 @@ def test_same_logits_or_refused(options, formats, tmp_path):
     inputs = images(2, *size, 3)
     logits = ops.convert_to_numpy(model(inputs))
     for format in written_formats():
-        is_directory = format in ("timm", "huggingface")
-        path = tmp_path / (format if is_directory else f"{format}.npz")
+        path = target(tmp_path, format)
         if format in formats:
             save_checkpoint(model, path, format)
             again = from_checkpoint(path, image_size=size)
@@ -124,7 +124,7 @@ def test_same_logits_or_refused(options, formats, tmp_path):
 def test_what_was_adapted_can_be_written(format, tmp_path):
     """A new head and another size; loading it back is exact."""
     model = case_model("a_vit_token", num_classes=4, image_size=48)
-    path = tmp_path / ("directory" if format in ("timm", "huggingface") else "file.npz")
+    path = target(tmp_path, format)
     save_checkpoint(model, path, format)
     inputs = images(2, 48, 48, 3)
     before, weights = ops.convert_to_numpy(model(inputs)), model.get_weights()

@@ -76,7 +76,7 @@ def test_a_customised_model_is_refused(index, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_weights_beside_the_configuration_of_another_model(tmp_path):
+def test_weights_next_to_the_configuration_of_another_model(tmp_path):
     save_checkpoint(case_model("hf_classifier"), tmp_path, "huggingface")
     other = random_model({"epsilon": 1e-12, "activation": "gelu"})
     with pytest.raises(ValueError, match="`model` must be one that"):

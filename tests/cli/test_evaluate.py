@@ -9,7 +9,9 @@ import pytest
 import sklearn.metrics
 
 import keras_vit
+from keras_vit.cli.tables import plain_table
 from keras_vit.data import load
+from keras_vit.evaluation.confusion import COLUMNS, class_rows
 from keras_vit.experiments import comparison, reported
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.contract import to_numpy
@@ -45,14 +47,7 @@ def test_classes_and_mistakes(model, tmp_path, capsys):
     assert "reported" not in out
     assert f"accuracy: {np.trace(matrix) / 359:.4f}\n" in out
     assert re.search(r"calibration_error: 0\.\d{4}\n", out)
-    lines = out[out.index("class  ") :].splitlines()[1:11]
-    for index, line in enumerate(lines):
-        name, images, accuracy, *mistake = line.split()
-        row = matrix[index]
-        assert (name, int(images)) == (str(index), row.sum())
-        assert accuracy == f"{row[index] / row.sum():.2%}"
-        mistakes = np.where(np.arange(10) == index, 0, row)
-        assert mistake == [str(mistakes.argmax()), f"({mistakes.max()})"]
+    assert plain_table(COLUMNS, list(class_rows(matrix, header[1:]))) in out
     assert keras.utils.img_to_array(keras.utils.load_img(figure)).std() > 10
 
 
@@ -92,14 +87,13 @@ def test_files_are_checked_at_once(flag, value, capsys):
 def test_classes_of_a_checkpoint_in_another_order(tmp_path, capsys):
     write_folder(tmp_path / "photos", count=5)
     model = classifier(num_classes=2)
-    for names, is_right in ((["cat", "dog"], True), (["dog", "cat"], False)):
+    for names, command, message in (
+        (["cat", "dog"], run, "accuracy"),
+        (["dog", "cat"], error_of, "the model's classes ['dog', 'cat']"),
+    ):
         path = tmp_path / names[0]
         keras_vit.save_checkpoint(model, path, "huggingface", class_names=names)
-        arguments = ["evaluate", path, "--data", f"folder:{tmp_path / 'photos'}"]
-        if is_right:
-            assert "accuracy" in run(capsys, *arguments)
-        else:
-            assert "the model's classes ['dog', 'cat']" in error_of(capsys, *arguments)
+        assert message in command(capsys, "evaluate", path, "--data", f"folder:{tmp_path}/photos")
 
 
 def test_a_part_of_other_data_is_told(tmp_path, capsys):

@@ -111,9 +111,8 @@ def test_a_run_that_does_not(change, large):
     assert reported_of_run({**run, **change}, large, "cifar10") is None
 
 
-def test_a_run_that_is_none(large):
+def test_a_run_on_other_images(large):
     run = run_of("finetune_cifar", "cifar10")
-    assert reported_of_run(run, large, "cifar10") is not None
     assert reported_of_run(run, large, "digits") is None
     assert reported_of_run({}, large, "cifar10") is None
     large.input_shape = (None, 224, 224, 3)

@@ -21,6 +21,8 @@ from tests.fixtures.reference import case_path
 from tests.fixtures.small_runs import small_recipe
 from tests.fixtures.tiny import TINY
 
+pytestmark = pytest.mark.backends("tensorflow", reason="recipes set the same on every backend")
+
 ASKED = {
     "dropout": 0.5,
     "pooling": "map",

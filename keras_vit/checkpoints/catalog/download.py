@@ -20,6 +20,7 @@ from keras_vit.checkpoints.formats import config_files
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
+FILES_OF_DIRECTORY = ("model.safetensors", *config_files())
 # Answers of servers that do not have a file.
 NOT_THERE = (403, 404, 410)
 
@@ -36,15 +37,10 @@ def files_of(path):
     if path.is_dir() or path.suffix == ".json":
         directory = path if path.is_dir() else path.parent
         shards = sorted(directory.glob("*.safetensors"))
-        return [path, *shards, *(directory / name for name in files_of_directory())]
+        return [path, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
     if path.suffix == ".safetensors":
         return [path, *(path.with_name(name) for name in config_files())]
     return [path]
-
-
-def files_of_directory():
-    """Return the names of the files in a directory with weights and their configuration."""
-    return ("model.safetensors", *config_files())
 
 
 def find_file(weights, variant=None, argument="path"):

@@ -21,11 +21,15 @@ KERAS_ROWS = tuple(
 
 
 def _open(path):
+    """Open a file; the configuration of the archive is the options of the model."""
     from keras_vit.checkpoints.model_archive import ModelArchive
     from keras_vit.models.files import load_unchecked
+    from keras_vit.models.introspection import options_of
 
     # Arrays are checked when they are read.
-    return ModelArchive(load_unchecked(path), path)
+    model = load_unchecked(path)
+    policy = next((layer for layer in model.layers if layer.weights), model).dtype_policy.name
+    return ModelArchive(model, path, {**options_of(model), "name": model.name, "dtype": policy})
 
 
 def _restore(checkpoint, model, has_new_head, given):
@@ -53,7 +57,6 @@ KERAS = Format(
     KERAS_ROWS,
     suffix=".keras",
     find=Naming.of,
-    # The archive has the options of the model as its configuration.
     describe=lambda shape_of, config, num_heads: dict(config),
     open=_open,
     restore=_restore,

@@ -99,29 +99,14 @@ def hash_images(source, all_views=False, name="images"):
 
 
 def hash_pixels(pixels):
-    """Return the hash of a grey image.
-
-    Args:
-        pixels: uint8 array `(height, width)`.
-
-    Returns:
-        A uint16 array `(WORDS,)`.
-    """
+    """Return the hash of a grey image, uint8 `(height, width)`, as a uint16 array `(WORDS,)`."""
     bits = imagehash.phash(Image.fromarray(pixels), HASH_SIZE).hash
     # Each word has bits of low and high frequencies, so that few images have the same word.
     return np.packbits(bits.reshape(-1, WORDS).T).view("uint16")
 
 
 def view_colors(colors, view):
-    """Return the thumbnail of a view of an image.
-
-    Args:
-        colors: uint8 array `(16, 16, 3)`, the thumbnail of the image.
-        view: index of the view among those that are hashed.
-
-    Returns:
-        A uint8 array `(8, 8, 3)`.
-    """
+    """Return the thumbnail of a view, uint8 `(8, 8, 3)`, from that of its image, `(16, 16, 3)`."""
     left, top, right, bottom = np.array(_CROPS[view // 2]) * _COLORS_SIDE / _SIDE
     box = (left, top, _COLORS_SIDE - right, _COLORS_SIDE - bottom)
     image = Image.fromarray(colors).resize(2 * (_VIEW_SIDE,), Image.Resampling.BILINEAR, box)

@@ -89,13 +89,7 @@ def rand_augment(layers, magnitude):
 
 
 def random_erasing(share):
-    """Make Random Erasing: a rectangle of some images is replaced by noise.
-
-    Args:
-        share: share of the images in which a rectangle is erased, from 0 to 1.
-
-    Returns:
-        A function as of `rand_augment`.
+    """Make Random Erasing, a function as of `rand_augment`: noise in a rectangle of some images.
 
     Reference:
         Random Erasing Data Augmentation, arXiv 1708.04896.
@@ -114,12 +108,9 @@ def random_erasing(share):
 def mixing(augmentation):
     """Make MixUp or CutMix of a batch; if both are given, one of them per batch, at random.
 
-    Args:
-        augmentation: an `Augmentation` that mixes.
-
     Returns:
-        A function of images `(batch, height, width, 3)`, soft labels `(batch, classes)` and a seed,
-        that returns images and labels of those shapes, float32.
+        A function of float32 images `(batch, height, width, 3)`, soft labels `(batch, classes)` and
+        a seed, that returns images and labels of those shapes.
 
     Reference:
         MixUp, arXiv 1710.09412; CutMix, arXiv 1905.04899.

@@ -64,17 +64,7 @@ AUGMENTATIONS = {
 
 
 def find_augmentation(augmentation):
-    """Return an `Augmentation` by its name.
-
-    Args:
-        augmentation: a name of `AUGMENTATIONS`, or an `Augmentation`.
-
-    Returns:
-        An `Augmentation`.
-
-    Raises:
-        ValueError: if the name is unknown.
-    """
+    """Return an `Augmentation`, given itself or its name in `AUGMENTATIONS`."""
     if isinstance(augmentation, Augmentation):
         return augmentation
     if augmentation not in AUGMENTATIONS:

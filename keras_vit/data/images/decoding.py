@@ -71,9 +71,6 @@ def decode_jpeg_part(encoded, begin, size):
 
     Returns:
         A uint8 tensor `(*size, 3)`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: if the file is truncated.
     """
     whole = tf.io.extract_jpeg_shape(encoded)[:2]
     first = tf.maximum(begin - _JPEG_MARGIN, 0)
@@ -84,29 +81,12 @@ def decode_jpeg_part(encoded, begin, size):
 
 
 def jpeg_size(encoded):
-    """Return the height and width of a JPEG by its header, an int32 tensor `(2,)`.
-
-    Args:
-        encoded: scalar string tensor, the bytes of a JPEG.
-
-    Raises:
-        tf.errors.InvalidArgumentError: if the header is broken or claims more than `MAX_PIXELS`.
-    """
+    """Return the height and width of a JPEG by its header, an int32 tensor `(2,)`, checked."""
     return check_size(tf.io.extract_jpeg_shape(encoded)[:2])
 
 
 def check_size(size):
-    """Check that the size of an image is from 1 to `MAX_PIXELS` pixels.
-
-    Args:
-        size: int32 tensor `(2,)`.
-
-    Returns:
-        The same tensor.
-
-    Raises:
-        tf.errors.InvalidArgumentError: if it is not.
-    """
+    """Return a size, an int32 tensor `(2,)`, checked to be from 1 to `MAX_PIXELS` pixels."""
     pixels = tf.reduce_prod(tf.cast(size, tf.int64))
     # Two negative sides have a positive product.
     is_possible = tf.reduce_all(size > 0) & (pixels <= MAX_PIXELS)
@@ -116,29 +96,16 @@ def check_size(size):
 
 
 def read_orientation(encoded):
-    """Read the EXIF orientation of a photograph, 1 to 8; 1 means upright.
+    """Read the EXIF orientation of a photograph, an int32 tensor from 1 to 8; 1 means upright.
 
     Pillow reads it in Python, so it cannot be exported.
-
-    Args:
-        encoded: scalar string tensor, the bytes of a file.
-
-    Returns:
-        An int32 tensor.
     """
     # `tf.numpy_function` would make a NumPy array of the bytes, which loses zeros at their end.
     return tf.ensure_shape(tf.py_function(_read_orientation, [encoded], tf.int32), ())
 
 
 def turn_upright(image, orientation):
-    """Turn and flip an image according to its EXIF orientation.
-
-    Args:
-        image: tensor `(height, width, channels)`.
-        orientation: int32 tensor, 1 to 8.
-
-    Returns:
-        A tensor of the same pixels.
+    """Turn and flip an image according to its EXIF orientation, an int32 tensor from 1 to 8.
 
     Reference:
         EXIF 2.32, tag 274.

@@ -112,14 +112,7 @@ def _webp_flag(encoded, kind, at, flag):
 def cut_bmp(encoded):
     """Return a BMP without the bytes after its pixels, which TensorFlow does not accept.
 
-    Args:
-        encoded: scalar string tensor, the bytes of a BMP file that `declared_size` accepts.
-
-    Returns:
-        A scalar string tensor.
-
-    Raises:
-        tf.errors.InvalidArgumentError: if pixels are missing.
+    `declared_size` must have accepted it. Raises `InvalidArgumentError` if pixels are missing.
     """
     fields, bits = _bmp_fields(encoded)
     pixels, _, width, height = tf.unstack(tf.cast(fields[:4], tf.int64))
@@ -132,14 +125,7 @@ def cut_bmp(encoded):
 
 
 def bmp_palette(encoded):
-    """Return the colors of a BMP with 8 bits per pixel.
-
-    Args:
-        encoded: scalar string tensor, the bytes of a complete BMP that `declared_size` accepts.
-
-    Returns:
-        A uint8 tensor `(colors, 3)` of at most 256 colors.
-    """
+    """Return the colors of a complete BMP with 8 bits per pixel, a uint8 tensor `(colors, 3)`."""
     fields, _ = _bmp_fields(encoded)
     pixels, start, count = fields[0], _BMP_FILE_HEADER + fields[1], fields[5]
     # The header may leave out the number of colors where it is 256.

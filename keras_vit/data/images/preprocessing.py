@@ -96,16 +96,7 @@ PRESETS = {
 def find_preprocessing(preprocessing, training, image_size):
     """Return the `Preprocessing` for a value of the argument `preprocessing` of `load`.
 
-    Args:
-        preprocessing: a `Preprocessing`, a name of `PRESETS`, or `None` for `Preprocessing()`.
-        training: whether a preset is for training images.
-        image_size: int or `(height, width)`, in pixels.
-
-    Returns:
-        A `Preprocessing`.
-
-    Raises:
-        ValueError: if there is no such preset, or it was not published for the image size.
+    Raises `ValueError` if there is no such preset, or it was not published for the image size.
     """
     if preprocessing is None or isinstance(preprocessing, Preprocessing):
         return preprocessing or Preprocessing()

@@ -15,14 +15,7 @@ CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
 
 
 def resize(image, size):
-    """Resize an image without keeping the aspect ratio.
-
-    Args:
-        image: tensor `(height, width, 3)`.
-        size: `(height, width)` of the result.
-
-    Returns:
-        A float32 tensor `(*size, 3)`.
+    """Resize an image to `(height, width)` without keeping the aspect ratio; returns float32.
 
     Reference:
         `vit_jax/input_pipeline.py`: bilinear with half-pixel centers, not antialiased.
@@ -31,17 +24,9 @@ def resize(image, size):
 
 
 def resize_small(image, smaller_side):
-    """Resize an image to a length of its smaller side, keeping the aspect ratio.
+    """Resize a uint8 image to a length of its smaller side, keeping the aspect ratio.
 
-    Args:
-        image: uint8 tensor `(height, width, 3)`.
-        smaller_side: smaller side of the result, in pixels.
-
-    Returns:
-        A uint8 tensor of rank 3.
-
-    Raises:
-        tf.errors.InvalidArgumentError: if the result has more than `MAX_PIXELS` pixels.
+    Raises `tf.errors.InvalidArgumentError` if the result has more than `MAX_PIXELS` pixels.
 
     Reference:
         `pp/ops_image.py` of big_vision: the mean of the area, truncated to integers.
@@ -53,14 +38,7 @@ def resize_small(image, smaller_side):
 
 
 def central_crop(image, size):
-    """Return the middle of an image.
-
-    Args:
-        image: tensor `(height, width, 3)`, at least as large as the result.
-        size: `(height, width)` of the result.
-
-    Returns:
-        A tensor `(*size, 3)`.
+    """Return the middle of an image that is at least as large as `size`, `(height, width)`.
 
     Reference:
         `pp/ops_image.py` of big_vision: an odd remainder is cut off at the bottom and right.
@@ -70,15 +48,7 @@ def central_crop(image, size):
 
 
 def random_crop(image, size, seed):
-    """Return a part of an image, at a random position.
-
-    Args:
-        image: tensor `(height, width, 3)`, at least as large as the result.
-        size: `(height, width)` of the result.
-        seed: int tensor `(2,)`.
-
-    Returns:
-        A tensor `(*size, 3)`.
+    """Return a part of an image, of the size `(height, width)`, at a random position.
 
     Reference:
         `input_pipeline_tf2_or_jax.py` of big_transfer.
@@ -87,15 +57,7 @@ def random_crop(image, size, seed):
 
 
 def random_flip(image, seed):
-    """Flip an image left and right with a probability of one half.
-
-    Args:
-        image: tensor `(height, width, 3)`.
-        seed: int tensor `(2,)`.
-
-    Returns:
-        A tensor of the same shape.
-    """
+    """Flip an image left and right with a probability of one half."""
     return tf.image.stateless_random_flip_left_right(image, seed)
 
 
@@ -127,29 +89,13 @@ def inception_crop(encoded, seed, min_area=0.05):
 
 
 def inception_crop_of(image, seed, min_area=0.05):
-    """Return the part of a decoded image that `inception_crop` takes.
-
-    Args:
-        image: tensor `(height, width, 3)`.
-        seed: int tensor `(2,)`.
-        min_area: as in `inception_crop`.
-
-    Returns:
-        A tensor of rank 3.
-    """
+    """Return the part of a decoded image that `inception_crop` takes."""
     begin, size = _sample_crop(tf.shape(image)[:2], seed, min_area)
     return tf.slice(image, tf.concat([begin, [0]], 0), tf.concat([size, [3]], 0))
 
 
 def evaluation_image(image, image_size):
     """Return the whole image, resized without keeping its aspect ratio, in [-1, 1].
-
-    Args:
-        image: tensor `(height, width, 3)`.
-        image_size: `(height, width)` of the result.
-
-    Returns:
-        A float32 tensor `(*image_size, 3)`.
 
     Reference:
         `vit_jax/input_pipeline.py`: there is no central crop.

@@ -194,16 +194,9 @@ def take_classes(labels, class_names, classes):
 
 
 def stratified_part(labels, start, stop, seed=0):
-    """Return the indices of a fraction of the examples, the same fraction of every class.
+    """Return the sorted indices of a fraction of the examples, the same of every class.
 
-    Args:
-        labels: array of class indices.
-        start: fraction at which the part starts.
-        stop: fraction at which it stops.
-        seed: seed of the shuffling; parts with the same seed do not overlap.
-
-    Returns:
-        A sorted array of indices.
+    Parts from `start` to `stop`, fractions, do not overlap for the same seed of the shuffling.
     """
     parts = [np.array([], "int64")]
     for label in np.unique(labels):

@@ -10,18 +10,9 @@ from keras_vit.data.sources.splits import find_parts
 
 
 def digits(split, classes=None, shard=(0, 1)):
-    """Return the 1,797 handwritten digits of 8 x 8 pixels that scikit-learn contains.
+    """Return the 1,797 handwritten digits of 8 x 8 pixels in scikit-learn, as a `Source`.
 
-    Args:
-        split: as in `load`.
-        classes: as in `load`.
-        shard: `(index, count)`, the share of one worker.
-
-    Returns:
-        A `Source`; ids are `digits#` and the index in the array of scikit-learn.
-
-    Raises:
-        ValueError: if scikit-learn is not installed, or a split or a class is unknown.
+    Ids are `digits#` and the index in the array of scikit-learn. Arguments as in `find_source`.
 
     Reference:
         Optical Recognition of Handwritten Digits, UCI machine learning repository.

@@ -59,9 +59,7 @@ def divide(root, classes, shares):
 def warn_of_other_divisions(root, shares):
     """Log a warning if a folder was divided when it had folders of other splits.
 
-    Args:
-        root: as in `divide`.
-        shares: as in `divide`, for the folders of splits that exist now.
+    Arguments as in `divide`; `shares` is for the folders of splits that exist now.
     """
     now = _describe(shares)
     others = [f"({other})" for other in _read(root) if other != now]

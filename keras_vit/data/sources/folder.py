@@ -26,7 +26,7 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
         path: path of the folder.
         split: as in `load`.
         classes: as in `load`.
-        shard: `(index, count)`, the share of one worker.
+        shard: as in `load`.
         by_position: whether to divide as versions before 0.2 did, by positions in the sorted list
             of files; an added file then changes the split of others.
 

@@ -190,14 +190,7 @@ VTAB = VTAB_NATURAL + VTAB_SPECIALIZED + VTAB_STRUCTURED
 def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
     """Leave out and log the crops and the flip that would make labels of a dataset wrong.
 
-    Args:
-        name: as in `load`.
-        min_crop_area: as in `load`.
-        flip: as in `load`.
-        random_crop_from: as in `load`.
-
-    Returns:
-        A dictionary of the three options of `load`.
+    Arguments as in `load`; returns a dictionary of the three options of `load`.
     """
     asked = {"min_crop_area": min_crop_area, "random_crop_from": random_crop_from, "flip": flip}
     row = DATASETS.get(name)
@@ -217,17 +210,10 @@ def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
 
 
 def check_augmentation(name, augmentation):
-    """Check that an augmentation keeps the labels of a dataset valid.
+    """Raise `ValueError` for an augmentation that would make labels of a dataset wrong.
 
     RandAugment shifts and shears images, Random Erasing and CutMix hide parts of them. MixUp blends
-    whole images and their labels, and is valid for any dataset.
-
-    Args:
-        name: as in `load`.
-        augmentation: as in `load`.
-
-    Raises:
-        ValueError: if it does not.
+    whole images and their labels, and is valid for any dataset. Arguments as in `load`.
     """
     row = DATASETS.get(name)
     if row is None or row.crop or not _changes_places(find_augmentation(augmentation)):

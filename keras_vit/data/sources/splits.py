@@ -14,15 +14,6 @@ _NOTHING_GIVEN = {
 def split_names(split):
     """Return the splits that a name joins with `+`.
 
-    Args:
-        split: `"train"`, `"validation"`, `"test"`, or several of them joined with `+`.
-
-    Returns:
-        A tuple of names.
-
-    Raises:
-        ValueError: if one is unknown or comes twice.
-
     Example:
     >>> split_names("train+validation")
     ('train', 'validation')

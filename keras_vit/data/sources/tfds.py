@@ -13,19 +13,10 @@ from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, sp
 
 
 def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
-    """Return a dataset of TensorFlow Datasets with an `image` and a class `label`.
+    """Return a dataset of TensorFlow Datasets with an `image` and a class `label`, as a `Source`.
 
-    Args:
-        name: `NAME`, `NAME:CONFIG` or, as TensorFlow Datasets writes it, `NAME/CONFIG:VERSION`.
-        split: as in `load`.
-        data_dir: directory of TensorFlow Datasets.
-        shard: `(index, count)`, the share of one worker.
-
-    Returns:
-        A `Source`; ids are a split of TensorFlow Datasets, `#`, and the position in it.
-
-    Raises:
-        ValueError: if there is no such dataset, or it cannot be downloaded.
+    Ids are a split of TensorFlow Datasets, `#`, and the position in it. The name is `NAME`,
+    `NAME:CONFIG` or `NAME/CONFIG:VERSION`; the other arguments are as in `find_source`.
     """
     import tensorflow_datasets as tfds
 
@@ -56,20 +47,7 @@ def _log_splits(name, splits):
 
 
 def paper_dataset(row, split, data_dir=None, shard=(0, 1)):
-    """Return a dataset of the paper, from TensorFlow Datasets.
-
-    Args:
-        row: a `Dataset` of the table.
-        split: as in `load`.
-        data_dir: directory of TensorFlow Datasets.
-        shard: `(index, count)`, the share of one worker.
-
-    Returns:
-        A `Source`, as of `tensorflow_dataset`.
-
-    Raises:
-        ValueError: if the dataset has no such split, or cannot be downloaded.
-    """
+    """Return a dataset of the paper, a row of the table, as `tensorflow_dataset` does."""
     names = split_names(split)
     if not set(names) <= set(row.splits):
         raise ValueError(

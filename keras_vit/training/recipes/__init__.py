@@ -53,25 +53,11 @@ MASKED_PATCHES = dataclasses.replace(
     loss="mean_colour",
 )
 # A flipped digit is not a digit, and a small crop could be any digit.
-DIGITS_PRETRAIN = dataclasses.replace(
-    PRETRAIN,
-    image_size=16,
-    batch_size=32,
-    warmup_steps=50,
-    epochs=100,
-    min_crop_area=0.5,
-    flip="never",
-)
+_DIGITS = {"image_size": 16, "batch_size": 32, "warmup_steps": 50, "epochs": 100}
+_DIGITS |= {"min_crop_area": 0.5, "flip": "never"}
+DIGITS_PRETRAIN = dataclasses.replace(PRETRAIN, **_DIGITS)
 DIGITS_MASKED_PATCHES = dataclasses.replace(
-    MASKED_PATCHES,
-    image_size=16,
-    batch_size=32,
-    learning_rate=1e-3,
-    warmup_steps=50,
-    steps=None,
-    epochs=100,
-    min_crop_area=0.5,
-    flip="never",
+    MASKED_PATCHES, **_DIGITS, learning_rate=1e-3, steps=None
 )
 DIGITS_FINETUNE = dataclasses.replace(
     FINETUNE,
@@ -85,29 +71,19 @@ DIGITS_FINETUNE = dataclasses.replace(
 IMAGENET = dataclasses.replace(
     PRETRAIN, epochs=300, learning_rate=3e-3, decay="cosine", weight_decay=0.3, clip_norm=1.0
 )
+_BIG_VISION = dataclasses.replace(
+    PRETRAIN, decay="cosine", weight_decay=0.1, dropout=0.0, clip_norm=1.0, pooling="gap"
+)
 AUGREG_IMAGENET21K = dataclasses.replace(
-    PRETRAIN,
+    _BIG_VISION,
     epochs=300,
-    decay="cosine",
-    weight_decay=0.1,
-    dropout=0.0,
     pre_logits=False,
-    clip_norm=1.0,
     loss="sigmoid",
     head_bias=-10.0,
     augmentation="medium1",
-    pooling="gap",
 )
 BETTER_VIT = dataclasses.replace(
-    PRETRAIN,
-    batch_size=1024,
-    decay="cosine",
-    weight_decay=0.1,
-    dropout=0.0,
-    clip_norm=1.0,
-    augmentation="light2",
-    pooling="gap",
-    position_embedding="sincos2d",
+    _BIG_VISION, batch_size=1024, augmentation="light2", position_embedding="sincos2d"
 )
 
 
@@ -126,25 +102,8 @@ def _imagenet(image_size):
     return dataclasses.replace(FINETUNE, image_size=image_size, average_momentum=0.9999)
 
 
-def _hyper_rule(boundaries, steps, warmup_steps, augmentation, is_tiny):
-    """BiT-HyperRule for datasets of one range of sizes, with images of one range of sizes."""
-    return Recipe(
-        image_size=128 if is_tiny else 480,
-        random_crop_from=160 if is_tiny else 512,
-        min_crop_area=None,
-        flip="always",
-        batch_size=512,
-        optimizer="sgd",
-        learning_rate=0.003,
-        decay="staircase",
-        warmup_steps=warmup_steps,
-        boundaries=boundaries,
-        steps=steps,
-        augmentation=augmentation,
-    )
-
-
 def _hyper_rules():
+    """BiT-HyperRule for each range of the number of images and of their sizes."""
     sizes = {
         "small": ("below 20,000 images", (200, 300, 400), 500, 100, "none"),
         "medium": ("below 500,000 images", (3000, 6000, 9000), 10_000, 500, "bit"),
@@ -155,9 +114,23 @@ def _hyper_rules():
         "medium_tiny_images": "R152x4: CIFAR-10 99.37 %, CIFAR-100 93.51 %",
         "large": "R152x4 87.54 %",
     }
-    for size, (num_images, *schedule) in sizes.items():
-        for name, is_tiny in ((size, False), (f"{size}_tiny_images", True)):
-            recipe, source = _hyper_rule(*schedule, is_tiny), f"{HYPER_RULE}, {num_images}"
+    for size, (num_images, boundaries, steps, warmup_steps, augmentation) in sizes.items():
+        for name, side, crop_from in ((size, 480, 512), (f"{size}_tiny_images", 128, 160)):
+            recipe = Recipe(
+                image_size=side,
+                random_crop_from=crop_from,
+                min_crop_area=None,
+                flip="always",
+                batch_size=512,
+                optimizer="sgd",
+                learning_rate=0.003,
+                decay="staircase",
+                warmup_steps=warmup_steps,
+                boundaries=boundaries,
+                steps=steps,
+                augmentation=augmentation,
+            )
+            source = f"{HYPER_RULE}, {num_images}"
             yield RecipeRow(f"bit_hyperrule_{name}", recipe, source, reported.get(name, ""))
 
 
@@ -253,12 +226,7 @@ RECIPES = {name: row.recipe for name, row in ROWS.items()}
 
 
 def find_recipe(recipe):
-    """Return the `Recipe` that an argument means: itself, or the row of that name.
-
-    Example:
-    >>> find_recipe("finetune").steps
-    20000
-    """
+    """Return the `Recipe` that an argument means: itself, or the row of that name."""
     if isinstance(recipe, Recipe):
         return recipe
     if recipe not in RECIPES:

@@ -5,16 +5,10 @@ import pathlib
 
 
 def class_names_of(model, source, is_guessing=True):
-    """Return the names of a model's classes: from its files or run, or ImageNet's.
+    """Return the names of a model's classes, or `None`: from its files or run, or ImageNet's.
 
-    Args:
-        model: the model.
-        source: what it was loaded from: a path, an address or a name.
-        is_guessing: whether to take ImageNet's names, with a warning, for a source that is neither
-            a name of the catalog nor one of AugReg.
-
-    Returns:
-        A list of names, or `None`.
+    `source` is what the model was loaded from: a path, an address or a name. With `is_guessing`,
+    ImageNet's names are taken, with a warning, if it is no name of the catalog or of AugReg.
     """
     # Commands import this module before they need Keras.
     from keras_vit.checkpoints.class_names import read_class_names

@@ -1,6 +1,8 @@
 """`model.fit` that resumes where it was stopped, also mid-epoch."""
 
+import dataclasses
 import logging
+import pathlib
 import sys
 
 import keras
@@ -13,10 +15,10 @@ from keras_vit.training.callbacks import (
     LogSpeed,
     SaveModels,
     SaveState,
-    StopIfNotFinite,
     write_metrics,
 )
-from keras_vit.training.runs.run import STATES, TENSORBOARD
+from keras_vit.training.recipes import Recipe
+from keras_vit.training.runs.run import TENSORBOARD
 from keras_vit.training.runs.state import (
     RestoreMetrics,
     RestoreRandomStates,
@@ -27,44 +29,27 @@ from keras_vit.training.runs.state import (
 from keras_vit.training.training_data import for_evaluation
 
 
+@dataclasses.dataclass
 class ResumableFit:
     """The epochs of a run, from its start or from a state.
 
-    Args:
-        recipe: the `Recipe`.
-        workdir: the run's directory.
-        epochs: number of epochs.
-        updates_per_epoch: number of updates of the weights in an epoch.
-        save_steps: number of batches between two saved states; each epoch ends with one too.
-        keep: number of states to keep.
-        metadata: as in `save_model`.
-
-    Attributes:
-        images: the digests of `record_images`, to save in the states.
-        options: the options of the model, to save in the states.
+    The states contain the model's `options`, and `images`, the digests of `record_images`.
     """
 
-    def __init__(self, recipe, workdir, epochs, updates_per_epoch, save_steps, keep, metadata):
-        self.recipe = recipe
-        self.workdir = workdir
-        self.epochs = epochs
-        self.batches_per_epoch = updates_per_epoch * recipe.accumulation_steps
-        self.save_steps = save_steps
-        self.states = States(workdir / STATES, keep)
-        self.metadata = metadata
-        self.history = []
-        self.train = None
-        self.images = None
-        self.options = None
+    recipe: Recipe
+    workdir: pathlib.Path
+    epochs: int
+    batches_per_epoch: int
+    save_steps: int
+    states: States
+    metadata: dict
+    options: dict | None
+    images: dict | None = None
+    history: list = dataclasses.field(default_factory=list)
+    train: object = None
 
     def fit(self, task, model, state=None):
-        """Train from a state, or from the start.
-
-        Args:
-            task: a `Task`; its model is compiled and its optimizer built.
-            model: the model to save, which shares its weights with the task's.
-            state: what `States.load` returned, or `None`.
-        """
+        """Train the compiled model of a `Task`, whose weights are those of the model to save."""
         batch, skip, callbacks = self._restore(task.model, state)
         epoch, done = divmod(batch, self.batches_per_epoch)
         self.train = task.train if batch == 0 else task.train.from_step(batch, skip)
@@ -94,13 +79,11 @@ class ResumableFit:
     def _fit(self, task, model, batch, epochs, callbacks):
         timed = TimedDataset(self.train)
         batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
-        stopping = StopIfNotFinite(self.recipe, self.states)
         callbacks = [
             *callbacks,
             LogOptimizer(),
             LogSpeed(batch_size, timed.seconds),
             EvaluateAverages(),
-            stopping,
             keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False),
             SaveModels(self.workdir, self.history, model, self.metadata),
         ]
@@ -109,7 +92,7 @@ class ResumableFit:
             batch,
             self.save_steps,
             self.batches_per_epoch,
-            stopping.check,
+            self.recipe.learning_rate,
             self._facts,
         )
         datasets = [d for d in (self.train, task.validation) if d is not None]

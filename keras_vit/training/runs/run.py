@@ -34,18 +34,8 @@ _KINDS = {"recipe": dict, "class_names": list, "id": str}
 def open_run(workdir, recipe, facts, resume=False, digests=()):
     """Make the directory of a run and write its settings to `run.json`.
 
-    Args:
-        workdir: `pathlib.Path` of the directory; new or empty, unless the run is resumed.
-        recipe: the resolved `Recipe`.
-        facts: dictionary of what else to record.
-        resume: whether the directory may hold the same run, to be resumed.
-        digests: digests of the run's images, which its id depends on.
-
-    Returns:
-        A list of the paths that were made, for `discard`.
-
-    Raises:
-        ValueError: if the directory holds something else, or cannot be written.
+    The id of the run depends on the recipe, the facts and the digests of its images. Return a list
+    of the paths that were made, for `discard`.
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     # Equal runs have equal ids, so that their files can be compared.
@@ -100,11 +90,7 @@ def discard(made):
 
 @contextlib.contextmanager
 def locked(workdir):
-    """Keep other processes from training in the same directory.
-
-    Raises:
-        ValueError: if another process is training there.
-    """
+    """Keep other processes from training in the same directory."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(exclusive_lock(workdir, wait=False))
@@ -150,17 +136,7 @@ def write_text(path, text):
 
 
 def read_run(path):
-    """Read `run.json` in the directory of a file, such as a model or a record.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        A dictionary, empty if there is no `run.json`.
-
-    Raises:
-        ValueError: if it cannot be read.
-    """
+    """Read `run.json` in the directory of a file, such as a model; `{}` if there is none."""
     path = pathlib.Path(path).with_name(RUN_FILE)
     try:
         run = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

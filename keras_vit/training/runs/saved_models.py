@@ -22,19 +22,9 @@ _METADATA_FILE = "keras_vit.json"
 
 
 def load_trained(source, image_size=None):
-    """Load a model from a run, a `.keras` file or a checkpoint.
+    """Load a model from a run (its best model), a `.keras` file or a checkpoint.
 
-    Args:
-        source: a run's directory (its best model), a `.keras` file, or whatever
-            `keras_vit.from_checkpoint` takes.
-        image_size: int or `(height, width)` to resize the model to, or that the file does not
-            record; `None` for the model's own.
-
-    Returns:
-        A `keras.Model`, not compiled.
-
-    Raises:
-        ValueError: if there is none.
+    It is resized to `image_size`, if given; the files of some models do not record their size.
     """
     path = find_model(source)
     if path.suffix != ".keras":
@@ -48,11 +38,7 @@ def load_trained(source, image_size=None):
 
 
 def load_unscaled(path):
-    """Load a `.keras` file of a model that takes images in [-1, 1].
-
-    Raises:
-        ValueError: if it cannot be loaded, or has a layer that scales pixels itself.
-    """
+    """Load a `.keras` file of a model that takes images in [-1, 1]."""
     model = load_model(path)
     if scales_inputs(model):
         raise ValueError(
@@ -65,11 +51,8 @@ def load_unscaled(path):
 def save_model(model, path, metadata=None):
     """Save a `.keras` file without the optimizer, atomically.
 
-    Args:
-        model: a Functional `keras.Model`.
-        path: path of the file.
-        metadata: dictionary to store in the file, which Keras ignores: `run`, the id of the run
-            that saves it, and `class_names`, a list or `None`.
+    `metadata` is stored in the file, where Keras ignores it: `run`, the id of the run that saves
+    it, and `class_names`, a list or `None`.
     """
     with replacing(path) as partial:
         try:
@@ -92,17 +75,7 @@ def run_metadata(model_path):
 
 
 def run_of(model_path):
-    """Read the `run.json` of the run that saved a model.
-
-    Args:
-        model_path: path of a model file.
-
-    Returns:
-        A dictionary; empty for other models, even in a run's directory.
-
-    Raises:
-        ValueError: if another model has the name of one of the run's, or `run.json` cannot be read.
-    """
+    """Read the `run.json` of the run that saved a model; `{}` for any other model."""
     path = pathlib.Path(model_path)
     run = read_run(path) if path.name in MODELS else {}
     if "id" in run and saved_by_run(path) != run["id"]:
@@ -115,18 +88,7 @@ def run_of(model_path):
 
 
 def recorded_class_names(model_path, num_classes):
-    """Return the class names of a `.keras` file, from the file itself or from its run.
-
-    Args:
-        model_path: path of the file.
-        num_classes: number of outputs of the model.
-
-    Returns:
-        A list of strings, or `None` if nothing records them.
-
-    Raises:
-        ValueError: if the number of names is not that of the outputs; or as `run_of`.
-    """
+    """Return the class names of a `.keras` file, from the file or from its run, or `None`."""
     run, metadata = run_of(model_path), _read_metadata(model_path)
     names = metadata.get("class_names") or run.get("class_names")
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -146,16 +108,8 @@ def recorded_class_names(model_path, num_classes):
 def images_trained_before(model):
     """Read which images a model was trained on by the run that it comes from.
 
-    If there is no record, this is logged, except for new and published models.
-
-    Args:
-        model: a model that `fit` trained, or that this package loaded from a file.
-
-    Returns:
-        `Fingerprints`; `None` if there is no such run or record.
-
-    Raises:
-        ValueError: as `run_of`, or if a record is damaged.
+    Return `Fingerprints`, or `None` if there is no record. This is logged, except for new and
+    published models.
     """
     path = origin_of(model)
     if path is None:
@@ -186,10 +140,7 @@ def saved_by_run(model_path):
 def warn_of_images(model_path, run, images):
     """Log a warning that names images that a model was trained on, if its run records them.
 
-    Args:
-        model_path: path of the model's file.
-        run: dictionary of `run_of`.
-        images: `Fingerprints` of the images that the model is evaluated on.
+    `run` is the dictionary of `run_of`.
     """
     if run:
         warn_of_trained_images(pathlib.Path(model_path).parent, images)
@@ -208,13 +159,8 @@ def _warn_of_lost_record(path):
 def data_of(run, name=None):
     """Return the name with which `load` divides a run's data into the splits of that run.
 
-    Args:
-        run: dictionary of `run_of`.
-        name: name of a dataset; `None` for the run's.
-
-    Returns:
-        The name; prefixed by `by-position:` for the data of a run of a version before 0.2, which
-        recorded no division. `None` if there is neither a name nor a run.
+    The name is by default the run's. It gets the prefix `by-position:` for the data of a run of a
+    version before 0.2, which recorded no division.
     """
     name = name or run.get("data")
     is_divided = name is not None and name.partition(":")[0] in DIVIDED

@@ -20,10 +20,6 @@ class States:
 
     A state is an `.npz` file of all variables (weights, random seeds, optimizer, metrics), named as
     `named_variables` does, and of `facts` in JSON.
-
-    Args:
-        directory: path; made when the first state is saved.
-        keep: number of states to keep.
     """
 
     def __init__(self, directory, keep):
@@ -46,14 +42,7 @@ class States:
             old.unlink(missing_ok=True)
 
     def load(self):
-        """Load the last state that can be read.
-
-        Returns:
-            `(arrays, facts)`, a dictionary of arrays and one of facts; `None` if there is no state.
-
-        Raises:
-            ValueError: if there are states and none can be read.
-        """
+        """Return `(arrays, facts)` of the last state that can be read; `None` without states."""
         paths = self._paths()[::-1]
         for path in paths:
             try:
@@ -90,12 +79,7 @@ def recorded_options(model):
 def check_same_model(options, state):
     """Check that a resumed run has a model of the options that it was begun with.
 
-    Args:
-        options: what `recorded_options` returns for the model.
-        state: what `States.load` returned.
-
-    Raises:
-        ValueError: if they are others; states of versions before 0.2 do not record them.
+    States of versions before 0.2 do not record them.
     """
     before = state[1].get("options")
     changed = differences(before, options) if before and options else []
@@ -106,17 +90,9 @@ def check_same_model(options, state):
 
 
 def restore(model, arrays):
-    """Assign the arrays of a state to a model and its optimizer.
+    """Assign the arrays of a state to a compiled model and its optimizer, which is built.
 
-    Args:
-        model: the compiled model, its optimizer built.
-        arrays: dictionary of `States.load`.
-
-    Returns:
-        The arrays of the metrics, for `RestoreMetrics`: Keras has no variables for them yet.
-
-    Raises:
-        ValueError: if the state is of another model; the message names the variables that differ.
+    Return the arrays of the metrics, for `RestoreMetrics`: Keras has no variables for them yet.
     """
     variables = named_variables(model)
     arrays = _named_by_path(arrays, [*random_states(), *variables])
@@ -154,9 +130,6 @@ class RestoreMetrics(keras.callbacks.Callback):
 
     Keras creates their variables, which are sums, in the first batch. The sums of the batches
     before it are added after it.
-
-    Args:
-        arrays: what `restore` returned.
     """
 
     def __init__(self, arrays):
@@ -190,11 +163,7 @@ def random_states():
 
 
 class RestoreRandomStates(keras.callbacks.Callback):
-    """Restore the states of torch's generators, which building a model has changed.
-
-    Args:
-        arrays: dictionary of `random_states`, or of `States.load`.
-    """
+    """Restore the states of torch's generators, which building a model has changed."""
 
     def __init__(self, arrays):
         super().__init__()

@@ -15,14 +15,7 @@ _RECORDS = {"training": TRAINED_ON, "validation": VALIDATED_ON}
 
 
 def run_fingerprints(data):
-    """Compute the fingerprints of the images that a run trains and validates on.
-
-    Args:
-        data: `(train, validation)`, datasets of `keras_vit.data.load`; the second may be `None`.
-
-    Returns:
-        A dictionary from `"training"` and, if there is one, `"validation"` to `Fingerprints`.
-    """
+    """Return `Fingerprints` of the `"training"` and, if there are any, `"validation"` images."""
     datasets = zip(_RECORDS, data, strict=True)
     return {kind: dataset.fingerprints() for kind, dataset in datasets if dataset is not None}
 
@@ -30,13 +23,8 @@ def run_fingerprints(data):
 def record_images(workdir, images, before=None):
     """Record the images that a run trains and validates on.
 
-    Args:
-        workdir: `pathlib.Path` of the run's directory.
-        images: dictionary of `run_fingerprints`.
-        before: `Fingerprints` of the images that the model was trained on before; `None` for none.
-
-    Returns:
-        A dictionary of digests, to save in the states as `images`.
+    `before` are the `Fingerprints` of the images that the model was trained on before. Return a
+    dictionary of digests, to save in the states as `images`.
     """
     has_before = before is not None and len(before.ids) > 0
     if has_before:
@@ -49,27 +37,10 @@ def record_images(workdir, images, before=None):
     return {kind: found.digest() for kind, found in images.items()}
 
 
-def is_recorded(state):
-    """Return whether a run records its images; runs of versions before 0.2 do not.
-
-    Args:
-        state: what `States.load` returned; `None` for a run that begins.
-    """
-    return state is None or state[1].get("images") is not None
-
-
 def check_same_images(workdir, images, state):
-    """Check that a resumed run has the images that it was begun with.
-
-    Args:
-        workdir: path of the run's directory.
-        images: dictionary of `run_fingerprints`.
-        state: what `States.load` returned.
-
-    Raises:
-        ValueError: if they are others; the message says what changed.
-    """
-    if not is_recorded(state):
+    """Check that a resumed run has the images that it was begun with, or say what changed."""
+    recorded = state[1].get("images")
+    if recorded is None:
         logging.getLogger("keras_vit").warning(
             "the run was begun by a version that did not record its images: changes cannot be "
             "detected"
@@ -77,7 +48,7 @@ def check_same_images(workdir, images, state):
         return
     for kind in _RECORDS:
         now = images.get(kind)
-        if state[1]["images"].get(kind) == (now and now.digest()):
+        if recorded.get(kind) == (now and now.digest()):
             continue
         before, _ = _read(pathlib.Path(workdir) / _RECORDS[kind])
         what = "others" if None in (before, now) else describe_changes(before, now)
@@ -88,16 +59,9 @@ def check_same_images(workdir, images, state):
 
 
 def images_trained_on(workdir):
-    """Read which images the model of a run was trained on, in this run and before it.
+    """Return `Fingerprints` of the images that a run and those before it were trained on.
 
-    Args:
-        workdir: path of the run's directory.
-
-    Returns:
-        `Fingerprints`; `None`, and a warning is logged, if the run did not record them.
-
-    Raises:
-        ValueError: if a record is damaged, or another run's.
+    If the run did not record them, this is logged, and the result is `None`.
     """
     path = pathlib.Path(workdir) / TRAINED_BEFORE
     own, facts = _read(path.with_name(TRAINED_ON))
@@ -126,15 +90,7 @@ def images_trained_on(workdir):
 
 
 def warn_of_trained_images(workdir, images):
-    """Log a warning that names the images of a split that a run was trained on.
-
-    Args:
-        workdir: path of the run's directory.
-        images: `Fingerprints` of the split.
-
-    Returns:
-        The ids of these images.
-    """
+    """Log a warning that names images of a split that a run was trained on; return their ids."""
     trained = images_trained_on(workdir)
     found = images.ids_among(set(trained.digests)) if trained is not None else []
     if found:
@@ -146,12 +102,7 @@ def warn_of_trained_images(workdir, images):
 
 
 def warn_of_validation(before, images):
-    """Log a warning that names validation images that the starting model was trained on.
-
-    Args:
-        before: `Fingerprints` of the images that the starting model was trained on.
-        images: `Fingerprints` of the validation images.
-    """
+    """Log a warning that names validation images that the starting model was trained on."""
     found = images.ids_among(set(before.digests))
     if found:
         logging.getLogger("keras_vit").warning(
@@ -162,11 +113,7 @@ def warn_of_validation(before, images):
 
 
 def warn_of_overlap(images):
-    """Log a warning that names validation images that are training images of the same run.
-
-    Args:
-        images: dictionary of `run_fingerprints`.
-    """
+    """Log a warning that names validation images that are training images of the same run."""
     training, validation = (
         set(zip(images[kind].ids, images[kind].digests, strict=True))
         for kind in ("training", "validation")

@@ -56,10 +56,7 @@ def _layers(layer):
 def _renumbered(parts, layers, numbers):
     """Join the parts of a path, with the numbers of automatic names from 0 on in each model.
 
-    Args:
-        parts: list of names.
-        layers: dictionary from names to the layers of the model, and of the models inside it.
-        numbers: dictionary from names without number to the numbers given so far; it grows.
+    `numbers` are those given so far, by names without number; it grows.
     """
     parts = list(parts)
     for index, name in enumerate(parts):

@@ -16,7 +16,7 @@ from keras_vit.checkpoints import (
 )
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.models import features, resnet
-from tests.fixtures.checkpoint_files import assert_same_bits, case_arrays, write
+from tests.fixtures.checkpoint_files import assert_same_bits, case_arrays, target, write
 from tests.fixtures.reference import (
     assert_intermediate,
     assert_logits,
@@ -122,7 +122,7 @@ def test_a_model_is_written_whole_or_not_at_all(family, format, tmp_path):
     else:
         options = {"num_classes": 3, "image_size": 32, "preactivation": family == "bit"}
         model = resnet((1,), 32, **options)
-    path = tmp_path / ("file" if format in ("timm", "huggingface") else "file.npz")
+    path = target(tmp_path, format)
     with pytest.raises(ValueError, match="`model` must .* Received: a "):
         save_checkpoint(model, path, format)
     assert not path.exists()
@@ -156,7 +156,7 @@ def test_adapted(tmp_path):
     assert_intermediate(representation, reference["pre_logits"])
 
 
-def test_a_name_of_the_catalogue_is_of_its_architecture_alone(tmp_path):
+def test_a_name_of_the_catalog_counts_only_for_its_architecture(tmp_path):
     path = tmp_path / "R50x1_160.npz"
     path.write_bytes(case_path("k1_bit_resnetv2").read_bytes())
     assert from_checkpoint(path).input_shape == (None, 224, 224, 3)
