@@ -14,6 +14,10 @@ import pytest
 import keras_vit
 from keras_vit.core.imports import MOVED
 
+pytestmark = pytest.mark.backends(
+    "tensorflow", reason="the processes that it starts choose backends"
+)
+
 PACKAGE = pathlib.Path(keras_vit.__file__).parent
 ALL = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
 # Section 1 of the design: which wings a wing may import, apart from `core` and `version`.

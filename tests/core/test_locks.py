@@ -36,9 +36,9 @@ def start(code, path):
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
     with start(HOLD, tmp_path) as process:
         assert process.stdout.readline() == "locked\n"
-        with pytest.raises(TimeoutError, match="is locked by another process"):
-            with exclusive_lock(tmp_path, wait=False):
-                pass
+        locked = pytest.raises(TimeoutError, match="is locked by another process")
+        with locked, exclusive_lock(tmp_path, wait=False):
+            pass
         process.send_signal(signal.SIGKILL)
     with exclusive_lock(tmp_path, wait=False):
         pass

@@ -10,28 +10,29 @@ from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_model, small_recipe
 
 
-def test_best_model_is_of_the_best_validation_accuracy(tmp_path):
+@pytest.fixture
+def callback(tmp_path):
     model = small_model(small_recipe())
     model.compile(make_optimizer(small_recipe(), model, 10))
     callback = SaveModels(tmp_path, [], model)
     callback.set_model(model)
+    return callback
+
+
+def test_best_model_is_of_the_best_validation_accuracy(tmp_path, callback):
     scores = [(0.5, 1.0), (0.9, 0.8), (0.9, 0.6), (0.9, 0.7), (0.7, 0.1), (0.9, float("nan"))]
     for epoch, (accuracy, loss) in enumerate(scores):
-        model.get_layer("head").bias.assign([epoch] * 3)
+        callback.model.get_layer("head").bias.assign([epoch] * 3)
         callback.on_epoch_end(epoch, {"val_accuracy": accuracy, "val_loss": loss})
     assert to_numpy(load_model(tmp_path / "best.keras").get_layer("head").bias.value)[0] == 2
     assert to_numpy(load_model(tmp_path / "last.keras").get_layer("head").bias.value)[0] == 4
 
 
-def test_weights_that_are_not_finite_are_not_saved(tmp_path, caplog):
-    model = small_model(small_recipe())
-    model.compile(make_optimizer(small_recipe(), model, 10))
-    callback = SaveModels(tmp_path, [], model)
-    callback.set_model(model)
+def test_weights_that_are_not_finite_are_not_saved(tmp_path, callback, caplog):
     callback.on_epoch_end(0, {"loss": 1.0})
     callback.on_train_end()
     saved = (tmp_path / "last.keras").read_bytes()
-    model.get_layer("head").bias.assign([0, 0, np.inf])
+    callback.model.get_layer("head").bias.assign([0, 0, np.inf])
     callback.on_epoch_end(1, {"loss": 1.0})
     assert "no model is saved after epoch 2: weights that are not finite" in caplog.text
     assert (tmp_path / "last.keras").read_bytes() == saved

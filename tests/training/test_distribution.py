@@ -27,14 +27,7 @@ def expected(tmp_path_factory):
 
 def start(workdir, *arguments, **environment):
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            MODULE,
-            "--workdir",
-            str(workdir),
-            *arguments,
-        ],
+        [sys.executable, "-m", MODULE, "--workdir", workdir, *arguments],
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -42,15 +35,12 @@ def start(workdir, *arguments, **environment):
     )
 
 
-def finish(process):
-    """Return the metrics that a process prints, one list per run."""
+def check_metrics(process, expected):
+    """Compare the metrics that a process prints."""
     output, errors = process.communicate(timeout=200)
     assert process.returncode == 0, errors[-2000:]
-    return [json.loads(line) for line in output.splitlines() if line.startswith("[{")]
-
-
-def assert_same(metrics, expected):
-    for ours, theirs in zip(metrics, expected, strict=True):
+    (line,) = (line for line in output.splitlines() if line.startswith("[{"))
+    for ours, theirs in zip(json.loads(line), expected, strict=True):
         assert ours == pytest.approx(theirs, rel=0, abs=1e-5)
 
 
@@ -61,8 +51,7 @@ def assert_same(metrics, expected):
 )
 def test_two_replicas(steps, tmp_path, expected):
     arguments = ["--strategy", "mirrored", "--devices", "2", "--accumulation-steps", steps]
-    (metrics,) = finish(start(tmp_path, *arguments))
-    assert_same(metrics, expected)
+    check_metrics(start(tmp_path, *arguments), expected)
 
 
 @on_jax
@@ -79,8 +68,7 @@ def test_two_replicas(steps, tmp_path, expected):
     ],
 )
 def test_devices(arguments, tmp_path, expected):
-    (metrics,) = finish(start(tmp_path, *arguments.split()))
-    assert_same(metrics, expected)
+    check_metrics(start(tmp_path, *arguments.split()), expected)
 
 
 @on_jax
@@ -89,8 +77,7 @@ def test_two_processes(tmp_path, expected):
         port = server.getsockname()[1]
     processes = [
         start(
-            tmp_path,
-            *("--strategy", "auto"),
+            *(tmp_path, "--strategy", "auto"),
             KERAS_DISTRIBUTION_JOB_ADDRESSES=f"127.0.0.1:{port}",
             KERAS_DISTRIBUTION_NUM_PROCESSES="2",
             KERAS_DISTRIBUTION_PROCESS_ID=str(index),
@@ -98,8 +85,7 @@ def test_two_processes(tmp_path, expected):
         for index in range(2)
     ]
     for process in processes:
-        (metrics,) = finish(process)
-        assert_same(metrics, expected)
+        check_metrics(process, expected)
     # Only the first process has written files.
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"run.json", "metrics.jsonl", "best.keras", "last.keras", "states"} <= names

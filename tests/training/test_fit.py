@@ -13,16 +13,14 @@ from keras_vit.models.files import load_model
 from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.fit import fit
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.recipes import (
-    RECIPES,
-)
+from keras_vit.training.recipes import RECIPES
 from keras_vit.training.runs.run import find_model, read_run
 from keras_vit.training.runs.state import States
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.training_data import load_training_data
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
-from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
+from tests.fixtures.small_runs import CLASSES, small_data, small_fit, small_model, small_recipe
 from tests.fixtures.tiny import TINY
 
 # Softmax and sigmoid under AdamW. The paper's SGD and masked patches are trained by tests below,
@@ -36,9 +34,7 @@ QUICK = ("pretrain", "augreg_imagenet21k")
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.large) for name in RECIPES],
 )
 def test_smoke_recipe_trains(name, tmp_path):
-    recipe = RECIPES[name].smoke()
-    data = load_training_data(recipe, "digits", CLASSES)
-    history = fit(recipe, small_model(recipe), data, tmp_path / "run")
+    history = small_fit(tmp_path / "run", RECIPES[name].smoke())
     assert all(np.isfinite(metrics["loss"]) for metrics in history)
 
 
@@ -48,8 +44,7 @@ def test_float16_gets_loss_scaling(tmp_path):
     optimizer = make_optimizer(recipe, vision_transformer(**options), 100)
     assert isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     model = vision_transformer(**options)
-    data = load_training_data(recipe, "digits", CLASSES)
-    history = fit(recipe, model, data, tmp_path / "run")
+    history = small_fit(tmp_path / "run", recipe, model)
     assert all(np.isfinite(metrics["loss"]) for metrics in history)
     assert 0 < history[-1]["gradient_norm"] < 100
     assert np.abs(to_numpy(model.get_layer("head").kernel.value)).max() > 0
@@ -57,22 +52,13 @@ def test_float16_gets_loss_scaling(tmp_path):
 
 def test_run_directory(tmp_path, monkeypatch):
     recipe = small_recipe()
-    data = load_training_data(recipe, "digits", CLASSES)
     model = small_model(recipe)
     # A name of one part, as many give it.
     monkeypatch.chdir(tmp_path)
     run = pathlib.Path("digits")
-    history = fit(recipe, model, data, run, {"data": "digits"})
-    assert sorted(path.name for path in run.iterdir()) == [
-        "best.keras",
-        "last.keras",
-        "metrics.jsonl",
-        "run.json",
-        "states",
-        "tensorboard",
-        "trained_on.jsonl",
-        "validated_on.jsonl",
-    ]
+    history = small_fit(run, recipe, model, facts={"data": "digits"})
+    files = "best.keras last.keras metrics.jsonl run.json states tensorboard trained_on.jsonl"
+    assert sorted(path.name for path in run.iterdir()) == [*files.split(), "validated_on.jsonl"]
     facts = json.loads((run / "run.json").read_text())
     assert facts["recipe"] == json.loads(json.dumps(dataclasses.asdict(recipe)))
     assert facts["class_names"] == list(CLASSES)
@@ -89,29 +75,24 @@ def test_run_directory(tmp_path, monkeypatch):
     assert make_model(recipe, "digits", num_classes=5).output_shape == (None, 5)
 
 
-def test_head_of_other_classes(tmp_path):
-    recipe = small_recipe()
-    data = load_training_data(recipe, "digits", CLASSES)
-    with pytest.raises(ValueError, match="`model` must have a head of .*3 classes.*5 outputs"):
-        fit(recipe, small_model(recipe, num_classes=5), data, tmp_path / "run")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_classes": 5}, "`model` must have a head of .*3 classes.*5 outputs"),
+        ({"classifier_activation": "softmax"}, "`model` must return logits.*'softmax'"),
+    ],
+)
+def test_a_wrong_head(options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        small_fit(tmp_path / "run", model=small_model(small_recipe(), **options))
     assert not (tmp_path / "run").exists()
 
 
-def test_a_head_with_an_activation_is_not_trained_on_logits(tmp_path):
-    recipe = small_recipe()
-    data = load_training_data(recipe, "digits", CLASSES)
-    model = vision_transformer(**{**TINY, "image_size": 8}, classifier_activation="softmax")
-    with pytest.raises(ValueError, match="`model` must return logits.*'softmax'"):
-        fit(recipe, model, data, tmp_path / "run")
-
-
 def test_workdir_is_never_overwritten(tmp_path):
-    recipe = small_recipe()
-    data = load_training_data(recipe, "digits", CLASSES)
     (tmp_path / "notes.txt").write_text("mine")
     for taken in (tmp_path, tmp_path / "notes.txt"):
         with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
-            fit(recipe, small_model(recipe), data, taken)
+            small_fit(taken)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -129,13 +110,12 @@ def test_too_many_undecodable_images_stop_a_run(tmp_path):
 
 def test_a_loss_that_is_not_finite(tmp_path):
     recipe = small_recipe(learning_rate=1e30, clip_norm=None)
-    data = load_training_data(recipe, "digits", CLASSES)
     message = (
         r"Loss and gradients must stay finite.*learning_rate=1e[+]30, .* (inf|nan) in step \d+; "
         r"the state before is '.*states.batch-0"
     )
     with pytest.raises(ValueError, match=message):
-        fit(recipe, small_model(recipe), data, tmp_path / "run", save_steps=1)
+        small_fit(tmp_path / "run", recipe, save_steps=1)
     for array in States(tmp_path / "run" / "states", keep=2).load()[0].values():
         assert np.isfinite(array).all()
 
@@ -143,19 +123,17 @@ def test_a_loss_that_is_not_finite(tmp_path):
 def test_a_run_that_ends_without_a_model(tmp_path, caplog):
     """Its loss is finite until the last update."""
     recipe = small_recipe(learning_rate=1e38, clip_norm=None, steps=1, warmup_steps=0)
-    data = load_training_data(recipe, "digits", CLASSES)
     message = "must end with finite weights and a model.*validation loss of .* after epoch 1"
     with pytest.raises(NotFiniteError, match=message):
-        fit(recipe, small_model(recipe), data, tmp_path / "run")
+        small_fit(tmp_path / "run", recipe)
     assert "no model is saved after epoch 1" in caplog.text
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["val_loss"] is None
 
 
 def test_averages_are_evaluated_and_weights_go_on(tmp_path):
     recipe = small_recipe(average_momentum=0.5)
-    model = small_model(recipe)
-    data = load_training_data(recipe, "digits", CLASSES)
-    history = fit(recipe, model, data, tmp_path / "run")
+    data = small_data(recipe)
+    history = fit(recipe, small_model(recipe), data, tmp_path / "run")
     averaged, last = (
         load_model(tmp_path / "run" / f"{name}.keras") for name in ("averaged", "last")
     )
@@ -167,7 +145,7 @@ def test_averages_are_evaluated_and_weights_go_on(tmp_path):
 
 def test_without_a_validation_split_the_last_model_is_the_best(tmp_path):
     recipe = small_recipe()
-    data = load_training_data(recipe, "digits", CLASSES, split="train+validation", validation=None)
+    data = small_data(recipe, split="train+validation", validation=None)
     history = fit(recipe, small_model(recipe), data, tmp_path / "run")
     assert not any(name.startswith("val_") for name in history[-1])
     best, last = (load_model(tmp_path / "run" / f"{name}.keras") for name in ("best", "last"))

@@ -10,15 +10,11 @@ from keras_vit.inspection.figures.masked_patches import draw_masked_patches
 from keras_vit.models import masked_patches, vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.models.masked_patches import masked_patch_predictor
-from keras_vit.training.fit import fit
 from keras_vit.training.losses import masked_patch_loss
-from keras_vit.training.recipes import (
-    recipe,
-)
+from keras_vit.training.recipes import recipe
 from keras_vit.training.starting_model import make_model
-from keras_vit.training.training_data import load_training_data
 from tests.fixtures.contract import to_numpy
-from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
+from tests.fixtures.small_runs import small_fit, small_model, small_recipe
 from tests.fixtures.tiny import TINY
 
 TARGETS = masked_patches.TARGETS
@@ -118,8 +114,7 @@ def test_errors(tmp_path):
 def test_a_model_trained_on_masked_patches_is_fine_tuned(target, tmp_path):
     recipe = small_recipe(loss=target, average_momentum=0.5, learning_rate=0.3)
     model = small_model(recipe, num_classes=0)
-    data = load_training_data(recipe, "digits", CLASSES)
-    history = fit(recipe, model, data, tmp_path / "run")
+    history = small_fit(tmp_path / "run", recipe, model)
     assert ("val_accuracy" in history[-1]) == (target == "mean_colour")
     assert history[-1]["val_loss"] < history[0]["loss"]
     saved = {path.name for path in (tmp_path / "run").glob("*.keras")}

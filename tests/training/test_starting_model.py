@@ -9,12 +9,7 @@ import pytest
 
 import keras_vit
 from keras_vit.models import vision_transformer
-from keras_vit.training.recipes import (
-    DIGITS_FINETUNE,
-    FINETUNE,
-    PRETRAIN,
-    RECIPES,
-)
+from keras_vit.training.recipes import DIGITS_FINETUNE, FINETUNE, PRETRAIN, RECIPES
 from keras_vit.training.starting_model import is_variant, make_model
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import case_path
@@ -23,12 +18,7 @@ from tests.fixtures.tiny import TINY
 
 pytestmark = pytest.mark.backends("tensorflow", reason="recipes set the same on every backend")
 
-ASKED = {
-    "dropout": 0.5,
-    "pooling": "map",
-    "position_embedding": "none",
-    "pre_logits": True,
-}
+ASKED = {"dropout": 0.5, "pooling": "map", "position_embedding": "none", "pre_logits": True}
 
 
 @pytest.fixture
@@ -121,10 +111,9 @@ def test_a_checkpoint_of_a_resnet_is_fine_tuned():
 
 
 def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
-    recipe = small_recipe()
     trained = vision_transformer(**TINY, representation_size=6)
     trained.save(tmp_path / "trained.keras")
-    model = make_model(recipe, tmp_path / "trained.keras", num_classes=5)
+    model = make_model(small_recipe(), tmp_path / "trained.keras", num_classes=5)
     assert (model.input_shape, model.output_shape) == ((None, 8, 8, 3), (None, 5))
     for path in ("block_0/mlp/dense_0/kernel", "encoder_norm/gamma"):
         old, new = (next(v for v in m.weights if v.path == path) for m in (trained, model))
@@ -137,13 +126,11 @@ def test_no_such_model(model):
         make_model(DIGITS_FINETUNE, model, num_classes=3)
 
 
-def test_frozen_blocks_stay_as_they_are(tmp_path):
-    tiny = vision_transformer(**TINY)
-    tiny.save(tmp_path / "trained.keras")
-    recipe = small_recipe(frozen_blocks=1)
-    model = make_model(recipe, tmp_path / "trained.keras", num_classes=3)
+def test_frozen_blocks_stay_as_they_are(trained):
+    model = make_model(small_recipe(frozen_blocks=1), trained, num_classes=3)
     trained = {weight.path.split("/")[0] for weight in model.trainable_weights}
     assert trained == {"block_1", "encoder_norm", "head"}
+    tiny = vision_transformer(**TINY)
     with pytest.raises(ValueError, match="`num_blocks` must be an integer from 0 to 2"):
         keras_vit.freeze_blocks(tiny, 3)
     keras_vit.freeze_blocks(tiny, 0)

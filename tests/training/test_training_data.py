@@ -8,11 +8,17 @@ from keras_vit.training.training_data import load_training_data
 from tests.fixtures.small_runs import small_recipe
 
 
-def test_crops_and_flips_are_left_out_where_they_change_the_label(monkeypatch):
-    asked = []
+@pytest.fixture
+def asked(monkeypatch):
+    """The options of the calls of `load`, which loads nothing."""
+    calls = []
     monkeypatch.setattr(
-        "keras_vit.training.training_data.load", lambda *a, **options: asked.append(options)
+        "keras_vit.training.training_data.load", lambda *a, **options: calls.append(options)
     )
+    return calls
+
+
+def test_crops_and_flips_are_left_out_where_they_change_the_label(asked):
     recipe = small_recipe(min_crop_area=0.05, flip="random")
     load_training_data(recipe, "vtab/clevr_count")
     assert asked[0]["min_crop_area"] is None
@@ -22,12 +28,8 @@ def test_crops_and_flips_are_left_out_where_they_change_the_label(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["vtab/dsprites_location", "cifar10"])
-def test_a_crop_of_bit_is_left_out_where_it_changes_the_label(name, monkeypatch, caplog):
+def test_a_crop_of_bit_is_left_out_where_it_changes_the_label(name, asked, caplog):
     caplog.set_level("INFO")
-    asked = []
-    monkeypatch.setattr(
-        "keras_vit.training.training_data.load", lambda *a, **options: asked.append(options)
-    )
     recipe = small_recipe(random_crop_from=10, flip="always", augmentation="bit")
     load_training_data(recipe, name)
     left_out = name.startswith("vtab")

@@ -5,22 +5,10 @@ import shutil
 
 from keras_vit.cli import main
 from keras_vit.data import find_source
-from keras_vit.data.fingerprints import fingerprints
 from keras_vit.training.runs.saved_models import data_of
-from keras_vit.training.runs.trained_on import (
-    TRAINED_ON,
-    images_trained_on,
-)
+from keras_vit.training.runs.trained_on import TRAINED_ON
 from tests.fixtures.commands import run, train_arguments
-
-
-def images_of(photos, split):
-    return fingerprints(find_source(f"folder:{photos}", split))
-
-
-def trained_ids(root):
-    return set(images_trained_on(root / "run").ids)
-
+from tests.training.runs.recorded import images_of, trained_ids
 
 # What the test split was in version 0.1, by places in the sorted list.
 TEST_IMAGES_OF_VERSION_0_1 = ["cat/1.jpg", "cat/8.jpg", "dog/1.jpg", "dog/8.jpg"]

@@ -168,9 +168,8 @@ def test_a_damaged_last_state_does_not_outlive_the_good_ones(tmp_path, compiled)
 def test_only_the_same_run_is_resumed(tmp_path, begun, message):
     for name, text in begun.items():
         (tmp_path / name).write_text(text)
-    facts = {"data": "digits"}
     with pytest.raises(ValueError, match=message):
-        open_run(tmp_path, RECIPE, facts, resume=True)
+        open_run(tmp_path, RECIPE, {"data": "digits"}, resume=True)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == begun
 
 

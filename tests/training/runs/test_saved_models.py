@@ -28,15 +28,13 @@ def workdir(finished, tmp_path):
     return shutil.copytree(finished / "run", tmp_path / "run")
 
 
+@pytest.fixture
+def photo(finished):
+    return finished / "photos" / "cat" / "0.jpg"
+
+
 def another_model(num_classes=2):
     return vision_transformer(**{**TINY, "num_classes": num_classes})
-
-
-def without_id(workdir):
-    """Make a run one of version 0.1, which had no id."""
-    facts = read_run(workdir / "best.keras")
-    del facts["id"]
-    (workdir / "run.json").write_text(json.dumps(facts))
 
 
 def test_a_runs_own_models_have_its_facts(workdir):
@@ -48,10 +46,9 @@ def test_a_runs_own_models_have_its_facts(workdir):
 
 @pytest.mark.parametrize("command", ["predict", "evaluate", "export"])
 def test_another_model_under_the_name_of_a_runs_is_refused(
-    command, workdir, finished, tmp_path, capsys
+    command, workdir, photo, tmp_path, capsys
 ):
     another_model().save(workdir / "best.keras")
-    photo = finished / "photos" / "cat" / "0.jpg"
     more = {"predict": [photo], "evaluate": [], "export": [tmp_path / "out"]}[command]
     error = error_of(capsys, command, workdir, *more)
     assert "must be the model that the run saved" in error
@@ -64,11 +61,11 @@ def test_a_model_of_another_run_is_refused(workdir, tmp_path):
         run_of(workdir / "best.keras")
 
 
-def test_a_file_next_to_a_run_is_not_the_runs(workdir, finished, capsys):
+def test_a_file_next_to_a_run_is_not_the_runs(workdir, photo, capsys):
     another_model(3).save(workdir / "mine.keras")
     assert run_of(workdir / "mine.keras") == {}
     assert recorded_class_names(workdir / "mine.keras", 3) is None
-    out = run(capsys, "predict", workdir / "mine.keras", finished / "photos" / "cat" / "0.jpg")
+    out = run(capsys, "predict", workdir / "mine.keras", photo)
     assert "cat 3" not in out
     assert " 2 " in out
 
@@ -90,13 +87,15 @@ def test_a_marked_file_is_an_ordinary_keras_file(workdir):
     np.testing.assert_array_equal(loaded(images), expected(images))
 
 
-def test_a_run_of_version_0_1_is_trusted_if_its_names_fit(workdir, finished, capsys):
-    without_id(workdir)
+def test_a_run_of_version_0_1_is_trusted_if_its_names_fit(workdir, photo, capsys):
+    # It had no id.
+    facts = read_run(workdir / "best.keras")
+    del facts["id"]
+    (workdir / "run.json").write_text(json.dumps(facts))
     model = load_model(workdir / "best.keras")
     model.save(workdir / "best.keras")
     assert recorded_class_names(workdir / "best.keras", 2) == ["cat", "dog"]
     another_model(3).save(workdir / "best.keras")
-    photo = finished / "photos" / "cat" / "0.jpg"
     error = error_of(capsys, "predict", workdir, photo)
     assert "as many outputs as its run has class names" in error
 
@@ -111,12 +110,11 @@ def test_a_damaged_run_file(text, tmp_path):
 
 
 @pytest.mark.parametrize("names", [["cat"], ["cat", "dog", "bird"]])
-def test_labels_of_an_export_must_fit_its_outputs(names, workdir, finished, tmp_path, capsys):
+def test_labels_of_an_export_must_fit_its_outputs(names, workdir, photo, tmp_path, capsys):
     main(["export", str(workdir), str(tmp_path / "out")])
     labels = tmp_path / "out" / "1" / "assets" / "labels.txt"
     labels.write_text("".join(f"{name}\n" for name in names))
     capsys.readouterr()
-    photo = finished / "photos" / "cat" / "0.jpg"
     error = error_of(capsys, "predict", tmp_path / "out", photo)
     assert "as many outputs as its classes have names" in error
 

@@ -8,30 +8,16 @@ import pytest
 
 import keras_vit
 from keras_vit.cli import main
-from keras_vit.data import find_source
-from keras_vit.data.fingerprints import fingerprints
 from keras_vit.models import vision_transformer
-from keras_vit.training.fit import fit
 from keras_vit.training.runs.saved_models import images_trained_before, load_trained
-from keras_vit.training.runs.trained_on import (
-    TRAINED_BEFORE,
-    images_trained_on,
-)
+from keras_vit.training.runs.trained_on import TRAINED_BEFORE, images_trained_on
 from keras_vit.training.starting_model import make_model
-from keras_vit.training.training_data import load_training_data
 from tests.fixtures.commands import run, train_arguments
 from tests.fixtures.images import write_folder
 from tests.fixtures.reference import case_path
-from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
+from tests.fixtures.small_runs import small_data, small_fit, small_recipe
 from tests.fixtures.tiny import TINY
-
-
-def images_of(photos, split):
-    return fingerprints(find_source(f"folder:{photos}", split))
-
-
-def trained_ids(root):
-    return set(images_trained_on(root / "run").ids)
+from tests.training.runs.recorded import images_of, trained_ids
 
 
 def test_a_run_knows_what_its_model_was_trained_on_before(root, tmp_path, capsys, caplog):
@@ -74,26 +60,23 @@ def test_a_run_from_python_records_what_its_model_was_trained_on_before(
     failed, finished, tmp_path, monkeypatch
 ):
     recipe = small_recipe(steps=2, warmup_steps=1)
-    data = load_training_data(recipe, "digits", CLASSES)
     model = make_model(recipe, finished / "run", num_classes=3)
     if failed:
         with monkeypatch.context() as patched, pytest.raises(TypeError):
             patched.setattr("keras_vit.training.fit.ResumableFit.fit", None)
-            fit(recipe, model, data, tmp_path / "second")
-    fit(recipe, model, data, tmp_path / "second")
+            small_fit(tmp_path / "second", recipe, model)
+    small_fit(tmp_path / "second", recipe, model)
     found = images_trained_on(tmp_path / "second")
-    assert set(found.ids) == trained_ids(finished) | set(data[0].fingerprints().ids)
+    assert set(found.ids) == trained_ids(finished) | set(small_data(recipe)[0].fingerprints().ids)
     # The model itself was trained further.
     assert images_trained_before(model) == found
 
 
 def test_runs_of_models_with_other_training_images_have_other_ids(finished, tmp_path):
-    recipe = small_recipe(steps=2, warmup_steps=1)
-    data = load_training_data(recipe, "digits", CLASSES)
     ids = []
     for name, before in (("a", None), ("b", None), ("c", images_trained_on(finished / "run"))):
-        model = small_model(recipe, len(CLASSES))
-        fit(recipe, model, data, tmp_path / name, trained_before=before)
+        recipe = small_recipe(steps=2, warmup_steps=1)
+        small_fit(tmp_path / name, recipe, trained_before=before)
         ids.append(json.loads((tmp_path / name / "run.json").read_text())["id"])
     assert ids[0] == ids[1] != ids[2]
 

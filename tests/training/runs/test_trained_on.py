@@ -9,8 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import keras_vit
-from keras_vit.data import find_source
-from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.sources.division import RECORD
 from keras_vit.training.fit import fit
 from keras_vit.training.runs.trained_on import (
@@ -19,23 +17,19 @@ from keras_vit.training.runs.trained_on import (
     images_trained_on,
     warn_of_trained_images,
 )
-from keras_vit.training.training_data import load_training_data
 from tests.fixtures.commands import error_of, train_arguments
 from tests.fixtures.images import encode, random_image
-from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
-
-
-def trained_ids(root):
-    return set(images_trained_on(root / "run").ids)
+from tests.fixtures.small_runs import small_data, small_model, small_recipe
+from tests.training.runs.recorded import images_of, trained_ids
 
 
 def test_a_run_records_the_images_of_its_training_split(finished):
-    source = find_source(f"folder:{finished / 'photos'}", "train")
-    assert images_trained_on(finished / "run") == fingerprints(source)
-    assert len(trained_ids(finished)) == 14
+    images = images_of(finished / "photos", "train")
+    assert images_trained_on(finished / "run") == images
+    assert len(images.ids) == 14
     lines = (finished / "run" / TRAINED_ON).read_text().splitlines()
     assert json.loads(lines[0])["images"] == 14
-    assert json.loads(lines[1])[1:] == ["0", source.find_id(0)]
+    assert json.loads(lines[1])[1:] == ["0", images.ids[0]]
 
 
 @settings(
@@ -59,8 +53,7 @@ def test_every_test_image_is_new_or_named(finished, tmp_path_factory, deleted, a
     for name in renamed:
         (photos / "dog" / f"{name}.jpg").replace(photos / "dog" / f"a{name}.jpg")
     trained = images_trained_on(finished / "run")
-    held_out = find_source(f"folder:{photos}", "validation+test")
-    images = fingerprints(held_out)
+    images = images_of(photos, "validation+test")
     truly = {i for i, d in zip(images.ids, images.digests, strict=True) if d in trained.digests}
     assert set(warn_of_trained_images(finished / "run", images)) == truly
     # Those that kept their names kept their split.
@@ -121,16 +114,10 @@ def test_a_state_without_a_digest_is_gone_on_with_and_told(finished, caplog):
 
 def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
     recipe = small_recipe(steps=2, warmup_steps=1)
-    data = load_training_data(
-        recipe, "digits", CLASSES, split="train+validation", validation="validation"
-    )
-    fit(recipe, small_model(recipe, len(CLASSES)), data, tmp_path / "run")
+    data = small_data(recipe, split="train+validation")
+    fit(recipe, small_model(recipe), data, tmp_path / "run")
     count = data[1].num_examples
     assert f"{count} of the {count} validation images, which choose the best model" in caplog.text
-
-
-def images_of(photos, split):
-    return fingerprints(find_source(f"folder:{photos}", split))
 
 
 def test_states_of_another_run_are_refused(root, capsys):
