@@ -53,23 +53,9 @@ WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 
 
 COMMANDS = (
-    "quickstart",
-    "models",
-    "checkpoints",
-    "client",
-    "convert",
-    "inspect-checkpoint",
-    "data",
-    "deduplicate",
-    "train",
-    "evaluate",
-    "fewshot",
-    "vtab",
-    "predict",
-    "inspect",
-    "study",
-    "export",
-)
+    "quickstart models checkpoints client convert inspect-checkpoint data deduplicate train "
+    "evaluate fewshot vtab predict inspect study export"
+).split()
 
 
 def imported_modules(path):

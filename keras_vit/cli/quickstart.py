@@ -35,7 +35,8 @@ class Quickstart:
         from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_PRETRAIN
 
         check_installed("sklearn", "matplotlib")
-        workdir = self.workdir or default_workdir()
+        time = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
+        workdir = self.workdir or pathlib.Path("runs") / f"quickstart-{time}"
         size = DIGITS_FINETUNE.image_size
 
         announce(1, f"Pre-training a small ViT on the digits {', '.join(PRETRAINING_CLASSES)}")
@@ -82,11 +83,6 @@ def check_installed(*modules):
             "`keras-vit quickstart` needs scikit-learn and matplotlib: "
             f"pip install 'keras-vit[demo]'. Received: no {' and no '.join(missing)}"
         )
-
-
-def default_workdir():
-    """Return a new directory for each run."""
-    return pathlib.Path("runs") / f"quickstart-{datetime.datetime.now():%Y%m%d-%H%M%S}"
 
 
 def announce(step, what):

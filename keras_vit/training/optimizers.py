@@ -21,10 +21,6 @@ class SGD(PaperOptimizer):
 
     Reference:
         `optax.sgd`, the optimizer of vit_jax.
-
-    Example:
-    >>> SGD(learning_rate=0.03, clip_norm=1.0).momentum
-    0.9
     """
 
     def __init__(self, learning_rate, momentum=0.9, **arguments):
@@ -54,10 +50,6 @@ class AdamW(PaperOptimizer):
 
     Reference:
         `optax.scale_by_adam`, the optimizer of big_vision.
-
-    Example:
-    >>> AdamW(learning_rate=1e-3, weight_decay=0.1).epsilon
-    1e-08
     """
 
     def __init__(self, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-8, **arguments):

@@ -27,20 +27,15 @@ def test_models(capsys):
     assert lines[1].split() == ["ViT_Ti16", *"-----"]
 
 
-def test_evaluate(finished_run, photos, capsys):
+def test_evaluate(finished_run, photos, capsys, tmp_path, monkeypatch):
+    # A run is evaluated from any directory.
+    monkeypatch.chdir(tmp_path)
     of_the_run = run(capsys, "evaluate", finished_run)
     assert "images: 4\n" in of_the_run
     # Two colours are learnt in 10 steps.
     assert "accuracy: 1.0000" in of_the_run
-    of_a_file = run(
-        capsys,
-        "evaluate",
-        finished_run / "last.keras",
-        "--data",
-        f"folder:{photos}",
-        "--split",
-        "train",
-    )
+    data = ("--data", f"folder:{photos}", "--split", "train")
+    of_a_file = run(capsys, "evaluate", finished_run / "last.keras", *data)
     assert "images: 14\n" in of_a_file
 
 
@@ -61,7 +56,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
     [
         (["evaluate", "missing.keras"], "`model` must be an existing file"),
         (["evaluate", "missing"], "`path` must be an existing file or the name of a checkpoint"),
-        (["evaluate", "START"], "`--data` must be given"),
+        (["evaluate", "START"], "`data` must be given"),
         (["evaluate", "START", "--data", "digits"], "must have the model's 3 classes"),
         (["evaluate", "PAGE", "--data", "digits"], "`model` must be a complete Keras model"),
         (["predict", "START", "PAGE", "--top", "0"], "`--top` must be positive"),
@@ -77,14 +72,19 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
             "`--verify` compares logits",
         ),
         (["models", "--image-size", "0"], "`image_size` must be positive"),
+        (
+            ["evaluate", "RUN", "--data", "digits", "--classes", "1", "2"],
+            "must have the model's classes ['cat', 'dog']",
+        ),
+        (["export", "RUN", "RUN"], "`directory` must be one for exports"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_argument(arguments, message, start, tmp_path, capsys, monkeypatch):
+def test_wrong_argument(arguments, message, start, finished_run, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.keras"
     page.write_text("<html>not found</html>")
-    known = {"START": start, "PAGE": page}
+    known = {"START": start, "PAGE": page, "RUN": finished_run}
     assert message in error_of(capsys, *[known.get(word, word) for word in arguments])
     assert [path.name for path in tmp_path.iterdir()] == ["page.keras"]
 
@@ -102,21 +102,6 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
     assert "`images` must be files that can be read" in missing
     assert "`images` must be complete JPEG, PNG" in page
     assert "the model's head is zero" in untrained
-
-
-def test_evaluate_on_other_classes(finished_run, capsys):
-    message = error_of(capsys, "evaluate", finished_run, "--data", "digits", "--classes", "1", "2")
-    assert "must have the model's classes ['cat', 'dog']" in message
-
-
-def test_a_run_is_evaluated_from_any_directory(finished_run, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "images: 4\n" in run(capsys, "evaluate", finished_run)
-
-
-def test_a_run_is_no_place_for_exports(finished_run, capsys):
-    message = error_of(capsys, "export", finished_run, finished_run)
-    assert "`directory` must be one for exports" in message
 
 
 def test_debug_shows_the_traceback(capsys):

@@ -12,8 +12,7 @@ from tests.fixtures.reference import case_model, case_path
 
 @pytest.mark.examples
 def test_inspect_resnets(tmp_path, capsys):
-    lines = run(capsys, "inspect-checkpoint", case_path("k1_bit_resnetv2")).splitlines()
-    facts = facts_of("\n".join(lines))
+    facts = facts_of(run(capsys, "inspect-checkpoint", case_path("k1_bit_resnetv2")))
     assert (facts["format"], facts["builder"]) == ("big_transfer", "resnet")
     assert facts["options"] == "stages=(2, 1, 1, 1), width=32"
     against = run(capsys, "inspect-checkpoint", case_path(CASE), "--against", "BiT_R50x1")
@@ -38,23 +37,20 @@ def test_inspect(capsys):
 
 
 def test_inspect_a_head_that_is_not_finite(tmp_path, capsys):
-    path = write(
-        tmp_path / "nan.npz", {**case_arrays(CASE), "head/bias": np.full(10, np.nan, "f4")}
-    )
-    assert facts_of(run(capsys, "inspect-checkpoint", path))["head"] == (
-        "10 classes, with NaN or infinity"
-    )
+    arrays = {**case_arrays(CASE), "head/bias": np.full(10, np.nan, "f4")}
+    facts = facts_of(run(capsys, "inspect-checkpoint", write(tmp_path / "nan.npz", arrays)))
+    assert facts["head"] == "10 classes, with NaN or infinity"
 
 
 def test_inspect_a_published_architecture(tmp_path, capsys):
     model = keras_vit.ViT_Ti16(num_classes=3, image_size=32, activation="gelu")
     keras_vit.save_checkpoint(model, tmp_path, "huggingface")
-    lines = run(capsys, "inspect-checkpoint", tmp_path, "--against", "ViT_S16").splitlines()
-    facts = facts_of("\n".join(lines))
+    printed = run(capsys, "inspect-checkpoint", tmp_path, "--against", "ViT_S16")
+    facts = facts_of(printed)
     assert facts["builder"] == "ViT_Ti16"
     assert facts["options"] == "activation='gelu'"
     assert facts["head"] == "3 classes, all zeros"
-    assert lines[-5:] == [
+    assert printed.splitlines()[-5:] == [
         "against ViT_S16: 4 differences",
         "  embedding_dim: 192, not 384",
         "  num_heads: 3, not 6",

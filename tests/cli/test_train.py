@@ -42,24 +42,9 @@ def test_a_hybrid_learns_the_digits(tmp_path, capsys):
 
 @pytest.mark.examples
 def test_train_on_some_digits(start, tmp_path, capsys):
-    out = run(
-        capsys,
-        "train",
-        "digits_finetune",
-        "--model",
-        start,
-        "--data",
-        "digits",
-        "--workdir",
-        tmp_path / "run",
-        "--steps",
-        12,
-        "--image-size",
-        8,
-        "--classes",
-        "3",
-        "5",
-    )
+    options = "--data digits --steps 12 --image-size 8 --classes 3 5"
+    command = ["train", "digits_finetune", "--model", start, "--workdir", tmp_path / "run"]
+    out = run(capsys, *command, *options.split())
     assert "Best validation accuracy" in out
     assert "images: 73\n" in run(capsys, "evaluate", tmp_path / "run")
 

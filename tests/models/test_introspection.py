@@ -5,10 +5,12 @@ import inspect
 import keras
 import pytest
 
-from keras_vit.models import replace_head, resize, vision_transformer
-from keras_vit.models.introspection import options_of
+from keras_vit.layers import BottleneckUnit
+from keras_vit.models import resnet, vision_transformer
+from keras_vit.models.introspection import options_of, read_options
 from keras_vit.models.vit import POSITION_EMBEDDINGS
 from tests.fixtures.tiny import TINY
+from tests.models.test_resnet import BIT, HYBRID
 
 # Every option, at a value that is not its default.
 OPTIONS = {
@@ -33,40 +35,83 @@ OPTIONS = {
     "resnet_stages": (),
     "resnet_width": 32,
 }
+POOLINGS = ("token", "map", None)
 
 
 def test_every_option():
     parameters = inspect.signature(vision_transformer).parameters
     assert set(OPTIONS) == set(parameters) - {"name", "dtype", "remat"}
     changed = {**OPTIONS, "patch_size": (4, 4), "image_size": (16, 16)}
-    assert options_of(vision_transformer(**OPTIONS)) == changed
+    assert read_options(vision_transformer(**OPTIONS)) == changed
 
 
-@pytest.mark.parametrize("name", POSITION_EMBEDDINGS)
-def test_position_embeddings(name):
-    model = vision_transformer(**TINY, position_embedding=name)
-    assert options_of(model)["position_embedding"] == name
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (resnet, BIT),
+        (resnet, {**BIT, "preactivation": False}),
+        (vision_transformer, HYBRID),
+        *((vision_transformer, {**TINY, "position_embedding": x}) for x in POSITION_EMBEDDINGS),
+        *((vision_transformer, {**TINY, "num_classes": 0, "pooling": x}) for x in POOLINGS),
+    ],
+)
+def test_description(make, options):
+    model = make(**options)
+    described = read_options(model)
+    again = make(**described)
+    assert read_options(again) == described == options_of(model)
+    assert [v.path for v in again.weights] == [v.path for v in model.weights]
+    names = set(options) - {"image_size", "patch_size"}
+    assert {name: described[name] for name in names} == {name: options[name] for name in names}
 
 
-@pytest.mark.parametrize("pooling", ["token", "map", None])
-def test_poolings(pooling):
-    options = {**TINY, "num_classes": 0, "pooling": pooling}
-    described = options_of(vision_transformer(**options))
-    assert described["pooling"] == pooling
-    again = vision_transformer(**described)
-    assert [v.path for v in again.weights] == [
-        v.path for v in vision_transformer(**options).weights
-    ]
+def changed(model, name, **changes):
+    """The model with a layer of another configuration."""
+
+    def clone(layer):
+        config = layer.get_config()
+        return layer.__class__.from_config({**config, **changes} if layer.name == name else config)
+
+    return keras.models.clone_model(model, clone_function=clone)
 
 
-def test_after_surgery():
-    model = resize(replace_head(vision_transformer(**TINY, representation_size=5), 7), (8, 32))
-    described = options_of(model)
-    assert (described["num_classes"], described["representation_size"]) == (7, None)
-    assert described["image_size"] == (8, 32)
+@pytest.mark.parametrize(
+    ("make", "options", "name", "changes", "message"),
+    [
+        (resnet, BIT, "root_conv", {"symmetric_padding": False}, "differs in root_conv"),
+        (resnet, BIT, "root_conv", {"kernel_size": 3}, "differs in root_conv"),
+        (resnet, BIT, "norm", {"epsilon": 1e-3}, "differs in norm"),
+        (resnet, BIT, "norm", {"groups": 16}, "differs in norm"),
+        (resnet, BIT, "stage_1_unit_2", {"filters": 64}, "differs|filters and strides"),
+        (resnet, BIT, "stage_2_unit_1", {"strides": 1}, "in stage_2_unit_1 the filters and str"),
+        (vision_transformer, HYBRID, "root_pool", {"pool_size": 2}, "differs in root_pool"),
+        (vision_transformer, HYBRID, "root_pool", {"strides": 2, "padding": "valid"}, "root_pool"),
+        (vision_transformer, TINY, "encoder_norm", {"epsilon": 1e-3}, "differs in encoder_norm"),
+        (vision_transformer, TINY, "block_1", {"activation": "gelu"}, "blocks of one kind"),
+    ],
+)
+def test_customised_models_are_not_described(make, options, name, changes, message):
+    """What is not the builders' would be saved as it were, and loaded as another function."""
+    model = make(**options)
+    options_of(changed(model, "head", kernel_initializer="ones"))
+    with pytest.raises(ValueError, match=message):
+        options_of(changed(model, name, **changes))
 
 
-def test_another_model():
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    with pytest.raises(ValueError, match="as the builders make it. Received: Sequential"):
+@pytest.mark.parametrize(
+    "make_layers",
+    [
+        lambda: [keras.layers.Dense(2)],
+        lambda: [BottleneckUnit(32, name="unit")],
+        lambda: [BottleneckUnit(32, name="stage_one_unit_1")],
+        lambda: [
+            keras.layers.Dense(32, name="root_conv"),
+            BottleneckUnit(32, name="stage_1_unit_1"),
+        ],
+    ],
+    ids=["another model", "no stage", "a word for a number", "a root of another kind"],
+)
+def test_other_models_are_not_described(make_layers):
+    model = keras.Sequential([keras.Input((16, 16, 32)), *make_layers()])
+    with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
         options_of(model)

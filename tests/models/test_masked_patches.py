@@ -119,7 +119,7 @@ def check_predictor_goes_on(predictor, inputs, tmp_path):
 def test_errors():
     with pytest.raises(ValueError, match=r"`target` must be one of .* Received: target='colour'"):
         masked_patch_predictor(vision_transformer(**TINY), "colour")
-    with pytest.raises(ValueError, match="only of patches can some be masked"):
+    with pytest.raises(ValueError, match="one `PatchEmbedding`, whose patches can be masked"):
         masked_patch_predictor(resnet((1,), width=32, num_classes=2, image_size=32))
     with pytest.raises(ValueError, match="must be a Vision Transformer"):
         masked_patch_predictor(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]))

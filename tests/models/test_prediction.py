@@ -46,9 +46,16 @@ def dataset(images):
     return tf.data.Dataset.from_tensor_slices(images)
 
 
-def is_ours(record):
-    """TensorFlow has a logger of its own."""
-    return (record.name, record.levelname) == ("keras_vit", "WARNING")
+def check_features(model, batches):
+    """The batches of the scaled images have their features."""
+    features = keras_vit.features(model, batches)
+    np.testing.assert_allclose(features, keras_vit.features(model, SCALED), rtol=0, atol=1e-6)
+
+
+def warnings(caplog):
+    """The package's warnings: TensorFlow has a logger of its own."""
+    ours = ("keras_vit", "WARNING")
+    return [r.getMessage() for r in caplog.records if (r.name, r.levelname) == ours]
 
 
 CALLS = {
@@ -93,34 +100,35 @@ def test_pixels_are_refused(call, images, received, model, tmp_path):
 )
 def test_what_may_be_wrong_is_warned_about(call, images, received, model, tmp_path, caplog):
     call(model, images.astype("float32"), tmp_path)
-    (record,) = filter(is_ours, caplog.records)
-    assert re.match(f"Images {RULE}.*{received}", record.getMessage())
+    (message,) = warnings(caplog)
+    assert re.match(f"Images {RULE}.*{received}", message)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_what_is_right_is_not_warned_about(call, model, tmp_path, caplog):
     call(model, SCALED, tmp_path)
-    assert not list(filter(is_ours, caplog.records))
+    assert not warnings(caplog)
 
 
-def test_datasets(model):
-    import tensorflow as tf
-
-    labels = np.zeros(4, "int64")
-    for images, message in (
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
         (PHOTOS, "images of dtype uint8"),
-        # As of `keras.utils.image_dataset_from_directory`.
+        # As `keras.utils.image_dataset_from_directory` makes them.
         (PHOTOS.astype("float32"), r"values from 0\.0 to 255\.0"),
-    ):
-        for arrays in (images, (images, labels)):
-            dataset = tf.data.Dataset.from_tensor_slices(arrays).batch(2)
-            for call in (keras_vit.features, keras_vit.attention_maps):
-                with pytest.raises(ValueError, match=f"{RULE}.*{message}"):
-                    call(model, dataset)
-    dataset = tf.data.Dataset.from_tensor_slices((SCALED, labels)).batch(2)
-    np.testing.assert_allclose(
-        keras_vit.features(model, dataset), keras_vit.features(model, SCALED), rtol=0, atol=1e-6
-    )
+    ],
+    ids=["uint8", "float"],
+)
+def test_pixels_of_datasets_are_refused(images, message, model):
+    labels = np.zeros(4, "int64")
+    for arrays in (images, (images, labels)):
+        for call in (keras_vit.features, keras_vit.attention_maps):
+            with pytest.raises(ValueError, match=f"{RULE}.*{message}"):
+                call(model, dataset(arrays).batch(2))
+
+
+def test_labels_of_a_dataset_are_left_out(model):
+    check_features(model, dataset((SCALED, np.zeros(4))).batch(2))
 
 
 class Batches(keras.utils.PyDataset):
@@ -149,12 +157,7 @@ class Batches(keras.utils.PyDataset):
 def test_batches_of_keras(batches, message, model):
     with pytest.raises(ValueError, match=f"^`images` {message}"):
         keras_vit.features(model, Batches(batches))
-    np.testing.assert_allclose(
-        keras_vit.features(model, Batches([SCALED[:2], SCALED[2:]])),
-        keras_vit.features(model, SCALED),
-        rtol=0,
-        atol=1e-6,
-    )
+    check_features(model, Batches([SCALED[:2], SCALED[2:]]))
 
 
 @pytest.mark.parametrize(
@@ -162,27 +165,20 @@ def test_batches_of_keras(batches, message, model):
     [("features", np.nan), ("maps", np.inf), ("rollout", -255), ("distance", np.nan)],
 )
 def test_all_batches_of_a_dataset_are_checked(call, value, model):
-    import tensorflow as tf
-
     images = SCALED.copy()
     images[3, 5, 5, 0] = value
     with pytest.raises(ValueError, match=f"^`images` {RULE}values from .*{value}"):
-        CALLS[call](model, tf.data.Dataset.from_tensor_slices(images).batch(1), None)
+        CALLS[call](model, dataset(images).batch(1), None)
 
 
 def test_the_range_of_a_dataset_is_that_of_all_batches(model, caplog):
-    import tensorflow as tf
-
     # The first batch alone lies in [0, 1].
-    images = np.concatenate(
-        [np.linspace(0.5, 1, 768, dtype="float32").reshape(1, 16, 16, 3), SCALED]
-    )
+    first = np.linspace(0.5, 1, 768, dtype="float32").reshape(1, 16, 16, 3)
+    images = np.concatenate([first, SCALED])
     for factor, expected in ((1, []), (2.5, [r"beyond \[-1, 1\]"])):
         caplog.clear()
-        keras_vit.features(
-            model, tf.data.Dataset.from_tensor_slices(images * np.float32(factor)).batch(1)
-        )
-        messages = [record.getMessage() for record in caplog.records if is_ours(record)]
+        keras_vit.features(model, dataset(images * np.float32(factor)).batch(1))
+        messages = warnings(caplog)
         assert len(messages) == len(expected)
         assert all(map(re.search, expected, messages))
 
@@ -200,16 +196,6 @@ def test_the_range_of_a_dataset_is_that_of_all_batches(model, caplog):
         (lambda: dataset(SCALED), r"images of shape \(16, 16, 3\)"),
         (lambda: dataset({"images": SCALED}).batch(2), "images of type dict"),
     ],
-    ids=[
-        "none",
-        "list",
-        "no image",
-        "an image",
-        "another size",
-        "no batch",
-        "no batches",
-        "dictionaries",
-    ],
 )
 def test_what_is_not_images_is_a_line(call, wrong, received, model):
     with pytest.raises(ValueError, match=f"^`images` must .*Received: {received}$"):
@@ -219,28 +205,23 @@ def test_what_is_not_images_is_a_line(call, wrong, received, model):
 @pytest.mark.parametrize("call", [keras_vit.features, keras_vit.attention_maps])
 @pytest.mark.parametrize("batch_size", [0, -1, 1.5, "3", True])
 def test_wrong_batch_sizes(call, batch_size, model):
-    with pytest.raises(
-        ValueError, match="^`batch_size` must be an integer of at least 1. Received"
-    ):
+    with pytest.raises(ValueError, match="^`batch_size` must be an integer of at least 1. Rec"):
         call(model, SCALED, batch_size=batch_size)
 
 
 @pytest.mark.parametrize("names", [5, "block_0", [], {"block_0": 1}])
 def test_wrong_lists_of_names(names, model):
-    with pytest.raises(
-        ValueError, match="^`layers` must be a list of names, or None. Received: la"
-    ):
+    with pytest.raises(ValueError, match="^`layers` must be a list of names, or None. Rec.*: la"):
         keras_vit.features(model, SCALED, layers=names)
-    with pytest.raises(
-        ValueError, match="^`blocks` must be a list of names, or None. Received: bl"
-    ):
+    with pytest.raises(ValueError, match="^`blocks` must be a list of names, or None. Rec.*: bl"):
         keras_vit.attention_maps(model, SCALED, blocks=names)
 
 
+@pytest.mark.parametrize("call", ["predictions", "report"])
 @pytest.mark.parametrize("images", [None, [SCALED], SCALED[:0], SCALED[0], SCALED[:, :8]])
-def test_what_is_not_images_is_not_drawn(images, model, tmp_path):
+def test_what_is_not_images_is_not_drawn(call, images, model, tmp_path):
     with pytest.raises(ValueError, match="^`images` must .* Received: images of "):
-        draw(model, images, tmp_path)
+        CALLS[call](model, images, tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -251,18 +232,13 @@ def test_a_model_that_scales_its_inputs_takes_pixels(model):
     for layer in model.layers[1:-1]:
         x = layer(x)
     scaling = keras.Model(images, x)
-    np.testing.assert_allclose(
-        keras_vit.features(scaling, PHOTOS.astype("float32")),
-        keras_vit.features(model, SCALED),
-        rtol=0,
-        atol=1e-5,
-    )
+    features = keras_vit.features(scaling, PHOTOS.astype("float32"))
+    np.testing.assert_allclose(features, keras_vit.features(model, SCALED), rtol=0, atol=1e-5)
 
 
 def test_masked_patches(tmp_path):
     inputs = {"images": PHOTOS, "corruption": np.zeros((4, 16), "int32")}
     predictor = vision_transformer(**{**TINY, "pooling": None, "num_classes": 0})
+    batch = inputs, np.zeros((4, 16), "int32"), np.ones((4, 16))
     with pytest.raises(ValueError, match=f"`images` {RULE}images of dtype uint8"):
-        draw_masked_patches(
-            predictor, (inputs, np.zeros((4, 16), "int32"), np.ones((4, 16))), tmp_path / "x.png"
-        )
+        draw_masked_patches(predictor, batch, tmp_path / "x.png")

@@ -1,15 +1,13 @@
 """The builder of ResNets, and hybrids."""
 
-import keras
 import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit.models import features, replace_head, resize, resnet, vision_transformer
-from keras_vit.models.introspection import options_of
 from tests.fixtures.contract import check_model, to_numpy
 from tests.fixtures.tiny import TINY, images
-from tests.models.test_surgery import values
+from tests.models.test_surgery import check_backbone
 
 BIT = {"stages": (2, 1), "width": 32, "num_classes": 3, "image_size": 16}
 HYBRID = {
@@ -89,10 +87,7 @@ def test_replace_head_and_resize_of_a_resnet():
     model = resnet(**BIT)
     new = resize(replace_head(model, 5), (20, 30))
     assert (new.input_shape, new.output_shape) == ((None, 20, 30, 3), (None, 5))
-    old_values, new_values = values(model), values(new)
-    for path, value in new_values.items():
-        if not path.startswith("head/"):
-            np.testing.assert_array_equal(value, old_values[path])
+    check_backbone(model, new)
     headless = replace_head(model, 0)
     batch = images(2, 16, 16, 3)
     np.testing.assert_array_equal(features(model, batch), headless.predict(batch, verbose=0))
@@ -127,79 +122,6 @@ def test_feature_maps():
     assert features(bit, images(2, 16, 16, 3), ["norm"], as_maps=True)["norm"].shape[1:3] == (2, 2)
     with pytest.raises(ValueError, match="`as_maps` needs layers .*'pooling'"):
         features(bit, images(2, 16, 16, 3), ["pooling"], as_maps=True)
-
-
-def test_attention_on_the_grid_of_a_hybrid():
-    model = vision_transformer(**HYBRID)
-    tokens = features(model, images(2, 16, 24, 3), ["dropout"])["dropout"]
-    _, scores = model.get_layer("block_0")(tokens, return_attention_scores=True)
-    # Of the class token and 2 x 3 patches.
-    assert tuple(scores.shape) == (2, 2, 7, 7)
-    np.testing.assert_allclose(to_numpy(scores).sum(axis=-1), 1, rtol=1e-5)
-
-
-@pytest.mark.parametrize("make", [resnet, vision_transformer])
-def test_description(make):
-    options = BIT if make is resnet else HYBRID
-    described = options_of(make(**options))
-    again = make(**described)
-    assert options_of(again) == described
-    assert [v.path for v in again.weights] == [v.path for v in make(**options).weights]
-    names = set(options) - {"image_size", "patch_size"}
-    assert {name: described[name] for name in names} == {name: options[name] for name in names}
-
-
-def test_description_of_a_version_1():
-    assert options_of(resnet(**BIT, preactivation=False))["preactivation"] is False
-
-
-def changed(model, name, **changes):
-    """The model with a layer of another configuration."""
-
-    def clone(layer):
-        config = layer.get_config()
-        return layer.__class__.from_config({**config, **changes} if layer.name == name else config)
-
-    return keras.models.clone_model(model, clone_function=clone)
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "name", "changes", "message"),
-    [
-        (resnet, BIT, "root_conv", {"symmetric_padding": False}, "differs in root_conv"),
-        (resnet, BIT, "root_conv", {"kernel_size": 3}, "differs in root_conv"),
-        (resnet, BIT, "norm", {"epsilon": 1e-3}, "differs in norm"),
-        (resnet, BIT, "norm", {"groups": 16}, "differs in norm"),
-        (resnet, BIT, "stage_1_unit_2", {"filters": 64}, "differs|filters and strides"),
-        (resnet, BIT, "stage_2_unit_1", {"strides": 1}, "in stage_2_unit_1 the filters and str"),
-        (vision_transformer, HYBRID, "root_pool", {"pool_size": 2}, "differs in root_pool"),
-        (vision_transformer, HYBRID, "root_pool", {"strides": 2, "padding": "valid"}, "root_pool"),
-        (vision_transformer, TINY, "encoder_norm", {"epsilon": 1e-3}, "differs in encoder_norm"),
-        (vision_transformer, TINY, "block_1", {"activation": "gelu"}, "blocks of one kind"),
-    ],
-)
-def test_customised_models_are_not_described(make, options, name, changes, message):
-    """What is not the builders' would be saved as it were, and loaded as another function."""
-    model = make(**options)
-    options_of(changed(model, "head", kernel_initializer="ones"))
-    with pytest.raises(ValueError, match=message):
-        options_of(changed(model, name, **changes))
-
-
-@pytest.mark.parametrize("name", ["unit", "stage_one_unit_1"])
-def test_models_of_other_names_are_not_described(name):
-    images = keras.Input((16, 16, 32))
-    outputs = keras_vit.layers.BottleneckUnit(32, name=name)(images)
-    with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
-        options_of(keras.Model(images, outputs))
-
-
-def test_a_root_of_another_kind_is_not_described():
-    images = keras.Input((16, 16, 3))
-    x = keras.layers.Dense(32, name="root_conv")(images)
-    outputs = keras_vit.layers.BottleneckUnit(32, name="stage_1_unit_1")(x)
-    with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
-        options_of(keras.Model(images, outputs))
 
 
 @pytest.mark.parametrize(

@@ -54,53 +54,35 @@ def test_output_shape(options, shape):
 
 def test_model_is_functional_with_stable_names():
     model = vision_transformer(**TINY, representation_size=6)
-    assert [layer.name for layer in model.layers] == [
-        "images",
-        "patch_embedding",
-        "class_token",
-        "position_embedding",
-        "dropout",
-        "block_0",
-        "block_1",
-        "encoder_norm",
-        "pooling",
-        "pre_logits",
-        "head",
-    ]
+    names = (
+        "images patch_embedding class_token position_embedding dropout block_0 block_1 "
+        "encoder_norm pooling pre_logits head"
+    )
+    assert [layer.name for layer in model.layers] == names.split()
     part = keras.Model(model.input, model.get_layer("block_1").output)
     assert part.output_shape == (None, 17, 8)
 
 
+PATHS = """
+patch_embedding/projection/kernel patch_embedding/projection/bias
+class_token/token position_embedding/embedding
+block_0/layer_norm_1/gamma block_0/layer_norm_1/beta
+block_0/attention/query/kernel block_0/attention/query/bias
+block_0/attention/key/kernel block_0/attention/key/bias
+block_0/attention/value/kernel block_0/attention/value/bias
+block_0/attention/output/kernel block_0/attention/output/bias
+block_0/layer_norm_2/gamma block_0/layer_norm_2/beta
+block_0/mlp/dense_0/kernel block_0/mlp/dense_0/bias
+block_0/mlp/dense_1/kernel block_0/mlp/dense_1/bias
+encoder_norm/gamma encoder_norm/beta
+pre_logits/kernel pre_logits/bias
+head/kernel head/bias
+"""
+
+
 def test_paths_are_the_same_on_every_backend():
     model = vision_transformer(**{**TINY, "depth": 1}, representation_size=6)
-    assert [variable.path for variable in model.weights] == [
-        "patch_embedding/projection/kernel",
-        "patch_embedding/projection/bias",
-        "class_token/token",
-        "position_embedding/embedding",
-        "block_0/layer_norm_1/gamma",
-        "block_0/layer_norm_1/beta",
-        "block_0/attention/query/kernel",
-        "block_0/attention/query/bias",
-        "block_0/attention/key/kernel",
-        "block_0/attention/key/bias",
-        "block_0/attention/value/kernel",
-        "block_0/attention/value/bias",
-        "block_0/attention/output/kernel",
-        "block_0/attention/output/bias",
-        "block_0/layer_norm_2/gamma",
-        "block_0/layer_norm_2/beta",
-        "block_0/mlp/dense_0/kernel",
-        "block_0/mlp/dense_0/bias",
-        "block_0/mlp/dense_1/kernel",
-        "block_0/mlp/dense_1/bias",
-        "encoder_norm/gamma",
-        "encoder_norm/beta",
-        "pre_logits/kernel",
-        "pre_logits/bias",
-        "head/kernel",
-        "head/bias",
-    ]
+    assert [variable.path for variable in model.weights] == PATHS.split()
 
 
 def test_initial_values():

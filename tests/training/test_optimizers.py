@@ -11,7 +11,6 @@ from keras_vit.models import vision_transformer
 from keras_vit.training.losses import make_loss, sigmoid_cross_entropy
 from keras_vit.training.optimizers import SGD, AdamW, make_optimizer
 from keras_vit.training.recipes import DIGITS_PRETRAIN, FINETUNE, PRETRAIN
-from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.schedules import learning_rate_schedule
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import case_model, case_outputs
@@ -19,17 +18,8 @@ from tests.fixtures.small_runs import small_model
 from tests.fixtures.tiny import TINY, images
 
 RUN = "x4_finetune_sgd_f32_momentum"
-FINETUNING = Recipe(
-    image_size=24,
-    batch_size=8,
-    optimizer="sgd",
-    learning_rate=0.02,
-    decay="cosine",
-    warmup_steps=3,
-    steps=12,
-    clip_norm=1.0,
-    accumulation_steps=2,
-)
+SMALL = {"image_size": 24, "batch_size": 8, "learning_rate": 0.02, "warmup_steps": 3, "steps": 12}
+FINETUNING = dataclasses.replace(FINETUNE, **SMALL, accumulation_steps=2)
 
 
 def original_learning_rate(step, base, total_steps, warmup_steps, decay):
@@ -93,22 +83,15 @@ def run():
     batches = ((pixels[p[half]], labels[half]) for p, labels in picked for half in halves)
     observer = Observer()
     # An epoch's loss is the mean of its steps: each is an epoch.
-    model.fit(
-        batches,
-        steps_per_epoch=2,
-        epochs=FINETUNING.steps,
-        callbacks=[observer],
-        shuffle=False,
-        verbose=0,
-    )
+    options = {"callbacks": [observer], "shuffle": False, "verbose": 0}
+    model.fit(batches, steps_per_epoch=2, epochs=FINETUNING.steps, **options)
     return expected, model, observer.seen
 
 
 class Observer(keras.callbacks.Callback):
     """Record what the original's run records of each step."""
 
-    def __init__(self):
-        super().__init__()
+    def on_train_begin(self, logs=None):
         self.seen = {"loss": [], "lr": [], "grad_norm": []}
 
     def on_epoch_begin(self, epoch, logs=None):

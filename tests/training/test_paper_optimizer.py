@@ -1,5 +1,7 @@
 """The base class of the optimizers: accumulation as in optax, averages, layer-wise decay."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
@@ -167,23 +169,18 @@ def test_a_saved_model_is_trained_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("argument", "value"),
+    ("optimizer", "argument", "value"),
     [
-        ("weight_decay", -0.1),
-        ("clip_norm", 0),
-        ("layer_decay", 0),
-        ("accumulation_steps", 0),
-        ("accumulation_steps", 1.5),
-        ("average_momentum", 1),
-        ("momentum", float("nan")),
+        (SGD, "weight_decay", -0.1),
+        (SGD, "clip_norm", 0),
+        (SGD, "layer_decay", 0),
+        (SGD, "accumulation_steps", 0),
+        (SGD, "accumulation_steps", 1.5),
+        (SGD, "average_momentum", 1),
+        (SGD, "momentum", math.nan),
+        *((AdamW, name, math.nan) for name in ("beta_1", "beta_2", "epsilon")),
     ],
 )
-def test_wrong_arguments(argument, value):
+def test_wrong_arguments(optimizer, argument, value):
     with pytest.raises(ValueError, match=f"`{argument}` must .* Received: {argument}={value}"):
-        SGD(0.1, **{argument: value})
-
-
-@pytest.mark.parametrize("argument", ["beta_1", "beta_2", "epsilon"])
-def test_wrong_arguments_of_adam(argument):
-    with pytest.raises(ValueError, match=f"`{argument}` must .* Received: {argument}=nan"):
-        AdamW(0.1, **{argument: float("nan")})
+        optimizer(0.1, **{argument: value})
