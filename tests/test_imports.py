@@ -3,7 +3,6 @@
 import ast
 import collections
 import importlib
-import os
 import pathlib
 import re
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 
 import keras_vit
 from keras_vit.core.imports import MOVED
+from tests.fixtures.commands import run_python
 
 pytestmark = pytest.mark.backends(
     "tensorflow", reason="the processes that it starts choose backends"
@@ -52,10 +52,10 @@ VARIANT_NAMES = [row.name for row in keras_vit.list_variants()]
 WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 
 
-COMMANDS = (
-    "quickstart models checkpoints client convert inspect-checkpoint data deduplicate train "
-    "evaluate fewshot vtab predict inspect study export"
-).split()
+COMMANDS = """
+quickstart models checkpoints client convert inspect-checkpoint data deduplicate train
+evaluate fewshot vtab predict inspect study export
+"""
 
 
 def imported_modules(path):
@@ -137,16 +137,6 @@ def test_modules_that_have_moved_are_found():
         assert importlib.import_module(old) is importlib.import_module(new)
 
 
-def run_python(code, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-
-
 def test_core_runs_without_importing_tensorflow():
     pytest.importorskip("jax", reason="the JAX backend is not installed")
     code = """
@@ -215,7 +205,7 @@ print(sorted({"keras", "tensorflow", "numpy"} & set(sys.modules)))
     "arguments",
     [
         ["--help"],
-        *([command, "--help"] for command in COMMANDS),
+        *([command, "--help"] for command in COMMANDS.split()),
         ["train", "finetune", "--help"],
         ["mistyped"],
         ["models"],

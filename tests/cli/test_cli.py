@@ -6,7 +6,8 @@ from keras_vit.cli import main
 from keras_vit.cli.models import COLUMNS, table_rows
 from keras_vit.cli.tables import markdown_table
 from keras_vit.models import VARIANTS
-from tests.fixtures.commands import error_of, run
+from tests.fixtures.commands import CASE, error_of, run
+from tests.fixtures.reference import case_path
 
 
 def test_models(capsys):
@@ -77,6 +78,14 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
             "must have the model's classes ['cat', 'dog']",
         ),
         (["export", "RUN", "RUN"], "`directory` must be one for exports"),
+        (["convert", "FILE", "target"], "`--to` must be given"),
+        (["convert", "FILE", "target.h5", "--to", "keras"], "`target` must end with .keras"),
+        (["convert", "FILE", "target.npz", "--to", "timm"], "`path` must be a directory or a"),
+        (["convert", "FILE", "x.npz", "--image-size", *"123"], "`--image-size` must be one"),
+        (["convert", "FILE", "x.keras", "--image-size", "33"], "`image_size` must be a multiple"),
+        (["convert", "missing.npz", "x.keras"], "`path` must be an existing file"),
+        (["inspect-checkpoint", "missing.npz"], "`path` must be an existing file"),
+        (["inspect-checkpoint", "FILE", "--against", "ViT_B17"], "the name of a checkpoint, such"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -84,7 +93,7 @@ def test_wrong_argument(arguments, message, start, finished_run, tmp_path, capsy
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.keras"
     page.write_text("<html>not found</html>")
-    known = {"START": start, "PAGE": page, "RUN": finished_run}
+    known = {"START": start, "PAGE": page, "RUN": finished_run, "FILE": case_path(CASE)}
     assert message in error_of(capsys, *[known.get(word, word) for word in arguments])
     assert [path.name for path in tmp_path.iterdir()] == ["page.keras"]
 

@@ -139,30 +139,6 @@ def test_convert_for_fine_tuning(tmp_path, capsys):
     assert (model.input_shape, model.output_shape) == ((None, 48, 64, 3), (None, 3))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["convert", "FILE", "target"], "`--to` must be given"),
-        (["convert", "FILE", "target.h5", "--to", "keras"], "`target` must end with .keras"),
-        (["convert", "FILE", "target.npz", "--to", "timm"], "`path` must be a directory or a"),
-        (["convert", "FILE", "x.keras", "--image-size", 1, 2, 3], "`--image-size` must be one"),
-        (["convert", "FILE", "x.keras", "--image-size", 33], "`image_size` must be a multiple of"),
-        (["convert", "missing.npz", "x.keras"], "`path` must be an existing file"),
-        (["inspect-checkpoint", "missing.npz"], "`path` must be an existing file"),
-        (
-            ["inspect-checkpoint", "FILE", "--against", "ViT_B17"],
-            "the name of a checkpoint, such as",
-        ),
-    ],
-    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
-)
-def test_wrong_argument(arguments, message, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    arguments = [case_path(CASE) if word == "FILE" else word for word in arguments]
-    assert message in error_of(capsys, *arguments)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.examples
 def test_other_commands_take_checkpoints(tmp_path, capsys):
     photos = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)

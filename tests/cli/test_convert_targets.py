@@ -92,15 +92,10 @@ def test_convert_next_to_other_files(tmp_path, capsys):
     assert_logits(logits_of(source.with_name("other.keras")), case_outputs(CASE)["logits"])
 
 
-def npz_source(directory):
-    source = directory / "model.npz"
-    source.write_bytes(case_path(CASE).read_bytes())
-    return source
-
-
 def sources(directory):
     """Pairs of a source and a target that is the same, or whose files the source needs."""
-    npz = npz_source(directory)
+    npz = directory / "model.npz"
+    npz.write_bytes(case_path(CASE).read_bytes())
     (directory / "link.npz").symlink_to(npz)
     (directory / "linked").symlink_to(directory, target_is_directory=True)
     yield npz, npz, []

@@ -20,13 +20,8 @@ LINES = [
 ]
 
 
-@pytest.fixture
-def run_directory(tmp_path):
-    """What a run of 8 pixels leaves, and models of its id."""
-    return lambda lines=LINES, **changes: _write_run(tmp_path, lines, changes)
-
-
-def _write_run(tmp_path, lines, changes):
+def write_run(tmp_path, lines=LINES, **changes):
+    """Write what a run at 8 pixels leaves, and models with its id."""
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], image_size=8, **changes)
     run = {"id": "0f", "recipe": dataclasses.asdict(recipe), "class_names": list("ab")}
     (tmp_path / "run.json").write_text(json.dumps(run))
@@ -45,8 +40,8 @@ def _write_run(tmp_path, lines, changes):
         ({"average_momentum": 0.9}, {"best": 0.75, "last": None, "averaged": 0.5}),
     ],
 )
-def test_validation_accuracy_of_an_export(changes, expected, run_directory):
-    workdir, model = run_directory(**changes)
+def test_validation_accuracy_of_an_export(changes, expected, tmp_path):
+    workdir, model = write_run(tmp_path, **changes)
     for name, accuracy in expected.items():
         assert facts_of(model, workdir / f"{name}.keras").get("validation_accuracy") == accuracy
         facts = facts_of(model, workdir / f"{name}.keras", quantize="int8")
@@ -56,8 +51,8 @@ def test_validation_accuracy_of_an_export(changes, expected, run_directory):
     assert "validation_accuracy" not in facts_of(resized, workdir)
 
 
-def test_metrics_that_cannot_be_right(run_directory):
-    workdir, model = run_directory([{**LINES[0], "val_accuracy": 75}])
+def test_metrics_that_cannot_be_right(tmp_path):
+    workdir, model = write_run(tmp_path, [{**LINES[0], "val_accuracy": 75}])
     with pytest.raises(ValueError, match=r"accuracies from 0 to 1. Received: .*metrics.jsonl"):
         facts_of(model, workdir)
     (workdir / "metrics.jsonl").write_text('{"epoch": 0, "val_')

@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit.cli import main
 from keras_vit.models import vision_transformer
-from tests.fixtures.commands import error_of, run, train_arguments
+from tests.fixtures.commands import error_of, mistake_of, run, train_arguments
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.tiny import TINY
 
@@ -114,19 +114,13 @@ def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, cap
     ],
 )
 def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tmp_path, capsys):
-    with pytest.raises(SystemExit) as exit_info:
-        main([*train_arguments(start, tmp_path, tmp_path / "run"), flag, value])
-    assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("keras-vit: error: ")
-    assert message in line
+    arguments = train_arguments(start, tmp_path, tmp_path / "run")
+    assert message in mistake_of(capsys, *arguments, flag, value)
 
 
 def test_an_unknown_recipe(capsys):
-    with pytest.raises(SystemExit) as exit_info:
-        main(["train", "finetun", "--model", "ViT_B16", "--data", "digits", "--workdir", "run"])
-    assert exit_info.value.code == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    options = "--model ViT_B16 --data digits --workdir run"
+    line = mistake_of(capsys, "train", "finetun", *options.split())
     assert line == "keras-vit: error: Unrecognized options: finetun; see --help"
 
 

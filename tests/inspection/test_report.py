@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.cli import main
 from keras_vit.inspection.figures.attention import upsample
 from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_predictions
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
+from tests.fixtures.commands import mistake_of, run
 from tests.fixtures.images import encode, random_image, write_folder
 from tests.fixtures.tiny import TINY, images
 
@@ -23,10 +23,7 @@ ATTENTION = ["attention_distance.png", "rollout.png", "heads.png"]
 MODELS = {
     "rectangle": ({"image_size": (8, 16), "pooling": "gap"}, [*EMBEDDINGS, *ATTENTION]),
     "grey": ({"image_channels": 1, "num_registers": 1}, [*EMBEDDINGS, *ATTENTION]),
-    "many patches": (
-        {"image_size": (2, 20), "patch_size": 1, "depth": 1},
-        [*EMBEDDINGS, *ATTENTION],
-    ),
+    "many patches": ({"image_size": (2, 20), "patch_size": 1}, [*EMBEDDINGS, *ATTENTION]),
     "one patch, no positions": (
         {"patch_size": 16, "depth": 1, "position_embedding": "none"},
         ["filters.png", *ATTENTION],
@@ -51,22 +48,14 @@ def test_report(name, tmp_path):
         assert (page.parent / file).read_bytes() == data
 
 
-def test_a_resnet_has_its_filters(tmp_path):
-    model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
-    page = write_report(model, images(1, 32, 32, 3), tmp_path)
-    assert [path.name for path in tmp_path.glob("*.png")] == ["filters.png"]
-    assert len(figures_on(page)) == 1
-
-
 def test_command(tmp_path, capsys):
     vision_transformer(**{**TINY, "image_size": 8, "depth": 1}).save(tmp_path / "m.keras")
     (tmp_path / "photo.png").write_bytes(encode(random_image()))
     out = tmp_path / "seen"
-    command = ["inspect", str(tmp_path / "m.keras"), "--out", str(out)]
-    main([*command, "--images", str(tmp_path / "photo.png")])
-    assert f"all of them on one page: {out / 'index.html'}" in capsys.readouterr().out
-    main([*command, "--data", "digits", "--count", "5"])
-    assert "on 5 images" in capsys.readouterr().out
+    command = ["inspect", tmp_path / "m.keras", "--out", out]
+    printed = run(capsys, *command, "--images", tmp_path / "photo.png")
+    assert f"all of them on one page: {out / 'index.html'}" in printed
+    assert "on 5 images" in run(capsys, *command, "--data", "digits", "--count", "5")
     assert "attention distance over 5 images" in (out / "index.html").read_text()
 
 
@@ -83,10 +72,8 @@ def test_command(tmp_path, capsys):
 )
 def test_wrong_commands(arguments, message, tmp_path, capsys):
     vision_transformer(**{**TINY, "image_size": 8}).save(tmp_path / "m.keras")
-    with pytest.raises(SystemExit):
-        main(["inspect", str(tmp_path / "m.keras"), "--out", str(tmp_path / "seen"), *arguments])
-    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert message in error
+    command = ["inspect", tmp_path / "m.keras", "--out", tmp_path / "seen"]
+    assert message in mistake_of(capsys, *command, *arguments)
     assert not (tmp_path / "seen").exists()
 
 
@@ -109,8 +96,9 @@ def test_figures_of_another_model_are_removed(tmp_path):
     for name in mine:
         (tmp_path / name).write_bytes(b"my own")
     model = keras_vit.resnet((1,), width=32, num_classes=2, image_size=32)
-    write_report(model, images(1, 32, 32, 3), tmp_path)
+    page = write_report(model, images(1, 32, 32, 3), tmp_path)
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["filters.png", *mine]
+    assert len(figures_on(page)) == 1
 
 
 def test_a_page_of_others_is_not_replaced(tmp_path):
@@ -164,15 +152,11 @@ def test_too_many_broken_images(tmp_path, capsys):
     vision_transformer(**{**TINY, "image_size": 8, "depth": 1}).save(tmp_path / "m.keras")
     for split in ("train", "test"):
         write_folder(tmp_path / "data" / split, ("cat", "dog"), count=12)
-    command = ["inspect", str(tmp_path / "m.keras"), "--out", str(tmp_path / "seen")]
+    command = ["inspect", tmp_path / "m.keras", "--out", tmp_path / "seen"]
     command += ["--data", f"folder:{tmp_path / 'data'}"]
     broken = sorted((tmp_path / "data" / "test").rglob("*.jpg"))
     broken[0].write_bytes(b"\xff\xd8\xff no image")
-    main(command)
-    assert "1 of 24 images were skipped" in capsys.readouterr().out
+    assert "1 of 24 images were skipped" in run(capsys, *command)
     for path in broken:
         path.write_bytes(b"\xff\xd8\xff no image")
-    with pytest.raises(SystemExit):
-        main(command)
-    (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert "of the images may be skipped" in error
+    assert "of the images may be skipped" in mistake_of(capsys, *command)

@@ -41,14 +41,10 @@ def test_models_by_their_compute(axes, tmp_path):
 
 
 def test_models_by_their_images(axes, tmp_path):
+    runs = [("a", 30, 0.4), ("a", 30, 0.6), ("a", 100, 0.8), ("b", 30, 0.2)]
     rows = [
         {"model": model, "images": images, "fewshot": accuracy, "accuracy": accuracy / 2}
-        for model, images, accuracy in (
-            ("a", 30, 0.4),
-            ("a", 30, 0.6),
-            ("a", 100, 0.8),
-            ("b", 30, 0.2),
-        )
+        for model, images, accuracy in runs
     ]
     panels = {"5-shot accuracy (%)": "fewshot", "Test accuracy (%)": "accuracy"}
     draw_data_sizes(rows, panels, "Data size", tmp_path / "study.png")

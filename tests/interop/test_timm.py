@@ -8,7 +8,7 @@ from keras import ops
 
 import keras_vit
 from tests.fixtures.reference import case_model, case_outputs
-from tests.fixtures.torch_models import IMAGES, TOLERANCE, randomise, torch_images
+from tests.fixtures.torch_models import IMAGES, TOLERANCE, check, randomise, torch_images
 
 SMALL = {
     "img_size": (32, 48),
@@ -52,11 +52,6 @@ def logits_of(model, images=IMAGES):
         return model(torch_images(images)).numpy()
 
 
-def check(ours, theirs, images=IMAGES):
-    actual = ops.convert_to_numpy(ours(images))
-    np.testing.assert_allclose(actual, theirs, rtol=0, atol=TOLERANCE)
-
-
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in UNTOLD])
 def test_weights_alone(timm, name, tmp_path):
     # 5 x 5 rows of a model with LayerScale, as DeiT III is, are 5 x 5 patches and not 4 x 6 behind
@@ -70,9 +65,7 @@ def test_weights_alone(timm, name, tmp_path):
     check(ours, logits_of(theirs, images), images)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_read_and_written_back(timm, name, tmp_path):
-    theirs = theirs_of(timm, name)
+def check_there_and_back(timm, theirs, tmp_path):
     expected = logits_of(theirs)
     timm.models.save_for_hf(theirs, tmp_path / "theirs", safe_serialization=True)
     ours = keras_vit.from_checkpoint(tmp_path / "theirs")
@@ -84,24 +77,28 @@ def test_read_and_written_back(timm, name, tmp_path):
         torch.testing.assert_close(again.state_dict()[key], tensor, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_read_and_written_back(timm, name, tmp_path):
+    check_there_and_back(timm, theirs_of(timm, name), tmp_path)
+
+
 def test_clip_has_an_epsilon_of_its_own(timm, tmp_path):
     arguments = {**SMALL, "pre_norm": True}
     theirs = randomise(timm.create_model("vit_base_patch16_clip_quickgelu_224", **arguments))
-    timm.models.save_for_hf(theirs, tmp_path / "theirs", safe_serialization=True)
-    ours = keras_vit.from_checkpoint(tmp_path / "theirs")
-    check(ours, logits_of(theirs))
-    keras_vit.save_checkpoint(ours, tmp_path / "ours", format="timm")
-    again = timm.create_model(f"local-dir:{tmp_path / 'ours'}", pretrained=True).eval()
-    np.testing.assert_array_equal(logits_of(again), logits_of(theirs))
+    check_there_and_back(timm, theirs, tmp_path)
+
+
+def check_reference(theirs, case):
+    """timm's model computes the logits of the original."""
+    reference = case_outputs(case)
+    logits = logits_of(theirs.eval(), reference["images"])
+    np.testing.assert_allclose(logits, reference["logits"], rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("case", ["a_vit_token", "i1_bv_gap_learn", "i3_bv_map_learn"])
 def test_models_of_google(timm, case, tmp_path):
     keras_vit.save_checkpoint(case_model(case), tmp_path, format="timm")
-    theirs = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
-    reference = case_outputs(case)
-    logits = logits_of(theirs, reference["images"])
-    np.testing.assert_allclose(logits, reference["logits"], rtol=0, atol=TOLERANCE)
+    check_reference(timm.create_model(f"local-dir:{tmp_path}", pretrained=True), case)
 
 
 def test_google_files_of_ours_are_read(timm, tmp_path):
@@ -111,11 +108,9 @@ def test_google_files_of_ours_are_read(timm, tmp_path):
     theirs = timm.create_model(
         "vit_base_patch16_224",
         **{**SMALL, "img_size": 32, "mlp_ratio": 2, "act_layer": "gelu_tanh"},
-    ).eval()
+    )
     theirs.load_pretrained(str(tmp_path / "google.npz"))
-    reference = case_outputs("a_vit_token")
-    logits = logits_of(theirs, reference["images"])
-    np.testing.assert_allclose(logits, reference["logits"], rtol=0, atol=TOLERANCE)
+    check_reference(theirs, "a_vit_token")
 
 
 def test_resized_as_timm_does_it(timm, tmp_path):

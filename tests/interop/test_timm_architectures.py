@@ -71,7 +71,6 @@ def test_every_architecture(timm):
             **{key: options.get(key) for key in theirs},
             "block": "Block",
             "pool_include_prefix": False,
-            "fc_norm": options["fc_norm"],
         }
         patch = options["patch_size"][0]
         theirs["image_size"] = tuple(size // patch * patch for size in theirs["image_size"])

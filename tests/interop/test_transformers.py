@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from keras import ops
 
 import keras_vit
 from keras_vit.checkpoints.formats.huggingface import DEFAULT_HEADS
 from tests.fixtures.reference import case_model, case_outputs
-from tests.fixtures.torch_models import IMAGES, TOLERANCE, randomise, torch_images
+from tests.fixtures.torch_models import IMAGES, TOLERANCE, check, randomise, torch_images
 
 SMALL = {
     "hidden_size": 48,
@@ -38,11 +37,6 @@ def theirs_of(**changes):
 def logits_of(model, images=IMAGES):
     with torch.no_grad():
         return model(torch_images(images)).logits.numpy()
-
-
-def check(ours, theirs, images=IMAGES):
-    actual = ops.convert_to_numpy(ours(images))
-    np.testing.assert_allclose(actual, theirs, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
@@ -90,10 +84,7 @@ def test_names_in_memory_are_read_too(tmp_path):
     theirs = theirs_of()
     path = tmp_path / "state_dict.safetensors"
     safetensors.torch.save_file(theirs.state_dict(), path)
-    check(
-        keras_vit.from_checkpoint(path, num_heads=4, image_size=(32, 48)),
-        logits_of(theirs),
-    )
+    check(keras_vit.from_checkpoint(path, num_heads=4, image_size=(32, 48)), logits_of(theirs))
 
 
 @pytest.mark.parametrize("case", ["a_vit_token", "g_vit_token_bf16", "timm_token"])

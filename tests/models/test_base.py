@@ -78,21 +78,18 @@ def test_a_model_keeps_what_functional_models_keep(tmp_path):
     assert keras.models.clone_model(model).options is None
 
 
-def uses(tmp_path):
-    return {
-        "attention_maps": lambda model: keras_vit.attention_maps(model, images(1, 16, 16, 3)),
-        "export": lambda model: keras_vit.export(model, tmp_path / "export"),
-        "features": lambda model: keras_vit.features(model, images(1, 16, 16, 3)),
-        "save_checkpoint": lambda model: keras_vit.save_checkpoint(
-            model, tmp_path / "model.npz", "google"
-        ),
-    }
+USES = {
+    "attention_maps": lambda model, _: keras_vit.attention_maps(model, images(1, 16, 16, 3)),
+    "export": lambda model, path: keras_vit.export(model, path / "export"),
+    "features": lambda model, _: keras_vit.features(model, images(1, 16, 16, 3)),
+    "save": lambda model, path: keras_vit.save_checkpoint(model, path / "model.npz", "google"),
+}
 
 
-@pytest.mark.parametrize("use", ["attention_maps", "export", "features", "save_checkpoint"])
+@pytest.mark.parametrize("use", USES)
 def test_a_model_is_not_built_a_second_time(use, built, reads, tmp_path):
     model = vision_transformer(**TINY)
-    uses(tmp_path)[use](model)
+    USES[use](model, tmp_path)
     assert built == ["vision_transformer"]
     assert reads == []
 
@@ -108,7 +105,7 @@ def test_surgery_builds_the_new_model_alone(built, reads):
 def test_options_of_a_model_composed_by_hand_are_read(reads, built, tmp_path):
     model = vision_transformer(**TINY)
     composed = keras.Model(model.input, model.output, name="composed")
-    uses(tmp_path)["save_checkpoint"](composed)
+    USES["save"](composed, tmp_path)
     assert reads == ["composed"]
     # One small model, to compare its layers with those of the given one.
     assert built == ["vision_transformer"] * 2

@@ -1,7 +1,5 @@
 """Rematerialised blocks: the same training, and nothing else changed."""
 
-import os
-import subprocess
 import sys
 
 import keras
@@ -11,6 +9,7 @@ from keras import ops
 
 import keras_vit
 from keras_vit.models import replace_head, resize, vision_transformer
+from tests.fixtures.commands import run_python
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images
 
@@ -134,14 +133,4 @@ print(peak() - before)
 @pytest.mark.backends("tensorflow", reason="on CPUs JAX's XLA undoes it, and torch's heap hides it")
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux records the peak")
 def test_peak_memory_of_training():
-    def peak(remat):
-        result = subprocess.run(
-            [sys.executable, "-c", TRAINING, str(remat)],
-            env=os.environ,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return int(result.stdout)
-
-    assert peak(remat=True) < 0.6 * peak(remat=False)
+    assert int(run_python(TRAINING, True)) < 0.6 * int(run_python(TRAINING, False))

@@ -100,10 +100,7 @@ def test_resize_of_a_hybrid():
     old, table = (to_numpy(m.get_layer("position_embedding").embedding.value) for m in (model, new))
     expected = keras_vit.resize_position_embedding(old, (4, 5), source_grid=(2, 3))
     np.testing.assert_array_equal(table, expected)
-    np.testing.assert_array_equal(
-        to_numpy(new.get_layer("stage_2_unit_1").conv_2.kernel.value),
-        to_numpy(model.get_layer("stage_2_unit_1").conv_2.kernel.value),
-    )
+    check_backbone(model, new, leave_out=("position_embedding/",))
     with pytest.raises(ValueError, match=r"`image_size` must be a multiple.*\(8, 8\)"):
         resize(model, 20)
 
@@ -120,8 +117,6 @@ def test_feature_maps():
     assert [maps[name].shape for name in layers] == [(2, 4, 6, 128), (2, 2, 3, 256), (2, 2, 3, 8)]
     bit = resnet(**BIT)
     assert features(bit, images(2, 16, 16, 3), ["norm"], as_maps=True)["norm"].shape[1:3] == (2, 2)
-    with pytest.raises(ValueError, match="`as_maps` needs layers .*'pooling'"):
-        features(bit, images(2, 16, 16, 3), ["pooling"], as_maps=True)
 
 
 @pytest.mark.parametrize(
