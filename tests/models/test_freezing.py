@@ -45,10 +45,9 @@ def parts(model):
 
 
 def flags(model, leave_out=()):
-    found = {path: part.trainable for path, part in parts(model).items()}
     return {
-        path: flag
-        for path, flag in found.items()
+        path: part.trainable
+        for path, part in parts(model).items()
         if path.removeprefix("layer ").split("/")[0] not in leave_out
     }
 
