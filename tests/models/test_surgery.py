@@ -188,7 +188,7 @@ def test_features():
 
 
 @pytest.mark.parametrize(
-    "after", [lambda x: x, keras.layers.Softmax(), keras.layers.Dropout(0, name="z")]
+    "after", [lambda x: x, keras.layers.Softmax(), keras.layers.Dropout(0.1, name="last")]
 )
 def test_a_head_of_another_name_is_not_taken_for_the_backbone(after):
     backbone = vision_transformer(**{**TINY, "num_classes": 0})
