@@ -94,7 +94,7 @@ def load(
 
     Raises:
         ValueError: if the dataset is unknown or has no images, or an argument is out of range.
-        TypeError: if there is no argument of a name.
+        TypeError: if a keyword argument is unknown.
 
     Reference:
         `vit_jax/input_pipeline.py`.

@@ -151,6 +151,7 @@ class RecipeRow:
     reported: str = ""
 
 
+# To add a recipe, add a row here; the command, its help and the page of recipes follow.
 _TABLE = (
     RecipeRow("pretrain", PRETRAIN, f"{TABLE_3}, ImageNet-21k", "ViT-L/16 85.30 %"),
     RecipeRow("finetune", FINETUNE, f"{TABLE_4}, ImageNet", "from JFT-300M: ViT-B/16 84.15 %"),
