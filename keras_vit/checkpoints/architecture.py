@@ -34,13 +34,7 @@ def first_of(shape_of, *paths):
 
 
 def output_size(shape_of, layer, axis=-1):
-    """Return the number of outputs of a dense layer, `None` if there is no such layer.
-
-    Args:
-        shape_of: see `Format`.
-        layer: path of the layer.
-        axis: axis of the outputs in the kernel of the file.
-    """
+    """Return the outputs of a dense layer, on `axis` of its kernel; `None` without a layer."""
     shape = first_of(shape_of, f"{layer}/bias", f"{layer}/kernel")
     return shape[axis] if shape else None
 
@@ -48,18 +42,8 @@ def output_size(shape_of, layer, axis=-1):
 def torch_heads(width, configured, asked):
     """Return the number of heads of weights trained in PyTorch, whose kernels are 2-D.
 
-    Args:
-        width: of a token.
-        configured: heads that the configuration or other arrays of the file record, or `None`.
-        asked: the argument `num_heads`, or `None`.
-
-    Returns:
-        `asked` or `configured`; else the heads of the published models of this width; else one head
-        per 64 channels.
-
-    Raises:
-        ValueError: if `asked` and `configured` differ, or neither is given and 64 does not divide
-            the width.
+    It is `asked` (by the caller) or `configured` (recorded in the file); they must not differ.
+    Without both it is that of the published models of this width, or one head per 64 channels.
     """
     if configured is not None:
         configured = check_integer("num_heads", configured, minimum=1)
@@ -96,10 +80,8 @@ def in_order(names):
 def check_recorded(config, names, options):
     """Raise an error if a configuration does not fit the arrays: it is that of another model.
 
-    Args:
-        config: the settings; `None` stands for a setting that is not recorded.
-        names: the options of `vision_transformer` by the names of the settings to check.
-        options: the options that follow from the arrays.
+    `names` maps settings to options of `vision_transformer`, which follow from the arrays. A
+    setting that is `None` is not recorded.
     """
     for name, option in names.items():
         value, actual = config.get(name), options[option]
@@ -113,13 +95,7 @@ def check_recorded(config, names, options):
 
 
 def check_project(config, keys, project):
-    """Raise an error if a `config.json` is not of the project whose weights it lies next to.
-
-    Args:
-        config: contents of the file; empty if there is none.
-        keys: settings; each `config.json` of the project has at least one of them.
-        project: name of the project.
-    """
+    """Raise an error if `config` is not of `project`, whose configurations have one of `keys`."""
     if config and not any(config.get(key) for key in keys):
         raise ValueError(
             f"the config.json next to weights of {project} must be their own, with "

@@ -13,13 +13,8 @@ from keras_vit.core.class_names import check_class_names
 def read_class_names(source, num_classes):
     """Read the names of classes from the `config.json` next to the weights of a model.
 
-    Args:
-        source: path, address or name that the model was loaded from.
-        num_classes: number of classes of the model.
-
-    Returns:
-        A list of names that `check_class_names` accepts, or `None` if none are recorded for these
-        classes. If several classes have one name, their numbers follow it.
+    Return a list that `check_class_names` accepts, or `None` if none are recorded for
+    `num_classes` classes. If several classes have one name, their numbers follow it.
     """
     config = _config_of(source)
     names = next(filter(None, (row.class_names(config) for row in FORMATS.values())), None)

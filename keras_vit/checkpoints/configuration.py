@@ -17,14 +17,9 @@ def read_config(directory):
 
 
 def recorded_normalization(path):
-    """Return the mean and the standard deviation of pixels that are recorded next to weights.
+    """Return the mean and standard deviation of pixels in [0, 1] that are recorded next to weights.
 
-    Args:
-        path: `pathlib.Path` of a file or a directory.
-
-    Returns:
-        A pair of tuples, of one number or one per channel, for pixels in [0, 1]; `None` if nothing
-        is recorded.
+    Each is a tuple of one number or one per channel. Return `None` if nothing is recorded.
     """
     if path.suffix in (".npz", ".keras", ".h5"):
         return None

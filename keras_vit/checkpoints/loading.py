@@ -126,15 +126,9 @@ def load_checkpoint(model, path, format=None):
 def build_pretrained(row, weights, num_classes, image_size, options):
     """Build the model of a variant with the given weights, for the builders.
 
-    Args:
-        row: row of the table of variants.
-        weights: as `path` in `from_checkpoint`, or a tag of the catalog.
-        num_classes: `None`, or a number of classes; a head with another number is replaced.
-        image_size: `None`, or an image size; position embeddings of another size are resized.
-        options: more options of `vision_transformer`, which override those of the file.
-
-    Returns:
-        A Functional `keras.Model`.
+    `weights` is a `path` of `from_checkpoint` or a tag of the catalog. A head with another number
+    of classes is replaced, position embeddings of another size are resized, and `options` override
+    those of the file.
     """
     file = find_file(weights, row.name, argument="weights")
     if file.name.endswith(WEIGHTS_SUFFIX):
@@ -200,11 +194,7 @@ def _record_origin(model, file):
 def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
     """Warn of the options that are assumed for a file without a `config.json`.
 
-    Args:
-        checkpoint: the open `Checkpoint`.
-        described: options that the file describes.
-        num_heads: as in `from_checkpoint`.
-        given: names of the options that the caller gave.
+    `described` are the options of the file, `given` the names of those that the caller gave.
     """
     assumed = checkpoint.assumed(described, num_heads)
     assumed = [f"{name}={value}" for name, value in assumed.items() if name not in given]

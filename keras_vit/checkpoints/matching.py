@@ -10,17 +10,10 @@ MAX_LISTED = 4
 
 
 def mismatches(checkpoint, found, shapes, fits_positions, drop_head):
-    """List the arrays of a file that are unused, missing or misshapen for a model.
+    """List, as texts, the arrays of a file that are unused, missing or misshapen for a model.
 
-    Args:
-        checkpoint: the open `Checkpoint`.
-        found: an `Entry` for each variable that the file must fill.
-        shapes: shapes of the model's variables by path.
-        fits_positions: whether the file's position embedding can be fitted to the model's tokens.
-        drop_head: whether the head of the file is ignored.
-
-    Returns:
-        A list of texts, empty if there is no difference.
+    `found` has an `Entry` for each variable to fill; `shapes` are those of the variables by path.
+    `fits_positions`: whether the position embedding can be fitted to the model's tokens.
     """
     naming = checkpoint.naming
     used = {entry.source for entry in found}

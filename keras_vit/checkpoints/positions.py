@@ -22,12 +22,7 @@ DEFAULT_IMAGE_SIZE = 224
 
 @dataclasses.dataclass(frozen=True)
 class PositionRows:
-    """How the rows of a file's position embedding are divided.
-
-    Args:
-        grid: `(rows, columns)` of patches.
-        num_prefix: number of rows before those of the patches.
-    """
+    """The `(rows, columns)` of patches in a position table, and the rows before them."""
 
     grid: tuple[int, int]
     num_prefix: int
@@ -36,17 +31,10 @@ class PositionRows:
 def position_rows(num_rows, counts, known=None, asked=None):
     """Split the rows of a position table into prefix tokens and patches, by their number.
 
-    Log a warning if two numbers of prefix rows fit and `known` does not decide.
-
-    Args:
-        num_rows: rows of the file's table.
-        counts: possible numbers of prefix rows in the layout, the likeliest first.
-        known: `(rows, columns)` of patches, if the file records it.
-        asked: `(rows, columns)` of patches that the caller expects. For one number of prefix rows,
-            a square grid is preferred to it; between two, it decides.
-
-    Returns:
-        `PositionRows`; `None` if no grid fits.
+    `counts` are possible numbers of prefix rows, the likeliest first; `known` is the grid that the
+    file records. A square grid is preferred to `asked`, the grid that the caller expects, for one
+    number of prefix rows; between two, `asked` decides. Log a warning if two numbers fit and
+    `known` does not decide. Return `None` if no grid fits.
 
     Example:
     >>> position_rows(197, counts=(1, 0))
@@ -73,17 +61,9 @@ def position_rows(num_rows, counts, known=None, asked=None):
 
 
 def fit_positions(table, rows, num_prefix, grid, interpolation):
-    """Return the position embedding of a file for the tokens and the grid of a model.
+    """Fit a file's position embedding `(1, rows, width)` to the tokens and the grid of a model.
 
-    Args:
-        table: `(1, rows, width)`.
-        rows: its `PositionRows`.
-        num_prefix: class token and registers of the model.
-        grid: `(rows, columns)` of the model's patches.
-        interpolation: as in `resize_position_embedding`.
-
-    Returns:
-        `(1, num_prefix + patches, width)`.
+    Return `(1, num_prefix + patches, width)`.
     """
     prefix, patches = table[:, : rows.num_prefix], table[:, rows.num_prefix :]
     if rows.num_prefix < num_prefix:
@@ -98,16 +78,7 @@ def fit_positions(table, rows, num_prefix, grid, interpolation):
 def stored_image_size(checkpoint, options, asked):
     """Return the image size of a file.
 
-    Args:
-        checkpoint: the open `Checkpoint`.
-        options: the options of the model that the file describes.
-        asked: the image size that the caller gives for a file that does not record it, or `None`.
-
-    Returns:
-        `(height, width)`.
-
-    Raises:
-        ValueError: if the grid of the file is not square, not recorded and not given.
+    `asked` is the caller's, for a file whose grid is neither square nor recorded.
     """
     table = checkpoint.shape_of(POSITIONS)
     if table is None:
@@ -145,21 +116,11 @@ def _configured_grid(checkpoint, patch_size):
 
 
 def fit_arguments(checkpoint, shapes, grid, stored_size):
-    """Return the arguments of `fit_positions` for a model, or `None` if its table does not fit.
+    """Return the arguments of `fit_positions` after `table`, or `None` if the table does not fit.
 
-    Args:
-        checkpoint: the open `Checkpoint`.
-        shapes: shapes of the model's variables by path.
-        grid: `(rows, columns)` of the model's patches.
-        stored_size: image size of the file, to resize its position embedding; `None` if it must
-            have the grid of the model.
-
-    Returns:
-        The arguments of `fit_positions` after `table`.
-
-    Raises:
-        ValueError: if the grid must be that of the model, and the file records another one, or
-            records none and has as many positions as another square grid.
+    `stored_size` is the image size of the file, to resize its position embedding. If it is `None`,
+    the file must have the model's grid: raise an error if it records another one, or records none
+    and has as many positions as another square grid.
     """
     table = checkpoint.shape_of(POSITIONS)
     if POSITIONS not in shapes or table is None or len(table) != 3:
@@ -194,12 +155,7 @@ def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
 
 
 def warn_of_assumed_grid(path, grid):
-    """Log a warning if a file does not record its grid and that of the model is not square.
-
-    Args:
-        path: of the file.
-        grid: `(rows, columns)` of the model's patches.
-    """
+    """Log a warning if a file does not record its grid and that of the model is not square."""
     if grid[0] != grid[1]:
         logger.warning(
             "%s does not record its grid of patches: it is assumed to be the model's, %s",

@@ -23,18 +23,7 @@ OPTIONS_OF_FIRST_BLOCK = ("depth", "num_heads", "mlp_dim", "stages")
 
 @contextlib.contextmanager
 def open_checkpoint(path, format=None):
-    """Open a file and recognize its layout.
-
-    Args:
-        path: a `pathlib.Path`.
-        format: as in `from_checkpoint`.
-
-    Returns:
-        A context manager for a `Checkpoint`.
-
-    Raises:
-        ValueError: if there is no such file, it is damaged, or it has another or an unknown layout.
-    """
+    """Open a file and recognize its layout; return a context manager for a `Checkpoint`."""
     if not path.exists():
         raise ValueError(f"`path` must be an existing file. Received: path={str(path)!r}")
     own = opening_format(path)
@@ -47,13 +36,9 @@ def open_checkpoint(path, format=None):
 
 
 class Checkpoint:
-    """An open file of a known layout.
+    """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
-    Attributes:
-        path: of the file.
-        format: its `Format`.
-        naming: its arrays under the names of the layout.
-        archive: its arrays, and the configuration next to them.
+    `archive` has the arrays under their own names, and the configuration next to them.
     """
 
     def __init__(self, archive, format, naming):
@@ -99,16 +84,7 @@ class Checkpoint:
     def options(self, num_heads=None, image_size=None):
         """Return the options of the model that the file describes, at its own resolution.
 
-        Args:
-            num_heads: for a file that does not record them; see `from_checkpoint`.
-            image_size: for a file whose number of positions does not determine its grid.
-
-        Returns:
-            A dictionary of options of `vision_transformer` or `resnet`.
-
-        Raises:
-            ValueError: if an array that determines an option is missing, or the arguments disagree
-                with the file.
+        The arguments are for a file that does not record them, as in `from_checkpoint`.
         """
         if num_heads is not None:
             num_heads = check_integer("num_heads", num_heads, minimum=1)
@@ -122,12 +98,7 @@ class Checkpoint:
         return options
 
     def assumed(self, options, num_heads=None):
-        """Return the options that neither the arrays nor a `config.json` record, as assumed.
-
-        Args:
-            options: options of the model, as `options()` returns them.
-            num_heads: attention heads that the caller gave, or `None`.
-        """
+        """Return those of `options` that neither the arrays nor a `config.json` record."""
         known = {
             # The norm of the queries is as wide as a head.
             "num_heads": num_heads is not None or options.get("qk_norm"),
@@ -188,20 +159,10 @@ class Checkpoint:
         return self.naming.shapes.get(source.format(**indices))
 
     def read(self, model, drop_head=False, stored_size=None):
-        """Check all names and shapes, and return the values of a model's variables one at a time.
+        """Check all names and shapes, and generate pairs of a model's variables and their values.
 
-        Args:
-            model: a built model.
-            drop_head: whether to ignore the head and `pre_logits` of the file and of the model.
-            stored_size: image size of the file, to resize its position embedding; `None` if it
-                must have the grid of the model.
-
-        Returns:
-            A generator of pairs of variable and value.
-
-        Raises:
-            ValueError: if an array is unused, missing, misshapen, damaged or not finite in the
-                dtype of its variable.
+        `drop_head` ignores the head and `pre_logits` of the file and of the model. `stored_size` is
+        that of `fit_arguments`.
         """
         variables = {variable.path: variable for variable in model.weights}
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
@@ -210,20 +171,10 @@ class Checkpoint:
         return self._values(found, variables, shapes, positions)
 
     def match(self, name, shapes, grid, drop_head=False, stored_size=None):
-        """Check names and shapes of the arrays against the variables of a model.
+        """Check names and shapes of the arrays against the `shapes` of a model's variables by path.
 
-        Args:
-            name: name of the model.
-            shapes: shapes of its variables by path.
-            grid: `(rows, columns)` of its patches, `None` for a ResNet.
-            drop_head: as in `read`.
-            stored_size: as in `read`.
-
-        Returns:
-            A list with an `Entry` for each array, and the arguments of `fit_positions` or `None`.
-
-        Raises:
-            ValueError: if an array is unused, missing or misshapen.
+        `grid` is `None` for a ResNet. Return a list with an `Entry` for each array, and the
+        arguments of `fit_positions` or `None`.
         """
         wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_LAYERS))]
         found, without_row = entries(self.format.rows, wanted)

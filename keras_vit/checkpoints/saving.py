@@ -91,12 +91,7 @@ def save_checkpoint(model, path, format, class_names=None, normalization=((0.5,)
 def format_for(model, suffix):
     """Return the name of the first layout in files of a suffix that has a place for all weights.
 
-    Args:
-        model: a model of this package.
-        suffix: suffix of a file.
-
-    Returns:
-        A name; if no layout has a place for all weights, that of the first one.
+    If there is none, return the first layout of this suffix.
     """
     options, paths = options_of(model), [variable.path for variable in model.weights]
     rows = [row for row in written_formats().values() if row.suffix == suffix]

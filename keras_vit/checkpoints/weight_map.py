@@ -55,10 +55,7 @@ class Source:
 class Naming:
     """The arrays of a file under the names that a weight map has for them.
 
-    Args:
-        sources: where each array is stored in the file.
-        shapes: shape of each array.
-        ignored: names of arrays that are not part of the model.
+    `sources` are their places in the file; `ignored` arrays are not part of the model.
     """
 
     sources: dict[str, Source]
@@ -101,14 +98,9 @@ class Entry:
 
 
 def entries(rows, paths):
-    """Apply a weight map to the variables of a model.
+    """Apply a weight map to the paths of a model's variables.
 
-    Args:
-        rows: the weight map.
-        paths: of the variables.
-
-    Returns:
-        A list of `Entry`, and a list of the paths for which there is no row.
+    Return a list of `Entry`, and a list of the paths for which there is no row.
     """
     by_target = {target: row for row in rows for target in row.targets}
     found, without_row = {}, []

@@ -95,15 +95,8 @@ class Convert:
 def check_target(source, target, to, overwrite):
     """Raise an error if writing the target would replace something that must stay.
 
-    Args:
-        source: `pathlib.Path` of the model's file or directory; it need not exist.
-        target: `pathlib.Path` of the file or directory to write.
-        to: value of `--to`.
-        overwrite: whether files other than those of the source may be replaced.
-
-    Raises:
-        ValueError: if the target is the source, or, without `overwrite`, if it exists or is in the
-            directory of a training run.
+    That is the source, which need not exist; and, without `overwrite`, anything that exists or is
+    in the directory of a training run.
     """
     from keras_vit.checkpoints.catalog.download import FILES_OF_DIRECTORY, files_of
 

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 import keras_vit
-from tests.fixtures.checkpoint_files import unchanged
+from tests.fixtures.checkpoint_files import saved, unchanged
 from tests.fixtures.contract import randomise
 
 ARCHITECTURE = {"image_size": 32, "num_classes": 5}
@@ -38,6 +38,9 @@ def test_a_head_of_as_many_classes_is_kept(tiny_file, caplog):
         loaded = keras_vit.ViT_Ti16(weights=str(path), num_classes=5, image_size=32)
     assert unchanged(loaded, model.get_weights())
     assert not caplog.messages
+    # `from_checkpoint` always replaces the head if the number of classes is given.
+    loaded = keras_vit.from_checkpoint(path, num_classes=5)
+    assert not ops.convert_to_numpy(loaded.get_layer("head").kernel.value).any()
 
 
 def test_another_head_and_size_are_said_in_one_line_each(tiny_file, caplog):
@@ -53,12 +56,6 @@ def test_another_head_and_size_are_said_in_one_line_each(tiny_file, caplog):
     ]
 
 
-def test_a_given_number_of_classes_always_drops_the_head_from_checkpoint(tiny_file):
-    _, path = tiny_file
-    model = keras_vit.from_checkpoint(path, num_classes=5)
-    assert not ops.convert_to_numpy(model.get_layer("head").kernel.value).any()
-
-
 def test_training_options_are_the_callers(tiny_file):
     _, path = tiny_file
     model = keras_vit.ViT_Ti16(weights=path, dropout=0.1, dtype="mixed_bfloat16", name="mine")
@@ -71,8 +68,7 @@ def test_training_options_are_the_callers(tiny_file):
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
 def test_files_of_keras(tiny_file, suffix, tmp_path):
     model, _ = tiny_file
-    path = tmp_path / f"model{suffix}"
-    model.save(path) if suffix == ".keras" else model.save_weights(path)
+    path = saved(model, tmp_path / f"model{suffix}")
     options = {} if suffix == ".keras" else {**ARCHITECTURE, "representation_size": 7}
     loaded = keras_vit.ViT_Ti16(weights=path, **options)
     assert unchanged(loaded, model.get_weights())
@@ -121,17 +117,11 @@ def test_inspecting_leaves_the_settings_of_keras(tiny_file):
         keras.config.set_dtype_policy(before)
 
 
-def test_weights_of_another_architecture(tiny_file):
+def test_weights_of_another_model(tiny_file):
     _, path = tiny_file
-    with pytest.raises(
-        ValueError,
-        match="`weights` must be those of ViT_S16.*embedding_dim=192 instead of 384",
-    ):
+    message = "`weights` must be those of ViT_S16.*embedding_dim=192 instead of 384"
+    with pytest.raises(ValueError, match=message):
         keras_vit.ViT_S16(weights=path)
-
-
-def test_an_option_that_the_weights_do_not_have(tiny_file):
-    _, path = tiny_file
     with pytest.raises(ValueError, match="`pooling` must be that of the file, 'token', or not"):
         keras_vit.ViT_Ti16(weights=path, pooling="map")
 

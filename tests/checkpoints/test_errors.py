@@ -8,6 +8,7 @@ from tests.fixtures.checkpoint_files import (
     assert_refused,
     case_arrays,
     config_next_to,
+    put,
     unchanged,
     write,
 )
@@ -38,9 +39,9 @@ def no_vision_transformer(arrays):
 CONTENTS = [
     (no_vision_transformer, "or a ResNet of a known layout.* such as word_embeddings"),
     (lambda a: a.pop(QUERY), f"with missing: '{QUERY}'"),
-    (lambda a: a.update({"head/scale": np.ones(3, "float32")}), "with unused: 'head/scale'"),
+    (put("head/scale", np.ones(3, "float32")), "with unused: 'head/scale'"),
     (
-        lambda a: a.update({MLP: np.ones((96, 47), "float32")}),
+        put(MLP, np.ones((96, 47), "float32")),
         r"misshapen: 'Transformer/.*Dense_1/kernel' is \(96, 47\), not \(96, 48\)",
     ),
     (
@@ -53,12 +54,9 @@ CONTENTS = [
         r"misshapen: '.*query/kernel' is \(48, 48\), not \(48, 4, 12\)",
     ),
     (not_finite, f"whose array '{QUERY}' has NaN or infinity"),
+    (put("head/bias", np.full(10, 1e300)), "whose array 'head/bias' has NaN or infinity"),
     (
-        lambda a: a.update({"head/bias": np.full(10, 1e300)}),
-        "whose array 'head/bias' has NaN or infinity",
-    ),
-    (
-        lambda a: a.update({"head/bias": np.arange(10)}),
+        put("head/bias", np.arange(10)),
         "'head/bias' must hold floating-point numbers. Received: dtype=int64",
     ),
     (
@@ -71,7 +69,7 @@ CONTENTS = [
     ),
     (inside_and_outside, "'params/head/kernel' and 'head/kernel', which are the same"),
     (
-        lambda a: a.update({"Transformer/encoderblock/x": np.float32(1)}),
+        put("Transformer/encoderblock/x", np.float32(1)),
         "unused: 'Transformer/encoderblock/x'",
     ),
 ]
@@ -163,6 +161,7 @@ def test_another_format_than_asked_for(case, format):
         ("a_vit_token", {"format": "flax"}, "`format` must be one of .*format='flax'"),
         ("a_vit_token", {"num_heads": 8}, "`num_heads` must be that of the file.*num_heads=8"),
         ("hf_classifier", {"num_heads": 8}, "`num_heads` must be that of the file.*num_heads=8"),
+        ("a_vit_token", {"width": 64}, "`width` must not be given for a file of a Vision Trans"),
         ("a_vit_token", {"num_heads": 0}, "`num_heads` must be .*num_heads=0"),
         ("a_vit_token", {"num_classes": -1}, "`num_classes` must be .*num_classes=-1"),
         ("a_vit_token", {"image_size": 30}, r"`image_size` must be a multiple of \(8, 8\)"),

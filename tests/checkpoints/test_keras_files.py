@@ -11,28 +11,29 @@ import pytest
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from keras_vit.models import vision_transformer
 from keras_vit.models.vit import POSITION_EMBEDDINGS
-from tests.fixtures.checkpoint_files import random_model, unchanged
-from tests.fixtures.contract import randomise, to_numpy
+from tests.fixtures.checkpoint_files import random_model, saved, unchanged
+from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY, images
 
 
+@pytest.mark.parametrize("is_trained", [False, True])
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
-def test_weights_of_a_file(suffix, tmp_path):
-    model = vision_transformer(**TINY)
-    path = tmp_path / f"model{suffix}"
-    model.save(path) if suffix == ".keras" else model.save_weights(path)
+def test_weights_of_a_file(suffix, is_trained, tmp_path):
+    """Training with dropout leaves an optimizer and random seeds in the file."""
+    model = vision_transformer(**TINY, dropout=0.1 if is_trained else 0.0)
+    if is_trained:
+        model.compile("adam", "mse")
+        model.fit(images(2, 16, 16, 3), np.ones((2, 3)), verbose=0)
     loaded = vision_transformer(**TINY)
-    load_checkpoint(loaded, path)
+    load_checkpoint(loaded, saved(model, tmp_path / f"model{suffix}"))
     for old, new in zip(model.weights, loaded.weights, strict=True):
         np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
 
 
 @pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 def test_every_position_embedding(kind, tmp_path):
-    model = vision_transformer(**{**TINY, "position_embedding": kind})
-    randomise(model)
-    model.save(tmp_path / "model.keras")
-    loaded = from_checkpoint(tmp_path / "model.keras")
+    model = random_model({"position_embedding": kind})
+    loaded = from_checkpoint(saved(model, tmp_path / "model.keras"))
     inputs = images(2, 16, 16, 3)
     np.testing.assert_array_equal(to_numpy(loaded(inputs)), to_numpy(model(inputs)))
 
@@ -62,28 +63,12 @@ def test_weights_that_are_something_else(suffix, tmp_path):
     ids=str,
 )
 def test_weights_of_another_model(suffix, changes, tmp_path):
-    path = tmp_path / f"other{suffix}"
-    other = vision_transformer(**{**TINY, **changes})
-    other.save(path) if suffix == ".keras" else other.save_weights(path)
+    path = saved(vision_transformer(**{**TINY, **changes}), tmp_path / f"other{suffix}")
     model = vision_transformer(**TINY)
     before = model.get_weights()
     with pytest.raises(ValueError, match="`path` must (be a Keras file of|hold exactly)"):
         load_checkpoint(model, path)
-    for old, new in zip(before, model.get_weights(), strict=True):
-        np.testing.assert_array_equal(new, old)
-
-
-def test_weights_of_a_model_that_was_trained_with_dropout(tmp_path):
-    trained = vision_transformer(**TINY, dropout=0.1)
-    trained.compile("adam", "mse")
-    trained.fit(images(2, 16, 16, 3), np.ones((2, 3)), verbose=0)
-    for name in ("model.keras", "model.weights.h5"):
-        path = tmp_path / name
-        trained.save(path) if name == "model.keras" else trained.save_weights(path)
-        loaded = vision_transformer(**TINY)
-        load_checkpoint(loaded, path)
-        for old, new in zip(trained.weights, loaded.weights, strict=True):
-            np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
+    assert unchanged(model, before)
 
 
 @pytest.mark.examples
@@ -120,11 +105,14 @@ def test_arrays_of_the_same_shapes_in_other_layers(changes, tmp_path):
         load_checkpoint(vision_transformer(**{**TINY, **changes}), path)
 
 
-def test_another_activation_of_the_head_is_told(tmp_path, caplog):
-    vision_transformer(**TINY).save(tmp_path / "logits.keras")
-    model = vision_transformer(**TINY, classifier_activation="softmax")
-    load_checkpoint(model, tmp_path / "logits.keras")
-    assert "the model has classifier_activation='softmax', the file None" in caplog.text
+@pytest.mark.parametrize(
+    ("option", "file", "model"),
+    [("classifier_activation", None, "softmax"), ("position_embedding", "sincos2d", "none")],
+)
+def test_another_value_of_an_option_is_reported(option, file, model, tmp_path, caplog):
+    vision_transformer(**TINY, **{option: file}).save(tmp_path / "model.keras")
+    load_checkpoint(vision_transformer(**TINY, **{option: model}), tmp_path / "model.keras")
+    assert f"the model has {option}={model!r}, the file {file!r}" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -139,8 +127,7 @@ def test_another_activation_of_the_head_is_told(tmp_path, caplog):
 def test_arrays_that_would_not_be_loaded_are_named(place, named, tmp_path):
     model = vision_transformer(**TINY)
     model.save(tmp_path / "plain.keras")
-    weights = tmp_path / "model.weights.h5"
-    model.save_weights(weights)
+    weights = saved(model, tmp_path / "model.weights.h5")
     with h5py.File(weights, "a") as file:
         file[place] = np.ones(3)
     plain = zipfile.ZipFile(tmp_path / "plain.keras")
@@ -164,13 +151,6 @@ def test_a_grid_that_weights_do_not_record_is_assumed_with_a_warning(tmp_path, c
         assert ("it is assumed to be the model's, (2, 8)" in caplog.text) == warns
 
 
-def test_another_kind_of_positions_is_told(tmp_path, caplog):
-    vision_transformer(**TINY, position_embedding="sincos2d").save(tmp_path / "sincos.keras")
-    model = vision_transformer(**TINY, position_embedding="none")
-    load_checkpoint(model, tmp_path / "sincos.keras")
-    assert "the model has position_embedding='none', the file 'sincos2d'" in caplog.text
-
-
 def test_layers_with_several_policies(tmp_path, caplog):
     path = tmp_path / "model.keras"
     model = vision_transformer(**TINY)
@@ -186,15 +166,14 @@ def test_layers_with_several_policies(tmp_path, caplog):
 
 
 def test_a_keras_file_keeps_its_dtype_policy(tmp_path):
-    random_model({"dtype": "mixed_bfloat16"}).save(tmp_path / "model.keras")
-    block = from_checkpoint(tmp_path / "model.keras").get_layer("block_0")
+    path = saved(random_model({"dtype": "mixed_bfloat16"}), tmp_path / "model.keras")
+    block = from_checkpoint(path).get_layer("block_0")
     assert block.dtype_policy.name == "mixed_bfloat16"
 
 
 def test_a_keras_file_is_adapted_like_any_other(tmp_path):
     model = random_model({"pooling": "map", "num_registers": 1})
-    model.save(tmp_path / "model.keras")
-    again = from_checkpoint(tmp_path / "model.keras")
-    assert unchanged(again, model.get_weights())
-    adapted = from_checkpoint(tmp_path / "model.keras", num_classes=5, image_size=(8, 24))
+    path = saved(model, tmp_path / "model.keras")
+    assert unchanged(from_checkpoint(path), model.get_weights())
+    adapted = from_checkpoint(path, num_classes=5, image_size=(8, 24))
     assert (adapted.input_shape, adapted.output_shape) == ((None, 8, 24, 3), (None, 5))

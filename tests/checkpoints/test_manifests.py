@@ -106,21 +106,16 @@ def test_every_builder_has_a_manifest():
     assert with_manifest | WITHOUT_MANIFEST == set(VARIANT_NAMES.values())
 
 
-UP_TO_B16 = [manifest for manifest in MANIFESTS if size_of(manifest) < 110e6]
+# Up to B/16; those larger than Ti/16 only in the tests of large models.
+LOADED = [
+    pytest.param(m, marks=pytest.mark.large if size_of(m) >= 6.4e6 else (), id=name_of(m))
+    for m in MANIFESTS
+    if size_of(m) < 110e6
+]
 
 
-@pytest.mark.large
-@pytest.mark.parametrize("manifest", UP_TO_B16, ids=name_of)
+@pytest.mark.parametrize("manifest", LOADED)
 def test_loaded_in_full(manifest, tmp_path):
-    check_loaded_in_full(manifest, tmp_path)
-
-
-@pytest.mark.parametrize("manifest", [m for m in UP_TO_B16 if size_of(m) < 6.4e6], ids=name_of)
-def test_tiny_loaded_in_full(manifest, tmp_path):
-    check_loaded_in_full(manifest, tmp_path)
-
-
-def check_loaded_in_full(manifest, tmp_path):
     """A file of random values ends up in the model, each array in its variable, bit for bit."""
     path = tmp_path / "random.npz"
     arrays = random_arrays(manifest["params"])

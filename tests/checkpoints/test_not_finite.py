@@ -13,7 +13,7 @@ from keras_vit.checkpoints import (
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.models.files import check_finite, load_model
-from tests.fixtures.checkpoint_files import target
+from tests.fixtures.checkpoint_files import saved, target, unchanged
 from tests.fixtures.tiny import TINY
 
 MESSAGE = (
@@ -81,23 +81,18 @@ def test_a_keras_file_is_not_loaded(tmp_path):
 
 
 def test_a_weights_file_is_not_loaded(tmp_path):
-    path = tmp_path / "model.weights.h5"
-    broken().save_weights(path)
+    path = saved(broken(), tmp_path / "model.weights.h5")
     model = vision_transformer(**TINY)
     before = model.get_weights()
     with pytest.raises(ValueError, match=f"`path` {MESSAGE}"):
         load_checkpoint(model, path)
-    for old, new in zip(before, model.get_weights(), strict=True):
-        np.testing.assert_array_equal(new, old)
+    assert unchanged(model, before)
 
 
 @pytest.mark.parametrize("file", ["model.npz", "model.keras"])
 def test_numbers_that_the_dtype_does_not_hold_are_not_loaded(file, tmp_path):
     path, model = tmp_path / file, with_large_weights(1e5)
-    if path.suffix == ".npz":
-        save_checkpoint(model, path, "google")
-    else:
-        model.save(path)
+    save_checkpoint(model, path, "google") if path.suffix == ".npz" else model.save(path)
     message = "`path` must hold numbers that are finite in float16. .* encoder_norm/beta are not"
     with pytest.raises(ValueError, match=message):
         from_checkpoint(path, dtype="float16")

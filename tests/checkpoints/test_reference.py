@@ -113,27 +113,21 @@ def test_attention_scores(case):
         assert_intermediate(ops.convert_to_numpy(pooled), reference["head_input"])
 
 
-def test_reference_tells_the_erf_gelu_apart():
-    for name in GUARDED_CASES:
+FLAX_OPTIONS = [{"activation": "gelu"}, *({"epsilon": value} for value in (1e-5, 1e-12, 1e-3))]
+TORCH_OPTIONS = [{"activation": "gelu_tanh"}, {"epsilon": 1e-4}]
+
+
+@pytest.mark.parametrize(
+    ("names", "tolerance", "option"),
+    [(GUARDED_CASES, LOGITS_TOLERANCE, option) for option in FLAX_OPTIONS]
+    + [(TORCH_CASES, TORCH_TOLERANCE, option) for option in TORCH_OPTIONS],
+    ids=str,
+)
+def test_other_conventions_give_other_logits(names, tolerance, option):
+    for name in names:
         reference = case_outputs(name)
-        logits = predict(case_model(name, activation="gelu"), reference["images"])
-        assert np.abs(logits - reference["logits"]).max() > LOGITS_TOLERANCE
-
-
-@pytest.mark.parametrize("epsilon", [1e-5, 1e-12, 1e-3])
-def test_reference_tells_another_epsilon_apart(epsilon):
-    for name in GUARDED_CASES:
-        reference = case_outputs(name)
-        logits = predict(case_model(name, epsilon=epsilon), reference["images"])
-        assert np.abs(logits - reference["logits"]).max() > LOGITS_TOLERANCE
-
-
-@pytest.mark.parametrize("name", TORCH_CASES)
-@pytest.mark.parametrize("option", [{"activation": "gelu_tanh"}, {"epsilon": 1e-4}], ids=str)
-def test_torch_references_tell_other_conventions_apart(name, option):
-    reference = case_outputs(name)
-    logits = predict(case_model(name, **option), reference["images"])
-    assert np.abs(logits - reference["logits"]).max() > TORCH_TOLERANCE
+        logits = predict(case_model(name, **option), reference["images"])
+        assert np.abs(logits - reference["logits"]).max() > tolerance
 
 
 @pytest.mark.parametrize("how", ["while loading", "afterwards"])

@@ -16,15 +16,7 @@ FILE_SUFFIXES = (*WRITERS, ".keras", ".h5", ".json", ".bin", ".pt", ".pth", ".tx
 def open_archive(path, others=()):
     """Open the arrays at a path: `.npz`, or `.safetensors` (also sharded, or a directory).
 
-    Args:
-        path: a `pathlib.Path`.
-        others: suffixes of files that the caller opens, for the error message.
-
-    Returns:
-        An archive, to be closed.
-
-    Raises:
-        ValueError: if the file is damaged or of another kind.
+    `others` are suffixes of files that the caller opens, for the error message.
     """
     if path.is_dir() or path.suffix == ".safetensors" or path.name == SHARD_INDEX:
         return SafetensorsArchive(path)

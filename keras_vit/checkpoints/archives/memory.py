@@ -4,13 +4,7 @@ from keras_vit.checkpoints.archives.npz import as_float32
 
 
 class ArrayArchive:
-    """Arrays in memory, read like those of a file.
-
-    Attributes:
-        path: what error messages call the arrays.
-        shapes: shape of each array by name.
-        config: settings that come with the arrays.
-    """
+    """Arrays in memory, read like those of a file; error messages call them `path`."""
 
     is_mapped = True
 

@@ -39,15 +39,9 @@ DAMAGED = (
 
 
 class NpzArchive:
-    """An `.npz` file.
+    """An `.npz` file. Its `config` has the image size, if `write_npz` recorded it.
 
-    Attributes:
-        path: of the file.
-        shapes: shape of each array by name.
-        dtypes: name of the dtype in which each array is stored, by name.
-        config: the image size, if `write_npz` recorded it.
-        is_mapped: whether no array is compressed: they are mapped, and reading one twice costs
-            little.
+    `is_mapped`: whether no array is compressed; reading one twice then costs little.
     """
 
     def __init__(self, path):
@@ -129,11 +123,6 @@ def write_npz(path, arrays, image_size):
     """Write arrays to an `.npz` file, with the image size in the archive's comment.
 
     Other readers of `.npz` files ignore the comment.
-
-    Args:
-        path: `pathlib.Path` of the file.
-        arrays: arrays by name.
-        image_size: `(height, width)` to record, or `None`.
     """
     with path.open("wb") as file:
         np.savez(file, **arrays)

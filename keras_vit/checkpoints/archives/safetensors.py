@@ -16,13 +16,7 @@ DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat1
 class SafetensorsArchive:
     """A `.safetensors` file, or several that an index lists, with the `config.json` next to them.
 
-    Attributes:
-        path: of the file or the directory.
-        shapes: shape of each array by name.
-        dtypes: name of the dtype in which each array is stored, by name.
-        config: contents of the `config.json`; empty if there is none.
-        normalization: mean and standard deviation of the pixels, see `recorded_normalization`.
-        is_mapped: whether reading an array twice costs little.
+    `normalization` is that of `recorded_normalization`.
     """
 
     is_mapped = True
@@ -136,12 +130,9 @@ def _shards(path):
 
 
 def write_safetensors(path, arrays, image_size):
-    """Write arrays to a `.safetensors` file, readable by all who may read other files.
+    """Write arrays to a file that is readable by all who may read other files.
 
-    Args:
-        path: `pathlib.Path` of the file.
-        arrays: arrays by name.
-        image_size: ignored; the `config.json` records it.
+    `image_size` is ignored; the `config.json` records it.
     """
     try:
         from safetensors.numpy import save_file

@@ -26,14 +26,7 @@ NOT_THERE = (403, 404, 410)
 
 
 def files_of(path):
-    """List the files of a model, including those that would be read if they existed.
-
-    Args:
-        path: `pathlib.Path` of a file or a directory.
-
-    Returns:
-        A list of paths, the given one first.
-    """
+    """List the files of a model, `path` first, with those that would be read if they existed."""
     if path.is_dir() or path.suffix == ".json":
         directory = path if path.is_dir() else path.parent
         shards = sorted(directory.glob("*.safetensors"))
@@ -46,17 +39,8 @@ def files_of(path):
 def find_file(weights, variant=None, argument="path"):
     """Return the file of some weights, downloaded if necessary.
 
-    Args:
-        weights: a path; an `https://` or `gs://` address; a name of `list_checkpoints()`, or with a
-            variant its tag alone; or a name of the AugReg release.
-        variant: name of the builder of the model, or `None`.
-        argument: name of the argument, for error messages.
-
-    Returns:
-        A `pathlib.Path`.
-
-    Raises:
-        ValueError: if there is no such file, name or address, or it cannot be downloaded.
+    `weights` is a path; an `https://` or `gs://` address; a name of `list_checkpoints()`, or with a
+    variant its tag alone; or a name of the AugReg release. Error messages name `argument`.
     """
     text = str(weights)
     if not isinstance(weights, (str, os.PathLike)) or not text:
@@ -92,21 +76,12 @@ def _is_name(text, variant):
 
 
 def fetch(url):
-    """Download a file into Keras's cache with a progress bar, unless it is there.
+    """Download a file into Keras's cache with a progress bar, unless it is there; return its path.
 
     The file appears under its name when it is complete; an interrupted download starts again. The
     `config.json` and the `preprocessor_config.json` next to a `.safetensors` file are downloaded
     first, if there are any. The environment variable `KERAS_VIT_MIRROR` replaces the address
     https://storage.googleapis.com.
-
-    Args:
-        url: `https://` or `gs://` address.
-
-    Returns:
-        The `pathlib.Path` of the file.
-
-    Raises:
-        ValueError: if the address cannot be reached, or has anything but the file.
     """
     url = _over_https(url)
     target = cache_path(url)

@@ -36,18 +36,10 @@ def opening_format(path):
 
 
 def recognise(archive, format=None, opened_by=None):
-    """Find the layout of an archive.
+    """Find the layout of an archive: return a `Format`, and the `Naming` of the arrays.
 
-    Args:
-        archive: an archive.
-        format: value of `format`, or `None` to try all layouts.
-        opened_by: the row that opened the file, `None` if it was opened by `archives`.
-
-    Returns:
-        A `Format`, and the `Naming` of its arrays.
-
-    Raises:
-        ValueError: if the file has another layout, or none that is known.
+    `format` is `None` to try all layouts. `opened_by` is the row that opened the file, `None` if
+    `archives` opened it.
     """
     if format is not None:
         check_choice("format", format, tuple(name for name, row in FORMATS.items() if row.find))

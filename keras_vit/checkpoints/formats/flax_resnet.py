@@ -8,11 +8,7 @@ MAX_STAGES, MAX_UNITS = 8, 256
 
 
 def resnet_rows(group_norm):
-    """Return the weight map of the ResNet.
-
-    Args:
-        group_norm: the transform of GroupNorm's parameters.
-    """
+    """Return the weight map of the ResNet; `group_norm` is the transform of its GroupNorms."""
     source, target = "block{s}/unit{u}", "stage_{s}_unit_{u}"
     parts = ("1", "2", "3", "_proj")
     return (
@@ -32,11 +28,7 @@ def resnet_rows(group_norm):
 
 
 def describe_stages(shape_of):
-    """Return the number of units per stage; incomplete units count too.
-
-    Args:
-        shape_of: see `Format`.
-    """
+    """Return the number of units per stage; incomplete units count too."""
     stages = [_count_units(shape_of, stage) for stage in range(1, MAX_STAGES + 1)]
     while stages and not stages[-1]:
         stages.pop()

@@ -85,11 +85,7 @@ def index(weight_map, *files):
         ("x.npz", corrupted, "whose array .* is damaged"),
         ("x.npz", pickled, "'head/bias' is a pickled object, which is never read"),
         ("x.npz", page("x.npz", ""), "an empty file"),
-        (
-            "x.npz",
-            lying_npz_header,
-            r"'head/bias' is \(300000000000,\) by its header, and has 128 bytes",
-        ),
+        ("x.npz", lying_npz_header, r"'head/bias' is \(30{11},\) by its header, and has 128 bytes"),
         ("x.npz", lone_array, "must be a complete .npz archive"),
         ("x.npz", lambda folder: None, "must be an existing file"),
         ("x.bin", page("x.bin", "\x80\x02}q\x00."), "save the weights as .safetensors"),

@@ -15,18 +15,9 @@ from keras_vit.checkpoints.catalog.augreg import (
 PRETRAINED = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0"
 FINETUNED = f"{PRETRAINED}--imagenet2012-steps_20k-lr_0.03-res_384"
 
-VARIANTS = {
-    "Ti_16": "ViT_Ti16",
-    "S_32": "ViT_S32",
-    "S_16": "ViT_S16",
-    "B_32": "ViT_B32",
-    "B_16": "ViT_B16",
-    "B_8": "ViT_B8",
-    "L_16": "ViT_L16",
-    "R_Ti_16": "R_Ti16",
-    "R26_S_32": "R26_S32",
-    "R50_L_32": "R50_L32",
-}
+PURE = ("Ti_16", "S_32", "S_16", "B_32", "B_16", "B_8", "L_16")
+HYBRIDS = {"R_Ti_16": "R_Ti16", "R26_S_32": "R26_S32", "R50_L_32": "R50_L32"}
+VARIANTS = {**{model: f"ViT_{model.replace('_', '')}" for model in PURE}, **HYBRIDS}
 
 
 def test_pretrained_file():
@@ -38,11 +29,8 @@ def test_pretrained_file():
 
 def test_finetuned_file():
     file = parse_augreg(FINETUNED)
-    assert (file.finetune_dataset, file.finetune_steps, file.finetune_lr) == (
-        "imagenet2012",
-        20_000,
-        0.03,
-    )
+    settings = (file.finetune_dataset, file.finetune_steps, file.finetune_lr)
+    assert settings == ("imagenet2012", 20_000, 0.03)
     assert (file.variant, file.num_classes, file.resolution) == ("ViT_B16", 1000, 384)
 
 
@@ -57,8 +45,7 @@ def test_suffix_and_directory_are_optional(name):
 def test_models_and_their_builders():
     assert set(VARIANTS) == set(MODELS)
     for model, variant in VARIANTS.items():
-        name = PRETRAINED.replace("B_16", model)
-        assert parse_augreg(name).variant == variant
+        assert parse_augreg(PRETRAINED.replace("B_16", model)).variant == variant
 
 
 def grid():
@@ -92,8 +79,7 @@ def test_every_name_is_had_back():
     [("cifar100", 100), ("oxford_iiit_pet", 37), ("resisc45", 45), ("kitti", 4)],
 )
 def test_classes(dataset, num_classes):
-    file = parse_augreg(FINETUNED.replace("imagenet2012", dataset))
-    assert file.num_classes == num_classes
+    assert parse_augreg(FINETUNED.replace("imagenet2012", dataset)).num_classes == num_classes
     assert parse_augreg(PRETRAINED.replace("i21k", "i1k")).num_classes == 1000
 
 

@@ -10,7 +10,7 @@ from keras import ops
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint, load_checkpoint
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import make_model
-from tests.fixtures.checkpoint_files import as_bfloat16, case_arrays, write
+from tests.fixtures.checkpoint_files import as_bfloat16, case_arrays, linen, write
 from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path
 
 
@@ -20,13 +20,6 @@ def in_folder(prefix, **others):
 
 def without_params(arrays):
     return {name.removeprefix("params/"): array for name, array in arrays.items()}
-
-
-def linen(arrays):
-    for old, new in (("LayerNorm_2", "LayerNorm_1"), ("MlpBlock_3", "MlpBlock_0")):
-        arrays = {name.replace(old, new): array for name, array in arrays.items()}
-    attention = "MultiHeadDotProductAttention"
-    return {name.replace(f"{attention}_1", f"{attention}_0"): a for name, a in arrays.items()}
 
 
 def inside_the_transformer(arrays):
@@ -68,16 +61,16 @@ def inlined_map_head(arrays):
 
 
 NOISE = np.ones(3, "float32")
-TEXT_TOWER = {
-    "params/txt/Encoder_0/embedding/kernel": NOISE,
-    "params/t": NOISE[:1],
-    "params/b": NOISE[:1],
-}
-OPTIMIZER = {
-    "opt/state/param_states/embedding/kernel/grad_ema": NOISE,
-    "opt/state/step": np.array(7),
-}
+SCALARS = {"params/t": NOISE[:1], "params/b": NOISE[:1]}
+TEXT_TOWER = {"params/txt/Encoder_0/embedding/kernel": NOISE, **SCALARS}
+STATE = "opt/state/param_states/embedding/kernel/grad_ema"
+OPTIMIZER = {STATE: NOISE, "opt/state/step": np.array(7)}
 NEW_OPTIMIZER = {"opt/0/mu/embedding/kernel": NOISE, "opt/count": np.array(7)}
+
+
+def image_tower(arrays):
+    return in_folder("params/img/", **TEXT_TOWER)(without_params(arrays))
+
 
 LAYOUTS = [
     ("a_vit_token", linen, "google"),
@@ -91,11 +84,7 @@ LAYOUTS = [
     ("i1_bv_gap_learn", without_params, "big_vision"),
     ("i1_bv_gap_learn", lambda a: class_row_without_class_token(without_params(a)), "big_vision"),
     ("i1_bv_gap_learn", stacked, "big_vision"),
-    (
-        "i3_bv_map_learn",
-        lambda a: in_folder("params/img/", **TEXT_TOWER)(without_params(a)),
-        "big_vision",
-    ),
+    ("i3_bv_map_learn", image_tower, "big_vision"),
     ("i3_bv_map_learn", inlined_map_head, "big_vision"),
     ("i3_bv_map_learn", lambda a: stacked(inlined_map_head(without_params(a))), "big_vision"),
 ]
