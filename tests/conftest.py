@@ -8,6 +8,8 @@ import unittest.mock
 import keras
 import pytest
 
+# They hold no tests, and some of them import what is not installed everywhere.
+collect_ignore = ["fixtures"]
 BACKEND = keras.backend.backend()
 without_clearing_caches = contextlib.nullcontext()
 
@@ -52,8 +54,10 @@ def same_seed():
 @pytest.fixture(autouse=True)
 def no_log_of_a_command():
     yield
+    logger = logging.getLogger("keras_vit")
     # It would go to the standard error of that test, which is closed.
-    logging.getLogger("keras_vit").handlers.clear()
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
 
 
 def pytest_fixture_setup(fixturedef):
