@@ -19,7 +19,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 test-jax test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
-.PHONY: demo test test-backends test-jax test-torch test-processes test-interop test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint bench clean
+.PHONY: demo test test-backends test-jax test-torch test-processes test-interop test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs bench clean
 
 # The main job, end to end, on data that needs no download: 2 to 4 minutes.
 demo: $(VENV)/.demo
@@ -86,6 +86,10 @@ test-large: $(VENV)/.backends
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# The pages of docs/ that are tables, from the rows in the package.
+docs: $(VENV)/.test
+	$(BIN)/python docs/generate.py
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/import_time.py

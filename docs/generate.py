@@ -1,6 +1,6 @@
 """Write the pages of docs/ that are tables: weight_maps.md, catalogue.md and recipes.md.
 
-Example: python docs/generate.py
+Example: make docs
 """
 
 import pathlib
@@ -18,7 +18,7 @@ Each array of a file, and its variable in the model. `{i}` is the index of a Tra
 with two digits. One tensor of a file may hold several variables. The shapes are those of the
 variables.
 
-Written by `python docs/generate.py` from the rows in `keras_vit/checkpoints/formats/`, which are
+Written by `make docs` from the rows in `keras_vit/checkpoints/formats/`, which are
 used for reading and for writing.
 """
 CATALOGUE = """# Published checkpoints
@@ -28,7 +28,7 @@ a builder. Images are scaled to [-1, 1] (`keras_vit.preprocess`). Classes: 21843
 1000 ImageNet-1k, 0 an image tower without a head; "(zero)" was published with a head of zeros, for
 fine-tuning. The source reports the accuracy for this very file, on ImageNet-1k's validation images.
 
-Written by `python docs/generate.py` from `keras_vit/checkpoints/catalog/published.py`.
+Written by `make docs` from `keras_vit/checkpoints/catalog/published.py`.
 
 | name | size | classes | `pre_logits` | GELU | top-1 | file | source |
 | --- | ---: | ---: | ---: | --- | ---: | --- | --- |
@@ -47,7 +47,7 @@ applies to kernels only, and is multiplied with the learning rate as in the pape
 rate rises linearly from 0 in the warm-up steps; a staircase divides it by 10 after each of its
 steps.
 
-Written by `python docs/generate.py` from `keras_vit/training/recipes/`.
+Written by `make docs` from `keras_vit/training/recipes/`.
 
 """
 RECIPE_COLUMNS = (

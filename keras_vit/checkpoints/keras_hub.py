@@ -5,7 +5,7 @@ import keras
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB, KERAS_HUB_ROWS
 from keras_vit.checkpoints.loading import assign
 from keras_vit.checkpoints.model_archive import ModelArchive
-from keras_vit.checkpoints.reader import Checkpoint
+from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Naming, entries
 from keras_vit.layers.base import children
@@ -50,7 +50,7 @@ def from_keras_hub(model):
     """
     options = _options(model)
     archive = ModelArchive(model, model.name, {})
-    checkpoint = Checkpoint(archive, KERAS_HUB, Naming.of(archive.shapes))
+    checkpoint = CheckpointReader(archive, KERAS_HUB, Naming.of(archive.shapes))
     copy = vision_transformer(**options)
     for variable, value in checkpoint.read(copy):
         assign(variable, value)

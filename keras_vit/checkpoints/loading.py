@@ -13,7 +13,7 @@ from keras_vit.models import architecture_differences
 from keras_vit.models.base import set_origin
 from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.introspection import options_of
-from keras_vit.models.options import DROPOUT_OPTIONS, defaults_of, make_model, match_variant
+from keras_vit.models.options import DROPOUT_OPTIONS, build_model, defaults_of, match_variant
 from keras_vit.models.parts import token_grid
 from keras_vit.models.variants import is_resnet
 
@@ -134,7 +134,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
     if file.name.endswith(WEIGHTS_SUFFIX):
         sizes = {"num_classes": num_classes, "image_size": image_size}
         sizes = {name: size for name, size in sizes.items() if size is not None}
-        model = make_model({**row.architecture, **sizes, "name": row.name, **options})
+        model = build_model({**row.architecture, **sizes, "name": row.name, **options})
         _load_keras_weights(model, file)
         return model
     with open_checkpoint(file) as checkpoint:
@@ -173,7 +173,7 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     if image_size is not None:
         options["image_size"] = as_pair(image_size, "image_size")
     _check_given(options, callers_options)
-    model = make_model({**options, **callers_options})
+    model = build_model({**options, **callers_options})
     if options["image_size"] != stored_size and not is_resnet(options):
         sizes = ["x".join(map(str, size)) for size in (stored_size, options["image_size"])]
         logger.info(
@@ -250,7 +250,7 @@ def _warn_of_other_functions(model, file, checkpoint):
     names = ["classifier_activation"]
     if not is_resnet(ours):
         names += ["activation", "epsilon", "position_embedding"]
-        # An assumed pooling gives no warning.
+        # A pooling that is only assumed cannot contradict the model.
         if "pooling" not in checkpoint.unrecorded_options:
             names.append("pooling")
     for name in names:

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
-from keras_vit.checkpoints.formats import FORMATS, opening_format, recognise
+from keras_vit.checkpoints.formats import FORMATS, opening_format, recognize
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
 from keras_vit.checkpoints.positions import fit_arguments, fit_positions, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
@@ -23,19 +23,19 @@ OPTIONS_OF_FIRST_BLOCK = ("depth", "num_heads", "mlp_dim", "stages")
 
 @contextlib.contextmanager
 def open_checkpoint(path, format=None):
-    """Open a file and recognize its layout; return a context manager for a `Checkpoint`."""
+    """Open a file and recognize its layout; return a context manager for a `CheckpointReader`."""
     if not path.exists():
         raise ValueError(f"`path` must be an existing file. Received: path={str(path)!r}")
     own = opening_format(path)
     others = [row.suffix for row in FORMATS.values() if row.open]
     archive = own.open(path) if own else open_archive(path, others)
     try:
-        yield Checkpoint(archive, *recognise(archive, format, own))
+        yield CheckpointReader(archive, *recognize(archive, format, own))
     finally:
         archive.close()
 
 
-class Checkpoint:
+class CheckpointReader:
     """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
     `archive` has the arrays under their own names, and the configuration next to them.
@@ -130,8 +130,8 @@ class Checkpoint:
             options["image_size"] = stored_image_size(self, options, image_size)
         except (AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
             raise ValueError(
-                "`path` must hold arrays, and a config.json if there is one, that describe a "
-                f"Vision Transformer or a ResNet. Received: path={str(self.path)!r} ({error!r})"
+                "The arrays of `path`, and its config.json if there is one, must describe a Vision "
+                f"Transformer or a ResNet. Received: path={str(self.path)!r} ({error!r})"
             ) from error
         unknown = [name for name in OPTIONS_OF_FIRST_BLOCK if name in options and not options[name]]
         if unknown:

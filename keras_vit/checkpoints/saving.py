@@ -12,9 +12,9 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS
 from keras_vit.checkpoints.archives.memory import ArrayArchive
 from keras_vit.checkpoints.configuration import read_config
-from keras_vit.checkpoints.formats import recognise, written_formats
+from keras_vit.checkpoints.formats import recognize, written_formats
 from keras_vit.checkpoints.positions import num_prefix_tokens
-from keras_vit.checkpoints.reader import Checkpoint
+from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice
@@ -183,7 +183,7 @@ def _with_positions_of(format, values, options):
 def _check_read_back(arrays, config, options, format):
     """Raise an error if the file would be read as another model than the one written."""
     archive = ArrayArchive(f"the {format.name} file", arrays, config)
-    checkpoint = Checkpoint(archive, *recognise(archive, format.name))
+    checkpoint = CheckpointReader(archive, *recognize(archive, format.name))
     compared = set(options) - set(NOT_COMPARED)
     if not format.has_fixed_positions:
         # Fixed sines and cosines become a learned table.

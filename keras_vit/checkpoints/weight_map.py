@@ -44,7 +44,7 @@ def norm(source, target, names=("scale", "bias"), transform="identity"):
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class StoredArray:
     """Where an array is stored: under a name, whole or as one slice of stacked blocks."""
 
     name: str
@@ -58,7 +58,7 @@ class Naming:
     `sources` are their places in the file; `ignored` arrays are not part of the model.
     """
 
-    sources: dict[str, Source]
+    sources: dict[str, StoredArray]
     shapes: dict[str, tuple]
     ignored: list[str]
 
@@ -67,7 +67,7 @@ class Naming:
         """Return the arrays of these shapes under the names that `rename` gives them."""
         naming = cls({}, {}, [])
         for name, shape in shapes.items():
-            naming.add(rename(name), Source(name), shape)
+            naming.add(rename(name), StoredArray(name), shape)
         return naming
 
     def add(self, name, source, shape):

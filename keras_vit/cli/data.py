@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.core.choices import BY_POSITION
 from keras_vit.data.images.augmentations import AUGMENTATIONS
+from keras_vit.data.sources.kinds import is_path
 from keras_vit.data.sources.splits import SPLITS
 
 # Number of classes whose names are printed.
@@ -157,17 +157,14 @@ def describe_part(name, split, classes=None):
         A line, or `None` if the dataset has splits or the split is all of it.
     """
     from keras_vit.data.datasets import find_source
-    from keras_vit.data.sources.folder_layout import find_layout
 
-    kind, _, path = name.removeprefix(BY_POSITION).partition(":")
-    root = pathlib.Path(path).expanduser()
-    is_folder = kind == "folder" and root.is_dir() and find_layout(root)[0] == {"train": root}
-    if not is_folder and (kind != "tfrecord" or "{split}" in path):
+    if not is_path(name):
         return None
-    part, whole = (
-        find_source(name, names, classes).num_examples for names in (split, "+".join(SPLITS))
-    )
-    return None if part == whole else f"{name}: {part} of {whole} images, the split {split}"
+    part = find_source(name, split, classes)
+    if not part.is_divided:
+        return None
+    count, whole = part.num_examples, find_source(name, "+".join(SPLITS), classes).num_examples
+    return None if count == whole else f"{name}: {count} of {whole} images, the split {split}"
 
 
 def list_datasets():

@@ -95,12 +95,12 @@ class Export:
 
     def _checked_settings(self):
         """Return the arguments of `export` that can be checked without a model."""
-        from keras_vit.serving.checks import check_settings
+        from keras_vit.serving.checks import check_export_settings
 
         names = ("format", "signatures", "top_k", "batch_size", "on_bad_image")
         names += ("warmup_batch_sizes", "quantize")
         settings = {name: getattr(self, name) for name in names}
-        row = check_settings(**settings, has_calibration=self.calibration is not None)
+        row = check_export_settings(**settings, has_calibration=self.calibration is not None)
         if self.verify and row.has_signatures and set(self.signatures) == {"features"}:
             raise ValueError(
                 "`--verify` compares logits and needs another signature than `features`. "

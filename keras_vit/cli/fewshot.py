@@ -56,12 +56,12 @@ class Fewshot:
         """Print a table."""
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.tables import plain_table
-        from keras_vit.evaluation.fewshot import check_settings, evaluate_fewshot, summary
+        from keras_vit.evaluation.fewshot import check_fewshot_settings, evaluate_fewshot, summary
         from keras_vit.experiments.trained_model import open_trained
 
         seeds = tuple(range(self.seeds))
         # Before a model is downloaded.
-        check_settings(self.shots, seeds, self.method, self.l2)
+        check_fewshot_settings(self.shots, seeds, self.method, self.l2)
         trained = open_trained(self.model, as_image_size(self.image_size))
         data = trained.find_data(self.data, self.test_split, self.classes, self.data_dir)
         own = ("model", "data", "seeds", "image_size", "debug")

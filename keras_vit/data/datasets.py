@@ -7,7 +7,6 @@ import inspect
 import numbers
 
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.choices import BY_POSITION, DIVIDED
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
@@ -18,12 +17,10 @@ from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessin
 from keras_vit.data.info import DatasetInfo
 from keras_vit.data.pipeline import Pipeline
 from keras_vit.data.skipped import Skipped
-from keras_vit.data.sources.digits import digits
-from keras_vit.data.sources.folder import folder
+from keras_vit.data.sources.kinds import BY_POSITION, KINDS, find_kind, names_with
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.data.sources.splits import SPLITS
-from keras_vit.data.sources.tfds import paper_dataset, tensorflow_dataset
-from keras_vit.data.sources.tfrecord import records
+from keras_vit.data.sources.tfds import paper_dataset
 
 
 def load(
@@ -48,8 +45,8 @@ def load(
 
     Batches are `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32
     `(batch,)`, or float32 `(batch, classes)` for soft labels: with `one_hot`, for an augmentation
-    that mixes images, and for images with several labels. Unless the dataset is repeated, the last
-    batch may be smaller, and every image comes once.
+    that mixes images, and for images with several labels. Unless the dataset is repeated, every
+    image comes once, and the last batch may be smaller.
 
     An image that cannot be decoded is skipped and recorded in `skipped`.
 
@@ -65,19 +62,19 @@ def load(
         batch_size: images in a batch.
         training: whether to shuffle, differently in each epoch.
         preprocessing: what is done to an image: a `keras_vit.data.Preprocessing`, or the name of a
-            preset, which differs with `training`: `"original"` (vit_jax), `"big_vision"` or
+            preset, which depends on `training`: `"original"` (vit_jax), `"big_vision"` or
             `"hyper_rule"` (BiT). By default the whole image is resized.
         repeat: whether epochs follow one another without end, in batches of one size.
         classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
             all. For `digits` and folders only.
-        fraction: share of the examples to take, approximately, at random. They do not depend on the
-            seed, and those of a smaller share are among those of a larger one. All examples are
-            still read.
+        fraction: approximate share of the examples to take, chosen at random. The choice does not
+            depend on the seed, and a smaller share is part of a larger one. All examples are still
+            read.
         exclude: ids of examples to leave out, or the path of a file with one per line, such
             as `keras_vit.data.find_duplicates` writes.
         max_skipped: greatest share of images that may be skipped; ten are always allowed.
-        cache: `"memory"` or the path of a file, to keep encoded images after the first epoch; a
-            file that was made of other examples is refused.
+        cache: `"memory"` or the path of a file, to keep encoded images after the first epoch. A
+            file with other examples is refused.
         shard: `(index, count)`, the share of one worker. Together the workers have every example
             once.
         seed: seed of the order and the augmentation: the same seed gives the same batches.
@@ -204,32 +201,31 @@ def find_source(name, split, classes=None, data_dir=None, shard=(0, 1)):
 
 
 def _find_source(name, split, classes, data_dir, shard):
-    by_position = name.startswith(BY_POSITION)
-    kind, _, rest = name.removeprefix(BY_POSITION).partition(":")
-    if by_position and kind not in DIVIDED:
+    kind, argument = find_kind(name)
+    is_from_paper = name in DATASETS
+    if kind is None and not is_from_paper:
         raise ValueError(
-            f"`{BY_POSITION}` must come before `folder:PATH` or `tfrecord:PATTERN`. "
-            f"Received: name={name!r}"
+            f"`name` must be {', '.join(f'`{row.pattern}`' for row in KINDS.values())} or one of "
+            f"the paper's datasets, which `keras-vit data` lists. Received: name={name!r}"
         )
-    if name == "digits":
-        return digits(split, classes, shard)
-    if kind == "folder" and rest:
-        return folder(rest, split, classes, shard, by_position)
+    options = {"data_dir": data_dir}
+    taken = ("data_dir",) if is_from_paper else kind.options
     if classes is not None:
-        raise ValueError(
-            "`classes` can be chosen from `digits` and `folder:PATH` only. "
-            f"Received: classes={classes!r}, name={name!r}"
-        )
-    if name in DATASETS:
-        return paper_dataset(DATASETS[name], split, data_dir, shard)
-    if kind == "tfds" and rest:
-        return tensorflow_dataset(rest, split, data_dir, shard)
-    if kind == "tfrecord" and rest:
-        return records(rest, split, shard, by_position)
-    raise ValueError(
-        "`name` must be `digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN` or one "
-        f"of the paper's datasets, which `keras-vit data` lists. Received: name={name!r}"
-    )
+        _check_option("classes", taken, f"classes={classes!r}, name={name!r}")
+        options["classes"] = classes
+    if name.startswith(BY_POSITION):
+        _check_option("by_position", taken, f"name={name!r}")
+        options["by_position"] = True
+    options = {name: value for name, value in options.items() if name in taken}
+    if is_from_paper:
+        return paper_dataset(DATASETS[name], split, shard=shard, **options)
+    return kind.find(argument, split, shard=shard, **options)
+
+
+def _check_option(option, taken, received):
+    if option not in taken:
+        shown = f"`{BY_POSITION}` before a name" if option == "by_position" else f"`{option}`"
+        raise ValueError(f"{shown} is for {names_with(option)} only. Received: {received}")
 
 
 def _check_order(batch_size, repeat, start_step, skip, max_skipped, shard):

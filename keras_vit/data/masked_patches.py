@@ -6,9 +6,9 @@ import numbers
 import tensorflow as tf
 
 from keras_vit.core.arguments import check_choice, is_integer
+from keras_vit.core.choices import TARGETS
 from keras_vit.data.images.colors import encode_colors
 
-TARGETS = ("mean_colour", "downsized", "pixels")
 # Rows and columns of a downsized patch.
 CELLS = 4
 # 80 % of the corrupted patches are masked, 10 % become another patch and 10 % stay.

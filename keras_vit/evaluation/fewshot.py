@@ -56,7 +56,7 @@ def evaluate_fewshot(
     [(1, 0), (5, 0)]
     """
     # Wrong settings are found before an hour of computing features.
-    check_settings(shots, seeds, method, l2)
+    check_fewshot_settings(shots, seeds, method, l2)
     if set(split_names(train_split)) & set(split_names(test_split)):
         raise ValueError(
             "`train_split` and `test_split` must not overlap. "
@@ -124,7 +124,7 @@ def fewshot_accuracies(
     >>> fewshot_accuracies(features[:30], labels[:30], features[30:], labels[30:], 3, shots=(1, 5))
     {(1, 0): 1.0, (5, 0): 1.0, (1, 1): 1.0, (5, 1): 1.0, (1, 2): 1.0, (5, 2): 1.0}
     """
-    check_settings(shots, seeds, method, l2)
+    check_fewshot_settings(shots, seeds, method, l2)
     train = _check_examples("train", train_features, train_labels, num_classes)
     test = _check_examples("test", test_features, test_labels, num_classes)
     if train[0].shape[1] != test[0].shape[1]:
@@ -169,7 +169,7 @@ def summary(accuracies):
     return rows
 
 
-def check_settings(shots, seeds, method, l2):
+def check_fewshot_settings(shots, seeds, method, l2):
     """Raise `ValueError` unless the arguments of `fewshot_accuracies` can be used."""
     check_choice("method", method, tuple(METHODS))
     if shots is not None and not _are_all(shots, lambda n: n == ALL or (is_integer(n) and n > 0)):

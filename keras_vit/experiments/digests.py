@@ -6,17 +6,18 @@ import logging
 import pathlib
 
 from keras_vit.checkpoints.catalog.download import files_of
-from keras_vit.core.choices import BY_POSITION, DIVIDED
 from keras_vit.core.files import differences
 from keras_vit.data.datasets import find_source
 from keras_vit.data.fingerprints import fingerprints
+from keras_vit.data.sources.kinds import find_kind
 
 _SUFFIX = "_digest"
 
 
 def data_digests(name, splits, classes=None, prefix=""):
     """Return a dictionary of digests of splits; empty for a dataset of TensorFlow Datasets."""
-    if name.removeprefix(BY_POSITION).partition(":")[0] not in (*DIVIDED, "digits"):
+    kind, _ = find_kind(name)
+    if kind is None or not kind.is_digested:
         return {}
     return {
         f"{prefix}{split}{_SUFFIX}": fingerprints(find_source(name, split, classes)).digest()[:16]

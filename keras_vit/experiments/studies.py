@@ -5,8 +5,8 @@ import importlib.util
 import pathlib
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.core.choices import absolute_name
-from keras_vit.evaluation.fewshot import check_settings
+from keras_vit.data.sources.kinds import absolute_name
+from keras_vit.evaluation.fewshot import check_fewshot_settings
 from keras_vit.experiments.digests import data_digests
 from keras_vit.experiments.study_runs import check_data, measure_best, measure_last
 from keras_vit.experiments.study_table import by_setting, run_study
@@ -122,7 +122,7 @@ class Plan:
                 "`fewshot_classes` needs `fewshot_data`. "
                 f"Received: fewshot_classes={self.fewshot_classes}, fewshot_data=None"
             )
-        check_settings((self.shots,), (0,), "least-squares", None)
+        check_fewshot_settings((self.shots,), (0,), "least-squares", None)
         for setting in self.settings:
             variant = find_variant(setting.model)
             if setting.changes and not isinstance(variant, Variant):

@@ -6,10 +6,10 @@ import pathlib
 
 import keras
 
-from keras_vit.core.choices import absolute_name
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.processes import process
+from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
 from keras_vit.experiments.reported import find_reported

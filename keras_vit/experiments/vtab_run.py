@@ -16,7 +16,7 @@ from keras_vit.experiments.vtab_tables import find_row, mean_accuracies
 from keras_vit.experiments.vtab_tasks import check_data, find_tasks, read_results, run_tasks
 from keras_vit.training import distribution, job
 from keras_vit.training.recipes import find_recipe
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
 from keras_vit.training.runs.run import STATES, find_model
 from keras_vit.training.starting_model import is_variant, make_model
 
@@ -177,7 +177,7 @@ class _Runs:
             validation="validation" if split == "train" else None,
             data_dir=self.data_dir,
             dtype=self.dtype,
-            # The scope of the strategy of all tasks is that of the caller.
+            # The caller has opened the scope of the strategy, for all tasks.
             strategy="none",
             resume=True,
             keep=1,
@@ -185,9 +185,9 @@ class _Runs:
         )
 
     def _without_changes_of_labels(self, task, recipe):
-        """Return a recipe without crops and flips that change what the labels of a task mean.
+        """Return a recipe without the crops and flips that make the labels of a task wrong.
 
-        Those of a dataset of the table are left out when it is loaded.
+        `train` leaves them out for the datasets of the table; the data may be another one.
         """
         row, changes = DATASETS[task], {}
         if task in self.datasets and not row.crop:
@@ -197,7 +197,7 @@ class _Runs:
         return dataclasses.replace(recipe, **changes)
 
     def _directories(self, task):
-        """Return the directories of a task's run, and of those that choose a learning rate."""
+        """Return the directory of a task's run, and that of its sweep over learning rates."""
         name = task.removeprefix("vtab/")
         return self.workdir / name, self.workdir / f"{name}-sweep"
 
@@ -212,10 +212,10 @@ def _check(runs, tasks, compare):
     recipe, tasks = runs.recipe, find_tasks(tasks)
     if not recipe.is_of_classes:
         raise ValueError(
-            f"`loss` must be of classes, which VTAB has. Received: loss={recipe.loss!r}"
+            f"`loss` must be one of {CLASS_LOSSES}, for classes. Received: loss={recipe.loss!r}"
         )
     distribution.check_batch(recipe)
-    # The fewest images of a run, which may be too few for the warm-up.
+    # The runs of a sweep train on 800 images, which may be too few for the warm-up.
     recipe.epoch_lengths(800)
     settings = {"model": runs.model, "dtype": runs.dtype, **dataclasses.asdict(recipe)}
     settings |= file_digest(find_model(runs.model))

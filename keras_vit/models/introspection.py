@@ -18,7 +18,7 @@ from keras_vit.layers import (
 from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.resnet import Bottleneck, PreActivationBottleneckUnit
 from keras_vit.models.head import activation_name
-from keras_vit.models.options import make_model
+from keras_vit.models.options import build_model
 from keras_vit.models.variants import is_resnet
 
 # Parts of a layer's configuration that matter only in training, or that `_pattern` makes small.
@@ -181,7 +181,7 @@ def _pattern(options):
         smaller = {"stages": (1,) * len(options["stages"]), "width": 32}
     elif "resnet_stages" in options:
         smaller |= {"resnet_stages": (1,) * len(options["resnet_stages"]), "resnet_width": 32}
-    return make_model({**options, **smaller})
+    return build_model({**options, **smaller})
 
 
 def _check_units(model, width):

@@ -3,10 +3,10 @@
 import keras
 
 from keras_vit.core.arguments import check_choice
+from keras_vit.core.choices import TARGETS
 from keras_vit.layers import CorruptPatches, PatchEmbedding
 from keras_vit.models.parts import check_backbone, token_stride
 
-TARGETS = ("mean_colour", "downsized", "pixels")
 # 3 bits per channel, as in `keras_vit.data.images.colors`.
 NUM_COLOURS = 512
 # Rows and columns of a downsized patch.

@@ -13,7 +13,7 @@ DROPOUT_OPTIONS = ("dropout", "attention_dropout", "stochastic_depth")
 _SIZES = ("num_classes", "image_size", "name", "dtype", "remat")
 
 
-def make_model(options):
+def build_model(options):
     """Build the model of these options."""
     return maker(options)(**options)
 
@@ -46,7 +46,7 @@ def variable_shapes(options):
             smaller["resnet_stages"] = tuple(min(n, 2) for n in units)
     for s, n in enumerate(units, start=1):
         copies[f"stage_{s}_unit_2/"] = [f"stage_{s}_unit_{u}/" for u in range(3, n + 1)]
-    model = make_model({**options, **smaller})
+    model = build_model({**options, **smaller})
     shapes = {variable.path: tuple(variable.shape) for variable in model.weights}
     for path in ("head/kernel", "head/bias"):
         if path in shapes:

@@ -13,6 +13,7 @@ from keras_vit.core.arguments import (
     grid_size,
     is_number,
 )
+from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
@@ -32,10 +33,8 @@ from keras_vit.models.head import activation_name, classification_head
 from keras_vit.models.resnet import check_stages, hybrid_maps
 from keras_vit.models.variants import total_stride
 
-POOLINGS = ("token", "gap", "map", None)
-POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none")
 
-
+# To add an option, see "A layer option" in CONTRIBUTING.md.
 @carries_options
 def vision_transformer(
     patch_size,
@@ -84,8 +83,8 @@ def vision_transformer(
         num_heads: attention heads of a block; a divisor of `embedding_dim`.
         mlp_dim: hidden width of a block's MLP.
         num_classes: width of the head; 0 for no head: the model returns the representation.
-        image_size: int or `(height, width)`, multiples of the patch size; in a hybrid, times the
-            ResNet's stride, which is 4 and doubles with each stage after the first.
+        image_size: int or `(height, width)`, multiples of the patch size. In a hybrid, multiples of
+            the patch size times the ResNet's stride: 4, doubled by each stage after the first.
         image_channels: channels of an image.
         pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
             attention pooling of the patch tokens) or `None` (all tokens, the class token first).
@@ -141,7 +140,7 @@ def vision_transformer(
     >>> model.output.shape
     (None, 10)
     """
-    # All arguments are checked before the first variable is made: models are large.
+    # Variables are large: all arguments are checked before the first one is made.
     embedding_dim = check_integer("embedding_dim", embedding_dim, minimum=1)
     depth = check_integer("depth", depth, minimum=1)
     mlp_dim = check_integer("mlp_dim", mlp_dim, minimum=1)
@@ -156,7 +155,7 @@ def vision_transformer(
     check_rate("stochastic_depth", stochastic_depth)
     as_activation(activation)
     as_activation(classifier_activation, "classifier_activation")
-    check_choice("pooling", pooling, POOLINGS)
+    check_choice("pooling", pooling, (*POOLINGS, None))
     check_choice("position_embedding", position_embedding, POSITION_EMBEDDINGS)
     class_token = pooling in ("token", None) if class_token is None else class_token
     _check_flags(

@@ -14,7 +14,7 @@ from keras_vit.serving.formats.saved_model import SIGNATURES, USUAL_SIGNATURES
 BAD_IMAGES = ("error", "flag")
 
 
-def check_settings(
+def check_export_settings(
     format,
     signatures,
     top_k,

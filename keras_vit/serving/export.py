@@ -14,7 +14,7 @@ from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
 from keras_vit.serving import labels
 from keras_vit.serving.calibration import check_images, warn_of_calibration
-from keras_vit.serving.checks import check_model, check_settings, has_serving_api
+from keras_vit.serving.checks import check_export_settings, check_model, has_serving_api
 from keras_vit.serving.formats.saved_model import USUAL_SIGNATURES
 from keras_vit.serving.operations import write_operations
 from keras_vit.serving.versions import new_version
@@ -39,7 +39,7 @@ def export(
 ):
     """Write a model for serving, to `directory/<version>/`.
 
-    A SavedModel has these signatures, the first of which is `serving_default`:
+    A SavedModel has these signatures; the first one is stored as `serving_default`:
 
     - `"bytes"` takes `image_bytes`, strings `(batch,)`: encoded images (JPEG, PNG, GIF, BMP, still
       WebP) of any size, which are decoded, resized and scaled in the graph as in evaluation.
@@ -93,7 +93,7 @@ def export(
     >>> path.name, (path / "assets" / "labels.txt").read_text().split()
     ('1', ['cat', 'dog'])
     """
-    row = check_settings(
+    row = check_export_settings(
         *(format, signatures, top_k, batch_size, on_bad_image, warmup_batch_sizes),
         *(quantize, calibration is not None),
     )

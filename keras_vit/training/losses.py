@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.models.masked_patches import TARGETS
+from keras_vit.core.choices import TARGETS
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -10,9 +10,9 @@ import pytest
 
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.archives.memory import ArrayArchive
-from keras_vit.checkpoints.formats import recognise
+from keras_vit.checkpoints.formats import recognize
 from keras_vit.checkpoints.matching import mismatches
-from keras_vit.checkpoints.reader import Checkpoint
+from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.models import VARIANTS, match_variant
 from keras_vit.models.options import variable_shapes
@@ -78,7 +78,7 @@ def shapes_of(options):
 def test_recognised_and_complete(manifest):
     """Every array is used and every variable filled, shape by shape; nothing is allocated."""
     archive = Shapes(manifest)
-    checkpoint = Checkpoint(archive, *recognise(archive))
+    checkpoint = CheckpointReader(archive, *recognize(archive))
     project = manifest["manifest"].partition("__")[0]
     assert checkpoint.format.name == PROJECTS.get(project, project)
     options = checkpoint.options()
@@ -123,7 +123,7 @@ def test_loaded_in_full(manifest, tmp_path):
     model = from_checkpoint(path)
     path.unlink()
     archive = ArrayArchive(path, arrays, {})
-    checkpoint = Checkpoint(archive, *recognise(archive))
+    checkpoint = CheckpointReader(archive, *recognize(archive))
     values = {variable.path: variable.value for variable in model.weights}
     found, without_row = entries(checkpoint.format.rows, values)
     assert not without_row

@@ -10,7 +10,7 @@ from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpo
 from keras_vit.checkpoints.positions import PositionRows, position_rows
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.introspection import options_of
-from keras_vit.models.options import make_model
+from keras_vit.models.options import build_model
 from tests.fixtures.checkpoint_files import case_arrays, random_model, unchanged, write
 from tests.fixtures.reference import assert_logits, case_model, case_outputs, case_path
 
@@ -137,7 +137,7 @@ def test_fixed_positions_are_assumed_with_a_warning(tmp_path, caplog):
     assert caplog.messages == [line]
     caplog.clear()
     config = {**options_of(model), "position_embedding": "none"}
-    load_checkpoint(make_model(config), fixed)
+    load_checkpoint(build_model(config), fixed)
     assert caplog.messages == [
         line,
         f"{fixed}: the model has position_embedding='none', the file 'sincos2d'",

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
+from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.experiments import study
 from keras_vit.experiments.digests import data_digests
 from keras_vit.experiments.studies import make_plan
-from keras_vit.models.vit import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.images import encode, random_image, write_folder
@@ -21,7 +21,7 @@ def test_settings_are_all_that_models_have():
     kinds = [setting.changes["position_embedding"] for setting in settings("positions", "a")]
     assert sorted(kinds) == sorted(POSITION_EMBEDDINGS)
     kinds = [setting.changes["pooling"] for setting in settings("poolings", "a")]
-    assert sorted(kinds) == sorted(filter(None, POOLINGS))
+    assert sorted(kinds) == sorted(POOLINGS)
     assert [setting.model for setting in settings("scaling", "a", "b")] == ["a", "b"]
     names = [setting.name for setting in settings("poolings", "a", "b")]
     assert names[:3] == ["a, class token", "a, mean of patches", "a, attention"]

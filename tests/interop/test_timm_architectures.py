@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from keras_vit.checkpoints.formats import recognise
+from keras_vit.checkpoints.formats import recognize
 from keras_vit.checkpoints.matching import mismatches
-from keras_vit.checkpoints.reader import Checkpoint
+from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.weight_map import entries
 from tests.checkpoints.test_manifests import variable_shapes
 
@@ -47,7 +47,7 @@ def function_of(model):
 def accepted_options(hub):
     """The options that the file is read with, or `None` if it is refused."""
     try:
-        checkpoint = Checkpoint(hub, *recognise(hub, "timm"))
+        checkpoint = CheckpointReader(hub, *recognize(hub, "timm"))
         options = checkpoint.options()
         shapes = variable_shapes(options)
     except ValueError:

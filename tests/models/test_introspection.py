@@ -5,10 +5,10 @@ import inspect
 import keras
 import pytest
 
+from keras_vit.core.choices import POSITION_EMBEDDINGS
 from keras_vit.layers import BottleneckUnit
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.models.introspection import options_of, read_options
-from keras_vit.models.vit import POSITION_EMBEDDINGS
 from tests.fixtures.tiny import TINY
 from tests.models.test_resnet import BIT, HYBRID
 
@@ -35,7 +35,7 @@ OPTIONS = {
     "resnet_stages": (),
     "resnet_width": 32,
 }
-POOLINGS = ("token", "map", None)
+ALL_POOLINGS = ("token", "map", None)
 
 
 def test_every_option():
@@ -52,7 +52,7 @@ def test_every_option():
         (resnet, {**BIT, "preactivation": False}),
         (vision_transformer, HYBRID),
         *((vision_transformer, {**TINY, "position_embedding": x}) for x in POSITION_EMBEDDINGS),
-        *((vision_transformer, {**TINY, "num_classes": 0, "pooling": x}) for x in POOLINGS),
+        *((vision_transformer, {**TINY, "num_classes": 0, "pooling": x}) for x in ALL_POOLINGS),
     ],
 )
 def test_description(make, options):

@@ -77,7 +77,7 @@ def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
         ({"recipe": "finetun"}, "`recipe` must be a `Recipe` or one of .*recipe='finetun'"),
         ({"strategy": "none"}, "are for a model that is not built yet.*strategy='none'"),
         ({"dtype": "float32"}, "are for a model that is not built yet.*dtype='float32'"),
-        ({"data": "cifar10"}, "`classes` can be chosen from .*name='cifar10'"),
+        ({"data": "cifar10"}, "`classes` is for .*name='cifar10'"),
     ],
 )
 def test_wrong_arguments(changes, message, tmp_path):

@@ -54,7 +54,7 @@ BV_VIT = "google-research/big_vision big_vision/models/vit.py"
 BV_DISTILL = "google-research/big_vision big_vision/configs/proj/distill/README.md"
 TIMM_VIT = "huggingface/pytorch-image-models timm/models/vision_transformer.py"
 TIMM_HYBRID = "huggingface/pytorch-image-models timm/models/vision_transformer_hybrid.py"
-# Prints the best rows at 224 of the release's index.csv, with their `adapt_final_test`.
+# Prints, from index.csv of the release, the best rows at 224 pixels with their `adapt_final_test`.
 INDEX = "sayakpaul/ViT-jax2tf model-selector.ipynb"
 
 
@@ -79,8 +79,7 @@ def _imagenet21k(variant, file, representation_size):
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
     """Return the row of a fine-tuned file of the paper.
 
-    The accuracies at 384 in the README are those of its own runs from `imagenet21k`. Only those at
-    224 are of these files.
+    The README reports other runs at 384 pixels; only its accuracies at 224 are those of the files.
     """
     url = f"gs://vit_models/imagenet21k+imagenet2012/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 1000, accuracy=accuracy, source=VIT_README)

@@ -35,7 +35,7 @@ def opening_format(path):
     return next(rows, None)
 
 
-def recognise(archive, format=None, opened_by=None):
+def recognize(archive, format=None, opened_by=None):
     """Find the layout of an archive: return a `Format`, and the `Naming` of the arrays.
 
     `format` is `None` to try all layouts. `opened_by` is the row that opened the file, `None` if

@@ -10,7 +10,7 @@ import re
 from keras_vit.checkpoints.architecture import block_depth, first_of, output_size
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
 from keras_vit.checkpoints.formats.flax_resnet import describe_resnet, describe_stages, resnet_rows
-from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, Source, norm, two
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, StoredArray, norm, two
 
 # Where the model is in a file: parameters saved with an optimizer are in `params` or `opt/target`,
 # an image tower is in `img`, next to the text tower.
@@ -101,12 +101,12 @@ def _today(name):
 def _add(naming, name, stored_name, shape):
     stacked = "Transformer/encoderblock/"
     if not name.startswith(stacked) or not shape:
-        naming.add(name, Source(stored_name), shape)
+        naming.add(name, StoredArray(stored_name), shape)
         return
     # Blocks that were scanned over are stacked along a first axis.
     for index in range(shape[0]):
         one = f"Transformer/encoderblock_{index}/{name.removeprefix(stacked)}"
-        naming.add(one, Source(stored_name, index), shape[1:])
+        naming.add(one, StoredArray(stored_name, index), shape[1:])
 
 
 def describe_flax(shape_of, config, num_heads):

@@ -67,7 +67,7 @@ HUGGINGFACE_ROWS = (
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",  # the last name of a function is written
+    "gelu_pytorch_tanh": "gelu_tanh",  # written, as the last name of this function
     "quick_gelu": "quick_gelu",
     "relu": "relu",
     "silu": "silu",
@@ -213,7 +213,8 @@ def _configure(options, arrays, class_names, normalization):
         "num_hidden_layers": options["depth"],
         "num_attention_heads": options["num_heads"],
         "intermediate_size": options["mlp_dim"],
-        # An activation that transformers does not have is found when the file is read back.
+        # None for an activation that transformers lacks: `save_checkpoint` reads the file back and
+        # refuses it.
         "hidden_act": names.get(options["activation"]),
         "hidden_dropout_prob": options["dropout"],
         "attention_probs_dropout_prob": options["attention_dropout"],

@@ -31,8 +31,8 @@ _BMP_MASKS = (0xFF0000, 0xFF00, 0xFF)
 def as_one_operation(function):
     """Make a function a single operation in a graph.
 
-    TensorFlow visits the operations of all branches one by one, also of those not taken. Eagerly
-    the function stays as it is, because a `tf.function` adds pages to its errors.
+    TensorFlow visits every operation of every branch, even of branches that are not taken. In eager
+    execution the function is called as it is, because a `tf.function` adds pages to its errors.
     """
     in_graphs = tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
     return lambda encoded: (function if tf.executing_eagerly() else in_graphs)(encoded)
@@ -55,7 +55,7 @@ def is_complete_jpeg(encoded):
 def require(condition, *message):
     """Raise `tf.errors.InvalidArgumentError` unless a condition is met.
 
-    `tf.debugging.Assert` does the same in a branch, which takes longer than the assertion.
+    `tf.debugging.Assert` puts the assertion in a branch, which costs more than the assertion.
     """
     data = [tf.convert_to_tensor(part) for part in message]
     return tf.raw_ops.Assert(condition=condition, data=data, summarize=_SHOWN)
@@ -116,7 +116,7 @@ def cut_bmp(encoded):
     """
     fields, bits = _bmp_fields(encoded)
     pixels, _, width, height = tf.unstack(tf.cast(fields[:4], tf.int64))
-    # Each row is filled up to whole words of 32 bits.
+    # Each row is padded to whole words of 32 bits.
     end = pixels + (width * tf.cast(bits, tf.int64) + 31) // 32 * 4 * tf.abs(height)
     length = tf.cast(tf.strings.length(encoded), tf.int64)
     message = "A BMP must be complete. The bytes that it should have and those that it has are"
@@ -137,7 +137,7 @@ def bmp_palette(encoded):
 
 @as_one_operation
 def _gif_size(encoded):
-    """Return the size of a GIF; TensorFlow does not put a smaller frame in its place."""
+    """Return the size of a GIF whose first frame is complete; TensorFlow misplaces smaller ones."""
     canvas = _integers(encoded, 6, 2, "<u2")
     frame = _integers(encoded, _find_gif_frame(encoded) + 1, 4, "<u2")
     fills = tf.reduce_all(frame == tf.concat([[0, 0], canvas], 0))

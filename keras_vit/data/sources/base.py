@@ -43,6 +43,7 @@ class Source:
             files.
         left_out: number of files that are not examples, by reason.
         in_records: whether the examples are in TFRecord files.
+        is_divided: whether the user's images had no splits and were divided into them here.
         part_by_id: whether `part` chooses examples by their ids; numbers change when files are
             added.
     """
@@ -57,6 +58,7 @@ class Source:
     path_of: Callable[[int], str] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     in_records: bool = False
+    is_divided: bool = False
     part_by_id: bool = False
 
     @property

@@ -48,7 +48,8 @@ def _held_out(percent, test="test"):
     return {"train": f"train[:{kept}%]", "validation": f"train[{kept}%:]", "test": test}
 
 
-# Held-out parts as in section B.1.1 of the paper (arXiv 2010.11929).
+# To add a dataset of TensorFlow Datasets, add a row. Held-out parts are those of the paper
+# (arXiv 2010.11929), section B.1.1.
 _PAPER = (
     Dataset("imagenet2012", "imagenet2012", _held_out(1, test="validation"), 1000),
     Dataset(

@@ -21,13 +21,13 @@ from keras_vit.data.sources.splits import find_parts
 # that the scripts of TensorFlow write.
 _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
 _SCRIPTS = 1
-# TensorFlow's scripts count labels from 1. So many labels are read to find out: 20,000 images of
-# 1,000 classes of the same size lack a given class with a probability of 2e-9.
+# TensorFlow's scripts count labels from 1. To detect that, this many labels are read: among 20,000
+# images of 1,000 equally large classes, a given class is missing with a probability of 2e-9.
 _LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
 # Bytes before and after a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
-# Records are divided in turns of ten: a split of 70 % has seven of them. They are assigned in this
-# order, so that a few records in a row have about the shares of all ten.
+# Of every ten records, a split of 70 % gets seven. This order spreads the splits over the ten, so
+# that fewer than ten records have about the right shares, too.
 _TURNS = 10
 _ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
@@ -73,8 +73,8 @@ def records(pattern, split, shard=(0, 1), by_position=False):
     if len(files) >= count:
         mine, index, count = slice(index, None, count), 0, 1
 
-    # Each file begins with a turn that depends on its name alone, so that other files do not change
-    # it, and many files of a few records have the right shares together.
+    # The place among the ten at which a file begins depends on its name alone: other files do not
+    # change it, and many files of a few records have the right shares together.
     firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
 
     def read_file(file, start, first, file_turns, kind):
@@ -82,7 +82,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         examples = examples.filter(
             lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
         )
-        # The pipeline would count an error as an image; it finds that examples are missing.
+        # The pipeline would count an error as an image. It reports examples that are missing.
         return examples.map(lambda number, record: (number, *_parse(record, kind))).ignore_errors()
 
     columns = starts[mine], firsts[mine], turns[mine]
@@ -104,6 +104,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         np.concatenate(numbers),
         find_id=lambda number: _find_id(files, short_names, starts, number),
         in_records=True,
+        is_divided="{split}" not in pattern,
         left_out=left_out,
     )
 

@@ -3,16 +3,13 @@
 import dataclasses
 from typing import Literal
 
+from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS, TARGETS
 from keras_vit.data.images.augmentations import AUGMENTATIONS
 from keras_vit.training.recipes.checks import check_recipe
 
 OPTIMIZERS = ("adamw", "sgd")
 CLASS_LOSSES = ("softmax", "sigmoid")
-# As in `masked_patch_predictor`, whose module imports Keras: too slow for `--help`.
-TARGETS = ("mean_colour", "downsized", "pixels")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
-POOLINGS = ("token", "gap", "map")
-POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none")
 FLIPS = ("never", "random", "always")
 
 

@@ -8,9 +8,9 @@ import zipfile
 import keras
 
 from keras_vit.checkpoints import from_checkpoint
-from keras_vit.core.choices import BY_POSITION, DIVIDED, absolute_name
 from keras_vit.core.files import replacing
 from keras_vit.core.pixels import scales_inputs
+from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind
 from keras_vit.models import resize
 from keras_vit.models.base import origin_of
 from keras_vit.models.files import load_model
@@ -163,10 +163,11 @@ def data_of(run, name=None):
     version before 0.2, which recorded no division.
     """
     name = name or run.get("data")
-    is_divided = name is not None and name.partition(":")[0] in DIVIDED
-    if is_divided and run and absolute_name(name) == run.get("data") and "id" not in run:
-        return BY_POSITION + name
-    return name
+    if not run or "id" in run or name is None or name.startswith(BY_POSITION):
+        return name
+    kind, _ = find_kind(name)
+    takes_it = kind is not None and "by_position" in kind.options
+    return BY_POSITION + name if takes_it and absolute_name(name) == run.get("data") else name
 
 
 def _read_metadata(path):

@@ -1,0 +1,50 @@
+"""Tests of the table of kinds of datasets."""
+
+import inspect
+import pathlib
+import sys
+import types
+
+import pytest
+
+from keras_vit.cli.data import Data
+from keras_vit.cli.train import Train
+from keras_vit.data.datasets import find_source, load
+from keras_vit.data.sources import kinds
+from keras_vit.data.sources.digits import digits
+from keras_vit.data.sources.kinds import KINDS, SourceKind, absolute_name, find_kind
+from keras_vit.experiments.digests import data_digests
+
+
+@pytest.mark.parametrize("row", KINDS.values(), ids=KINDS)
+def test_help_and_errors_name_every_kind(row):
+    page = (pathlib.Path(__file__).parents[3] / "docs/data.md").read_text()
+    for text in (inspect.getsource(Data), inspect.getsource(Train), page):
+        assert f"`{row.pattern}`" in text
+    assert f'"{row.name}' in load.__doc__
+    with pytest.raises(ValueError, match="`name` must be") as error:
+        find_source(f"{row.name}-unknown", "train")
+    assert f"`{row.pattern}`" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["folder:", "digits:1", "tfrecord", "cifar10", ""])
+def test_names_of_no_kind(name):
+    assert find_kind(name)[0] is None
+    assert absolute_name(name) == name
+
+
+def test_a_new_kind_is_one_file_and_one_row(monkeypatch, tmp_path):
+    """Its data is loaded, named in errors, kept absolute in records and digested."""
+    module = types.ModuleType("keras_vit.data.sources.half")
+    module.find = lambda path, split, shard, classes=None: digits(split, classes, shard)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    row = SourceKind("half", "half:find", ("classes",), "FILE", is_path=True)
+    monkeypatch.setitem(kinds.KINDS, "half", row)
+    dataset = load("half:a.txt", "test", 16, 32, classes=("0", "1"))
+    assert dataset.info.class_names == ("0", "1")
+    assert absolute_name(f"half:{tmp_path}/../a") == f"half:{tmp_path.parent}/a"
+    assert data_digests("half:a", ["test"]) == data_digests("digits", ["test"])
+    with pytest.raises(ValueError, match="`half:FILE`"):
+        find_source("other", "test")
+    with pytest.raises(ValueError, match="is for .*`tfrecord:PATTERN` only"):
+        find_source("by-position:half:a", "test")
