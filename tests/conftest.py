@@ -1,6 +1,7 @@
 """Deterministic tests, whatever ran before them, on the backends that they are for."""
 
 import contextlib
+import gc
 import importlib
 import logging
 import unittest.mock
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(items):
         mark = item.get_closest_marker("backends")
         if mark is not None and BACKEND not in mark.args:
             item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))
+
+
+def pytest_collection_finish():
+    # Keras, TensorFlow and the tests stay: the collector need not look at them again and again.
+    gc.collect()
+    gc.freeze()
 
 
 def set_seed():

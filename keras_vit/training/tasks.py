@@ -23,7 +23,7 @@ class Task:
     train: object
     validation: object
     loss: object
-    metrics: tuple[str, ...]
+    metrics: tuple[keras.metrics.Metric, ...]
     facts: dict
 
 
@@ -51,7 +51,14 @@ def make_task(recipe, model, data):
     _check_classes(train)
     loss = make_loss(recipe, train.element_spec[1])
     facts = {"class_names": train.class_names, "num_examples": train.num_examples}
-    return Task(model, train, validation, loss, ("accuracy",), facts)
+    is_sparse = len(train.element_spec[1].shape) == 1
+    return Task(model, train, validation, loss, (_accuracy(is_sparse),), facts)
+
+
+def _accuracy(is_sparse):
+    # TensorFlow would trace the first step twice, as Keras makes the metric `"accuracy"` in it.
+    kind = "SparseCategoricalAccuracy" if is_sparse else "CategoricalAccuracy"
+    return getattr(keras.metrics, kind)(name="accuracy")
 
 
 def _check_batches(recipe, train):
@@ -96,6 +103,6 @@ def _masked_patches(recipe, model, train, validation):
         None if validation is None else mask_patches(validation, patch_size, recipe.loss),
         masked_patch_loss(recipe.loss),
         # Pixels have no accuracy.
-        () if recipe.loss == "pixels" else ("accuracy",),
+        () if recipe.loss == "pixels" else (_accuracy(is_sparse=True),),
         {"num_examples": train.num_examples},
     )

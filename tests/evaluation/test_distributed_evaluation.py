@@ -1,20 +1,16 @@
 """Evaluation by two processes with a share each, compared with one process."""
 
-import json
-import os
-import socket
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
 from keras_vit.cli import main
 from tests.fixtures.features import digits_classifier
 from tests.fixtures.images import write_folder
+from tests.fixtures.processes import finish, printed_json, start, start_two
 
 pytest.importorskip("jax", reason="the JAX backend is not installed")
 BROKEN = (3, 8, 11)
+ON_JAX = {"KERAS_BACKEND": "jax"}
 MODULE = "tests.fixtures.distributed_evaluation"
 
 
@@ -31,36 +27,6 @@ def photos(tmp_path_factory):
     return root
 
 
-def start(*command, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-m", *map(str, command)],
-        env={**os.environ, "KERAS_BACKEND": "jax", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def start_two(*command):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    joined = {
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{port}",
-        "KERAS_DISTRIBUTION_NUM_PROCESSES": "2",
-    }
-    return [start(*command, **joined, KERAS_DISTRIBUTION_PROCESS_ID=str(i)) for i in range(2)]
-
-
-def finish(process):
-    output, errors = process.communicate(timeout=200)
-    assert process.returncode == 0, errors[-2000:]
-    return output
-
-
-def figures_in(output):
-    return json.loads(next(line for line in output.splitlines() if line.startswith("[{")))
-
-
 @pytest.fixture(scope="module")
 def data(photos):
     return ("--data", "digits", f"folder:{photos}")
@@ -69,7 +35,7 @@ def data(photos):
 @pytest.fixture(scope="module")
 def expected(data):
     """Return the metrics of one process on one device."""
-    return figures_in(finish(start(MODULE, *data, "--strategy", "none")))
+    return printed_json(start(MODULE, *data, "--strategy", "none", **ON_JAX))
 
 
 def assert_same(found, expected):
@@ -85,8 +51,8 @@ def assert_same(found, expected):
 def test_two_processes(data, expected):
     assert [figures["images"] for figures in expected] == [359, 131 - len(BROKEN)]
     shares = []
-    for process in start_two(MODULE, *data, "--strategy", "data_parallel"):
-        found = figures_in(finish(process))
+    for process in start_two(MODULE, *data, "--strategy", "data_parallel", **ON_JAX):
+        found = printed_json(process)
         assert_same(found, expected)
         shares.append([figures["share"] for figures in found])
     assert np.sum(shares, axis=0).tolist() == [359, 131]
@@ -94,8 +60,8 @@ def test_two_processes(data, expected):
 
 @pytest.mark.processes
 def test_two_devices(data, expected):
-    process = start(MODULE, *data, "--strategy", "data_parallel", "--devices", "2")
-    assert_same(figures_in(finish(process)), expected)
+    process = start(MODULE, *data, "--strategy", "data_parallel", "--devices", "2", **ON_JAX)
+    assert_same(printed_json(process), expected)
 
 
 @pytest.mark.processes
@@ -107,7 +73,7 @@ def test_the_command_in_two_processes(photos, tmp_path, capsys):
     # The lines after the progress bar.
     alone = capsys.readouterr().out.rpartition("step")[2].splitlines()[1:]
     assert "3 of 131 images were skipped: test/dog/11.jpg, test/dog/3.jpg, test/dog/8.jpg" in alone
-    first, second = map(finish, start_two("keras_vit", *arguments, "--per-class"))
+    first, second = map(finish, start_two("keras_vit", *arguments, "--per-class", **ON_JAX))
     # Each process prints the skipped images of its share, the first prints everything else.
     shown = first.rpartition("step")[2].splitlines()[1:]
     without = [[line for line in lines if "skipped" not in line] for lines in (shown, alone)]

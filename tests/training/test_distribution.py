@@ -1,17 +1,12 @@
 """Strategies: their runs end with the same metrics."""
 
-import json
-import os
-import socket
-import subprocess
-import sys
-
 import keras
 import pytest
 
 from keras_vit.training.distribution import SingleDevice, check_batch, strategy
 from keras_vit.training.recipes import FINETUNE
 from tests.fixtures.distributed_run import train
+from tests.fixtures.processes import printed_json, start, start_two
 
 on_tensorflow = pytest.mark.backends("tensorflow", reason="TensorFlow's strategies")
 on_jax = pytest.mark.backends("jax", reason="keras.distribution is for JAX")
@@ -25,22 +20,9 @@ def expected(tmp_path_factory):
     return train("none", tmp_path_factory.mktemp("single") / "run")
 
 
-def start(workdir, *arguments, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-m", MODULE, "--workdir", workdir, *arguments],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def check_metrics(process, expected):
     """Compare the metrics that a process prints."""
-    output, errors = process.communicate(timeout=200)
-    assert process.returncode == 0, errors[-2000:]
-    (line,) = (line for line in output.splitlines() if line.startswith("[{"))
-    for ours, theirs in zip(json.loads(line), expected, strict=True):
+    for ours, theirs in zip(printed_json(process), expected, strict=True):
         assert ours == pytest.approx(theirs, rel=0, abs=1e-5)
 
 
@@ -51,7 +33,7 @@ def check_metrics(process, expected):
 )
 def test_two_replicas(steps, tmp_path, expected):
     arguments = ["--strategy", "mirrored", "--devices", "2", "--accumulation-steps", steps]
-    check_metrics(start(tmp_path, *arguments), expected)
+    check_metrics(start(MODULE, "--workdir", tmp_path, *arguments), expected)
 
 
 @on_jax
@@ -68,23 +50,12 @@ def test_two_replicas(steps, tmp_path, expected):
     ],
 )
 def test_devices(arguments, tmp_path, expected):
-    check_metrics(start(tmp_path, *arguments.split()), expected)
+    check_metrics(start(MODULE, "--workdir", tmp_path, *arguments.split()), expected)
 
 
 @on_jax
 def test_two_processes(tmp_path, expected):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    processes = [
-        start(
-            *(tmp_path, "--strategy", "auto"),
-            KERAS_DISTRIBUTION_JOB_ADDRESSES=f"127.0.0.1:{port}",
-            KERAS_DISTRIBUTION_NUM_PROCESSES="2",
-            KERAS_DISTRIBUTION_PROCESS_ID=str(index),
-        )
-        for index in range(2)
-    ]
-    for process in processes:
+    for process in start_two(MODULE, "--workdir", tmp_path, "--strategy", "auto"):
         check_metrics(process, expected)
     # Only the first process has written files.
     names = {path.name for path in (tmp_path / "run").iterdir()}
