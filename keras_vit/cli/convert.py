@@ -18,7 +18,7 @@ SUFFIXES = {row.suffix: name for name, row in reversed(LAYOUTS.items())}
 
 @dataclasses.dataclass
 class Convert:
-    """Write a checkpoint in the format of another project, or for TF Serving.
+    """Write a checkpoint in another format, or for TF Serving.
 
     Example: keras-vit convert ViT_B16/augreg_imagenet21k flowers.keras --num-classes 5
     """
@@ -32,8 +32,7 @@ class Convert:
         tyro.conf.arg(help=f"The file or, for {', '.join(DIRECTORIES)}, the directory to write."),
     ]
     to: Literal[(*LAYOUTS, "saved_model")] | None = None
-    """The format; by default the first one for the suffix of the target that has a place for all
-    weights."""
+    """The format; by default the first one with the target's suffix that can store all weights."""
     num_classes: int | None = None
     """Replace the head by one of zeros with this number of classes; 0 for no head."""
     image_size: tuple[int, ...] | None = None

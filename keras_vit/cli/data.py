@@ -26,7 +26,7 @@ class Data:
 
     name: Annotated[str | None, tyro.conf.Positional] = None
     """`digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`, or one of the paper's
-    datasets. Without a name, these are listed."""
+    datasets. Without a name, the command lists the paper's datasets."""
     picture: pathlib.Path | None = None
     """The contact sheet to draw, a PNG file; `data.png` by default."""
     image_size: int = 224

@@ -40,19 +40,19 @@ class Export:
     batch_size: int | None = None
     """Images in a request to a SavedModel; any number by default."""
     image_size: tuple[int, ...] | None = None
-    """Image size to resize the model to, or that of a file that does not record it: one number, or
-    height and width."""
+    """New image size of the model, one number or height and width; for a file that does not record
+    its image size, this size."""
     on_bad_image: Literal["error", "flag"] = "error"
     """What a SavedModel answers if an image cannot be decoded: an error with its index, or zeros
     and a flag."""
     warmup_batch_sizes: tuple[int, ...] | None = None
-    """Sizes of the requests with which TF Serving warms up a SavedModel; by default the batch size
-    or 1 if tensorflow-serving-api is installed."""
+    """Sizes of the requests with which TF Serving warms up a SavedModel; by default `--batch-size`,
+    else 1. Without tensorflow-serving-api there are none."""
     quantize: Literal[PRECISIONS] | None = None
     """Store and compute in fewer bits, if the format can."""
     calibration: tuple[pathlib.Path, ...] | None = None
-    """Image files, or folders of them, on which int8 is calibrated if the format needs it: some
-    hundred like those that will be served."""
+    """Image files, or folders of them, to calibrate int8, if the format needs it: a few hundred
+    typical images."""
     verify: tuple[pathlib.Path, ...] | None = None
     """Image files, or folders of them, on which to compare the export with the model."""
     debug: bool = False

@@ -23,8 +23,8 @@ class Predict:
     top: int = 3
     """Classes to print for each image, the most likely first."""
     image_size: tuple[int, ...] | None = None
-    """Image size to resize the model to, or that of a file that does not record it: one number, or
-    height and width."""
+    """New image size of the model, one number or height and width; for a file that does not record
+    its image size, this size."""
     debug: bool = False
     """Show the traceback of an error."""
 

@@ -15,7 +15,7 @@ DEPTH = 4
 
 @dataclasses.dataclass
 class Quickstart:
-    """Run the main job end to end on handwritten digits, in about two minutes on a laptop.
+    """Run the main job end to end on handwritten digits, in two to four minutes.
 
     Pre-train a small ViT on some digits, fine-tune it at a higher resolution on the others, and
     export it for TF Serving. Example: keras-vit quickstart

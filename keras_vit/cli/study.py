@@ -13,8 +13,8 @@ from keras_vit.cli.train import AnyRecipe
 class Study:
     """Train by the same recipe with one thing changed, over several seeds, and draw the accuracies.
 
-    `scaling` compares models, `data-size` parts of the training images, `positions` kinds of
-    position embeddings, `poolings` the class token with means and attention. The directory gets
+    What is changed: in `scaling` the model, in `data-size` the share of the training images, in
+    `positions` the position embedding, in `poolings` the input of the head. The directory gets
     `study.csv`, `study.png` and the runs; the same command resumes a stopped study. Example:
     keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits
     --workdir runs/positions --image-size 64 --epochs 5

@@ -28,7 +28,8 @@ class Train:
 
     recipe: AnyRecipe
     model: str
-    """Name of a variant (see `keras-vit models`), a .keras file, or a run's directory."""
+    """Name of a variant (see `keras-vit models`), a .keras file, a run's directory, or a checkpoint
+    as in `keras-vit convert`."""
     data: str
     """`digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`, or one of the paper's
     datasets (`cifar10`, `vtab/dtd`, ...; see `keras-vit data`)."""
@@ -43,18 +44,18 @@ class Train:
     exclude: pathlib.Path | None = None
     """File with ids of examples to leave out, as `keras-vit deduplicate` writes it."""
     cache: str | None = None
-    """`memory`, or the path of a new file, to keep encoded training images after one epoch."""
+    """`memory`, or the path of a file, to keep encoded training images from the first epoch on."""
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
     """Dtype policy of a new model; float32 by default. A .keras file has its own."""
     sweep_lr: bool = False
-    """First train with each of `--learning-rates` on the training split, in a directory next to the
-    workdir; then train on it and the held-out images with the rate that was best on these."""
+    """First train with each of `--learning-rates`, in a directory next to the workdir. Then train
+    with the one that is best on the validation split, on that split too."""
     resume: bool = False
     """Resume the same run in the directory; if there is none, begin it."""
     save_steps: int = 1000
-    """Number of batches between two saved states; each epoch ends with one too."""
+    """Number of batches between two saved states; a state is also saved after each epoch."""
     keep: int = 2
     """Number of states to keep."""
     strategy: str = "auto"

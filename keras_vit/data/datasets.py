@@ -44,8 +44,8 @@ def load(
     """Load a split of a dataset as batches for a model.
 
     Batches are `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32
-    `(batch,)`, or float32 `(batch, classes)` for soft labels: with `one_hot`, for an augmentation
-    that mixes images, and for images with several labels. Unless the dataset is repeated, every
+    `(batch,)`. Labels are float32 `(batch, classes)` with `one_hot`, with an augmentation that
+    mixes images, and if images have several labels. Unless the dataset is repeated, every
     image comes once, and the last batch may be smaller.
 
     An image that cannot be decoded is skipped and recorded in `skipped`.
@@ -117,7 +117,8 @@ def load(
     if source.num_examples <= len(broken):
         raise ValueError(
             "Each worker must have an image that can be decoded. Received: "
-            f"{source.num_examples} images of {name!r} for split={split!r}, shard={shard!r}"
+            f"{source.num_examples} images of {name!r}, of which {len(broken)} cannot be decoded, "
+            f"for split={split!r}, shard={shard!r}"
         )
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
     stored = source if cache is None else cached(source, cache, find_fingerprints)
@@ -250,8 +251,7 @@ def _check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
     index, count = shard
     if not 0 <= index < count:
         raise ValueError(
-            "`shard` must be `(index, count)`, the index from 0 to less than the count. "
-            f"Received: shard={shard!r}"
+            f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard!r}"
         )
 
 
@@ -263,7 +263,7 @@ def _part(source, fraction):
     part = source.part(fraction)
     if source.num_examples and not part.num_examples:
         raise ValueError(
-            "`fraction` must leave an image. "
+            "`fraction` must select at least one image. "
             f"Received: fraction={fraction}, of {source.num_examples} images"
         )
     return part

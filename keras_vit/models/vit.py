@@ -77,7 +77,8 @@ def vision_transformer(
     that are newer than the paper: with their defaults the model is the paper's.
 
     Args:
-        patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, of the feature map.
+        patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, in positions of the
+            feature map.
         embedding_dim: width of a token.
         depth: number of Transformer blocks.
         num_heads: attention heads of a block; a divisor of `embedding_dim`.
@@ -93,7 +94,7 @@ def vision_transformer(
         classifier_activation: activation of the head; `None` returns logits.
         activation: activation of the MLPs: `"gelu_tanh"` (the original's), or `"gelu"` (erf) for
             weights trained in PyTorch.
-        dropout: rate after the position embedding, the attention and each layer of an MLP.
+        dropout: dropout rate after the position embedding, the attention and each layer of an MLP.
         attention_dropout: rate at which attention weights are dropped.
         stochastic_depth: rate at which the last block drops a residual branch; it grows linearly
             from 0 in the first block.
@@ -119,8 +120,8 @@ def vision_transformer(
             train with `"mixed_float16"`, compile with a `keras.optimizers.LossScaleOptimizer`;
             Keras does so under the global policy, and our recipes do.
         remat: whether training keeps only the input of each Transformer block and recomputes the
-            rest for the gradients (rematerialization, gradient checkpointing): less memory for a
-            third more time, and the same gradients. On CPUs with JAX the memory does not change.
+            rest for the gradients (rematerialization, gradient checkpointing): less memory, for
+            about 1.2 times the time, and the same gradients. On CPUs with JAX the memory stays.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
@@ -140,7 +141,7 @@ def vision_transformer(
     >>> model.output.shape
     (None, 10)
     """
-    # Variables are large: all arguments are checked before the first one is made.
+    # Variables are large: all arguments are checked before the first variable is made.
     embedding_dim = check_integer("embedding_dim", embedding_dim, minimum=1)
     depth = check_integer("depth", depth, minimum=1)
     mlp_dim = check_integer("mlp_dim", mlp_dim, minimum=1)

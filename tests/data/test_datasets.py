@@ -267,7 +267,7 @@ def test_splits_can_be_joined():
         ({"shard": (2, 2)}, r"`shard` must be .*shard=\(2, 2\)"),
         ({"fraction": 0}, "`fraction` must be a share, .*fraction=0"),
         ({"fraction": "10%"}, "`fraction` must be a share, .*fraction='10%'"),
-        ({"fraction": 1e-5}, "`fraction` must leave an image. .*of 1258 images"),
+        ({"fraction": 1e-5}, "`fraction` must select at least one image. .*of 1258 images"),
         ({"exclude": "no/such/file"}, "`exclude` must be .*no/such/file"),
         ({"exclude": [f"digits#{n}" for n in range(1797)]}, "`exclude` must leave an image"),
     ],

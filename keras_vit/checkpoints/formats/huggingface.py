@@ -30,7 +30,7 @@ def _dense(source, target):
     return two(source, target, "dense", names=WEIGHT)
 
 
-# Names without the `vit.` that all but the classifier have in a model with a classifier.
+# Names without the prefix `vit.`, which all but the classifier's have in a model with a classifier.
 HUGGINGFACE_ROWS = (
     *two(
         "embeddings.patch_embeddings.projection.",
@@ -63,17 +63,17 @@ HUGGINGFACE_ROWS = (
     *_dense("classifier.", "head"),
 )
 
-# Our names of activations by those of transformers.
+# Activations: name in transformers, and ours.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",  # written, as the last name of this function
+    "gelu_pytorch_tanh": "gelu_tanh",  # the last name of a function is the one that is written
     "quick_gelu": "quick_gelu",
     "relu": "relu",
     "silu": "silu",
 }
 
-# Names in files by patterns of the names in memory of transformers 5.
+# Patterns of the names that transformers 5 has in memory, and the names in files.
 IN_MEMORY = [
     (r"^layers\.(\d+)\.", r"encoder.layer.\1."),
     (r"\.attention\.q_proj\.", ".attention.attention.query."),
@@ -90,8 +90,8 @@ def find_huggingface(shapes):
     marker = "embeddings.patch_embeddings.projection.weight"
     if any(name.endswith("embeddings.distillation_token") for name in shapes):
         raise ValueError(
-            "`path` must be a Vision Transformer without DeiT's distillation token, which has a "
-            "second head. Received: an array called 'distillation_token'"
+            "`path` must be a Vision Transformer without DeiT's distillation token and its second "
+            "head. Received: an array called 'distillation_token'"
         )
     prefix = next((p for p in ("vit.", "") if f"{p}{marker}" in shapes), None)
     if prefix is None or len(shapes[f"{prefix}{marker}"]) != 4:
@@ -114,8 +114,8 @@ def describe_huggingface(shape_of, config, num_heads):
     pooler_size = output_size(shape_of, "pre_logits", axis=0)
     if num_classes and pooler_size:
         raise ValueError(
-            "`path` must have a classifier or a pooler: transformers has no pooler before a "
-            "classifier. Received: both"
+            "`path` must not have both a classifier and a pooler: transformers has no pooler "
+            "before a classifier. Received: both"
         )
     options = {
         "patch_size": tuple(patch_size),
@@ -151,7 +151,7 @@ def describe_huggingface(shape_of, config, num_heads):
 
 
 def _configured_heads(config, asked):
-    """Return the heads of a configuration; the default is that of transformers."""
+    """Return the number of heads of a configuration; 12 if neither it nor the caller has one."""
     heads = config.get("num_attention_heads")
     if heads is not None or not config or asked is not None:
         return heads
@@ -170,7 +170,7 @@ def _check_grid(table, image_size, patch_size):
     rows, columns = (size // patch for size, patch in zip(sizes, patch_size, strict=True))
     if table[1:2] != (1 + rows * columns,):
         raise ValueError(
-            "`image_size` of the file's config.json must be that of its position embedding, "
+            "`image_size` of the file's config.json must fit its position embedding of shape "
             f"{table}. Received: image_size={image_size!r} with patches of {tuple(patch_size)}"
         )
 
@@ -189,8 +189,8 @@ def _check(config):
             )
     if config.get("problem_type") not in (None, "single_label_classification"):
         logger.warning(
-            "the model is for problem_type=%r: its classes do not exclude each other, and the "
-            "softmax of its logits does not give its probabilities",
+            "the model is for problem_type=%r and not for one class per image: the softmax of its "
+            "logits does not give its probabilities",
             config["problem_type"],
         )
 

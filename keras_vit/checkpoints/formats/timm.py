@@ -66,7 +66,7 @@ TIMM_ROWS = (
     *_dense("head.", "head"),
 )
 
-# Our names of activations by timm's.
+# Activations: name in timm, and ours.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_tanh": "gelu_tanh",
@@ -87,7 +87,7 @@ TANH_SIGLIP = (
 # Parts of the names of architectures that have the same arrays and arguments, but compute another
 # function: norms after attention and MLP, rotary positions, pooling with registers.
 OTHER_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
-# Models whose heads have neither 64 channels nor the published size in timm.
+# Models whose number of heads is neither width / 64 nor that of the published model of this width.
 HEADS = {"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16}
 # Arguments that change the function, but not the arrays.
 OTHER_FUNCTIONS = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
@@ -101,8 +101,8 @@ def find_timm(shapes):
         return None
     if "dist_token" in shapes or "head_dist.weight" in shapes:
         raise ValueError(
-            "`path` must be a Vision Transformer without DeiT's distillation token, which has a "
-            "second head. Received: arrays called 'dist_token' or 'head_dist'"
+            "`path` must be a Vision Transformer without DeiT's distillation token and its second "
+            "head. Received: arrays called 'dist_token' or 'head_dist'"
         )
     return Naming.of(shapes)
 
@@ -166,7 +166,7 @@ def _check(architecture, arguments):
         others["architecture"] = architecture
     if others:
         raise ValueError(
-            "the file's config.json must be of a ViT with timm's default layers. Received: "
+            "The config.json of `path` must describe a ViT with timm's default layers. Received: "
             + ", ".join(f"{name}={value!r}" for name, value in others.items())
         )
 
@@ -183,8 +183,8 @@ def _pooling(shape_of, config, arguments):
     known = ("token", "avg", "map")
     if pool not in known or includes_prefix or (has_fc_norm and pool != "avg"):
         raise ValueError(
-            f"`global_pool` of the file's config.json must be one of {known}, 'avg' with a norm "
-            "after it, and leave out the tokens before the patches. Received: "
+            f"`global_pool` of the file's config.json must be one of {known}, and 'avg' if there "
+            "is an `fc_norm`; it must not include class and register tokens. Received: "
             f"global_pool={pool!r}, pool_include_prefix={includes_prefix}, fc_norm={has_fc_norm}"
         )
     return "gap" if pool == "avg" else pool
@@ -237,7 +237,7 @@ def _configure(options, arrays, class_names, normalization):
         "global_pool": pool,
     }
     config = {
-        # Any ViT, as the arguments override all of it. Only a CLIP tower has CLIP's epsilon.
+        # `model_args` replace everything in this architecture except epsilon, 1e-5 in CLIP towers.
         "architecture": "vit_base_patch16_clip_224"
         if options["epsilon"] == 1e-5
         else "vit_base_patch16_224",
@@ -264,10 +264,10 @@ def _configure(options, arrays, class_names, normalization):
 
 
 def _prefix_rows(num_tokens, shape_of):
-    """Return the possible numbers of rows before the patches, the likeliest first.
+    """Return the possible numbers of positions for class and register tokens, the likeliest first.
 
-    DeiT III and the models with registers have none. Those without LayerScale and registers have
-    one row per token.
+    DeiT III and models with registers have none. Models without LayerScale and registers have one
+    per token.
     """
     has_none = num_tokens > 1 or shape_of("block_0/layer_scale_1/gamma") is not None
     return (0, num_tokens) if has_none else (num_tokens, 0)

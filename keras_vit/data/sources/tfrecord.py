@@ -20,14 +20,15 @@ from keras_vit.data.sources.splits import find_parts
 # Features of the image and its label: those of TensorFlow Datasets, and those of the ImageNet files
 # that the scripts of TensorFlow write.
 _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
+# Index of the second pair. These files count labels from 1; to detect that, at most 20 labels per
+# class are read, and at most 20,000. Among so many images of 1,000 equally large classes, a given
+# class is missing with a probability of 2e-9.
 _SCRIPTS = 1
-# TensorFlow's scripts count labels from 1. To detect that, this many labels are read: among 20,000
-# images of 1,000 equally large classes, a given class is missing with a probability of 2e-9.
 _LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
 # Bytes before and after a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
-# Of every ten records, a split of 70 % gets seven. This order spreads the splits over the ten, so
-# that fewer than ten records have about the right shares, too.
+# A split of 70 % gets seven of every ten records. This order mixes the splits, so that a file of
+# fewer than ten records is divided about right, too.
 _TURNS = 10
 _ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
@@ -38,12 +39,12 @@ def records(pattern, split, shard=(0, 1), by_position=False):
 
     Args:
         pattern: pattern of the files, as in a shell. `{split}` in it stands for the name of a
-            split, such as `val`; without it each ten records in a row of a file are divided
+            split, such as `val`; without it each ten consecutive records of a file are divided
             7 : 1 : 2. A file `labels.txt` next to them has one class name per line.
         split: as in `load`.
-        shard: `(index, count)`, the share of one worker: whole files if there are enough.
-        by_position: whether to divide as versions before 0.2 did, in turns through all files; an
-            added file then changes the split of records in others.
+        shard: `(index, count)`, the share of one worker: whole files if there are at least `count`.
+        by_position: whether to divide as versions before 0.2 did, by positions in the list of all
+            records; an added file then changes the split of records in other files.
 
     Returns:
         A `Source`; ids are the name of a file (its path, if names repeat), `#`, and the position in
@@ -73,8 +74,8 @@ def records(pattern, split, shard=(0, 1), by_position=False):
     if len(files) >= count:
         mine, index, count = slice(index, None, count), 0, 1
 
-    # The place among the ten at which a file begins depends on its name alone: other files do not
-    # change it, and many files of a few records have the right shares together.
+    # The place of a file's first record among ten depends on the file's name alone: other files do
+    # not change it, and many files of a few records have the right shares together.
     firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
 
     def read_file(file, start, first, file_turns, kind):
@@ -82,7 +83,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         examples = examples.filter(
             lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
         )
-        # The pipeline would count an error as an image. It reports examples that are missing.
+        # The pipeline would count an error as an image; it reports the missing example itself.
         return examples.map(lambda number, record: (number, *_parse(record, kind))).ignore_errors()
 
     columns = starts[mine], firsts[mine], turns[mine]
@@ -112,7 +113,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
 def _is_wanted(number, turns, index, count, library):
     """Whether a record belongs to the split and to this worker.
 
-    NumPy computes it for all records, and TensorFlow for each one.
+    The library is NumPy, for all records at once, or TensorFlow, for one.
     """
     turn = number % _TURNS
     wanted = library.cast(turns, library.int64) if library is tf else turns.astype("int64")
@@ -129,7 +130,7 @@ def _first_turn(file):
 
 
 def count_records(path):
-    """Count the records of a TFRecord file, by the lengths in it alone.
+    """Count the records of a TFRecord file, reading only their lengths.
 
     Raises:
         ValueError: if the file is damaged or of another format.
@@ -147,13 +148,13 @@ def count_records(path):
     if place != size:
         raise ValueError(
             "`tfrecord:PATTERN` must name complete TFRecord files without compression. "
-            f"Received: {str(path)!r}, which is damaged after its record {count - 1}"
+            f"Received: {str(path)!r}, which is damaged after {count - 1} records"
         )
     return count
 
 
 def _find_files(given, split):
-    """Return all files, those of a split, and which of ten records in a row belong to it."""
+    """Return all files, those of a split, and which of ten consecutive records belong to it."""
     files, turns = [], []
     for name, paths in given.items():
         wanted = np.zeros(_TURNS, bool)
@@ -220,7 +221,7 @@ def _find_kind(file):
 
 
 def _check_first_label(files, class_names):
-    """Refuse labels of TensorFlow's scripts that count from 1, without a name for 0."""
+    """Raise an error if labels count from 1 and the first class name is not `background`."""
     if class_names[0].casefold() == "background":
         return
     count = len(class_names)
@@ -240,7 +241,7 @@ def _check_first_label(files, class_names):
             return
     raise ValueError(
         "`image/class/label` must count from 0. "
-        f"Received: {files[0]!r} and others, without a label 0 {COUNT_FROM_1}"
+        f"Received: no label 0 in {files[0]!r} and other files {COUNT_FROM_1}"
     )
 
 

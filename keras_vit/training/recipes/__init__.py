@@ -1,4 +1,4 @@
-"""The recipes of the paper and others made from them: `ROWS`, one row per recipe, and `RECIPES`.
+"""The table of recipes, those of the paper and others: `ROWS` by name, and their `RECIPES`.
 
 Where the paper chooses among several learning rates, a recipe has the rate of
 `vit_jax/configs/common.py`. The warm-up steps of a fine-tuning run are from there, too.
@@ -154,7 +154,7 @@ class RecipeRow:
 # To add a recipe, add a row here; the command, its help and the page of recipes follow.
 _TABLE = (
     RecipeRow("pretrain", PRETRAIN, f"{TABLE_3}, ImageNet-21k", "ViT-L/16 85.30 %"),
-    RecipeRow("finetune", FINETUNE, f"{TABLE_4}, ImageNet", "from JFT-300M: ViT-B/16 84.15 %"),
+    RecipeRow("finetune", FINETUNE, f"{TABLE_4}, ImageNet", "ViT-B/16 from JFT-300M, 84.15 %"),
     RecipeRow("digits_pretrain", DIGITS_PRETRAIN, "`pretrain`, for the 8 x 8 pixel digits"),
     RecipeRow(
         "digits_masked_patches",
