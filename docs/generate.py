@@ -36,16 +36,17 @@ Written by `make docs` from `keras_vit/checkpoints/catalog/published.py`.
 
 RECIPES_PAGE = """# Recipes
 
-`keras-vit train NAME` trains by each of these; every setting is a flag, see `keras-vit train NAME
---help`. In Python a recipe is a row of `keras_vit.training.recipes.RECIPES`;
-`dataclasses.replace` changes it, `.smoke()` shrinks it to seconds. The last column is the
-accuracy that the source reports, on ImageNet unless another dataset is named; none of them was
+`keras-vit train NAME` trains a model by one of these recipes; every setting is a flag, see
+`keras-vit train NAME --help`. In Python a recipe is a row of `keras_vit.training.recipes.RECIPES`;
+`dataclasses.replace` changes it, and `.smoke()` returns one that takes seconds. The last column is
+the accuracy that the source reports, on ImageNet unless another dataset is named; none of them was
 measured here.
 
-SGD has a momentum of 0.9 and AdamW optax's settings; both give optax's numbers. Weight decay
-applies to kernels only, and is multiplied with the learning rate as in the paper. The learning
-rate rises linearly from 0 in the warm-up steps; a staircase divides it by 10 after each of its
-steps.
+SGD has a momentum of 0.9, and AdamW has optax's defaults; both compute the same updates as optax.
+Weight decay applies to kernels only, and is multiplied with the learning rate as in the paper. The
+learning rate rises linearly from 0 in the warm-up steps; the decay `staircase` divides it by 10 at
+each of the given steps. Recipes of BiT-HyperRule with `tiny_images` are for images below 96 x 96
+pixels.
 
 Written by `make docs` from `keras_vit/training/recipes/`.
 

@@ -17,7 +17,7 @@ from keras_vit.models.options import DROPOUT_OPTIONS, build_model, defaults_of, 
 from keras_vit.models.parts import token_grid
 from keras_vit.models.variants import is_resnet
 
-# Options that files may not record; the caller may choose them.
+# Options that some files do not record; the caller may choose them.
 UNRECORDED_OPTIONS = (
     *DROPOUT_OPTIONS,
     "classifier_activation",
@@ -34,26 +34,27 @@ def from_checkpoint(
 ):
     """Build the model that a checkpoint file describes, and load its weights.
 
-    Width, depth, heads, patch size, grid, classes, pooling and the hidden layer of the head follow
-    from the arrays. Weights trained in PyTorch need the `config.json` next to them for the heads,
-    the epsilon and the GELU. Without it, the heads are those of the published model of that size,
-    or one per 64 channels, and the others have the default of timm or transformers. Layers that are
-    frozen in a `.keras` file stay frozen; other files do not record it.
+    Width, depth, attention heads, patch size, grid, classes, pooling and the hidden layer of the
+    head follow from the arrays. For weights trained in PyTorch, the number of attention heads, the
+    epsilon and the GELU are read from the `config.json` next to them. Without it, the number of
+    heads is that of the published model of that size, or one per 64 channels, and the others are
+    the defaults of timm or transformers. Layers that are frozen in a `.keras` file stay frozen;
+    other files do not record it.
 
     Args:
         path: path of a `.npz`, `.safetensors` or `.keras` file, or of a directory with
             `model.safetensors` (or its shards) and `config.json`; an `https://` or `gs://` address
             of a file; or a name of `keras_vit.list_checkpoints()` or of an AugReg file.
-        num_classes: number of classes of a new head, zero at the start, which replaces the head of
-            the file and `pre_logits`; 0 for no head, `None` for that of the file.
+        num_classes: number of classes of a new head of zeros, which replaces the head of the file
+            and `pre_logits`; 0 for no head, `None` for that of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized; `None`
-            for that of the file. A file whose grid of patches is not square may not record its
-            image size: then this must be its size. Files of ResNets do not record it either: the
-            default is 224, or that of the catalog for a published file.
+            for that of the file. Some files whose grid of patches is not square do not record their
+            image size: then give it. Files of ResNets do not record it either: the default is 224,
+            or that of the catalog for a published file.
         num_heads: attention heads, for a file that does not record them.
         format: name of the layout, such as `"google"` or `"timm"`, a key of
             `keras_vit.checkpoints.formats.FORMATS`; `None` to recognize it.
-        **options: options of `vision_transformer` that no file records: `dropout`,
+        **options: options of `vision_transformer` that only `.keras` files record: `dropout`,
             `attention_dropout`, `stochastic_depth`, `classifier_activation`, `name`, `dtype`,
             `remat`; and `activation` and `epsilon`, which some files do not record. For a ResNet,
             `classifier_activation`, `name` and `dtype`.
@@ -95,7 +96,7 @@ def load_checkpoint(model, path, format=None):
 
     Raises:
         ValueError: if the file does not hold exactly the weights of the model; the message lists
-            unused, missing and misshapen arrays.
+            unused and missing arrays and those of another shape.
 
     Example:
     >>> path = "tests/data/reference/a_vit_token.ckpt.npz"
@@ -126,7 +127,7 @@ def load_checkpoint(model, path, format=None):
 def build_pretrained(row, weights, num_classes, image_size, options):
     """Build the model of a variant with the given weights, for the builders.
 
-    `weights` is a `path` of `from_checkpoint` or a tag of the catalog. A head with another number
+    `weights` is as `path` in `from_checkpoint`, or a tag of the catalog. A head with another number
     of classes is replaced, position embeddings of another size are resized, and `options` override
     those of the file.
     """
@@ -166,10 +167,10 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
         options["num_classes"] = num_classes
         if not is_resnet(options):
             options["representation_size"] = None
-        logger.info(
-            "%s: its head is replaced by one of zeros, with %d classes",
-            *(checkpoint.path, num_classes),
+        change = (
+            f"replaced by one of zeros, with {num_classes} classes" if num_classes else "removed"
         )
+        logger.info("%s: its head is %s", checkpoint.path, change)
     if image_size is not None:
         options["image_size"] = as_pair(image_size, "image_size")
     _check_given(options, callers_options)
@@ -213,7 +214,7 @@ def _check_given(options, callers_options):
         if name not in recorded:
             family = "ResNet" if is_resnet(options) else "Vision Transformer"
             raise ValueError(
-                f"`{name}` must not be given for a file of a {family}, which has none. "
+                f"`{name}` must not be given for the file of a {family}: it has no such option. "
                 f"Received: {name}={value!r}"
             )
         if name not in UNRECORDED_OPTIONS and value != recorded[name]:
@@ -244,7 +245,7 @@ def _check_architecture(row, described, file):
 
 
 def _warn_of_other_functions(model, file, checkpoint):
-    """Log a warning for each option in which the model and the file compute other functions."""
+    """Log a warning for each option whose other value in the file gives other outputs."""
     ours = options_of(model)
     theirs = described_options(file, checkpoint, ours.get("num_heads"), ours["image_size"])
     names = ["classifier_activation"]

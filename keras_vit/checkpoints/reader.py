@@ -38,7 +38,7 @@ def open_checkpoint(path, format=None):
 class CheckpointReader:
     """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
-    `archive` has the arrays under their own names, and the configuration next to them.
+    `archive` has the arrays under the names in the file, and the configuration next to it.
     """
 
     def __init__(self, archive, format, naming):
@@ -57,7 +57,7 @@ class CheckpointReader:
         return sorted({self.archive.dtypes[name] for name in stored})
 
     def head_state(self):
-        """Return `"zero"` or `"not finite"` for such a head, otherwise `None`; see `Summary`."""
+        """Return `"zero"` or, for a head with NaN or infinity, `"not finite"`; otherwise `None`."""
         names = [self._sources.get(f"head/{part}") for part in ("kernel", "bias")]
         sources = [self.naming.sources[name] for name in names if name in self.naming.sources]
         arrays = [self.archive.read(source.name) for source in sources]
@@ -100,9 +100,9 @@ class CheckpointReader:
     def assumed(self, options, num_heads=None):
         """Return those of `options` that neither the arrays nor a `config.json` record."""
         known = {
-            # The norm of the queries is as wide as a head.
+            # The width of the norm of the queries, that of a head, gives the number of heads.
             "num_heads": num_heads is not None or options.get("qk_norm"),
-            # The mean of the tokens, without a norm, has the arrays of the class token.
+            # A model with the pooling "gap" may have the same arrays as one with "token".
             "pooling": options.get("pooling") != "token",
         }
         return {name: options[name] for name in self.unrecorded_options if not known.get(name)}

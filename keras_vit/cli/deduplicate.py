@@ -20,7 +20,7 @@ class Deduplicate:
     train: Annotated[str, tyro.conf.Positional]
     """The dataset to search, as in `keras-vit train`."""
     test: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Datasets that must not be trained on."""
+    """One or more test datasets to compare with."""
     output: pathlib.Path
     """A new file of the ids of the images to leave out, one per line."""
     train_split: str = "train+validation"
@@ -30,10 +30,10 @@ class Deduplicate:
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     max_distance: int | None = None
-    """Greatest number of the 144 bits of the hashes that may differ; by default 22. A smaller
-    number misses more, a greater one leaves out pictures that are only similar."""
+    """Images are copies if at most this many of the 144 bits of their perceptual hashes differ; by
+    default 22. A smaller number misses copies, a greater one finds images that are only similar."""
     picture: pathlib.Path | None = None
-    """A new PNG file of the pairs that are least similar."""
+    """A new PNG file of the least similar of the pairs that were found."""
     debug: bool = False
     """Show the traceback of an error."""
 

@@ -27,8 +27,8 @@ class Evaluate:
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
     image_size: tuple[int, ...] | None = None
-    """Resize the model for this image size, or give that of a file that does not record it: one
-    number, or height and width."""
+    """New image size of the model, one number or height and width; for a file that does not record
+    its image size, this size."""
     per_class: bool = False
     """Print a table of the classes: images, accuracy, most frequent mistake."""
     confusion: pathlib.Path | None = None
@@ -38,8 +38,8 @@ class Evaluate:
     """PNG file with a figure of the confusion matrix."""
     compare: str | None = None
     """Name of a reported accuracy to compare with, such as ViT_L16/jft300m/cifar10 (Table 2 of the
-    paper) or a name of `keras-vit checkpoints`. By default that of a published file, or of a run
-    that does what the paper did, if there is one."""
+    paper) or a name of `keras-vit checkpoints`. By default the row for
+    this model, if it is a published file or a run of a recipe of the paper."""
     central_crop_from: int | None = None
     """Resize the smaller side to so many pixels and cut out the middle, as big_vision does. The
     original resizes the whole image."""

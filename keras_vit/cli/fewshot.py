@@ -17,9 +17,9 @@ class Fewshot:
     model: Annotated[str, tyro.conf.Positional]
     """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
     data: str
-    """As in `keras-vit train`."""
+    """Dataset as in `keras-vit train`."""
     method: Literal["least-squares", "knn", "linear-probe"] = "least-squares"
-    """How to classify: least squares in closed form, as big_vision does, the nearest neighbours, or
+    """How to classify: least squares in closed form, as big_vision does, the nearest neighbors, or
     logistic regression."""
     shots: tuple[int | Literal["all"], ...] | None = None
     """Images per class to learn from; by default 1 5 10 25 for least-squares, else all."""
@@ -42,8 +42,8 @@ class Fewshot:
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     image_size: tuple[int, ...] | None = None
-    """Resize the model for this image size, or give that of a file that does not record it: one
-    number, or height and width."""
+    """New image size of the model, one number or height and width; for a file that does not record
+    its image size, this size."""
     central_crop_from: int | None = None
     """Resize the smaller side to so many pixels and cut out the middle. The whole image is resized
     by default."""

@@ -26,10 +26,10 @@ class Inspect:
     split: str = "test"
     """train, validation or test."""
     count: int = 128
-    """Number of images for the attention distance; the first of them are drawn."""
+    """Number of images for the attention distance; some of them are shown in the other figures."""
     image_size: tuple[int, ...] | None = None
-    """Image size to resize the model to, or the size of a checkpoint that does not record it: one
-    number, or height and width."""
+    """New image size of the model, one number or height and width; for a file that does not record
+    its image size, this size."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     debug: bool = False

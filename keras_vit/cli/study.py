@@ -14,10 +14,11 @@ class Study:
     """Train by the same recipe with one thing changed, over several seeds, and draw the accuracies.
 
     What is changed: in `scaling` the model, in `data-size` the share of the training images, in
-    `positions` the position embedding, in `poolings` the input of the head. The directory gets
-    `study.csv`, `study.png` and the runs; the same command resumes a stopped study. Example:
-    keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits
-    --workdir runs/positions --image-size 64 --epochs 5
+    `positions` the position embedding, in `poolings` the input of the head. The directory gets a
+    table, a figure and the runs. The same command resumes a stopped study.
+
+    Example: keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits --workdir
+    runs/positions --image-size 64 --epochs 5
     """
 
     study: Annotated[Literal["scaling", "data-size", "positions", "poolings"], tyro.conf.Positional]
@@ -31,14 +32,14 @@ class Study:
     models: tuple[str, ...] = ("ViT_Ti16",)
     """Names of variants (see `keras-vit models`)."""
     seeds: int = 3
-    """Runs of each setting; the recipe's seed is the first's."""
+    """Runs per setting, with the seed of the recipe and the seeds after it."""
     classes: tuple[str, ...] | None = None
     """Classes to keep; all by default."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     fractions: tuple[float, ...] | None = None
-    """For data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Each is trained
-    on for as many steps as all of them."""
+    """For data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Each share
+    is trained on for as many steps as the whole split."""
     fewshot_data: str | None = None
     """For data-size: the dataset of the few-shot accuracy. By default the one trained on, whose
     images and labels the model has seen."""

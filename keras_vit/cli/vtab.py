@@ -21,9 +21,10 @@ class Vtab:
     """
 
     model: Annotated[str, tyro.conf.Positional]
-    """As in `keras-vit train`."""
+    """The model, as `--model` of `keras-vit train`."""
     workdir: pathlib.Path
-    """Directory for the results and a run for each task; new, or of the same command."""
+    """Directory for the results and a run for each task: a new one, or that of the same command
+    to resume."""
     tasks: tuple[str, ...] = ()
     """Tasks (`dtd`, `svhn`, ...) or groups (`natural`, `specialized`, `structured`); all by
     default. Others can be added later in the same directory."""
@@ -33,12 +34,12 @@ class Vtab:
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
     """As in `keras-vit train`."""
     strategy: str = "auto"
-    """As in `keras-vit train`, in one process."""
+    """As in `keras-vit train`. VTAB runs in one process."""
     keep_models: bool = False
     """Keep the models of tasks that are done, and the states to resume from."""
     compare: str | None = None
-    """Row of Table 2 of the paper to compare with, such as ViT_L16/jft300m/vtab. By default that of
-    a published file that the paper fine-tunes."""
+    """Row of Table 2 of the paper to compare with, such as ViT_L16/jft300m/vtab. By default the
+    row for this model, if it is a published file that the paper fine-tunes."""
     markdown: bool = False
     """Print the table as Markdown."""
     debug: bool = False

@@ -37,7 +37,7 @@ class VtabResults:
 
     @property
     def means(self):
-        """The means by group and of all tasks, as of `mean_accuracies`."""
+        """The means by group and of all tasks, as in `mean_accuracies`."""
         return mean_accuracies(self.accuracies)
 
 
@@ -63,7 +63,8 @@ def vtab(
     Args:
         model: name of a variant, a checkpoint, a `.keras` file or a run's directory, as in
             `keras_vit.training.train`.
-        workdir: directory for `results.json` and a run per task; new, or of the same call.
+        workdir: directory for `results.json` and a run per task: a new one, or that of the same
+            call to resume.
         tasks: names of tasks (`"dtd"`, `"svhn"`, ...) or of groups (`"natural"`, `"specialized"`,
             `"structured"`); all 19 by default. Others can be added later in the same directory.
         recipe: a `Recipe`, or the name of one.
@@ -72,11 +73,11 @@ def vtab(
             TensorFlow Datasets.
         data_dir: directory of TensorFlow Datasets.
         dtype: dtype policy of the models, as in `keras_vit.training.train`.
-        strategy: as in `keras_vit.training.train`, in one process.
+        strategy: as in `keras_vit.training.train`. VTAB runs in one process.
         keep_models: whether to keep the models and states of the tasks that are done: those of 19
             tasks fill a disk.
-        compare: name of the row of Table 2 to compare with, such as `"ViT_L16/jft300m/vtab"`; found
-            by itself for a published file that the paper fine-tunes.
+        compare: name of the row of Table 2 to compare with, such as `"ViT_L16/jft300m/vtab"`; by
+            default the row for the model, if it is a published file that the paper fine-tunes.
 
     Returns:
         `VtabResults`, of all tasks that have a result in the directory.
@@ -187,7 +188,7 @@ class _Runs:
     def _without_changes_of_labels(self, task, recipe):
         """Return a recipe without the crops and flips that make the labels of a task wrong.
 
-        `train` leaves them out for the datasets of the table; the data may be another one.
+        `train` does so for the paper's datasets alone; `datasets` may give the task another one.
         """
         row, changes = DATASETS[task], {}
         if task in self.datasets and not row.crop:
@@ -206,7 +207,7 @@ def _check(runs, tasks, compare):
     """Return tasks, settings and reported row, after checking what could fail late."""
     if process()[1] > 1:
         raise ValueError(
-            "VTAB runs in one process; several can share the tasks with `tasks`. "
+            "VTAB must run in one process; start several with different `tasks`. "
             f"Received: {process()[1]} processes that train together"
         )
     recipe, tasks = runs.recipe, find_tasks(tasks)
@@ -233,7 +234,7 @@ def _check(runs, tasks, compare):
 
 
 def _with_one_rate(recipe):
-    """Return a recipe with a single learning rate instead of a choice from one."""
+    """Return a recipe without a sweep if it would try a single learning rate."""
     if len({*recipe.learning_rates}) != 1:
         return recipe
     return dataclasses.replace(recipe, learning_rate=recipe.learning_rates[0], learning_rates=())

@@ -161,7 +161,7 @@ def test_another_format_than_asked_for(case, format):
         ("a_vit_token", {"format": "flax"}, "`format` must be one of .*format='flax'"),
         ("a_vit_token", {"num_heads": 8}, "`num_heads` must be that of the file.*num_heads=8"),
         ("hf_classifier", {"num_heads": 8}, "`num_heads` must be that of the file.*num_heads=8"),
-        ("a_vit_token", {"width": 64}, "`width` must not be given for a file of a Vision Trans"),
+        ("a_vit_token", {"width": 64}, "`width` must not be given for the file of a Vision Trans"),
         ("a_vit_token", {"num_heads": 0}, "`num_heads` must be .*num_heads=0"),
         ("a_vit_token", {"num_classes": -1}, "`num_classes` must be .*num_classes=-1"),
         ("a_vit_token", {"image_size": 30}, r"`image_size` must be a multiple of \(8, 8\)"),

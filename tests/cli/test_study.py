@@ -46,7 +46,10 @@ def test_command(tmp_path, capsys):
         ("positions digits_pretrain --data folder:none", "`folder:PATH` must name a folder"),
         ("data-size digits_pretrain --fractions 2", "`models` and `fractions` must be there, each"),
         ("data-size digits_pretrain --fractions 0.1 0.1", "`models` and `fractions` must be there"),
-        ("data-size digits_pretrain --fractions 1 0.00001", "`fraction` must select at least one image"),
+        (
+            "data-size digits_pretrain --fractions 1 0.00001",
+            "`fraction` must select at least one image",
+        ),
         ("data-size digits_pretrain --fewshot-classes 2", "`fewshot_classes` needs `fewshot_data`"),
         (
             "data-size digits_pretrain --fewshot-data digits --fewshot-classes 2",

@@ -17,7 +17,8 @@ class Checkpoint:
         activation: activation of the MLPs: `"gelu_tanh"`, `"gelu"` (erf; weights trained in
             PyTorch), or `"relu"` (BiT).
         pooling: pooling before the head.
-        position_embedding: kind of the position embedding; files without a table do not record it.
+        position_embedding: kind of the position embedding; files without learned positions do not
+            record it.
         value_range: range of the pixels.
         zero_head: whether the head was set to zero before publication.
         accuracy: reported top-1 on ImageNet-1k in percent, `None` if none is reported for this very
@@ -54,7 +55,7 @@ BV_VIT = "google-research/big_vision big_vision/models/vit.py"
 BV_DISTILL = "google-research/big_vision big_vision/configs/proj/distill/README.md"
 TIMM_VIT = "huggingface/pytorch-image-models timm/models/vision_transformer.py"
 TIMM_HYBRID = "huggingface/pytorch-image-models timm/models/vision_transformer_hybrid.py"
-# Prints, from index.csv of the release, the best rows at 224 pixels with their `adapt_final_test`.
+# It prints the best rows at 224 pixels of AugReg's index.csv with their `adapt_final_test`.
 INDEX = "sayakpaul/ViT-jax2tf model-selector.ipynb"
 
 
@@ -79,14 +80,17 @@ def _imagenet21k(variant, file, representation_size):
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
     """Return the row of a fine-tuned file of the paper.
 
-    The README reports other runs at 384 pixels; only its accuracies at 224 are those of the files.
+    The README's accuracies at 384 pixels belong to other runs, those at 224 to these files.
     """
     url = f"gs://vit_models/imagenet21k+imagenet2012/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 1000, accuracy=accuracy, source=VIT_README)
 
 
 def _augreg(variant, model, recipe, finetuned=None, accuracy=None, lr=0.03, source=VIT_README):
-    """Return the row of "How to train your ViT?" (arXiv 2106.10270); `finetuned` is a size."""
+    """Return a row of "How to train your ViT?" (arXiv 2106.10270).
+
+    `finetuned` is the image size of the fine-tuning, or `None`.
+    """
     url = f"gs://vit_models/augreg/{model}-i21k-300ep-lr_0.001-{recipe}"
     if finetuned is None:
         tag, image_size, num_classes = "augreg_imagenet21k", 224, IMAGENET_21K
@@ -105,7 +109,7 @@ def _sam(variant, file, source):
 
 
 def _plain(epochs, accuracy=None, source=BV_VIT):
-    """Return the row of a better plain ViT (arXiv 2205.01580): sincos2d, gap, `rep_size=True`."""
+    """Return the row of a model of "Better plain ViT baselines" (arXiv 2205.01580)."""
     return Checkpoint(
         "ViT_S16",
         f"imagenet2012_{epochs}ep",
@@ -123,7 +127,7 @@ def _plain(epochs, accuracy=None, source=BV_VIT):
 def _deit3(variant, size, *accuracies):
     """Yield the rows of DeiT III (arXiv 2204.07118); all files have 1000 classes.
 
-    They were converted by big_vision, with a first layer for [-1, 1]; the GELU is PyTorch's.
+    big_vision converted them: the patch embedding takes [-1, 1], and the GELU is PyTorch's, erf.
     """
     files = ("224_1k", "384_1k", "224_21k", "384_21k")
     for file, accuracy in zip(files, accuracies, strict=True):
@@ -140,7 +144,7 @@ def _deit3(variant, size, *accuracies):
 
 
 def _siglip(variant, tag, file, image_size):
-    """Return the row of an image tower, in a file with both towers under `params/img/`."""
+    """Return the row of an image tower, which is under `params/img/` in a file of two towers."""
     url = f"gs://big_vision/{file}.npz"
     return Checkpoint(variant, tag, url, image_size, 0, pooling="map", source=BV_VIT)
 
@@ -194,18 +198,19 @@ CHECKPOINTS = (
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 384, 75.40),
     _augreg("R26_S32", "R26_S_32", "aug_light1-wd_0.1-do_0.0-sd_0.0", 384, 83.85, 0.01),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 384, 85.99, 0.01),
-    # The README recommends no files at 224. These have the same pre-training, fine-tuned at 224.
+    # The README recommends no files at 224. These were fine-tuned at 224 from the same weights.
     _augreg("ViT_Ti16", "Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_VIT),
     _augreg("ViT_S16", "S_16", "aug_light1-wd_0.03-do_0.0-sd_0.0", 224, 80.46, 0.03, INDEX),
     _augreg("ViT_B16", "B_16", "aug_medium1-wd_0.1-do_0.0-sd_0.0", 224, None, 0.01, TIMM_VIT),
     _augreg("ViT_B8", "B_8", "aug_medium2-wd_0.1-do_0.0-sd_0.0", 224, 85.58, source=VIT_AUGREG),
     _augreg("R_Ti16", "R_Ti_16", "aug_none-wd_0.03-do_0.0-sd_0.0", 224, source=TIMM_HYBRID),
     _augreg("R50_L32", "R50_L_32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 83.78, 0.01, INDEX),
-    # Their files at 224 have no reported accuracy, so these are the best reported files.
+    # The files at 224 with the recommended settings have no reported accuracy; these are the best
+    # that have one.
     _augreg("ViT_B32", "B_32", "aug_medium1-wd_0.03-do_0.0-sd_0.0", 224, 79.44, 0.03, INDEX),
     _augreg("ViT_L16", "L_16", "aug_medium1-wd_0.1-do_0.1-sd_0.1", 224, 85.72, 0.01, INDEX),
     _augreg("R26_S32", "R26_S_32", "aug_light0-wd_0.03-do_0.1-sd_0.1", 224, 80.94, 0.03, INDEX),
-    _sam("ViT_S16", "ViT-S_16", f"{VIT_README} (its bucket alone)"),
+    _sam("ViT_S16", "ViT-S_16", f"{VIT_README} (only the bucket is named)"),
     _sam("ViT_B32", "ViT-B_32", TIMM_VIT),
     _sam("ViT_B16", "ViT-B_16", TIMM_VIT),
     _sam("ViT_L32", "ViT-L_32", "arXiv 2305.16292, its repository's README.md"),
@@ -237,7 +242,7 @@ CHECKPOINTS = (
     _siglip("ViT_So400m14", "siglip2_224", "siglip2/siglip2_so400m14_224", 224),
     _siglip("ViT_So400m14", "siglip2_384", "siglip2/siglip2_so400m14_384", 378),
     # BiT-S is trained on ImageNet-1k, BiT-M on ImageNet-21k. Fine-tuning had crops of 480
-    # (`get_resolution` in bit_hyperrule.py); the accuracies in the README are of its own runs.
+    # (`get_resolution` in bit_hyperrule.py). The accuracies in the README belong to other runs.
     *(
         _bit(f"BiT_R{size}", "imagenet2012", f"BiT-S-R{size}", 224, 1000)
         for size in ("50x1", "50x3", "101x1", "101x3", "152x4")

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 JPEG, PNG, GIF, BMP = b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM"
 _JPEG_END = b"\xff\xd9"
-# Values of a tensor in a message.
+# Number of values of a tensor that a message shows.
 _SHOWN = 8
 
 _GIF_EXTENSION = 0x21
@@ -16,15 +16,15 @@ _GIF_EXTENSION = 0x21
 # A side of a WebP has 14 bits.
 _WEBP_SIDE = 0x3FFF
 
-# Sizes of the headers of Windows and the second one of OS/2, with fields at the same offsets. The
-# first of OS/2 has 12 bytes.
+# Sizes of the headers of Windows and of the second one of OS/2, with fields at the same offsets.
+# The first one of OS/2, of 12 bytes, is not supported.
 _BMP_HEADERS, _OS2_HEADER = (40, 52, 56, 64, 108, 124), 64
 _BMP_FILE_HEADER = 14
 # Offsets of 32-bit fields: place of the pixels, header size, width, height, compression, colors and
-# masks.
+# masks; and of the 16 bits that hold the number of bits per pixel.
 _BMP_FIELDS, _BMP_BITS = (10, 14, 18, 22, 30, 46, 54, 58, 62), 28
 _UNCOMPRESSED, _BITFIELDS = 0, 3
-# Blue, green, red: the order in which TensorFlow reads a pixel.
+# Of red, green and blue in a pixel of the order that TensorFlow reads: blue, green, red.
 _BMP_MASKS = (0xFF0000, 0xFF00, 0xFF)
 
 
@@ -32,7 +32,7 @@ def as_one_operation(function):
     """Make a function a single operation in a graph.
 
     TensorFlow visits every operation of every branch, even of branches that are not taken. In eager
-    execution the function is called as it is, because a `tf.function` adds pages to its errors.
+    execution the function is called as it is, because a `tf.function` makes its errors very long.
     """
     in_graphs = tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
     return lambda encoded: (function if tf.executing_eagerly() else in_graphs)(encoded)
@@ -46,7 +46,7 @@ def starts_with(encoded, signature):
 def is_complete_jpeg(encoded):
     """Whether the bytes are a complete JPEG, as a boolean tensor.
 
-    The upper parts of a truncated JPEG could be decoded.
+    TensorFlow may decode the upper part of a truncated JPEG without an error.
     """
     end = tf.maximum(tf.strings.length(encoded) - 2, 0)
     return starts_with(encoded, JPEG) & (tf.strings.substr(encoded, end, 2) == _JPEG_END)
@@ -110,7 +110,7 @@ def _webp_flag(encoded, kind, at, flag):
 
 
 def cut_bmp(encoded):
-    """Return a BMP without the bytes after its pixels, which TensorFlow does not accept.
+    """Return a BMP without bytes after the pixels: TensorFlow refuses a BMP that has such bytes.
 
     `declared_size` must have accepted it. Raises `InvalidArgumentError` if pixels are missing.
     """
@@ -137,7 +137,7 @@ def bmp_palette(encoded):
 
 @as_one_operation
 def _gif_size(encoded):
-    """Return the size of a GIF whose first frame is complete; TensorFlow misplaces smaller ones."""
+    """Return the size of a GIF whose first frame fills it; TensorFlow misplaces smaller frames."""
     canvas = _integers(encoded, 6, 2, "<u2")
     frame = _integers(encoded, _find_gif_frame(encoded) + 1, 4, "<u2")
     fills = tf.reduce_all(frame == tf.concat([[0, 0], canvas], 0))
@@ -161,7 +161,7 @@ def _find_gif_frame(encoded):
         return (place < length) & (is_in_extension | is_extension)
 
     def step(place, is_in_extension):
-        # An extension has two bytes, and blocks that begin with their lengths. The last has 0.
+        # An extension is two bytes, then blocks that begin with their lengths, the last with 0.
         block = _byte(encoded, place)
         return place + tf.where(is_in_extension, block + 1, 2), ~is_in_extension | (block > 0)
 
@@ -213,7 +213,7 @@ def _webp_size(encoded):
 
 
 def _webp_extended_size(encoded):
-    """Return the size from two sides less one, of three bytes each."""
+    """Return the size of a file that stores width - 1 and height - 1 in three bytes each."""
     sides = [
         _byte(encoded, at) + 256 * _byte(encoded, at + 1) + 65536 * _byte(encoded, at + 2)
         for at in (27, 24)
@@ -222,7 +222,7 @@ def _webp_extended_size(encoded):
 
 
 def _webp_lossless_size(encoded):
-    """Return the size from two sides less one, of 14 bits each, one after the other."""
+    """Return the size of a file that stores width - 1 and height - 1 in 14 bits each."""
     bits = _integers(encoded, 21, 1, "<i4")[0]
     width = tf.bitwise.bitwise_and(bits, _WEBP_SIDE)
     height = tf.bitwise.bitwise_and(tf.bitwise.right_shift(bits, 14), _WEBP_SIDE)

@@ -15,7 +15,7 @@ FLIPS = ("never", "random", "always")
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The settings of a training run, exactly one of `epochs` and `steps` among them.
+    """The settings of a training run; exactly one of `epochs` and `steps` is given.
 
     Args:
         image_size: side of the square training images, in pixels.
@@ -30,20 +30,20 @@ class Recipe:
         epochs: number of passes over the training split.
         steps: number of updates of the weights.
         weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
-        loss: cross-entropy of the softmax, or of one sigmoid per class; or the target of masked
-            patch prediction: the `"mean_colour"` of a patch, its colors `"downsized"` to 4 x 4, or
-            its `"pixels"`.
+        loss: `"softmax"` or `"sigmoid"`, the cross-entropy of the softmax or of one sigmoid per
+            class; or a target of masked patch prediction, `"mean_colour"` (mean color of a patch),
+            `"downsized"` (colors of 4 x 4 parts) or `"pixels"`.
         label_smoothing: share of a label that is spread over all classes; softmax only.
         head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
         layer_decay: ratio of a block's learning rate to that of the next block.
-        frozen_blocks: number of blocks, from the first, that are not trained; nor are the layers
-            before them.
+        frozen_blocks: number of blocks, from the first, that are not trained. The layers before
+            them are not trained either.
         accumulation_steps: number of parts of a batch that are computed one after the other, where
             the whole batch does not fit into memory.
         remat: whether to recompute the activations of blocks in the backward pass, where they do
             not fit into memory.
         average_momentum: momentum of an exponential moving average (EMA) of the weights over the
-            updates; if given, the averages are evaluated.
+            updates; if given, evaluation uses the averaged weights.
         clip_norm: global norm at which gradients are clipped.
         dropout: dropout rate of a new model, or of one from another project's file. A `.keras` file
             keeps its own rate; a ResNet has no dropout.
@@ -58,7 +58,8 @@ class Recipe:
         flip: whether training images are flipped left and right: never, at random, or always, as in
             big_transfer.
         augmentation: further augmentation of training images, a row of `data.AUGMENTATIONS`.
-        learning_rates: learning rates to choose from on held-out images (`--sweep-lr`).
+        learning_rates: learning rates of a sweep, which chooses one on held-out images: with
+            `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
         seed: seed of weights, dropout, shuffling and augmentation.
     """
 

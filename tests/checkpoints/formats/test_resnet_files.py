@@ -218,8 +218,8 @@ def test_a_damaged_file(change, message, tmp_path):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"dropout": 0.1}, "`dropout` must not be given for a file of a ResNet.*dropout=0.1"),
-        ({"activation": "gelu"}, "`activation` must not be given for a file of a ResNet"),
+        ({"dropout": 0.1}, "`dropout` must not be given for the file of a ResNet.*dropout=0.1"),
+        ({"activation": "gelu"}, "`activation` must not be given for the file of a ResNet"),
         ({"num_heads": 3}, "`num_heads` must not be given for the file of a ResNet.*num_heads=3"),
         ({"width": 64}, "`width` must be that of the file, 32.*width=64"),
         ({"preactivation": False}, "`preactivation` must be that of the file, True"),
