@@ -141,12 +141,11 @@ def test_attention_that_is_not_finite():
 
 # Rectangles, tokens that are no patches, each kind of output token.
 OPTIONS = [
-    {"num_registers": 2},
+    {"num_registers": 2, "dtype": "mixed_bfloat16", "attention_dropout": 0.5},
     {"pooling": "gap", "class_token": True, "num_registers": 1},
     {"pooling": "map", "num_registers": 1, "image_size": (8, 16)},
     {"pooling": None, "num_classes": 0, "image_size": (8, 16)},
     {"patch_size": 1, "resnet_stages": (1,), "resnet_width": 32, "image_size": (16, 32)},
-    {"dtype": "mixed_bfloat16", "attention_dropout": 0.5},
 ]
 
 

@@ -123,10 +123,12 @@ FREEZE = {
     "the model": freeze,
     "all but the head": lambda model: freeze(*model.layers[:-1]),
     "layers": lambda model: freeze(model.get_layer("class_token"), model.get_layer("encoder_norm")),
-    "a sublayer": lambda model: freeze(model.get_layer("block_1").attention),
-    "a kernel": lambda model: freeze(model.get_layer("block_0").mlp.dense_1.kernel),
-    "a bias": lambda model: freeze(model.get_layer("patch_embedding").projection.bias),
-    "positions": lambda model: freeze(model.get_layer("position_embedding").embedding),
+    "parts of layers": lambda model: freeze(
+        model.get_layer("block_1").attention,
+        model.get_layer("block_0").mlp.dense_1.kernel,
+        model.get_layer("patch_embedding").projection.bias,
+        model.get_layer("position_embedding").embedding,
+    ),
 }
 
 

@@ -16,14 +16,14 @@ from tests.fixtures.tiny import TINY, images
 @pytest.mark.parametrize(
     "options",
     [
-        {"dtype": "mixed_float16"},
-        {"pooling": "gap", "representation_size": 6, "dtype": "mixed_bfloat16"},
-        {"pooling": "map", "image_size": (8, 16), "image_channels": 1},
-        {"pooling": None, "num_classes": 0, "patch_size": (4, 8)},
-        {"activation": "gelu", "dropout": 0.1, "attention_dropout": 0.1, "stochastic_depth": 0.1},
-        {"num_registers": 2, "layer_scale": 0.1, "qk_norm": True, "qkv_bias": False},
-        {"pooling": "gap", "class_token": True, "fc_norm": True, "pre_norm": True},
-        {"position_embedding": "sincos2d", "image_size": (8, 16), "epsilon": 1e-3},
+        {"dtype": "mixed_float16", "num_registers": 2, "layer_scale": 0.1, "qk_norm": True},
+        {"pooling": "gap", "representation_size": 6, "dtype": "mixed_bfloat16", "qkv_bias": False},
+        {"pooling": "map", "image_size": (8, 16), "image_channels": 1, "activation": "gelu"},
+        {"pooling": None, "num_classes": 0, "patch_size": (4, 8), "position_embedding": "sincos2d"},
+        {
+            **{"pooling": "gap", "class_token": True, "fc_norm": True, "pre_norm": True},
+            **{"dropout": 0.1, "attention_dropout": 0.1, "stochastic_depth": 0.1, "epsilon": 1e-3},
+        },
     ],
     ids=str,
 )

@@ -26,7 +26,11 @@ def of_one_size(count):
     return pixels, np.stack([evaluation_image(image, (16, 24)) for image in pixels])
 
 
-@pytest.fixture(scope="module", params=POLICIES)
+# It takes seconds per policy.
+SOME, LAST = POLICIES[:-1], pytest.param(POLICIES[-1], marks=pytest.mark.large)
+
+
+@pytest.fixture(scope="module", params=[*SOME, LAST])
 def served(request, tmp_path_factory):
     """A policy, a model and its export with every signature."""
     model = classifier(dtype=request.param, image_size=(16, 24))
