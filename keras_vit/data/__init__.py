@@ -1,30 +1,21 @@
 """Datasets and images, on `tf.data`."""
 
-import importlib
+from keras_vit.core.lazy import make_lazy
 
-# The files of the public names. They are imported when a name is used, because most of them import
-# Keras and TensorFlow.
-_HOMES = {
-    "AUGMENTATIONS": "images.augmentations",
-    "Augmentation": "images.augmentations",
-    "DATASETS": "sources.paper",
-    "DatasetInfo": "info",
-    "Preprocessing": "images.preprocessing",
-    "decode_predictions": "labels",
-    "find_duplicates": "deduplication.groups",
-    "find_source": "datasets",
-    "hyper_rule_sizes": "images.transforms",
-    "load": "datasets",
-    "mask_patches": "masked_patches",
-    "preprocess": "images.scaling",
-    "write_ids": "deduplication.groups",
-    "write_records": "sources.record_writer",
-}
-
-__all__ = list(_HOMES)
-
-
-def __getattr__(name):
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"keras_vit.data.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Most of the files import Keras and TensorFlow.
+__all__ = make_lazy(
+    __name__,
+    {
+        "keras_vit.data.datasets": ["find_source", "load"],
+        "keras_vit.data.deduplication.groups": ["find_duplicates", "write_ids"],
+        "keras_vit.data.images.augmentations": ["AUGMENTATIONS", "Augmentation"],
+        "keras_vit.data.images.preprocessing": ["Preprocessing"],
+        "keras_vit.data.images.scaling": ["preprocess"],
+        "keras_vit.data.images.transforms": ["hyper_rule_sizes"],
+        "keras_vit.data.info": ["DatasetInfo"],
+        "keras_vit.data.labels": ["decode_predictions"],
+        "keras_vit.data.masked_patches": ["mask_patches"],
+        "keras_vit.data.sources.paper": ["DATASETS"],
+        "keras_vit.data.sources.record_writer": ["write_records"],
+    },
+)

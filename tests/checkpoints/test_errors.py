@@ -68,10 +68,7 @@ CONTENTS = [
         "posembed_input/pos_embedding' and 'pos_embedding', which are the same",
     ),
     (inside_and_outside, "'params/head/kernel' and 'head/kernel', which are the same"),
-    (
-        put("Transformer/encoderblock/x", np.float32(1)),
-        "unused: 'Transformer/encoderblock/x'",
-    ),
+    (put("Transformer/encoderblock/x", np.float32(1)), "unused: 'Transformer/encoderblock/x'"),
 ]
 
 

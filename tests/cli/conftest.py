@@ -10,12 +10,12 @@ from tests.fixtures.images import write_folder
 from tests.fixtures.tiny import TINY
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def photos(tmp_path_factory):
     return write_folder(tmp_path_factory.mktemp("photos"), ("cat", "dog"), count=10)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def start(tmp_path_factory):
     """A tiny model to fine-tune."""
     path = tmp_path_factory.mktemp("models") / "start.keras"
@@ -24,7 +24,7 @@ def start(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def finished_run(photos, start, tmp_path_factory):
     """A run that fine-tuned the tiny model on the photos."""
     workdir = tmp_path_factory.mktemp("runs") / "photos"

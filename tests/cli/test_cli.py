@@ -2,6 +2,7 @@
 
 import pytest
 
+import keras_vit
 from keras_vit.cli import main
 from keras_vit.cli.models import COLUMNS, table_rows
 from keras_vit.cli.tables import markdown_table
@@ -26,6 +27,19 @@ def test_models(capsys):
     assert lines[-1].split()[-2:] == ["698.3", "-"]
     lines = run(capsys, "models", "--flops", "--image-size", 300).splitlines()
     assert lines[1].split() == ["ViT_Ti16", *"-----"]
+
+
+def test_checkpoints(capsys):
+    lines = run(capsys, "checkpoints", "b16", "augreg").splitlines()
+    assert lines[0].split() == ["name", "size", "classes", "top-1"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        row.name for row in keras_vit.list_checkpoints("b16 augreg")
+    ]
+    everything = run(capsys, "checkpoints", "--urls").splitlines()
+    assert len(everything) == 1 + len(keras_vit.list_checkpoints())
+    assert everything[1].split()[-1].startswith("gs://")
+    zero = run(capsys, "checkpoints", "ViT_L32/imagenet21k", "--markdown").splitlines()
+    assert zero[2] == "| ViT_L32/imagenet21k | 224 | 21843 (zero) | - |"
 
 
 def test_evaluate(finished_run, photos, capsys, tmp_path, monkeypatch):
@@ -53,46 +67,52 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["evaluate", "missing.keras"], "`model` must be an existing file"),
-        (["evaluate", "missing"], "`path` must be an existing file or the name of a checkpoint"),
-        (["evaluate", "START"], "`data` must be given"),
-        (["evaluate", "START", "--data", "digits"], "must have the model's 3 classes"),
-        (["evaluate", "PAGE", "--data", "digits"], "`model` must be a complete Keras model"),
-        (["predict", "START", "PAGE", "--top", "0"], "`--top` must be positive"),
-        (["predict", "START"], "`images` must name at least one file"),
-        (["predict", "missing", "PAGE"], "`path` must be an existing file or the name"),
-        (["predict", ".", "PAGE"], "`path` must be a directory with model.safetensors"),
-        (["export", "missing.keras", "serving"], "`model` must be an existing file"),
-        (["export", "START", "serving", "--verify"], "There must be an image file or a folder"),
-        (["export", "START", "serving", "--verify", "PAGE"], "`images` must be complete JPEG, PNG"),
-        (["export", "START", "serving", "--version", "0"], "`version` must be a positive"),
+        ("evaluate missing.keras", "`model` must be an existing file"),
+        ("evaluate missing", "`path` must be an existing file or the name of a checkpoint"),
+        ("evaluate START", "`data` must be given"),
+        ("evaluate START --data digits", "must have the model's 3 classes"),
+        ("evaluate PAGE --data digits", "`model` must be a complete Keras model"),
         (
-            ["export", "START", "serving", "--signatures", "features", "--verify", "PAGE"],
-            "`--verify` compares logits",
-        ),
-        (["models", "--image-size", "0"], "`image_size` must be positive"),
-        (
-            ["evaluate", "RUN", "--data", "digits", "--classes", "1", "2"],
+            "evaluate RUN --data digits --classes 1 2",
             "must have the model's classes ['cat', 'dog']",
         ),
-        (["export", "RUN", "RUN"], "`directory` must be one for exports"),
-        (["convert", "FILE", "target"], "`--to` must be given"),
-        (["convert", "FILE", "target.h5", "--to", "keras"], "`target` must end with .keras"),
-        (["convert", "FILE", "target.npz", "--to", "timm"], "`path` must be a directory or a"),
-        (["convert", "FILE", "x.npz", "--image-size", *"123"], "`--image-size` must be one"),
-        (["convert", "FILE", "x.keras", "--image-size", "33"], "`image_size` must be a multiple"),
-        (["convert", "missing.npz", "x.keras"], "`path` must be an existing file"),
-        (["inspect-checkpoint", "missing.npz"], "`path` must be an existing file"),
-        (["inspect-checkpoint", "FILE", "--against", "ViT_B17"], "the name of a checkpoint, such"),
+        # The files are checked before the model is read.
+        ("evaluate missing.keras --confusion missing/x.csv", "`--confusion` must be a .csv file"),
+        ("evaluate missing.keras --confusion x.txt", "`--confusion` must be a .csv file"),
+        ("evaluate missing.keras --confusion-figure x.csv", "`--confusion-figure` must be a .png"),
+        ("fewshot missing.keras --data digits --seeds 0", "`seeds` must be"),
+        ("fewshot missing.keras --data digits --shots 0", "`shots` must be"),
+        ("fewshot missing.keras --data digits --l2 -1", "`l2` must be"),
+        ("fewshot missing.keras --data digits", "`model` must be an existing file"),
+        ("predict START PAGE --top 0", "`--top` must be positive"),
+        ("predict START", "`images` must name at least one file"),
+        ("predict missing PAGE", "`path` must be an existing file or the name"),
+        ("predict . PAGE", "`path` must be a directory with model.safetensors"),
+        ("export missing.keras serving", "`model` must be an existing file"),
+        ("export START serving --verify", "There must be an image file or a folder"),
+        ("export START serving --verify PAGE", "`images` must be complete JPEG, PNG"),
+        ("export START serving --version 0", "`version` must be a positive"),
+        ("export START serving --signatures features --verify PAGE", "`--verify` compares logits"),
+        ("export RUN RUN", "`directory` must be one for exports"),
+        ("models --image-size 0", "`image_size` must be positive"),
+        ("convert FILE target", "`--to` must be given"),
+        ("convert FILE target.h5 --to keras", "`target` must end with .keras"),
+        ("convert FILE target.npz --to timm", "`path` must be a directory or a"),
+        ("convert FILE x.npz --image-size 1 2 3", "`--image-size` must be one"),
+        ("convert FILE x.keras --image-size 33", "`image_size` must be a multiple"),
+        ("convert missing.npz x.keras", "`path` must be an existing file"),
+        ("inspect-checkpoint missing.npz", "`path` must be an existing file"),
+        ("inspect-checkpoint FILE --against ViT_B17", "the name of a checkpoint, such"),
+        ("checkpoints resnext", "`filter` must be words of"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_wrong_argument(arguments, message, start, finished_run, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.keras"
     page.write_text("<html>not found</html>")
     known = {"START": start, "PAGE": page, "RUN": finished_run, "FILE": case_path(CASE)}
-    assert message in error_of(capsys, *[known.get(word, word) for word in arguments])
+    words = [known.get(word, word) for word in arguments.split()]
+    assert message in error_of(capsys, *words)
     assert [path.name for path in tmp_path.iterdir()] == ["page.keras"]
 
 

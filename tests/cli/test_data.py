@@ -56,14 +56,6 @@ def data(folder):
     return root
 
 
-def names_of(root):
-    return {
-        "folder": (f"folder:{root / 'my photos'}",),
-        "tfrecord": (f"tfrecord:{root / 'records'}/{{split}}-*",),
-        "tfds": ("tfds:photos:small", "--data-dir", str(root / "tfds")),
-    }
-
-
 @pytest.mark.parametrize(
     ("kind", "skipped"),
     [
@@ -73,7 +65,11 @@ def names_of(root):
     ],
 )
 def test_train_evaluate_predict(kind, skipped, model, data, tmp_path, capsys):
-    name, *options = names_of(data)[kind]
+    name, *options = {
+        "folder": (f"folder:{data / 'my photos'}",),
+        "tfrecord": (f"tfrecord:{data / 'records'}/{{split}}-*",),
+        "tfds": ("tfds:photos:small", "--data-dir", str(data / "tfds")),
+    }[kind]
     run = tmp_path / "run"
     arguments = ["--model", str(model), "--data", name, "--workdir", str(run), *RECIPE]
     main(["train", "finetune", *arguments, "--augmentation", "medium2", *options])

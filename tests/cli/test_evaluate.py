@@ -71,19 +71,6 @@ def test_comparison_by_name(model, capsys, monkeypatch):
         assert message in error_of(capsys, *arguments, *more)
 
 
-@pytest.mark.parametrize(
-    ("flag", "value"),
-    [
-        ("--confusion", "missing/confusion.csv"),
-        ("--confusion", "confusion.txt"),
-        ("--confusion-figure", "confusion.csv"),
-    ],
-)
-def test_files_are_checked_at_once(flag, value, capsys):
-    message = error_of(capsys, "evaluate", "missing.keras", flag, value)
-    assert f"`{flag}` must be a .{'png' if 'figure' in flag else 'csv'} file" in message
-
-
 def test_classes_of_a_checkpoint_in_another_order(tmp_path, capsys):
     write_folder(tmp_path / "photos", count=5)
     model = classifier(num_classes=2)

@@ -1,10 +1,9 @@
-"""`keras-vit fewshot`: the table that it prints, and mistakes."""
+"""`keras-vit fewshot`: the table that it prints."""
 
 import numpy as np
-import pytest
 
 from keras_vit.evaluation.fewshot import evaluate_fewshot
-from tests.fixtures.commands import error_of, run
+from tests.fixtures.commands import run
 from tests.fixtures.features import tiny_model
 
 
@@ -29,16 +28,3 @@ def test_command(capsys, tmp_path):
     assert [line.split()[0] for line in lines] == ["shots", "3", "all"]
     assert lines[2].split()[-1] == "1"
     assert len(list(path.iterdir())) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--data", "digits", "--seeds", 0), "`seeds` must be"),
-        (("--data", "digits", "--shots", 0), "`shots` must be"),
-        (("--data", "digits", "--l2", -1), "`l2` must be"),
-        (("--data", "digits"), "`model` must be an existing file"),
-    ],
-)
-def test_mistakes_of_the_command(capsys, options, message):
-    assert message in error_of(capsys, "fewshot", "absent.keras", *options)

@@ -27,16 +27,13 @@ def facts_of(printed):
     return dict(line.split(maxsplit=1) for line in printed.splitlines() if len(line.split()) > 1)
 
 
-def test_inspect(capsys):
+def test_inspect(tmp_path, capsys):
     facts = facts_of(run(capsys, "inspect-checkpoint", case_path("g_vit_token_bf16")))
     assert facts["format"] == "google"
     assert facts["parameters"] == "67,594"
     assert facts["stored"] == "as     bfloat16"
     assert facts["head"] == "10 classes"
     assert "num_heads=4" in facts["options"]
-
-
-def test_inspect_a_head_that_is_not_finite(tmp_path, capsys):
     arrays = {**case_arrays(CASE), "head/bias": np.full(10, np.nan, "f4")}
     facts = facts_of(run(capsys, "inspect-checkpoint", write(tmp_path / "nan.npz", arrays)))
     assert facts["head"] == "10 classes, with NaN or infinity"

@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 
 from keras_vit.core.class_names import check_class_names
-from keras_vit.data.labels import (
-    LABEL_FILES,
-    decode_predictions,
-    imagenet_class_names,
-    read_labels,
-)
+from keras_vit.data.labels import LABEL_FILES, decode_predictions, imagenet_class_names, read_labels
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
 
@@ -93,13 +88,17 @@ def test_known_labels(num_classes, index, label):
 
 
 @pytest.mark.parametrize("num_classes", LABEL_FILES)
-def test_label_files(num_classes):
+def test_label_files_and_class_names(num_classes):
     labels = read_labels(num_classes)
     synsets = [synset for synset, _ in labels]
     assert len(labels) == num_classes
     assert synsets == sorted(set(synsets))
     assert all(len(synset) == 9 and synset[0] == "n" and synset[1:].isdigit() for synset in synsets)
     assert all(name for _, name in labels)
+    names = imagenet_class_names(num_classes)
+    assert check_class_names(names, num_classes=num_classes) == tuple(names)
+    for name, (synset, original) in zip(names, labels, strict=True):
+        assert name in (original, f"{original}_{synset}")
 
 
 def test_the_classes_of_one_are_in_the_other_but_for_one():
@@ -161,15 +160,9 @@ def test_an_empty_batch():
     assert decode_predictions(np.zeros((0, 1000))) == []
 
 
-def with_value(value):
-    logits = random_logits(3, 1000)
-    logits[1, 7] = value
-    return logits
-
-
-def with_equal_row(value):
-    logits = random_logits(3, 21843)
-    logits[2] = value
+def changed(place, value, num_classes=1000):
+    logits = random_logits(3, num_classes)
+    logits[place] = value
     return logits
 
 
@@ -183,21 +176,13 @@ def with_equal_row(value):
         (random_logits(1, 1000), 0, "`top` must be an integer from 1 to .* Received: top=0"),
         (random_logits(1, 1000), 1001, "the 1000 classes. Received: top=1001"),
         (random_logits(1, 1000), 2.0, "Received: top=2.0"),
-        (with_value(np.nan), 5, r"`logits` must be finite.*NaN .* in row 1 \(1 of 3 rows\)"),
-        (with_value(np.inf), 5, "`logits` must be finite"),
+        (changed((1, 7), np.nan), 5, r"`logits` must be finite.*NaN .* in row 1 \(1 of 3 rows\)"),
+        (changed((1, 7), np.inf), 5, "`logits` must be finite"),
         (np.zeros((2, 21843)), 5, r"head is zero: .*equal to 0.0 in row 0 \(2 of 2 rows\)"),
-        (with_equal_row(-10), 5, r"equal to -10.0 in row 2 \(1 of 3 rows\)"),
+        (changed(2, -10, 21843), 5, r"equal to -10.0 in row 2 \(1 of 3 rows\)"),
         (np.full((1, 1000), 1e-3), 5, "head is zero"),
     ],
 )
 def test_mistakes(logits, top, message):
     with pytest.raises(ValueError, match=message):
         decode_predictions(logits, top)
-
-
-@pytest.mark.parametrize("num_classes", [1000, 21843])
-def test_each_imagenet_class_has_a_name_of_its_own(num_classes):
-    names = imagenet_class_names(num_classes)
-    assert check_class_names(names, num_classes=num_classes) == tuple(names)
-    for name, (synset, original) in zip(names, read_labels(num_classes), strict=True):
-        assert name in (original, f"{original}_{synset}")

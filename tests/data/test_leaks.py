@@ -7,9 +7,11 @@ import pytest
 from keras_vit.data import find_source, leaks, load, write_records
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.leaks import check_splits, find_copies
+from keras_vit.models import vision_transformer
 from keras_vit.training.job import warn_of_splits
 from tests.fixtures.commands import run, train_arguments
 from tests.fixtures.images import encode, random_image, write_folder
+from tests.fixtures.tiny import TINY
 
 
 @pytest.fixture
@@ -31,7 +33,6 @@ def prints(name, split):
 
 
 def warnings_of(caplog, name, splits=("train", "validation", "test")):
-    """What `check_splits` logs."""
     caplog.clear()
     check_splits({split: find_source(name, split) for split in splits})
     return caplog.messages
@@ -110,9 +111,6 @@ def test_classes_without_held_out_images_are_named(tmp_path, caplog):
 
 
 def test_data_and_train_warn(photos, tmp_path, capsys, caplog):
-    from keras_vit.models import vision_transformer
-    from tests.fixtures.tiny import TINY
-
     run(capsys, "data", f"folder:{photos}", "--picture", tmp_path / "data.png")
     warning = "1 of 3 images of the split test are copies of images of train"
     assert warning in caplog.text

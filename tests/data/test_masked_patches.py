@@ -8,8 +8,7 @@ from keras_vit.data import load, mask_patches
 from keras_vit.data.images.colors import decode_colors, encode_colors
 
 PATCH = (4, 6)
-ROWS, COLUMNS = 2, 4
-PATCHES = ROWS * COLUMNS
+PATCHES = 2 * 4
 
 
 def images(count=6):
@@ -29,13 +28,10 @@ def corruptions(batches):
     return [inputs["corruption"] for inputs, _, _ in batches]
 
 
-def cut(image):
+def cut(image, height, width):
     """The patches of an image one by one, without reshaping."""
-    return [
-        image[4 * row : 4 * row + 4, 6 * column : 6 * column + 6]
-        for row in range(ROWS)
-        for column in range(COLUMNS)
-    ]
+    rows, columns = range(0, len(image), height), range(0, image.shape[1], width)
+    return [image[row : row + height, left : left + width] for row in rows for left in columns]
 
 
 def color_class(color):
@@ -43,46 +39,34 @@ def color_class(color):
     return 64 * red + 8 * green + blue
 
 
-def test_mean_colors():
-    expected = [[color_class(patch.mean((0, 1))) for patch in cut(image)] for image in images()]
-    targets = np.concatenate([targets for _, targets, _ in masked("mean_colour")])
-    assert targets.dtype == "int32"
-    np.testing.assert_array_equal(targets, expected)
+def mean_class(patch):
+    return color_class(patch.mean((0, 1)))
 
 
-def test_downsized_patches():
+def cell_classes(patch):
     """A cell is a mean in which pixels that lie in two cells count as much as they do."""
-    fine = np.repeat(images(), 2, axis=2)
-    expected = [
-        [
-            [
-                color_class(patch[row : row + 1, 3 * column : 3 * column + 3].mean((0, 1)))
-                for row in range(4)
-                for column in range(4)
-            ]
-            for patch in [
-                image[4 * row : 4 * row + 4, 12 * column : 12 * column + 12]
-                for row in range(ROWS)
-                for column in range(COLUMNS)
-            ]
-        ]
-        for image in fine
-    ]
-    targets = np.concatenate([targets for _, targets, _ in masked("downsized")])
-    np.testing.assert_array_equal(targets, expected)
+    return [mean_class(cell) for cell in cut(np.repeat(patch, 2, axis=1), 1, 3)]
 
 
-def test_pixels():
-    expected = [[patch.ravel() for patch in cut(image)] for image in images()]
-    targets = np.concatenate([targets for _, targets, _ in masked("pixels")])
+@pytest.mark.parametrize(
+    ("target", "describe", "dtype"),
+    [
+        ("mean_colour", mean_class, "int32"),
+        ("downsized", cell_classes, "int32"),
+        ("pixels", np.ravel, "float32"),
+    ],
+)
+def test_targets(target, describe, dtype):
+    expected = [[describe(patch) for patch in cut(image, *PATCH)] for image in images()]
+    targets = np.concatenate([targets for _, targets, _ in masked(target)])
+    assert targets.dtype == dtype
     np.testing.assert_array_equal(targets, expected)
 
 
 def test_colors_and_classes():
     colors = np.array([[-1, -0.76, -0.74], [0.99, 1, 0], [-1.01, 1.01, -0.01]])
-    np.testing.assert_array_equal(
-        encode_colors(colors), [color_class(c) for c in colors.clip(-1, 1)]
-    )
+    expected = [color_class(color) for color in colors.clip(-1, 1)]
+    np.testing.assert_array_equal(encode_colors(colors), expected)
     classes = np.arange(512)
     np.testing.assert_array_equal(encode_colors(decode_colors(classes)), classes)
     assert decode_colors(classes.reshape(8, 64)).shape == (8, 64, 3)

@@ -70,17 +70,16 @@ def test_formats_that_are_not_decoded_are_named(tmp_path, caplog):
     caplog.set_level(logging.INFO, "keras_vit")
     write_photos(tmp_path, 4, size=(12, 10))
     heads = {
-        "000": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
-        "001": b"\0\0\0\x20ftypavif\0\0\0\0",
-        "002": b"version https://git-lfs.github.com/spec/v1",
+        "HEIC": b"\0\0\0\x18ftypheic\0\0\0\0mif1heic",
+        "AVIF": b"\0\0\0\x20ftypavif\0\0\0\0",
+        "a Git LFS pointer": b"version https://git-lfs.github.com/spec/v1",
     }
-    for name, head in heads.items():
-        (tmp_path / "flower" / f"{name}.jpg").write_bytes(head)
+    for number, head in enumerate(heads.values()):
+        (tmp_path / "flower" / f"00{number}.jpg").write_bytes(head)
     dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 16)
     count(dataset)
     assert "skipped flower/000.jpg: HEIC, which is not decoded" in caplog.messages
-    names = ("HEIC", "AVIF", "a Git LFS pointer")
-    for name, reason in zip(names, dataset.skipped.reasons().values(), strict=True):
+    for name, reason in zip(heads, dataset.skipped.reasons().values(), strict=True):
         assert reason == f"{name}, which is not decoded"
         assert f".jpg ({name}, which is not decoded)" in str(dataset.skipped)
     with pytest.raises(ValueError, match=r"000.jpg', which is not \(HEIC, which is not decoded\)"):
@@ -126,11 +125,9 @@ def test_too_many_are_an_error(tmp_path):
         path.write_bytes(b"")
     name = f"folder:{tmp_path}"
     assert count(load(name, EVERYTHING, 8, 5, max_skipped=0.5)) == 16
+    message = r"At most a share of 0.1 .*`max_skipped`.*Received: .* of 30 images were skipped: "
     for repeat in (False, True):
         dataset = load(name, EVERYTHING, 8, 5, training=True, repeat=repeat)
-        message = (
-            r"At most a share of 0.1 .*`max_skipped`.*Received: .* of 30 images were skipped: "
-        )
         with pytest.raises(ValueError, match=message), explaining_errors(dataset):
             count(dataset.take(20))
 

@@ -52,9 +52,8 @@ def test_linear_probe_is_scikit_learns(l2, inverse):
     scaler = StandardScaler().fit(train.astype("float64"))
     probe = LogisticRegression(C=inverse, max_iter=1000).fit(scaler.transform(train), labels)
     expected = probe.score(scaler.transform(test), test_labels)
-    found = fewshot_accuracies(
-        train, labels, test, test_labels, 3, shots=("all", 5), method="linear-probe", l2=l2
-    )
+    options = {"shots": ("all", 5), "method": "linear-probe", "l2": l2}
+    found = fewshot_accuracies(train, labels, test, test_labels, 3, **options)
     assert list(found) == [("all", 0), (5, 0), (5, 1), (5, 2)]
     assert found["all", 0] == pytest.approx(expected, abs=1e-9)
 

@@ -25,8 +25,7 @@ def test_features_and_labels_belong_together(model, tmp_path):
     paths = sorted(root.rglob("*.jpg"))
     for path in (paths[3], paths[12]):
         path.write_bytes(b"no image")
-    options = {"image_size": 8, "batch_size": 4}
-    data = load(f"folder:{root}", "train+validation+test", **options)
+    data = load(f"folder:{root}", "train+validation+test", 8, 4)
     found, labels = extract_features(model, data)
     assert len(data.skipped) == 2
     assert found.shape == (18, 8)
@@ -129,8 +128,7 @@ def test_a_cache_that_is_damaged_or_of_something_else_is_renewed(cache, model, c
         caplog.clear()
         path.write_bytes(content)
         assert cache.features(model)[0]
-        messages = [record.getMessage() for record in caplog.records]
-        assert messages == [f"{path} {reason}; its features are computed again"]
+        assert caplog.messages == [f"{path} {reason}; its features are computed again"]
     assert not cache.features(model)[0]
     # Pickled arrays are not read.
     np.savez(path, features=np.array([{}], object), labels=np.zeros(1), digest="")

@@ -33,9 +33,8 @@ def settings_in(name):
 @pytest.mark.parametrize(("name", "expected"), ACCURACIES)
 def test_big_visions_accuracies(arrays, name, expected):
     kind, seed, shots, l2 = settings_in(name)
-    l2 = float(l2.removeprefix("l2_"))
-    data = examples_of(arrays, kind)
-    found = fewshot_accuracies(*data, num_classes=4, shots=(shots,), seeds=(seed,), l2=l2)
+    options = {"shots": (shots,), "seeds": (seed,), "l2": float(l2.removeprefix("l2_"))}
+    found = fewshot_accuracies(*examples_of(arrays, kind), num_classes=4, **options)
     assert found == {(shots, seed): pytest.approx(expected, abs=1e-6)}
 
 

@@ -54,7 +54,6 @@ def activate(x):
 
 
 def bit_unit(x, filters, stride, is_first):
-    """A unit of BiT, from PyTorch's own functions."""
     given = activate(x)
     shortcut = convolve(given, 4 * filters, 1, stride) if is_first else x
     y = activate(convolve(given, filters, 1))
@@ -63,7 +62,6 @@ def bit_unit(x, filters, stride, is_first):
 
 
 def hybrid_unit(x, filters, stride, is_first):
-    """A unit of the hybrids, from PyTorch's own functions."""
     shortcut = x
     if is_first:
         shortcut = functional.group_norm(convolve(x, 4 * filters, 1, stride), 32)

@@ -1,4 +1,4 @@
-"""Studies: their settings, facts and checks, and a call from Python."""
+"""Studies: their settings, facts, digests and checks, and a call from Python."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.experiments import study
-from keras_vit.experiments.digests import data_digests
+from keras_vit.experiments.digests import data_digests, file_digest
 from keras_vit.experiments.studies import make_plan
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
@@ -49,9 +49,8 @@ def test_a_study_from_python(tmp_path, trained):
     options = {"models": ("ViT_Ti16", "ViT_S16"), "seeds": 2, "classes": ("0", "1")}
     rows = study("scaling", recipe, "digits", tmp_path / "study", **options)
     assert trained == [(model, seed, 1.0) for seed in (3, 4) for model in options["models"]]
-    assert [(row["setting"], row["seed"]) for row in rows[:3]] == [
-        *(("ViT_Ti16", 3), ("ViT_Ti16", 4), ("ViT_S16", 3)),
-    ]
+    runs = [(row["setting"], row["seed"]) for row in rows[:3]]
+    assert runs == [("ViT_Ti16", 3), ("ViT_Ti16", 4), ("ViT_S16", 3)]
     assert all(0 <= row["accuracy"] <= 1 and row["exaflops"] > 0 for row in rows)
     assert (tmp_path / "study" / "study.png").stat().st_size > 10_000
     trained.clear()
@@ -79,3 +78,15 @@ def test_digests_of_a_study(tmp_path):
     ]
     assert len({facts[name] for name in names}) == 5
     assert data_digests("cifar10", ("train",)) == {}
+
+
+@pytest.mark.parametrize("other", ["config.json", "model-2.safetensors"])
+def test_files_next_to_weights_are_of_the_model(other, tmp_path):
+    for name in ("model-1.safetensors", "model-2.safetensors", "config.json"):
+        (tmp_path / name).write_text("{}")
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text("{}")
+    before = file_digest(index)
+    assert before == file_digest(index)
+    (tmp_path / other).write_text('{"num_attention_heads": 2}')
+    assert file_digest(index) != before

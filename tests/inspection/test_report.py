@@ -127,16 +127,15 @@ def test_a_figure_is_replaced_by_a_complete_one(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("labels", "names", "message"),
     [
-        (1, 3, "`images` and `labels` must have the same length, at least 1"),
-        (2, 2, "`class_names` must have a name for each of the model's 3 classes"),
+        ([0], 3, "`images` and `labels` must have the same length, at least 1"),
+        ([0, 0], 2, "`class_names` must have a name for each of the model's 3 classes"),
         ([0, 3], 3, "`labels` must be of the 3 classes"),
     ],
 )
 def test_predictions_with_other_names_or_labels(labels, names, message, tmp_path):
-    labels = np.zeros(labels, int) if isinstance(labels, int) else np.array(labels)
     # Pixels that would be refused when they are predicted.
     pixels = 255 * images(2, 16, 16, 3)
-    arguments = pixels, labels, list("abcd")[:names], tmp_path / "picture.png"
+    arguments = pixels, np.array(labels), list("abcd")[:names], tmp_path / "picture.png"
     with pytest.raises(ValueError, match=message):
         draw_predictions(vision_transformer(**{**TINY, "num_classes": 3}), *arguments)
     assert not (tmp_path / "picture.png").exists()

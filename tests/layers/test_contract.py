@@ -5,29 +5,16 @@ import pytest
 from keras_vit import layers
 from tests.fixtures.contract import check_layer
 
-BLOCK = {
-    "num_heads": 2,
-    "mlp_dim": 12,
-    "activation": "gelu",
-    "dropout": 0.1,
-    "attention_dropout": 0.1,
-    "stochastic_depth": 0.1,
-    "qkv_bias": False,
-    "qk_norm": True,
-    "layer_scale": 0.5,
-    "epsilon": 1e-5,
-    "remat": True,
-}
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
+MLP = {"mlp_dim": 12, "activation": "gelu"}
+RATES = {"attention_dropout": 0.1, "stochastic_depth": 0.1}
+BLOCK = {**ATTENTION, **MLP, **RATES, "layer_scale": 0.5, "remat": True}
 PATCHES = {"embedding_dim": 8, "patch_size": (2, 4), "use_bias": False}
 CONVOLUTION = {
-    "filters": 8,
-    "kernel_size": (3, 5),
-    "strides": (2, 1),
-    "symmetric_padding": False,
-    "epsilon": 1e-3,
-    "epsilon_in": "deviation",
+    **{"filters": 8, "kernel_size": (3, 5), "strides": (2, 1)},
+    **{"symmetric_padding": False, "epsilon": 1e-3, "epsilon_in": "deviation"},
 }
+POOLING = {**MLP, "num_heads": 2, "epsilon": 1e-5}
 UNIT = {"filters": 32, "strides": 2}
 
 # Layer, every constructor argument, input shapes, output shape, number of weights.
@@ -47,13 +34,7 @@ CASES = [
     (layers.BottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 12),
     (layers.PreActivationBottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 10),
     (layers.ClassTokenPooling, {}, [(5, 8)], (8,), 0),
-    (
-        layers.MultiHeadAttentionPooling,
-        {"num_heads": 2, "mlp_dim": 12, "activation": "gelu", "epsilon": 1e-5},
-        [(5, 8)],
-        (8,),
-        15,
-    ),
+    (layers.MultiHeadAttentionPooling, POOLING, [(5, 8)], (8,), 15),
 ]
 
 

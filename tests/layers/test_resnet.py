@@ -95,16 +95,10 @@ def test_projection(unit, channels, strides, projected):
         (lambda: StandardizedConv2D(8, 3, epsilon_in="std"), "`epsilon_in` must be one of"),
         (lambda: StandardizedConv2D(8, 3, epsilon=-1.0), "`epsilon` must be .*epsilon=-1.0"),
         (lambda: BottleneckUnit(32)(np.ones((1, 4, 32))), "takes maps .*multiple of 32 channels"),
-        (
-            lambda: PreActivationBottleneckUnit(32)(np.ones((1, 4, 4, 33))),
-            "multiple of 32 channels",
-        ),
+        (lambda: PreActivationBottleneckUnit(32)(np.ones((1, 4, 4, 33))), "of 32 channels"),
         (lambda: StandardizedConv2D(8, 3, use_bias=True), "`use_bias` must be False"),
         (lambda: StandardizedConv2D(8, 3, padding="valid"), "`padding` must be 'same'"),
-        (
-            lambda: StandardizedConv2D(8, 3, data_format="channels_first"),
-            "`data_format` must be 'channels_last'",
-        ),
+        (lambda: StandardizedConv2D(8, 3, data_format="channels_first"), "`data_format` must be"),
         (lambda: StandardizedConv2D(8, 2), "kernel of odd size. Received: kernel_size=2"),
     ],
 )

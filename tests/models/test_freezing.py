@@ -22,12 +22,6 @@ OPTIONS = {
 HEAD = ("pre_logits", "head")
 
 
-def make(kind):
-    if kind == "resnet":
-        return resnet((1, 1), width=32, num_classes=3, image_size=16)
-    return vision_transformer(**{**TINY, **OPTIONS[kind]})
-
-
 def parts(model):
     """Each layer and sublayer by its path, and each variable by its own."""
     found = {}
@@ -91,7 +85,10 @@ def freeze(*frozen):
 )
 @given(data=st.data())
 def test_random_sets_are_kept(kind, data, tmp_path):
-    model = make(kind)
+    if kind == "resnet":
+        model = resnet((1, 1), width=32, num_classes=3, image_size=16)
+    else:
+        model = vision_transformer(**{**TINY, **OPTIONS[kind]})
     model_parts = parts(model)
     paths = sorted(path for path in model_parts if is_kept_by_files(model, path))
     if data.draw(st.booleans(), "whole model"):

@@ -4,6 +4,7 @@ import inspect
 
 import keras
 import pytest
+from keras.layers import Dense
 
 from keras_vit.core.choices import POSITION_EMBEDDINGS
 from keras_vit.layers import BottleneckUnit
@@ -101,13 +102,10 @@ def test_customised_models_are_not_described(make, options, name, changes, messa
 @pytest.mark.parametrize(
     "make_layers",
     [
-        lambda: [keras.layers.Dense(2)],
+        lambda: [Dense(2)],
         lambda: [BottleneckUnit(32, name="unit")],
         lambda: [BottleneckUnit(32, name="stage_one_unit_1")],
-        lambda: [
-            keras.layers.Dense(32, name="root_conv"),
-            BottleneckUnit(32, name="stage_1_unit_1"),
-        ],
+        lambda: [Dense(32, name="root_conv"), BottleneckUnit(32, name="stage_1_unit_1")],
     ],
     ids=["another model", "no stage", "a word for a number", "a root of another kind"],
 )

@@ -84,12 +84,8 @@ def test_training_the_predictor_trains_the_model(tmp_path):
         if not weight.path.endswith("key/bias"):
             is_same = np.array_equal(to_numpy(weight.value), before[weight.path])
             assert is_same == is_behind, weight.path
-    check_model_is_usable(model, tmp_path)
     check_predictor_goes_on(predictor, inputs, tmp_path)
-
-
-def check_model_is_usable(model, tmp_path):
-    """What was trained is saved, reloaded and fine-tuned like any model."""
+    # What was trained is saved, reloaded and fine-tuned like any model.
     batch = images(2, 16, 16, 3)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")

@@ -18,10 +18,7 @@ pytestmark = pytest.mark.backends("tensorflow", "torch", reason="JAX compiles fo
 BACKEND = keras.backend.backend()
 DROPPING = {"dropout": 0.5, "attention_dropout": 0.5, "stochastic_depth": 0.5}
 # JAX without jit takes ten seconds; torch's compiler needs one of C++ at hand.
-CASES = [
-    pytest.param(BACKEND == "jax", {}, marks=pytest.mark.large),
-    (BACKEND == "jax", DROPPING),
-]
+CASES = [pytest.param(BACKEND == "jax", {}, marks=pytest.mark.large), (BACKEND == "jax", DROPPING)]
 if BACKEND == "tensorflow":
     # XLA compiles for seconds.
     CASES.append(pytest.param(True, DROPPING, marks=pytest.mark.large))

@@ -10,13 +10,9 @@ from tests.fixtures.tiny import TINY, images
 from tests.models.test_surgery import check_backbone
 
 BIT = {"stages": (2, 1), "width": 32, "num_classes": 3, "image_size": 16}
-HYBRID = {
-    **TINY,
-    "patch_size": 1,
-    "resnet_stages": (2, 1),
-    "resnet_width": 32,
-    "image_size": (16, 24),
-}
+STAGES = {"resnet_stages": (2, 1), "resnet_width": 32}
+HYBRID = {**TINY, **STAGES, "patch_size": 1, "image_size": (16, 24)}
+UNITS = "root_pool stage_1_unit_1 stage_1_unit_2 stage_2_unit_1"
 
 
 @pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
@@ -30,9 +26,7 @@ def test_resnet_keeps_the_contract(options, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"resnet_stages": (), "patch_size": 2, "dtype": "mixed_float16"}],
-    ids=str,
+    "options", [{}, {"resnet_stages": (), "patch_size": 2, "dtype": "mixed_float16"}], ids=str
 )
 def test_hybrid_keeps_the_contract(options, tmp_path):
     check_model(vision_transformer(**{**HYBRID, **options}), tmp_path)
@@ -41,21 +35,13 @@ def test_hybrid_keeps_the_contract(options, tmp_path):
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        (
-            {},
-            "root_conv root_zeros root_pool stage_1_unit_1 stage_1_unit_2 stage_2_unit_1 norm relu "
-            "pooling head",
-        ),
-        (
-            {"preactivation": False, "num_classes": 0},
-            "root_conv root_norm root_relu root_pool stage_1_unit_1 stage_1_unit_2 stage_2_unit_1 "
-            "pooling",
-        ),
+        ({}, f"root_zeros {UNITS} norm relu pooling head"),
+        ({"preactivation": False, "num_classes": 0}, f"root_norm root_relu {UNITS} pooling"),
     ],
 )
 def test_stable_names(options, names):
     layers = resnet(**{**BIT, **options}).layers
-    assert [layer.name for layer in layers] == ["images", *names.split()]
+    assert [layer.name for layer in layers] == ["images", "root_conv", *names.split()]
 
 
 def test_paths_are_the_same_on_every_backend():

@@ -14,6 +14,7 @@ from keras_vit.models.introspection import read_options
 from keras_vit.models.variants import total_stride
 from tests.fixtures.commands import run_python
 from tests.fixtures.reference import DATA
+from tests.models.test_introspection import OPTIONS
 
 pytestmark = pytest.mark.backends("tensorflow", reason="counts are the same on every backend")
 
@@ -98,18 +99,9 @@ def test_builder_belongs_to_its_row(name):
 
 
 def test_builder_takes_every_option():
-    options = {
-        "num_classes": 3,
-        "image_size": (32, 48),
-        "image_channels": 1,
-        "pooling": "map",
-        "representation_size": 7,
-        "classifier_activation": "softmax",
-        "activation": "gelu",
-        "dropout": 0.1,
-        "attention_dropout": 0.1,
-        "stochastic_depth": 0.2,
-    }
+    architecture = find_variant("ViT_Ti16").architecture
+    options = {name: OPTIONS[name] for name in set(OPTIONS) - set(architecture)}
+    options["image_size"] = (32, 48)
     model = keras_vit.ViT_Ti16(**options, name="mine", dtype="mixed_bfloat16")
     assert options.items() <= read_options(model).items()
     assert model.name == "mine"

@@ -52,15 +52,10 @@ def test_output_shape(options, shape):
     assert tuple(model(images(2, *model.input_shape[1:])).shape) == (2, *shape)
 
 
-def test_model_is_functional_with_stable_names():
-    model = vision_transformer(**TINY, representation_size=6)
-    names = (
-        "images patch_embedding class_token position_embedding dropout block_0 block_1 "
-        "encoder_norm pooling pre_logits head"
-    )
-    assert [layer.name for layer in model.layers] == names.split()
-
-
+NAMES = """
+images patch_embedding class_token position_embedding dropout block_0
+encoder_norm pooling pre_logits head
+"""
 PATHS = """
 patch_embedding/projection/kernel patch_embedding/projection/bias
 class_token/token position_embedding/embedding
@@ -78,8 +73,9 @@ head/kernel head/bias
 """
 
 
-def test_paths_are_the_same_on_every_backend():
+def test_names_are_the_same_on_every_backend():
     model = vision_transformer(**{**TINY, "depth": 1}, representation_size=6)
+    assert [layer.name for layer in model.layers] == NAMES.split()
     assert [variable.path for variable in model.weights] == PATHS.split()
 
 
@@ -212,10 +208,7 @@ def test_summary_has_a_line_for_each_block(capsys):
         ({"layer_scale": float("nan")}, "`layer_scale` must be a finite number.*=nan"),
         ({"layer_scale": True}, "`layer_scale` must be .*layer_scale=True"),
         ({"embedding_dim": 6, "position_embedding": "sincos2d"}, "must be a multiple of 4"),
-        (
-            {"embedding_dim": 5, "num_heads": 1, "position_embedding": "learned2d"},
-            "their width even. Received: .*16 patches of width 5",
-        ),
+        ({"embedding_dim": 5, "num_heads": 1, "position_embedding": "learned2d"}, "even.*width 5"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

@@ -80,8 +80,7 @@ def test_no_directory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "state, is_healthy",
-    [("AVAILABLE", True), ("LOADING", False), ("END", False), (None, False)],
+    "state, is_healthy", [("AVAILABLE", True), ("LOADING", False), ("END", False), (None, False)]
 )
 def test_the_health_check(state, is_healthy, tmp_path):
     """Its bash command, against a server that reports this state, or no server."""

@@ -40,17 +40,14 @@ def test_two_replicas(steps, tmp_path, expected):
 @pytest.mark.parametrize(
     "arguments",
     [
-        pytest.param(
-            "--strategy data_parallel --devices 2 --accumulation-steps 2", marks=pytest.mark.large
-        ),
-        "--strategy model_parallel --devices 4",
-        pytest.param(
-            "--strategy model_parallel --devices 4 --model-shards 2", marks=pytest.mark.large
-        ),
+        pytest.param("data_parallel --devices 2 --accumulation-steps 2", marks=pytest.mark.large),
+        "model_parallel --devices 4",
+        pytest.param("model_parallel --devices 4 --model-shards 2", marks=pytest.mark.large),
     ],
 )
 def test_devices(arguments, tmp_path, expected):
-    check_metrics(start(MODULE, "--workdir", tmp_path, *arguments.split()), expected)
+    command = (MODULE, "--workdir", tmp_path, "--strategy", *arguments.split())
+    check_metrics(start(*command), expected)
 
 
 @on_jax

@@ -55,9 +55,7 @@ def test_a_few_steps_lower_the_loss(tmp_path):
     target = "downsized"
     predictor = masked_patch_predictor(vision_transformer(**{**TINY, "depth": 1}), target)
     predictor.compile(
-        keras.optimizers.Adam(0.01),
-        loss=masked_patch_loss(target),
-        weighted_metrics=["accuracy"],
+        keras.optimizers.Adam(0.01), loss=masked_patch_loss(target), weighted_metrics=["accuracy"]
     )
     # Made while TensorFlow traces the first step, its variables would have it traced twice.
     predictor.optimizer.build(predictor.trainable_variables)

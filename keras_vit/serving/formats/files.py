@@ -52,4 +52,5 @@ WRITERS = {
     for name, row in FORMATS.items()
     if not row.has_signatures
 }
+# Names for three of them; a new format needs none.
 write_onnx, write_litert, write_openvino = (WRITERS[n] for n in ("onnx", "litert", "openvino"))

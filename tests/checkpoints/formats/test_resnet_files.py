@@ -16,14 +16,7 @@ from keras_vit.checkpoints import (
 )
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.models import features, resnet
-from tests.fixtures.checkpoint_files import (
-    assert_same_bits,
-    case_arrays,
-    linen,
-    put,
-    target,
-    write,
-)
+from tests.fixtures.checkpoint_files import assert_same_bits, case_arrays, linen, put, target, write
 from tests.fixtures.reference import (
     assert_intermediate,
     assert_logits,

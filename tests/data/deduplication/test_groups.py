@@ -1,7 +1,6 @@
 """Duplicates of test images among those for training: found, however they were changed a little."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
@@ -33,10 +32,9 @@ def pieces(side):
     """Parts of the photographs that do not overlap."""
     for photograph in photographs().values():
         height, width = photograph.shape[:2]
-        for top, left in itertools.product(
-            range(0, height - side + 1, side), range(0, width - side + 1, side)
-        ):
-            yield Image.fromarray(photograph[top : top + side, left : left + side])
+        for top in range(0, height - side + 1, side):
+            for left in range(0, width - side + 1, side):
+                yield Image.fromarray(photograph[top : top + side, left : left + side])
 
 
 def random_shapes(rng):
@@ -210,9 +208,8 @@ def test_broken_files_are_skipped(distinct):
 
 def test_several_test_sets(distinct):
     encoded = distinct[0]
-    found = find_duplicates(
-        as_source(encoded[:5]), [as_source(encoded[3:7]), as_source(encoded[:2])]
-    )
+    test_sets = [as_source(encoded[3:7]), as_source(encoded[:2])]
+    found = find_duplicates(as_source(encoded[:5]), test_sets)
     assert [(pair.train_id, pair.test_set, pair.test_id) for pair in found] == [
         ("image#0", 1, "image#0"),
         ("image#1", 1, "image#1"),

@@ -16,10 +16,10 @@ from keras_vit.data.images.decoding import (
 )
 from keras_vit.data.images.headers import declared_size
 from keras_vit.data.images.transforms import inception_crop
-from tests.fixtures.images import in_a_dataset
 from tests.fixtures.photos import broken_images, cut_out, odd_images, photographs, to_bytes
 
 ODD, BROKEN = odd_images(), broken_images()
+decode_in_graph = tf.function(decode, input_signature=[tf.TensorSpec((), tf.string)])
 # TensorFlow decodes JPEGs with the faster of libjpeg's two transforms, Pillow with the other.
 JPEG_LEVELS = 8
 
@@ -40,11 +40,7 @@ def test_every_kind_is_what_pillow_decodes(name):
     levels = np.abs(image.numpy().astype(int) - expected)
     assert levels.max() <= (JPEG_LEVELS if is_jpeg else 0)
     assert levels.mean() < 1
-    np.testing.assert_array_equal(in_a_dataset(decode, ODD[name]), image)
-
-
-@pytest.mark.parametrize("name", sorted(ODD))
-def test_header_tells_the_size(name):
+    np.testing.assert_array_equal(decode_in_graph(ODD[name]), image)
     assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
 
 
@@ -88,10 +84,12 @@ def test_webp_tells_sizes_beyond_a_byte():
 
 @pytest.mark.parametrize("name", sorted(BROKEN))
 def test_broken_file_is_refused(name):
-    with pytest.raises(tf.errors.InvalidArgumentError):
+    # Decompression bombs are told by their headers.
+    message = "from 1 to 89478485 pixels" if name.startswith("huge") else None
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         decode(BROKEN[name])
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        in_a_dataset(decode, BROKEN[name])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        decode_in_graph(BROKEN[name])
 
 
 @pytest.mark.parametrize(
@@ -123,12 +121,6 @@ def test_part_of_a_truncated_jpeg_is_refused_wherever_it_is(part):
     assert inception_crop(tf.constant(encoded + b"and more"), tf.constant([0, 0])).shape[-1] == 3
 
 
-@pytest.mark.parametrize("name", ["huge.png", "huge.gif"])
-def test_decompression_bomb_is_refused_by_its_header(name):
-    with pytest.raises(tf.errors.InvalidArgumentError, match="from 1 to 89478485 pixels"):
-        decode(BROKEN[name])
-
-
 @pytest.mark.parametrize(
     "options", [{}, {"subsampling": 0}, {"subsampling": 1}, {"progressive": True}]
 )
@@ -137,12 +129,8 @@ def test_part_of_a_jpeg_is_that_of_the_whole(mode, options):
     photograph = Image.fromarray(photographs()["china"]).convert(mode)
     encoded = to_bytes(photograph, "JPEG", quality=85, **options)
     whole = decode(encoded).numpy()
-    for top, left, height, width in [
-        (0, 0, 427, 640),
-        (3, 5, 1, 1),
-        (101, 333, 97, 201),
-        (1, 7, 426, 9),
-    ]:
+    boxes = (0, 0, 427, 640), (3, 5, 1, 1), (101, 333, 97, 201), (1, 7, 426, 9)
+    for top, left, height, width in boxes:
         part = decode_jpeg_part(encoded, tf.constant([top, left]), tf.constant([height, width]))
         np.testing.assert_array_equal(part, whole[top : top + height, left : left + width])
 

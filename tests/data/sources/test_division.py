@@ -181,6 +181,9 @@ def test_folders_of_splits_that_come_later_are_told(before, after, recorded, tmp
 
 
 def test_a_folder_that_cannot_be_written_is_divided_with_a_warning(tmp_path, monkeypatch, caplog):
+    def refuse(*arguments, **options):
+        raise PermissionError("read-only file system")
+
     root = write_folder(tmp_path / "photos", count=10)
     monkeypatch.setattr(pathlib.Path, "write_text", refuse)
     with caplog.at_level(logging.WARNING, "keras_vit"):
@@ -188,10 +191,6 @@ def test_a_folder_that_cannot_be_written_is_divided_with_a_warning(tmp_path, mon
     assert collections.Counter(found.values()) == {"train": 14, "validation": 2, "test": 4}
     assert caplog.text.count("cannot be recorded") == 1
     assert not (root / RECORD).exists()
-
-
-def refuse(*arguments, **options):
-    raise PermissionError("read-only file system")
 
 
 @pytest.mark.parametrize(

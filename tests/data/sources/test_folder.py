@@ -30,38 +30,28 @@ def test_folder_of_one_level(tmp_path):
         np.testing.assert_array_equal(images.mean(axis=(1, 2)).argmax(axis=-1), labels)
 
 
-def test_folder_with_splits(tmp_path):
-    for split, count in (("train", 10), ("val", 2), ("test", 3)):
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [({"train": 10, "val": 2, "test": 3}, [20, 4, 6]), ({"train": 10, "test": 3}, [18, 2, 6])],
+)
+def test_folder_with_splits(counts, expected, tmp_path):
+    for split, count in counts.items():
         write_folder(tmp_path / split, count=count)
     sizes = [load(f"folder:{tmp_path}", split, (8, 8), 4).num_examples for split in SPLITS]
-    assert sizes == [20, 4, 6]
-
-
-def test_folder_with_train_and_test(tmp_path):
-    for split, count in (("train", 10), ("test", 3)):
-        write_folder(tmp_path / split, count=count)
-    sizes = [load(f"folder:{tmp_path}", split, (8, 8), 4).num_examples for split in SPLITS]
-    assert sizes == [18, 2, 6]
+    assert sizes == expected
 
 
 def test_what_is_no_image_file_is_left_out(tmp_path):
     write_folder(tmp_path, count=10)
-    (tmp_path / "cat" / "._0.jpg").write_text("hidden")
-    (tmp_path / "cat" / ".thumbnails").mkdir()
-    (tmp_path / "cat" / ".thumbnails" / "0.jpg").write_text("hidden")
-    (tmp_path / "cat" / ".thumbnails" / "large").mkdir()
-    (tmp_path / "cat" / ".thumbnails" / "large" / "0.jpg").write_text("hidden")
     (tmp_path / "cat" / "folder.jpg").mkdir()
-    (tmp_path / "cat" / "notes.txt").write_text("text")
+    (tmp_path / "cat" / ".thumbnails" / "large").mkdir(parents=True)
+    for name in ("._0.jpg", ".thumbnails/0.jpg", ".thumbnails/large/0.jpg", "notes.txt"):
+        (tmp_path / "cat" / name).write_text("text")
     write_folder(tmp_path, (".ants",), count=3)
     dataset = load(f"folder:{tmp_path}", "train", 8, 4)
     assert dataset.num_examples == 14
-    assert dataset.left_out == {
-        # `.thumbnails` counts as one.
-        "hidden": 2,
-        "not an image (.txt)": 1,
-        "hidden folder .ants/": 1,
-    }
+    # `.thumbnails` counts as one.
+    assert dataset.left_out == {"hidden": 2, "not an image (.txt)": 1, "hidden folder .ants/": 1}
 
 
 @pytest.mark.parametrize("name", [b"\xff.jpg", b"\xff/0.jpg"])
@@ -88,7 +78,7 @@ def test_names_that_are_not_utf8_are_left_out(name, tmp_path):
         (
             lambda root: (
                 write_folder(root / "train"),
-                write_folder(root / "test", classes=("cat", "bird")),
+                write_folder(root / "test", ("cat", "bird")),
             ),
             r"must be those of `train`. Received: \['bird'\]",
         ),
@@ -135,8 +125,7 @@ def test_images_are_taken_by_their_bytes_and_others_counted(tmp_path):
         "broken link": 1,
         "outside of a folder of a class": 1,
     }
-    images = all_images(load(f"folder:{root}", "train+validation+test", 8, 4))
-    assert len(images) == 7
+    assert len(all_images(load(f"folder:{root}", "train+validation+test", 8, 4))) == 7
 
 
 def test_linked_folders_are_followed_at_every_level(tmp_path):
@@ -148,11 +137,8 @@ def test_linked_folders_are_followed_at_every_level(tmp_path):
     (root / "dog" / "self").symlink_to(root / "dog")
     source = find_source(f"folder:{root}", "train+validation+test")
     ids = [source.find_id(number) for number in source.numbers]
-    assert sorted(ids) == [
-        *(f"cat/{number}.jpg" for number in range(3)),
-        *(f"dog/{number}.jpg" for number in range(3)),
-        *(f"dog/more/{number}.jpg" for number in range(3)),
-    ]
+    folders = ("cat", "dog", "dog/more")
+    assert sorted(ids) == [f"{folder}/{number}.jpg" for folder in folders for number in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,7 @@ class Photos(tfds.core.GeneratorBasedBuilder):
 def data_dir(tmp_path_factory):
     root = tmp_path_factory.mktemp("tfds")
     Photos.folder = write_photos(root / "raw", 24, size=(24, 20))
-    broken = broken_images()["truncated.jpg"]
-    (Photos.folder / "china" / "004.jpg").write_bytes(broken)
+    (Photos.folder / "china" / "004.jpg").write_bytes(broken_images()["truncated.jpg"])
     for config in ("small", "wide"):
         Photos(data_dir=root, config=config).download_and_prepare()
     return root
@@ -61,20 +60,17 @@ def test_splits_of_other_names_are_told(tmp_path, caplog):
         "label": tfds.features.ClassLabel(names=["cat", "dog"]),
     }
     examples = {"image": np.zeros((10, 8, 8, 3), "uint8"), "label": np.arange(10) % 2}
+    dataset = tf.data.Dataset.from_tensor_slices(examples)
     tfds.dataset_builders.store_as_tfds_dataset(
         name="told",
         version="1.0.0",
         features=tfds.features.FeaturesDict(features),
-        split_datasets={
-            name: tf.data.Dataset.from_tensor_slices(examples) for name in ("train", "val")
-        },
+        split_datasets=dict.fromkeys(("train", "val"), dataset),
         data_dir=tmp_path,
     )
     assert find_source("tfds:told", "test", data_dir=tmp_path).num_examples == 2
-    assert (
-        "tfds:told: train is 70% of train, validation is 10% of train, test is 20% of train; "
-        "not used: val"
-    ) in caplog.messages
+    parts = "train is 70% of train, validation is 10% of train, test is 20% of train"
+    assert f"tfds:told: {parts}; not used: val" in caplog.messages
 
 
 def test_splits_classes_and_sizes(data_dir):
@@ -99,9 +95,8 @@ def test_a_broken_example_is_named_by_its_place(data_dir):
     assert example["image"].numpy() == broken_images()["truncated.jpg"]
 
 
-@pytest.mark.parametrize("count", [3])
-def test_workers_together_have_every_example_once(data_dir, count):
-    parts = [rows(data_dir, "train", shard=(i, count), training=True) for i in range(count)]
+def test_workers_together_have_every_example_once(data_dir):
+    parts = [rows(data_dir, "train", shard=(i, 3), training=True) for i in range(3)]
     together = np.concatenate(parts)
     np.testing.assert_array_equal(together[np.lexsort(together.T)], rows(data_dir, "train"))
 
@@ -174,15 +169,11 @@ def test_labels_come_from_the_datasets_own_features(name, tmp_path, monkeypatch)
     row = DATASETS[name]
     builder = tfds.builder(row.builder, data_dir=tmp_path)
     rng = np.random.default_rng(0)
-    features = builder.info.features
-    monkeypatch.setattr(
-        type(builder),
-        "_split_generators",
-        lambda self, *args, **kwargs: {
-            split: ((str(key), made_up(features, rng)) for key in range(12))
-            for split in ("train", "validation", "test")
-        },
-    )
+    splits = {
+        split: [(str(key), made_up(builder.info.features, rng)) for key in range(12)]
+        for split in SPLITS
+    }
+    monkeypatch.setattr(type(builder), "_split_generators", lambda *args, **kwargs: splits)
     builder.download_and_prepare()
     split = "test" if "test" in row.splits["test"] else "validation"
     whole = dataclasses.replace(row, splits={"test": split})
@@ -191,9 +182,8 @@ def test_labels_come_from_the_datasets_own_features(name, tmp_path, monkeypatch)
     ((images, labels),) = dataset.as_numpy_iterator()
     assert len(dataset.class_names) == row.num_classes
     expected = []
-    for example in builder.as_dataset(
-        split=split, read_config=tfds.ReadConfig(interleave_cycle_length=1)
-    ):
+    in_order = tfds.ReadConfig(interleave_cycle_length=1)
+    for example in builder.as_dataset(split=split, read_config=in_order):
         label = row.label(example) if callable(row.label) else example[row.label].numpy()
         expected.append(np.isin(np.arange(1000), label) if row.has_several_labels else int(label))
     np.testing.assert_array_equal(labels, expected)
@@ -207,11 +197,8 @@ def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
     examples = [made_up(builder.info.features, rng) for _ in range(6)]
     for index, labels in enumerate([[], [3], [4, 5], [], [6], []]):
         examples[index]["real_label"] = labels
-
-    def generate(self, *args):
-        return {"validation": enumerate(examples)}
-
-    monkeypatch.setattr(type(builder), "_split_generators", generate)
+    splits = {"validation": enumerate(examples)}
+    monkeypatch.setattr(type(builder), "_split_generators", lambda *args: splits)
     builder.download_and_prepare()
     dataset = load("imagenet2012_real", "test", 8, 4, data_dir=tmp_path)
     ((_, labels),) = dataset.as_numpy_iterator()

@@ -14,14 +14,7 @@ from keras_vit.serving.protocol import transports
 from tests.fixtures.images import encode as encode_image
 from tests.fixtures.images import random_image
 from tests.fixtures.serving.asking import BOTH
-from tests.fixtures.serving.canned import (
-    answering,
-    check_line,
-    dripping,
-    encode,
-    message,
-    outputs,
-)
+from tests.fixtures.serving.canned import answering, check_line, dripping, encode, message, outputs
 
 IMAGES = [b"one", b"two"]
 NAN, INFINITY = float("nan"), float("inf")

@@ -32,16 +32,9 @@ def test_a_run_records_the_images_of_its_training_split(finished):
     assert json.loads(lines[1])[1:] == ["0", images.ids[0]]
 
 
-@settings(
-    deadline=None,
-    derandomize=True,
-    max_examples=20,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(deadline=None, derandomize=True, max_examples=20, suppress_health_check=list(HealthCheck))
 @given(
-    deleted=st.sets(st.integers(0, 9)),
-    added=st.integers(0, 6),
-    renamed=st.sets(st.integers(0, 9)),
+    deleted=st.sets(st.integers(0, 9)), added=st.integers(0, 6), renamed=st.sets(st.integers(0, 9))
 )
 def test_every_test_image_is_new_or_named(finished, tmp_path_factory, deleted, added, renamed):
     photos = shutil.copytree(finished / "photos", tmp_path_factory.mktemp("changed") / "photos")
