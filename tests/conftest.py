@@ -9,7 +9,7 @@ import unittest.mock
 import keras
 import pytest
 
-# They hold no tests, and some of them import what is not installed everywhere.
+# Fixtures hold no tests, and some import packages that are not installed everywhere.
 collect_ignore = ["fixtures"]
 BACKEND = keras.backend.backend()
 without_clearing_caches = contextlib.nullcontext()
@@ -20,8 +20,8 @@ if BACKEND == "tensorflow":
     # With each seed TensorFlow forgets the kernels of all operations, to find them again for longer
     # than most tests take. What is random in the package has seeds of Keras's or its own.
     without_clearing_caches = unittest.mock.patch.object(tf.random, "set_seed")
-    # Graphs are small here and run a few times: to optimise them takes longer than to run them.
-    # Those of processes that tests start, and of the demonstration, are optimised.
+    # Graphs are small here and run a few times: to optimize them takes longer than to run them.
+    # Those of processes that tests start, and of the demonstration, are optimized.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    # Keras, TensorFlow and the tests stay: the collector need not look at them again and again.
+    # Otherwise each garbage collection goes through all of Keras, TensorFlow and the tests.
     gc.collect()
     gc.freeze()
 

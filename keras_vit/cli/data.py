@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.data.images.augmentations import AUGMENTATIONS
-from keras_vit.data.sources.kinds import is_path
+from keras_vit.data.sources.kinds import has_path
 from keras_vit.data.sources.splits import SPLITS
 
 # Number of classes whose names are printed.
@@ -150,21 +150,26 @@ def print_left_out(dataset):
         print(describe_left_out(dataset.left_out))
 
 
-def describe_part(name, split, classes=None):
+def describe_part(name, source, split, classes=None):
     """Describe the size of a split of a dataset that has no splits of its own.
+
+    Args:
+        name: name of the dataset.
+        source: its `Source`, or that of one worker.
+        split: name of the split.
+        classes: names of the classes to keep.
 
     Returns:
         A line, or `None` if the dataset has splits or the split is all of it.
     """
     from keras_vit.data.datasets import find_source
 
-    if not is_path(name):
+    if not has_path(name) or not source.has_no_splits:
         return None
-    part = find_source(name, split, classes)
-    if not part.is_divided:
-        return None
-    count, whole = part.num_examples, find_source(name, "+".join(SPLITS), classes).num_examples
-    return None if count == whole else f"{name}: {count} of {whole} images, the split {split}"
+    part, whole = (
+        find_source(name, names, classes).num_examples for names in (split, "+".join(SPLITS))
+    )
+    return None if part == whole else f"{name}: {part} of {whole} images, the split {split}"
 
 
 def list_datasets():

@@ -53,8 +53,8 @@ class Deduplicate:
         train = find_source(self.train, self.train_split, data_dir=self.data_dir)
         tests = [find_source(name, self.test_split, data_dir=self.data_dir) for name in self.test]
         max_distance = MAX_DISTANCE if self.max_distance is None else self.max_distance
-        for name in self.test:
-            if part := describe_part(name, self.test_split):
+        for name, source in zip(self.test, tests, strict=True):
+            if part := describe_part(name, source, self.test_split):
                 print(f"{part}; `--test-split train+validation+test` compares all")
         found = find_duplicates(train, tests, max_distance)
         write_ids(found, self.output)
@@ -66,7 +66,7 @@ class Deduplicate:
         if len(found.pairs) > _SHOWN:
             print(f"  and {len(found.pairs) - _SHOWN} more pairs")
         print(f"{len(found.skipped)} images were skipped because they cannot be decoded")
-        print(f"{len(found.blank)} images of one colour were not compared")
+        print(f"{len(found.blank)} images of one color were not compared")
         print(f"Written to {self.output}")
         if self.picture is not None:
             draw_pairs(found.pairs[: -_DRAWN - 1 : -1], train, tests, self.picture)

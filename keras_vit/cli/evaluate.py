@@ -38,8 +38,8 @@ class Evaluate:
     """PNG file with a figure of the confusion matrix."""
     compare: str | None = None
     """Name of a reported accuracy to compare with, such as ViT_L16/jft300m/cifar10 (Table 2 of the
-    paper) or a name of `keras-vit checkpoints`. By default the row for
-    this model, if it is a published file or a run of a recipe of the paper."""
+    paper) or a name of `keras-vit checkpoints`. By default the row for this model, if it is a
+    published file or a run of a recipe of the paper."""
     central_crop_from: int | None = None
     """Resize the smaller side to so many pixels and cut out the middle, as big_vision does. The
     original resizes the whole image."""
@@ -74,7 +74,7 @@ class Evaluate:
         print_left_out(dataset)
         is_first = distribution.is_first_process()
         if is_first and not trained.is_own_data(self.data):
-            part = describe_part(self.data, self.split, self.classes)
+            part = describe_part(self.data, dataset.info.source, self.split, self.classes)
             if part:
                 print(f"{part}; `--split train+validation+test` evaluates all")
         trained.warn_of_images(self.data, self.split, dataset.fingerprints())

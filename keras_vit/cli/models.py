@@ -19,8 +19,8 @@ class Models:
     """Print costs instead: operations of a forward pass and of a training step, and the activations
     per image that a training step keeps, in float32; bfloat16 takes half."""
     scaling_study: bool = False
-    """Print the pre-training runs of the paper's scaling study instead, with the reported
-    compute and our count of it."""
+    """Print the pre-training runs of the paper's scaling study instead, with the reported compute
+    and our count of it."""
     markdown: bool = False
     """Print a Markdown table."""
     debug: bool = False

@@ -38,8 +38,8 @@ class Study:
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     fractions: tuple[float, ...] | None = None
-    """For data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Each share
-    is trained on for as many steps as the whole split."""
+    """For data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Each share is
+    trained on for as many steps as the whole split."""
     fewshot_data: str | None = None
     """For data-size: the dataset of the few-shot accuracy. By default the one trained on, whose
     images and labels the model has seen."""

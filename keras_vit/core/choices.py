@@ -1,7 +1,7 @@
-"""Choices that several folders offer."""
+"""Values of options that several folders check."""
 
-# Of a model that returns one vector per image; None returns all tokens.
+# Poolings to one vector per image. `vision_transformer` also takes None, for all tokens.
 POOLINGS = ("token", "gap", "map")
 POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none")
-# Of masked patch prediction.
+# Targets of masked patch prediction.
 TARGETS = ("mean_colour", "downsized", "pixels")

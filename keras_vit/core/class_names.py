@@ -33,8 +33,8 @@ def check_class_names(names, what="`class_names`", num_classes=None):
     Raises:
         ValueError: if the number of names is wrong; a name is not a string, is empty, has several
             lines or cannot be encoded in UTF-8; or two names look alike. They look alike if they
-            differ only by case, spaces, invisible characters, or Cyrillic or Greek look-alikes of
-            Latin letters.
+            differ only by case, repeated or outer spaces, invisible characters, or Cyrillic or
+            Greek look-alikes of Latin letters.
 
     Example:
     >>> from keras_vit.core.class_names import check_class_names

@@ -45,8 +45,8 @@ def load(
 
     Batches are `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32
     `(batch,)`. Labels are float32 `(batch, classes)` with `one_hot`, with an augmentation that
-    mixes images, and if images have several labels. Unless the dataset is repeated, every
-    image comes once, and the last batch may be smaller.
+    mixes images, and if images have several labels. Unless the dataset is repeated, every image
+    comes once, and the last batch may be smaller.
 
     An image that cannot be decoded is skipped and recorded in `skipped`.
 
@@ -209,23 +209,21 @@ def _find_source(name, split, classes, data_dir, shard):
             f"`name` must be {', '.join(f'`{row.pattern}`' for row in KINDS.values())} or one of "
             f"the paper's datasets, which `keras-vit data` lists. Received: name={name!r}"
         )
-    options = {"data_dir": data_dir}
-    taken = ("data_dir",) if is_from_paper else kind.options
+    taken = ("data_dir",) if is_from_paper else kind.takes
+    options = {"data_dir": data_dir} if "data_dir" in taken else {}
     if classes is not None:
-        _check_option("classes", taken, f"classes={classes!r}, name={name!r}")
+        _check_taken("classes", "`classes`", taken, f"classes={classes!r}, name={name!r}")
         options["classes"] = classes
     if name.startswith(BY_POSITION):
-        _check_option("by_position", taken, f"name={name!r}")
+        _check_taken("by_position", f"`{BY_POSITION}` before a name", taken, f"name={name!r}")
         options["by_position"] = True
-    options = {name: value for name, value in options.items() if name in taken}
     if is_from_paper:
         return paper_dataset(DATASETS[name], split, shard=shard, **options)
     return kind.find(argument, split, shard=shard, **options)
 
 
-def _check_option(option, taken, received):
+def _check_taken(option, shown, taken, received):
     if option not in taken:
-        shown = f"`{BY_POSITION}` before a name" if option == "by_position" else f"`{option}`"
         raise ValueError(f"{shown} is for {names_with(option)} only. Received: {received}")
 
 

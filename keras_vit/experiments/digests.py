@@ -15,7 +15,7 @@ _SUFFIX = "_digest"
 
 
 def data_digests(name, splits, classes=None, prefix=""):
-    """Return a dictionary of digests of splits; empty for a dataset of TensorFlow Datasets."""
+    """Return a dictionary of digests of splits; empty unless the kind of dataset is digested."""
     kind, _ = find_kind(name)
     if kind is None or not kind.is_digested:
         return {}

@@ -10,7 +10,7 @@ import keras
 
 from keras_vit.data.datasets import find_source
 from keras_vit.data.leaks import check_splits
-from keras_vit.data.sources.kinds import absolute_name, is_path
+from keras_vit.data.sources.kinds import absolute_name, has_path
 from keras_vit.data.sources.listing import describe_left_out
 from keras_vit.training import distribution
 from keras_vit.training.fit import fit
@@ -167,7 +167,7 @@ def warn_of_splits(name, datasets, classes=None):
 
     `datasets` is a dictionary from the names of splits to datasets of `load`, or `None`.
     """
-    if not is_path(name) or not distribution.is_first_process():
+    if not has_path(name) or not distribution.is_first_process():
         return
     loaded = {split: dataset for split, dataset in datasets.items() if dataset is not None}
     left_out = next(iter(loaded.values())).left_out

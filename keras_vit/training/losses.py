@@ -20,10 +20,14 @@ def sigmoid_cross_entropy(labels, logits):
     return ops.sum(ops.binary_crossentropy(labels, logits, from_logits=True), axis=-1)
 
 
+def are_numbers(labels):
+    """Whether the spec of labels is that of class numbers, `(batch,)`, and not of soft labels."""
+    return len(labels.shape) == 1
+
+
 def make_loss(recipe, labels):
     """Make the loss of a recipe for the spec of labels: `(batch,)`, or soft `(batch, classes)`."""
-    is_number = len(labels.shape) == 1
-    if recipe.needs_soft_labels and is_number:
+    if recipe.needs_soft_labels and are_numbers(labels):
         raise ValueError(
             "The labels must be soft labels (`load` with `one_hot=True`) for a sigmoid, "
             "`label_smoothing` and an `augmentation` that mixes images. "
@@ -31,7 +35,7 @@ def make_loss(recipe, labels):
         )
     if recipe.loss == "sigmoid":
         return sigmoid_cross_entropy
-    if is_number:
+    if are_numbers(labels):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     return keras.losses.CategoricalCrossentropy(
         from_logits=True, label_smoothing=recipe.label_smoothing

@@ -12,7 +12,7 @@ from keras_vit.data.processes import process
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.parts import check_classifier, token_stride
 from keras_vit.training.distribution import is_first_process
-from keras_vit.training.losses import make_loss, masked_patch_loss
+from keras_vit.training.losses import are_numbers, make_loss, masked_patch_loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,14 +51,15 @@ def make_task(recipe, model, data):
     _check_classes(train)
     loss = make_loss(recipe, train.element_spec[1])
     facts = {"class_names": train.class_names, "num_examples": train.num_examples}
-    is_sparse = len(train.element_spec[1].shape) == 1
-    return Task(model, train, validation, loss, (_accuracy(is_sparse),), facts)
+    accuracy = _accuracy(is_sparse=are_numbers(train.element_spec[1]))
+    return Task(model, train, validation, loss, (accuracy,), facts)
 
 
 def _accuracy(is_sparse):
-    # TensorFlow would trace the first step twice, as Keras makes the metric `"accuracy"` in it.
-    kind = "SparseCategoricalAccuracy" if is_sparse else "CategoricalAccuracy"
-    return getattr(keras.metrics, kind)(name="accuracy")
+    # Keras would make the metric "accuracy" in the first step, which TensorFlow then traces twice.
+    if is_sparse:
+        return keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+    return keras.metrics.CategoricalAccuracy(name="accuracy")
 
 
 def _check_batches(recipe, train):

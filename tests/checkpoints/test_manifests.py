@@ -75,7 +75,7 @@ def shapes_of(options):
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=name_of)
-def test_recognised_and_complete(manifest):
+def test_recognized_and_complete(manifest):
     """Every array is used and every variable filled, shape by shape; nothing is allocated."""
     archive = Shapes(manifest)
     checkpoint = CheckpointReader(archive, *recognize(archive))

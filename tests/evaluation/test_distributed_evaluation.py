@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from keras_vit.cli import main
+from tests.fixtures.distributed.processes import finish, printed_json, start, start_two
 from tests.fixtures.features import digits_classifier
 from tests.fixtures.images import write_folder
-from tests.fixtures.processes import finish, printed_json, start, start_two
 
 pytest.importorskip("jax", reason="the JAX backend is not installed")
 BROKEN = (3, 8, 11)
 ON_JAX = {"KERAS_BACKEND": "jax"}
-MODULE = "tests.fixtures.distributed_evaluation"
+MODULE = "tests.fixtures.distributed.evaluation"
 
 
 @pytest.fixture(scope="module")

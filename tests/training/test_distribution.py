@@ -5,13 +5,13 @@ import pytest
 
 from keras_vit.training.distribution import SingleDevice, check_batch, strategy
 from keras_vit.training.recipes import FINETUNE
-from tests.fixtures.distributed_run import train
-from tests.fixtures.processes import printed_json, start, start_two
+from tests.fixtures.distributed.processes import printed_json, start, start_two
+from tests.fixtures.distributed.run import train
 
 on_tensorflow = pytest.mark.backends("tensorflow", reason="TensorFlow's strategies")
 on_jax = pytest.mark.backends("jax", reason="keras.distribution is for JAX")
 
-MODULE = "tests.fixtures.distributed_run"
+MODULE = "tests.fixtures.distributed.run"
 
 
 @pytest.fixture(scope="module")

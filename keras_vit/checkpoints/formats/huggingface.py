@@ -151,7 +151,10 @@ def describe_huggingface(shape_of, config, num_heads):
 
 
 def _configured_heads(config, asked):
-    """Return the number of heads of a configuration; 12 if neither it nor the caller has one."""
+    """Return the number of heads of a `config.json`; 12 if it has none and the caller gave none.
+
+    `None` without a `config.json`.
+    """
     heads = config.get("num_attention_heads")
     if heads is not None or not config or asked is not None:
         return heads

@@ -24,7 +24,7 @@ _BMP_FILE_HEADER = 14
 # masks; and of the 16 bits that hold the number of bits per pixel.
 _BMP_FIELDS, _BMP_BITS = (10, 14, 18, 22, 30, 46, 54, 58, 62), 28
 _UNCOMPRESSED, _BITFIELDS = 0, 3
-# Of red, green and blue in a pixel of the order that TensorFlow reads: blue, green, red.
+# Masks of red, green and blue. TensorFlow reads the bytes of a pixel as blue, green, red.
 _BMP_MASKS = (0xFF0000, 0xFF00, 0xFF)
 
 

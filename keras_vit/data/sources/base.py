@@ -43,7 +43,8 @@ class Source:
             files.
         left_out: number of files that are not examples, by reason.
         in_records: whether the examples are in TFRecord files.
-        is_divided: whether the user's images had no splits and were divided into them here.
+        has_no_splits: whether the images of the user come without splits: classes on the first
+            level of a folder, or a pattern of TFRecord files without `{split}`.
         part_by_id: whether `part` chooses examples by their ids; numbers change when files are
             added.
     """
@@ -58,7 +59,7 @@ class Source:
     path_of: Callable[[int], str] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     in_records: bool = False
-    is_divided: bool = False
+    has_no_splits: bool = False
     part_by_id: bool = False
 
     @property

@@ -71,7 +71,7 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
         classes,
         shard,
         left_out=left_out,
-        is_divided=given == {"train": root},
+        has_no_splits=given == {"train": root},
         part_by_id=not by_position,
     )
 

@@ -1,4 +1,4 @@
-"""The kinds of datasets that `load` finds by name, beside those of the paper.
+"""The kinds of datasets that `load` finds by name; the paper's datasets are in `paper.py`.
 
 The table itself needs neither Keras nor TensorFlow.
 """
@@ -16,35 +16,37 @@ class SourceKind:
     """A kind of dataset: its name and the function that finds its examples.
 
     Args:
-        name: the name of the dataset, or what stands before its colon.
-        function: `module:function` in this folder. It takes what stands after the colon, if
-            anything does, the split, and `shard`, and returns a `Source`.
-        options: arguments of `find_source` that the function also takes: `classes`, `data_dir`, or
+        name: the name of the dataset, or the part of it before the colon.
+        function: `module:function` in this folder. It takes the part after the colon, if there is
+            one, the split and `shard`, and returns a `Source`.
+        takes: arguments of `find_source` that the function takes, too: `classes`, `data_dir`, or
             `by_position`, the division of versions before 0.2.
-        argument: what stands after the colon, in help and errors; `None` for nothing.
-        is_path: whether it is a path: then it is made absolute in records, and `train` warns of
-            copies of images in two splits.
+        placeholder: the part after the colon in help and errors; `None` for no such part.
+        is_path: whether the part after the colon is a path. Then it is made absolute in records,
+            `train` reports left-out files and copies of images in two splits, and `evaluate` and
+            `deduplicate` report the size of a divided split.
         is_digested: whether results record a digest of the images, to detect changes. To find it,
             all of them are read.
     """
 
     name: str
     function: str
-    options: tuple[str, ...] = ()
-    argument: str | None = None
+    takes: tuple[str, ...] = ()
+    placeholder: str | None = None
     is_path: bool = False
     is_digested: bool = True
 
     @property
     def pattern(self):
         """The names of this kind, in help and errors."""
-        return self.name if self.argument is None else f"{self.name}:{self.argument}"
+        return self.name if self.placeholder is None else f"{self.name}:{self.placeholder}"
 
     def find(self, argument, split, **options):
         """Return the `Source` of a split."""
         module, _, function = self.function.partition(":")
         find = getattr(importlib.import_module(f"keras_vit.data.sources.{module}"), function)
-        return find(*[argument] * (self.argument is not None), split, **options)
+        arguments = () if self.placeholder is None else (argument,)
+        return find(*arguments, split, **options)
 
 
 # To add a kind, add a file with its function to this folder, and a row here.
@@ -67,10 +69,10 @@ KINDS = {
 
 
 def find_kind(name):
-    """Find the kind of a dataset and what follows it in the name, without `by-position:`.
+    """Find the kind of a dataset, ignoring the prefix `by-position:`.
 
     Returns:
-        `(kind, argument)`, a row of the table or `None`, and a string.
+        `(kind, argument)`: a row of the table or `None`, and the part after the colon.
 
     Example:
     >>> from keras_vit.data.sources.kinds import find_kind
@@ -80,10 +82,10 @@ def find_kind(name):
     >>> find_kind("cifar10")
     (None, '')
     """
-    first, _, argument = name.removeprefix(BY_POSITION).partition(":")
+    first, colon, argument = name.removeprefix(BY_POSITION).partition(":")
     kind = KINDS.get(first)
-    is_complete = kind is not None and bool(argument) == (kind.argument is not None)
-    return (kind, argument) if is_complete else (None, argument)
+    is_complete = kind is not None and (bool(argument) if kind.placeholder else not colon)
+    return (kind if is_complete else None), argument
 
 
 def names_with(option):
@@ -94,11 +96,11 @@ def names_with(option):
     >>> names_with("by_position")
     '`folder:PATH` or `tfrecord:PATTERN`'
     """
-    return " or ".join(f"`{row.pattern}`" for row in KINDS.values() if option in row.options)
+    return " or ".join(f"`{row.pattern}`" for row in KINDS.values() if option in row.takes)
 
 
-def is_path(name):
-    """Whether the name of a dataset has a path."""
+def has_path(name):
+    """Whether the name of a dataset contains a path."""
     kind, _ = find_kind(name)
     return kind is not None and kind.is_path
 
@@ -111,8 +113,8 @@ def absolute_name(data):
     >>> absolute_name("cifar10"), absolute_name("folder:/photos/../photos")
     ('cifar10', 'folder:/photos')
     """
-    if not is_path(data):
-        return data
     kind, path = find_kind(data)
+    if kind is None or not kind.is_path:
+        return data
     prefix = BY_POSITION if data.startswith(BY_POSITION) else ""
     return f"{prefix}{kind.name}:{pathlib.Path(path).expanduser().resolve()}"

@@ -20,10 +20,10 @@ from keras_vit.data.sources.splits import find_parts
 # Features of the image and its label: those of TensorFlow Datasets, and those of the ImageNet files
 # that the scripts of TensorFlow write.
 _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
-# Index of the second pair. These files count labels from 1; to detect that, at most 20 labels per
-# class are read, and at most 20,000. Among so many images of 1,000 equally large classes, a given
-# class is missing with a probability of 2e-9.
+# Index of the second pair.
 _SCRIPTS = 1
+# TensorFlow's scripts count labels from 1. To detect that, at most 20 labels per class are read,
+# and at most 20,000: of 1,000 equal classes, a given one is missing with a probability of 2e-9.
 _LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
 # Bytes before and after a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
@@ -65,7 +65,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
             "The TFRecord files of `tfrecord:PATTERN` must have records. "
             f"Received: {pattern!r}, split={split!r}, whose files are empty"
         )
-    kinds = np.array([_find_kind(file) for file in files], "int32")
+    kinds = np.array([_find_features(file) for file in files], "int32")
     if _SCRIPTS in kinds:
         _check_first_label(every, names)
     starts = np.cumsum(counts) - counts
@@ -105,7 +105,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         np.concatenate(numbers),
         find_id=lambda number: _find_id(files, short_names, starts, number),
         in_records=True,
-        is_divided="{split}" not in pattern,
+        has_no_splits="{split}" not in pattern,
         left_out=left_out,
     )
 
@@ -197,7 +197,7 @@ def _class_names_in(folder):
     return names
 
 
-def _find_kind(file):
+def _find_features(file):
     """Return the index in `_FEATURES` of the features of the first record of a file."""
     with pathlib.Path(file).open("rb") as stream:
         head = stream.read(_HEAD)
@@ -221,7 +221,7 @@ def _find_kind(file):
 
 
 def _check_first_label(files, class_names):
-    """Raise an error if labels count from 1 and the first class name is not `background`."""
+    """Raise an error if labels seem to count from 1, and the first name is not `background`."""
     if class_names[0].casefold() == "background":
         return
     count = len(class_names)

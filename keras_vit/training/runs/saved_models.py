@@ -166,7 +166,7 @@ def data_of(run, name=None):
     if not run or "id" in run or name is None or name.startswith(BY_POSITION):
         return name
     kind, _ = find_kind(name)
-    takes_it = kind is not None and "by_position" in kind.options
+    takes_it = kind is not None and "by_position" in kind.takes
     return BY_POSITION + name if takes_it and absolute_name(name) == run.get("data") else name
 
 

@@ -92,7 +92,7 @@ def check_same_model(options, state):
 def restore(model, arrays):
     """Assign the arrays of a state to a compiled model and its optimizer, which is built.
 
-    Return the arrays of the metrics, for `RestoreMetrics`: Keras has no variables for them yet.
+    Return the arrays of the metrics, for `RestoreMetrics`: Keras lists their variables later.
     """
     variables = named_variables(model)
     arrays = _named_by_path(arrays, [*random_states(), *variables])
@@ -128,8 +128,8 @@ def _named_by_path(arrays, names):
 class RestoreMetrics(keras.callbacks.Callback):
     """Restore metrics when resuming mid-epoch.
 
-    Keras creates their variables, which are sums, in the first batch. The sums of the batches
-    before it are added after it.
+    Keras lists their variables, which are sums, only after the first batch. The sums of earlier
+    batches are added then.
     """
 
     def __init__(self, arrays):

@@ -25,7 +25,7 @@ def test_a_run_knows_what_its_model_was_trained_on_before(root, tmp_path, capsys
     main(train_arguments(root / "run", flowers, tmp_path / "second"))
     assert trained_ids(root) < set(images_trained_on(tmp_path / "second").ids)
     assert (tmp_path / "second" / TRAINED_BEFORE).exists()
-    # A third run would start from a model with the images of both.
+    # What a third run would record as trained on before.
     both = images_trained_before(load_trained(tmp_path / "second"))
     assert both == images_trained_on(tmp_path / "second")
     capsys.readouterr()
@@ -56,12 +56,11 @@ def test_weights_of_another_file_are_of_that_file(finished):
     assert images_trained_before(model) is None
 
 
-def test_a_run_from_python_records_what_its_model_was_trained_on_before(
+def test_a_run_from_python_records_what_its_model_was_trained_on_before_even_after_a_failure(
     finished, tmp_path, monkeypatch
 ):
     recipe = small_recipe(steps=2, warmup_steps=1)
     model = make_model(recipe, finished / "run", num_classes=3)
-    # The record survives a run that fails.
     with monkeypatch.context() as patched, pytest.raises(TypeError):
         patched.setattr("keras_vit.training.fit.ResumableFit.fit", None)
         small_fit(tmp_path / "second", recipe, model)
@@ -73,6 +72,7 @@ def test_a_run_from_python_records_what_its_model_was_trained_on_before(
 
 
 def test_runs_of_models_with_other_training_images_have_other_ids(finished, tmp_path, monkeypatch):
+    # The id is written before training.
     monkeypatch.setattr("keras_vit.training.fit.ResumableFit.fit", lambda *arguments: [])
     ids = []
     for name, before in (("a", None), ("b", None), ("c", images_trained_on(finished / "run"))):
