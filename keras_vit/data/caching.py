@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 
 from keras_vit.core.files import replacing
@@ -27,6 +28,10 @@ def cached(source, place, find_fingerprints):
             from other examples.
     """
     path = ""
+    if not isinstance(place, (str, os.PathLike)):
+        raise ValueError(
+            f"`cache` must be 'memory' or the path of a file. Received: cache={place!r}"
+        )
     if place != "memory":
         path = str(pathlib.Path(place).expanduser())
         _check_file(pathlib.Path(path))

@@ -22,7 +22,7 @@ from keras_vit.models.options import build_model
 from keras_vit.models.variants import is_resnet
 
 # Parts of a layer's configuration that matter only in training, or that `_pattern` makes small.
-NOT_COMPARED = (
+TRAINING_CONFIG = (
     "^(name|trainable|dtype|remat|seed|rate|stochastic_depth|filters)$"
     "|initializer|regularizer|constraint"
 )
@@ -204,7 +204,7 @@ def _function_of(operation):
         operation, Bottleneck
     )
     config = operation.get_config() if is_compared else {}
-    config = {name: value for name, value in config.items() if not re.search(NOT_COMPARED, name)}
+    config = {name: value for name, value in config.items() if not re.search(TRAINING_CONFIG, name)}
     return type(operation).__name__, str(sorted(config.items()))
 
 

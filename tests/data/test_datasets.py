@@ -250,6 +250,8 @@ def test_splits_can_be_joined():
         ({"skip": ["digits#1"]}, "`start_step` and `skip` are for a repeated dataset"),
         ({"shard": (1999, 2000)}, "Each worker must have an image"),
         ({"cache": "/no/such/folder/cache"}, "`cache` must be .*no/such/folder"),
+        ({"cache": 3}, "`cache` must be 'memory' or the path of a file. Received: cache=3"),
+        ({"classes": 3}, "`classes` must be among 0, .* as a list of such names.*classes=3"),
         ({"classes": ("x",)}, r"`classes` must be among 0, 1.*classes=\('x',\)"),
         ({"classes": "12"}, "`classes` must be among .*classes='12'"),
         ({"classes": ()}, "`classes` must be among"),

@@ -184,15 +184,17 @@ def take_classes(labels, class_names, classes):
         are not kept have a meaningless one), and the names in the dataset's order.
 
     Raises:
-        ValueError: if a class is unknown, comes twice, or there are fewer than two.
+        ValueError: if `classes` is no list of names, a class is unknown or comes twice, or there
+            are fewer than two.
     """
-    unknown = isinstance(classes, str) or set(classes) - set(class_names)
-    if unknown or not classes:
+    given = [] if isinstance(classes, str) or not np.iterable(classes) else list(classes)
+    if not given or any(name not in class_names for name in given):
         raise ValueError(
-            f"`classes` must be among {', '.join(class_names)}. Received: classes={classes!r}"
+            f"`classes` must be among {', '.join(class_names)}, as a list of such names. "
+            f"Received: classes={classes!r}"
         )
-    check_class_names(tuple(classes), "`classes`")
-    kept = np.array(sorted(class_names.index(name) for name in classes))
+    check_class_names(tuple(given), "`classes`")
+    kept = np.array(sorted(class_names.index(name) for name in given))
     return np.isin(labels, kept), np.searchsorted(kept, labels), [class_names[i] for i in kept]
 
 
