@@ -27,14 +27,14 @@ demo: $(VENV)/.demo
 
 # Times are those of 2 cores with nothing else to do, without the installation.
 
-# The default suite, on the TensorFlow backend: 6 minutes.
+# The default suite, on the TensorFlow backend: 8 minutes.
 test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL)
 
 # The same on the other backends, without the tests whose `backends` mark says why not.
 test-backends: test-jax test-torch test-processes
 
-# 5 minutes.
+# 6 minutes.
 test-jax: $(VENV)/.backends
 	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL)
 
