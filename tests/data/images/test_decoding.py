@@ -84,7 +84,7 @@ def test_webp_tells_sizes_beyond_a_byte():
 
 @pytest.mark.parametrize("name", sorted(BROKEN))
 def test_broken_file_is_refused(name):
-    # Decompression bombs are told by their headers.
+    # The header reveals a decompression bomb.
     message = "from 1 to 89478485 pixels" if name.startswith("huge") else None
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         decode(BROKEN[name])
