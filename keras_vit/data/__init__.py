@@ -16,6 +16,6 @@ __all__ = make_lazy(
         "keras_vit.data.labels": ["decode_predictions"],
         "keras_vit.data.masked_patches": ["mask_patches"],
         "keras_vit.data.sources.paper": ["DATASETS"],
-        "keras_vit.data.sources.record_writer": ["write_records"],
+        "keras_vit.data.sources.records.writer": ["write_records"],
     },
 )

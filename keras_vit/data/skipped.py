@@ -14,7 +14,7 @@ from keras_vit.data.sources.listing import other_format_of
 # Number of images that may be skipped, whatever their share.
 _ALWAYS_ALLOWED = 10
 _SHOWN = 5
-COUNT_FROM_1 = "(if labels count from 1, put a line `background` first in `labels.txt`)"
+COUNT_FROM_1 = "(if labels start at 1, put a line `background` first in `labels.txt`)"
 
 
 class Skipped:

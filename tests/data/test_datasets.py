@@ -189,7 +189,7 @@ def test_ids_that_start_like_comments_are_left_out(tmp_path, caplog):
     assert line in caplog.messages
 
 
-@pytest.mark.parametrize("kind", ["folder", "tfrecord"])
+@pytest.mark.parametrize("kind", ["folder", pytest.param("tfrecord", marks=pytest.mark.large)])
 def test_workers_share_a_fraction(kind, tmp_path):
     """The same examples as one worker has, whatever the seed."""
     name = f"folder:{write_photos(tmp_path / 'photos', 40, size=(12, 10))}"

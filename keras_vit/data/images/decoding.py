@@ -9,6 +9,7 @@ import re
 
 import tensorflow as tf
 
+from keras_vit.data.images.devices import leave_accelerators
 from keras_vit.data.images.headers import (
     BMP,
     as_one_operation,
@@ -32,6 +33,9 @@ MAX_PIXELS = 89_478_485
 _JPEG_MARGIN = 4
 
 EXIF_ORIENTATION = 0x0112
+
+# Whatever reads images imports this module.
+leave_accelerators()
 
 
 def decode(encoded):

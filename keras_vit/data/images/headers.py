@@ -13,15 +13,15 @@ _SHOWN = 8
 
 _GIF_EXTENSION = 0x21
 
-# A side of a WebP has 14 bits.
+# WebP files without extensions (VP8 and VP8L) store a side in 14 bits.
 _WEBP_SIDE = 0x3FFF
 
-# Sizes of the headers of Windows and of the second one of OS/2, with fields at the same offsets.
-# The first one of OS/2, of 12 bytes, is not supported.
+# Sizes of the BMP headers of Windows and OS/2 2.x, with fields at the same offsets. The header of
+# OS/2 1.x, of 12 bytes, is not supported.
 _BMP_HEADERS, _OS2_HEADER = (40, 52, 56, 64, 108, 124), 64
 _BMP_FILE_HEADER = 14
-# Offsets of 32-bit fields: place of the pixels, header size, width, height, compression, colors and
-# masks; and of the 16 bits that hold the number of bits per pixel.
+# Where the 32-bit fields are: offset of the pixels, header size, width, height, compression, colors
+# and masks; and the 16 bits that hold the number of bits per pixel.
 _BMP_FIELDS, _BMP_BITS = (10, 14, 18, 22, 30, 46, 54, 58, 62), 28
 _UNCOMPRESSED, _BITFIELDS = 0, 3
 # Masks of red, green and blue. TensorFlow reads the bytes of a pixel as blue, green, red.
@@ -119,7 +119,7 @@ def cut_bmp(encoded):
     # Each row is padded to whole words of 32 bits.
     end = pixels + (width * tf.cast(bits, tf.int64) + 31) // 32 * 4 * tf.abs(height)
     length = tf.cast(tf.strings.length(encoded), tf.int64)
-    message = "A BMP must be complete. The bytes that it should have and those that it has are"
+    message = "A BMP must be complete. Its required and actual sizes in bytes are"
     with tf.control_dependencies([require(end <= length, message, tf.stack([end, length]))]):
         return tf.strings.substr(encoded, tf.zeros((), tf.int64), end)
 
@@ -185,7 +185,7 @@ def _bmp_size(encoded):
     message = (
         "A BMP must be uncompressed, with 8, 24 or 32 bits per pixel (blue, green, red), at most "
         "256 colors, and a header of at least 40 bytes before its pixels. Its bits per pixel, "
-        "compression, colors, header size, place of the pixels and width are"
+        "compression, colors, header size, offset of the pixels and width are"
     )
     found = tf.stack([bits, compression, colors, header, pixels, width])
     with tf.control_dependencies([require(is_decoded, message, found)]):
@@ -207,7 +207,7 @@ def _webp_size(encoded):
             (kind == b"VP8X", lambda: _webp_extended_size(encoded)),
             (kind == b"VP8L", lambda: _webp_lossless_size(encoded)),
         ],
-        # The two sides in 14 bits each; the upper two bits of each are a scale.
+        # Each side is 14 bits of a 16-bit integer, whose upper two bits are a scale.
         default=lambda: _integers(encoded, 26, 2, "<u2")[::-1] % (_WEBP_SIDE + 1),
     )
 

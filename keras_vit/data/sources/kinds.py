@@ -63,7 +63,9 @@ KINDS = {
             # They have versions, and may be too large to be read.
             is_digested=False,
         ),
-        SourceKind("tfrecord", "tfrecord:records", ("by_position",), "PATTERN", is_path=True),
+        SourceKind(
+            "tfrecord", "records.tfrecord:records", ("by_position",), "PATTERN", is_path=True
+        ),
     )
 }
 

@@ -1,4 +1,4 @@
-"""The datasets of the paper, as rows of one table."""
+"""Datasets with chosen splits, labels or class names, the paper's and others, in one table."""
 
 import dataclasses
 import logging
@@ -10,7 +10,7 @@ from keras_vit.data.sources import vtab
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A dataset of TensorFlow Datasets, used as the paper does.
+    """A dataset of TensorFlow Datasets; the paper's have its splits, crops and flips.
 
     Args:
         name: name in `load`.

@@ -156,10 +156,10 @@ def made_up(feature, rng):
     "name",
     [
         "vtab/clevr_count",
-        "vtab/clevr_distance",
+        pytest.param("vtab/clevr_distance", marks=pytest.mark.large),
         "vtab/kitti_distance",
-        "vtab/dsprites_location",
-        "vtab/smallnorb_azimuth",
+        pytest.param("vtab/dsprites_location", marks=pytest.mark.large),
+        pytest.param("vtab/smallnorb_azimuth", marks=pytest.mark.large),
         "imagenet2012_real",
         "vtab/patch_camelyon",
     ],

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from keras_vit.data import find_source, load, write_records
 from keras_vit.data.skipped import explaining_errors
+from keras_vit.data.sources.records.tfrecord import count_records
 from keras_vit.data.sources.splits import SPLITS
-from keras_vit.data.sources.tfrecord import count_records
 from tests.fixtures.images import identify
 from tests.fixtures.photos import broken_images, write_photos
 
@@ -149,7 +149,7 @@ def test_a_wrong_label_is_refused_by_its_id(tmp_path, label):
     wrong = as_example(image=[PNG], **({"label": label} if label else {}))
     name = write_raw(tmp_path / "a.tfrecord", [*GOOD, wrong])
     # A last label that is the number of classes has a hint.
-    hint = r" \(if labels count from 1" if label == [2] else ""
+    hint = r" \(if labels start at 1" if label == [2] else ""
     with pytest.raises(ValueError, match=rf"label=-?\d+ of a.tfrecord#12{hint}"):
         read_all(name)
 
@@ -190,10 +190,10 @@ def test_each_file_has_its_own_features(tmp_path):
 
 
 @pytest.mark.parametrize("labels", [(1, 1), (1, 2)])
-def test_labels_that_count_from_1_are_refused(tmp_path, labels):
+def test_labels_that_start_at_1_are_refused(tmp_path, labels):
     records = [as_example(**{"image/encoded": [PNG], "image/class/label": [i]}) for i in labels]
     name = write_raw(tmp_path / "a.tfrecord", records)
-    with pytest.raises(ValueError, match="must count from 0.*a line `background` first"):
+    with pytest.raises(ValueError, match="must start at 0.*a line `background` first"):
         read_all(name)
     (tmp_path / "labels.txt").write_text("background\ncat\ndog\n")
     assert sorted(read_all(name)[0]) == list(labels)

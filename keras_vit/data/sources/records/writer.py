@@ -10,7 +10,7 @@ import tqdm
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.sources.tfrecord import LABEL_FILES
+from keras_vit.data.sources.records.tfrecord import LABEL_FILES
 
 
 def write_records(source, folder, split, num_files=1):

@@ -24,7 +24,7 @@ def find_record_files(pattern, by_position=False):
     """Find the TFRecord files of each split.
 
     Args:
-        pattern: as in `keras_vit.data.sources.tfrecord.records`.
+        pattern: as in `keras_vit.data.sources.records.tfrecord.records`.
         by_position: whether to take the files that versions before 0.2 took: all files of a
             pattern, in which `{split}` is `train`, `validation` or `test`.
 

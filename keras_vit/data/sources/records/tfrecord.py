@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from keras_vit.data.skipped import COUNT_FROM_1
 from keras_vit.data.sources.base import Source
-from keras_vit.data.sources.record_files import LABEL_FILES, find_record_files
+from keras_vit.data.sources.records.files import LABEL_FILES, find_record_files
 from keras_vit.data.sources.splits import find_parts
 
 # Features of the image and its label: those of TensorFlow Datasets, and those of the ImageNet files
@@ -22,12 +22,14 @@ from keras_vit.data.sources.splits import find_parts
 _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
 # Index of the second pair.
 _SCRIPTS = 1
-# TensorFlow's scripts count labels from 1. To detect that, at most 20 labels per class are read,
-# and at most 20,000: of 1,000 equal classes, a given one is missing with a probability of 2e-9.
+# Labels of TensorFlow's scripts start at 1. To detect that, at most 20 labels per class are read,
+# and at most 20,000: with 1,000 classes of one size, a given class is missing with a probability
+# of 2e-9.
 _LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
 # Bytes before and after a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
-# A split of 70 % gets seven of every ten records. This order mixes the splits, so that a file of
+# A split of 70 % gets seven of every ten records. The turn of a record, its position modulo 10,
+# determines its split. This order mixes the splits, so that a file of
 # fewer than ten records is divided about right, too.
 _TURNS = 10
 _ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
@@ -53,7 +55,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
 
     Raises:
         ValueError: if there is no such file, one is missing or damaged, one belongs to two splits,
-            there are no class names, or labels count from 1.
+            there are no class names, or labels start at 1.
     """
     given, left_out = find_record_files(pattern, by_position)
     every, files, turns = _find_files(given, split)
@@ -74,8 +76,8 @@ def records(pattern, split, shard=(0, 1), by_position=False):
     if len(files) >= count:
         mine, index, count = slice(index, None, count), 0, 1
 
-    # The place of a file's first record among ten depends on the file's name alone: other files do
-    # not change it, and many files of a few records have the right shares together.
+    # The turn of a file's first record depends on the file's name alone. So other files do not
+    # change it, and a dataset of many small files is still divided 7 : 1 : 2.
     firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
 
     def read_file(file, start, first, file_turns, kind):
@@ -83,7 +85,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         examples = examples.filter(
             lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
         )
-        # The pipeline would count an error as an image; it reports the missing example itself.
+        # The pipeline would count an error as an image; it reports missing numbers as skipped.
         return examples.map(lambda number, record: (number, *_parse(record, kind))).ignore_errors()
 
     columns = starts[mine], firsts[mine], turns[mine]
@@ -221,7 +223,7 @@ def _find_features(file):
 
 
 def _check_first_label(files, class_names):
-    """Raise an error if labels seem to count from 1, and the first name is not `background`."""
+    """Raise an error if labels seem to start at 1, and the first name is not `background`."""
     if class_names[0].casefold() == "background":
         return
     count = len(class_names)
@@ -240,13 +242,13 @@ def _check_first_label(files, class_names):
             # With so many classes, the label 0 may be absent by chance.
             return
     raise ValueError(
-        "`image/class/label` must count from 0. "
+        "`image/class/label` must start at 0. "
         f"Received: no label 0 in {files[0]!r} and other files {COUNT_FROM_1}"
     )
 
 
 def _parse(record, kind):
-    """Return the image and the label of a record: b"" and -1 unless there is exactly one."""
+    """Return the image and the label of a record: b"" or -1 for one that it does not have once."""
 
     def parse(image, label):
         features = {image: tf.io.VarLenFeature(tf.string), label: tf.io.VarLenFeature(tf.int64)}

@@ -1,0 +1,1 @@
+"""TFRecord files: a kind of dataset, and how to write them."""
