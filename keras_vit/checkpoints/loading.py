@@ -26,6 +26,7 @@ UNRECORDED_OPTIONS = (
     "name",
     "dtype",
     "remat",
+    "attention_path",
 )
 
 
@@ -56,15 +57,15 @@ def from_checkpoint(
             `keras_vit.checkpoints.formats.FORMATS`; `None` to recognize it.
         **options: options of `vision_transformer` that only `.keras` files record: `dropout`,
             `attention_dropout`, `stochastic_depth`, `classifier_activation`, `name`, `dtype`,
-            `remat`; and `activation` and `epsilon`, which some files do not record. For a ResNet,
-            `classifier_activation`, `name` and `dtype`.
+            `remat`, `attention_path`; and `activation` and `epsilon`, which some files do not
+            record. For a ResNet, `classifier_activation`, `name` and `dtype`.
 
     Returns:
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if the file is damaged, cannot be reached, holds anything but the arrays of one
-            Vision Transformer or ResNet, or an argument does not fit it.
+        ValueError: if the file is damaged or cannot be reached, its arrays are not exactly those of
+            one Vision Transformer or ResNet, or an argument does not fit it.
 
     Example:
     >>> model = keras_vit.from_checkpoint("tests/data/reference/a_vit_token.ckpt.npz")
@@ -128,8 +129,8 @@ def build_pretrained(row, weights, num_classes, image_size, options):
     """Build the model of a variant with the given weights, for the builders.
 
     `weights` is as `path` in `from_checkpoint`, or a tag of the catalog. A head with another number
-    of classes is replaced, position embeddings of another size are resized, and `options` override
-    those of the file.
+    of classes is replaced, position embeddings of another size are resized, and `options` are as in
+    `from_checkpoint`.
     """
     file = find_file(weights, row.name, argument="weights")
     if file.name.endswith(WEIGHTS_SUFFIX):
@@ -245,14 +246,14 @@ def _check_architecture(row, described, file):
 
 
 def _warn_of_other_functions(model, file, checkpoint):
-    """Log a warning for each option whose other value in the file gives other outputs."""
+    """Log a warning for each option that changes outputs and differs between file and model."""
     ours = options_of(model)
     theirs = described_options(file, checkpoint, ours.get("num_heads"), ours["image_size"])
     names = ["classifier_activation"]
     if not is_resnet(ours):
         names += ["activation", "epsilon", "position_embedding"]
         # A pooling that is only assumed cannot contradict the model.
-        if "pooling" not in checkpoint.unrecorded_options:
+        if "pooling" not in checkpoint.options_without_config:
             names.append("pooling")
     for name in names:
         if theirs.get(name, ours[name]) != ours[name]:

@@ -57,7 +57,7 @@ class CheckpointReader:
         return sorted({self.archive.dtypes[name] for name in stored})
 
     def head_state(self):
-        """Return `"zero"` or, for a head with NaN or infinity, `"not finite"`; otherwise `None`."""
+        """Return `"zero"` or `"not finite"` for a head of zeros or with NaN; otherwise `None`."""
         names = [self._sources.get(f"head/{part}") for part in ("kernel", "bias")]
         sources = [self.naming.sources[name] for name in names if name in self.naming.sources]
         arrays = [self.archive.read(source.name) for source in sources]
@@ -77,7 +77,7 @@ class CheckpointReader:
         return self.shape_of(POSITIONS) is not None or self.configured_size is not None
 
     @property
-    def unrecorded_options(self):
+    def options_without_config(self):
         """Options that are not recorded because there is no `config.json`."""
         return () if self.archive.config else self.format.config_options
 
@@ -100,12 +100,12 @@ class CheckpointReader:
     def assumed(self, options, num_heads=None):
         """Return those of `options` that neither the arrays nor a `config.json` record."""
         known = {
-            # The width of the norm of the queries, that of a head, gives the number of heads.
+            # The norm of the queries has the width of one head, which gives the number of heads.
             "num_heads": num_heads is not None or options.get("qk_norm"),
             # A model with the pooling "gap" may have the same arrays as one with "token".
             "pooling": options.get("pooling") != "token",
         }
-        return {name: options[name] for name in self.unrecorded_options if not known.get(name)}
+        return {name: options[name] for name in self.options_without_config if not known.get(name)}
 
     def _warn_of_normalization(self):
         recorded = getattr(self.archive, "normalization", None)

@@ -203,7 +203,7 @@ def _check_read_back(arrays, config, options, format):
     fatal = [name for name in different if name not in ("activation", "epsilon")]
     if fatal:
         raise _not_describable(format, options, fatal)
-    if "num_heads" in checkpoint.unrecorded_options:
+    if "num_heads" in checkpoint.options_without_config:
         heads = _read_option("num_heads", checkpoint, None, options["image_size"])
         read["num_heads"] = heads or given[0]
         different += ["num_heads"] if read["num_heads"] != given[0] else []

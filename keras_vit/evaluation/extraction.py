@@ -18,6 +18,7 @@ from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import source_digest
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.evaluation.classification import check_ends
+from keras_vit.models.folding import fold
 from keras_vit.models.parts import check_backbone, representation
 from keras_vit.version import __version__
 
@@ -125,6 +126,7 @@ def _extract(extractor, dataset):
             f"Received: labels of shape {tuple(labels.shape)}"
         )
     check_ends(dataset)
+    extractor = fold(extractor, casting=True)
     all_features, all_labels = [], []
     with (
         explaining_errors(dataset),

@@ -7,6 +7,7 @@ batches need not have one size; the results are gathered at the end.
 import numpy as np
 
 from keras_vit.data.processes import process
+from keras_vit.models.folding import fold
 
 
 def logits_function(model):
@@ -15,7 +16,7 @@ def logits_function(model):
     Each process must have the whole model, as after `data_parallel` training and after loading.
     """
     if process()[1] == 1:
-        return model.predict_on_batch
+        return fold(model, casting=True).predict_on_batch
     import jax
 
     # All processes must compute at once with an array that they share; this part of it is on a

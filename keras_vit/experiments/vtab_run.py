@@ -63,8 +63,8 @@ def vtab(
     Args:
         model: name of a variant, a checkpoint, a `.keras` file or a run's directory, as in
             `keras_vit.training.train`.
-        workdir: directory for `results.json` and a run per task: a new one, or that of the same
-            call to resume.
+        workdir: directory for `results.json` and a run per task: a new one or, to resume,
+            that of the same call.
         tasks: names of tasks (`"dtd"`, `"svhn"`, ...) or of groups (`"natural"`, `"specialized"`,
             `"structured"`); all 19 by default. Others can be added later in the same directory.
         recipe: a `Recipe`, or the name of one.
@@ -74,8 +74,8 @@ def vtab(
         data_dir: directory of TensorFlow Datasets.
         dtype: dtype policy of the models, as in `keras_vit.training.train`.
         strategy: as in `keras_vit.training.train`. VTAB runs in one process.
-        keep_models: whether to keep the models and states of the tasks that are done: those of 19
-            tasks fill a disk.
+        keep_models: whether to keep the models and states of finished tasks. By default they are
+            deleted: those of 19 tasks need much disk space.
         compare: name of the row of Table 2 to compare with, such as `"ViT_L16/jft300m/vtab"`; by
             default the row for the model, if it is a published file that the paper fine-tunes.
 
@@ -188,7 +188,7 @@ class _Runs:
     def _without_changes_of_labels(self, task, recipe):
         """Return a recipe without the crops and flips that make the labels of a task wrong.
 
-        `train` does so for the paper's datasets alone; `datasets` may give the task another one.
+        `train` removes them only for the paper's datasets, and `datasets` may replace the dataset.
         """
         row, changes = DATASETS[task], {}
         if task in self.datasets and not row.crop:

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_vit.core.arguments import check_names
+from keras_vit.models.folding import fold
 from keras_vit.models.parts import find_blocks
 from keras_vit.models.prediction import predict_images
 
@@ -96,7 +97,7 @@ class _AttentionSummary(keras.Model):
     def __init__(self, model, blocks, others, summarise):
         super().__init__(name="attention_summary")
         inputs = {layer.name: layer.input for layer in (*blocks, *others)}
-        self.tokens = keras.Model(model.input, inputs)
+        self.tokens = fold(keras.Model(model.input, inputs))
         self.blocks = blocks
         self.others = others
         self.summarise = summarise

@@ -5,10 +5,12 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_heads, check_rate
+from keras_vit.core.arguments import check_choice, check_heads, check_rate
+from keras_vit.core.choices import ATTENTION_PATHS
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
+from keras_vit.layers.projection import FROM_HEADS, TO_HEADS, HeadsDense
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -19,9 +21,10 @@ class MultiHeadAttention(Layer):
     Output: `(batch, queries, width)`, with `return_attention_scores=True` also the scores
     `(batch, heads, queries, keys)` in float32.
 
-    Without dropout and without scores the backend's fused attention runs. The softmax is computed
-    in float32 under every dtype policy; Keras's own layer computes it in half precision outside the
-    fused path.
+    Without dropout and without scores the backend's fused attention runs where it is faster than
+    products with the scores: with JAX and torch on accelerators, and with torch on CPUs in float32.
+    The softmax is computed in float32 under every dtype policy; Keras's own layer computes it in
+    half precision outside the fused path.
 
     Args:
         num_heads: number of heads; divides the width.
@@ -29,6 +32,7 @@ class MultiHeadAttention(Layer):
         qkv_bias: whether query, key and value projections have biases.
         qk_norm: whether queries and keys are normalized over each head's width.
         epsilon: epsilon of these norms.
+        attention_path: `"fused"`, or `"explicit"` to always multiply by the matrix of scores.
 
     Call arguments:
         query: the tokens that attend.
@@ -38,7 +42,8 @@ class MultiHeadAttention(Layer):
         seed: seed of the dropout, from `Dropout.draw`; `None` to draw one.
 
     Raises:
-        ValueError: if the heads do not divide the width, or `dropout` is not a rate.
+        ValueError: if the heads do not divide the width, `dropout` is not a rate, or
+            `attention_path` is unknown.
 
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929). Kernels start as Xavier-uniform over the
@@ -57,15 +62,18 @@ class MultiHeadAttention(Layer):
         qkv_bias=True,
         qk_norm=False,
         epsilon=LAYER_NORM_EPSILON,
+        attention_path="fused",
         **kwargs,
     ):
         super().__init__(**kwargs)
         check_rate("dropout", dropout)
+        check_choice("attention_path", attention_path, ATTENTION_PATHS)
         self.num_heads = num_heads
         self.dropout = dropout
         self.qkv_bias = qkv_bias
         self.qk_norm = qk_norm
         self.epsilon = epsilon
+        self.attention_path = attention_path
         self.score_dropout = Dropout(dropout, name="dropout", **self.part_options())
 
     def build(self, query_shape, tokens_shape):
@@ -74,8 +82,8 @@ class MultiHeadAttention(Layer):
         self.query = self._projection("query", width)
         self.key = self._projection("key", width)
         self.value = self._projection("value", width)
-        self.output_projection = keras.layers.EinsumDense(
-            "bqhd,hdw->bqw",
+        self.output_projection = HeadsDense(
+            FROM_HEADS,
             output_shape=(None, width),
             bias_axes="w",
             kernel_initializer=xavier_uniform(width),
@@ -95,8 +103,8 @@ class MultiHeadAttention(Layer):
             self.key_norm.build(heads_shape)
 
     def _projection(self, name, width):
-        return keras.layers.EinsumDense(
-            "btw,whd->bthd",
+        return HeadsDense(
+            TO_HEADS,
             output_shape=(None, self.num_heads, width // self.num_heads),
             bias_axes="hd" if self.qkv_bias else None,
             kernel_initializer=xavier_uniform(width),
@@ -109,19 +117,21 @@ class MultiHeadAttention(Layer):
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         needs_scores = return_attention_scores or (training and self.dropout > 0)
-        if needs_scores or not has_fused_attention(self.compute_dtype):
+        scores = None
+        if needs_scores:
             scores = self._scores(query, key)
             weights = ops.cast(scores, value.dtype)
             weights = self.score_dropout(weights, training=training, seed=seed)
             heads = ops.einsum("bhqk,bkhd->bqhd", weights, value)
+        elif self.attention_path == "fused" and has_fused_attention(query):
+            heads = fused_attention(query, key, value)
         else:
-            scores, heads = None, ops.dot_product_attention(query, key, value)
+            heads = explicit_attention(query, key, value)
         output = self.output_projection(heads)
         return (output, scores) if return_attention_scores else output
 
     def _scores(self, query, key):
-        query = query / math.sqrt(query.shape[-1])
-        logits = ops.einsum("bqhd,bkhd->bhqk", query, key)
+        logits = ops.einsum("bqhd,bkhd->bhqk", query / math.sqrt(query.shape[-1]), key)
         return ops.softmax(ops.cast(logits, "float32"))
 
     def compute_output_spec(self, query, tokens, training=None, return_attention_scores=False):
@@ -139,14 +149,53 @@ class MultiHeadAttention(Layer):
             "qkv_bias": self.qkv_bias,
             "qk_norm": self.qk_norm,
             "epsilon": self.epsilon,
+            "attention_path": self.attention_path,
         }
 
 
-def has_fused_attention(dtype):
-    """Whether the backend has a fused attention for this dtype on this machine."""
-    backend = keras.backend.backend()
-    if backend == "jax" and dtype == "float16":
-        # On CPU: "The precision 'F16_F16_F32' is not supported by dot_general on CPU".
+def fused_attention(query, key, value):
+    """Return the values `(batch, queries, heads, head_dim)` that the queries attend to."""
+    if keras.backend.backend() != "torch":
+        return ops.dot_product_attention(query, key, value)
+    import torch
+
+    # Keras copies the three into other layouts first, which torch does not need.
+    by_head = (torch.transpose(part, 1, 2) for part in (query, key, value))
+    heads = torch.nn.functional.scaled_dot_product_attention(*by_head)
+    return torch.transpose(heads, 1, 2)
+
+
+def explicit_attention(query, key, value):
+    """Return the same by products with the matrix of scores."""
+    backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
+    query, key, value = (ops.swapaxes(part, 1, 2) for part in (query, key, value))
+    if backend == "torch":
+        # Its products of views take half as long again.
+        query, key, value = (part.contiguous() for part in (query, key, value))
+    logits = ops.matmul(query / math.sqrt(query.shape[-1]), ops.swapaxes(key, -1, -2))
+    if backend == "jax" and dtype == "float32":
+        # The sums divide the heads instead of the scores, as in FlashAttention (arXiv 2205.14135):
+        # XLA passes over the scores once less.
+        highest = ops.stop_gradient(ops.max(logits, axis=-1, keepdims=True))
+        weights = ops.exp(logits - highest)
+        heads = ops.matmul(weights, value) / ops.sum(weights, axis=-1, keepdims=True)
+    elif backend == "torch":
+        # Torch computes in float32 without a copy of its inputs.
+        heads = ops.matmul(ops.softmax(logits), value)
+    else:
+        weights = ops.softmax(ops.cast(logits, "float32"))
+        heads = ops.matmul(ops.cast(weights, dtype), value)
+    return ops.swapaxes(heads, 1, 2)
+
+
+def has_fused_attention(query):
+    """Whether the backend has a fused attention, fast enough to use, for such a query."""
+    backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
+    if backend == "torch" and dtype == "bfloat16":
+        # On CPUs, torch 2.13 takes twice as long as for the products with the scores.
+        return query.device.type != "cpu"
+    if backend == "jax":
+        # On CPUs, JAX 0.10 takes longer than for the products with the scores, and refuses float16.
         return not keras.distribution.list_devices()[0].startswith("cpu")
     # TensorFlow has none. Keras composes it there, and scales the scores instead of the query.
     return backend != "tensorflow"

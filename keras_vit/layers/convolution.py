@@ -1,4 +1,8 @@
-"""Standardized convolutions and GroupNorm, with the conventions of the two ResNets."""
+"""Standardized convolutions, GroupNorm and pooling, with the conventions of the two ResNets.
+
+On torch, images keep their channels last in memory. Keras copies them twice for each convolution,
+and once for a pooling, which then takes ten times as long.
+"""
 
 import dataclasses
 
@@ -8,6 +12,7 @@ from keras import ops
 from keras_vit.core.arguments import check_choice, check_epsilon, check_integer
 from keras_vit.core.pixels import check_floats
 from keras_vit.layers.base import KeepsFrozen
+from keras_vit.layers.normalization import GroupNorm
 
 NUM_GROUPS = 32
 # Arguments of Keras's Conv2D that both families share.
@@ -52,6 +57,7 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
             padding adds more zeros on the right and at the bottom.
         epsilon: added to the kernel's standard deviation or variance.
         epsilon_in: `"deviation"` or `"variance"`.
+        folded: whether the variable `kernel` is standardized already, as in a model for inference.
 
     Raises:
         ValueError: if `epsilon` is not between 0 and 1; `epsilon_in` is unknown; the padding is
@@ -75,6 +81,7 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
         symmetric_padding=BIT.symmetric_padding,
         epsilon=BIT.conv_epsilon,
         epsilon_in=BIT.epsilon_in,
+        folded=False,
         **kwargs,
     ):
         kwargs = {"kernel_initializer": "lecun_normal", **FIXED, **kwargs}
@@ -92,6 +99,7 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
         self.symmetric_padding = symmetric_padding
         self.epsilon = epsilon
         self.epsilon_in = epsilon_in
+        self.folded = folded
 
     def add_weight(self, *args, **kwargs):
         # Mixed precision would round the kernel before its statistics are taken.
@@ -100,6 +108,8 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
     def standardize(self, kernel):
         """Return the kernel with mean 0 and variance 1 per output channel, at least in float32."""
         kernel = ops.convert_to_tensor(kernel)
+        if keras.backend.backend() == "torch":
+            return self._standardize_rows(rows_of(kernel)).t().reshape(kernel.shape)
         # The policy "float16" stores the kernel in half precision.
         kernel = ops.cast(kernel, keras.backend.result_type(kernel.dtype, "float32"))
         kernel = kernel - ops.mean(kernel, axis=(0, 1, 2), keepdims=True)
@@ -110,7 +120,9 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
 
     def convolution_op(self, inputs, kernel):
         check_floats(inputs, "inputs")
-        kernel = ops.cast(self.standardize(kernel), inputs.dtype)
+        if keras.backend.backend() == "torch":
+            return self._convolve_torch(inputs, kernel)
+        kernel = ops.cast(kernel if self.folded else self.standardize(kernel), inputs.dtype)
         # At stride 1, "same" padding is symmetric.
         if not self.symmetric_padding or max(self.strides) == 1:
             return super().convolution_op(inputs, kernel)
@@ -118,13 +130,100 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
         inputs = ops.pad(inputs, [(0, 0), *zeros, (0, 0)])
         return ops.conv(inputs, kernel, list(self.strides), "valid", self.data_format)
 
+    def _convolve_torch(self, inputs, kernel):
+        import torch
+
+        *shape, filters = kernel.shape
+        rows = rows_of(ops.convert_to_tensor(kernel))
+        if not self.folded:
+            rows = self._standardize_rows(rows)
+        weight = rows.to(inputs.dtype).reshape(filters, *shape).permute(0, 3, 1, 2)
+        if self.symmetric_padding:
+            padding = [((size - 1) // 2, (size - 1) // 2) for size in self.kernel_size]
+        else:
+            sizes = zip(inputs.shape[1:3], self.kernel_size, self.strides, strict=True)
+            padding = [same_padding(*size) for size in sizes]
+        zeros = [0, 0]
+        if all(before == after for before, after in padding):
+            # Without a padded copy.
+            zeros, padding = [before for before, _ in padding], [(0, 0), (0, 0)]
+        images = pad_torch(inputs, padding)
+        outputs = torch.nn.functional.conv2d(images, weight, stride=self.strides, padding=zeros)
+        return torch.permute(outputs, (0, 2, 3, 1))
+
+    def _standardize_rows(self, rows):
+        """Return what `standardize` does, for a tensor `(filters, height * width * channels)`."""
+        import torch
+
+        if rows.dtype.itemsize < 4:
+            rows = rows.float()
+        if self.epsilon_in == "variance" and rows.shape[1] > 1:
+            normalize = torch.nn.functional.batch_norm
+            return normalize(rows[None], None, None, training=True, momentum=0, eps=self.epsilon)[0]
+        variance, mean = torch.var_mean(rows, dim=1, correction=0, keepdim=True)
+        if self.epsilon_in == "variance":
+            return (rows - mean) / torch.sqrt(variance + self.epsilon)
+        return (rows - mean) / (torch.sqrt(variance) + self.epsilon)
+
     def get_config(self):
         return {
             **super().get_config(),
             "symmetric_padding": self.symmetric_padding,
             "epsilon": self.epsilon,
             "epsilon_in": self.epsilon_in,
+            "folded": self.folded,
         }
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class MaxPool(keras.layers.MaxPooling2D):
+    """Keras's MaxPooling2D of images with channels last.
+
+    Input: `(batch, height, width, channels)`. Output: the same with a smaller height and width.
+
+    Example:
+    >>> from keras_vit.layers.convolution import MaxPool
+    >>> tuple(MaxPool(3, 2, "same")(np.ones((1, 8, 6, 4))).shape)
+    (1, 4, 3, 4)
+    """
+
+    def call(self, inputs):
+        if keras.backend.backend() != "torch":
+            return super().call(inputs)
+        import torch
+
+        padding = [(0, 0), (0, 0)]
+        if self.padding == "same":
+            sizes = zip(inputs.shape[1:3], self.pool_size, self.strides, strict=True)
+            padding = [same_padding(*size) for size in sizes]
+        images = pad_torch(inputs, padding, -float("inf"))
+        outputs = torch.nn.functional.max_pool2d(images, self.pool_size, self.strides)
+        return torch.permute(outputs, (0, 2, 3, 1))
+
+
+def same_padding(length, size, stride):
+    """Return the padding "same" of one axis, `(before, after)`."""
+    total = max((-(-length // stride) - 1) * stride + size - length, 0)
+    return total // 2, total - total // 2
+
+
+def rows_of(kernel):
+    """Return a kernel of torch with a row in memory for each output channel.
+
+    In this layout torch convolves, and standardizes in the fewest passes.
+    """
+    return kernel.reshape(-1, kernel.shape[-1]).t().contiguous()
+
+
+def pad_torch(images, padding, value=0.0):
+    """Return padded images of torch, their axes in the order of torch and their memory as it is."""
+    import torch
+
+    (top, bottom), (left, right) = padding
+    images = torch.permute(images, (0, 3, 1, 2))
+    if not any((top, bottom, left, right)):
+        return images
+    return torch.nn.functional.pad(images, (left, right, top, bottom), value=value)
 
 
 def check_width(argument, width):
@@ -138,7 +237,9 @@ def check_width(argument, width):
     return width
 
 
-def standardized_conv(convention, filters, kernel_size, strides, dtype, name, trainable=True):
+def standardized_conv(
+    convention, filters, kernel_size, strides, dtype, name, trainable=True, folded=False
+):
     """Return a `StandardizedConv2D` with the conventions of a family."""
     return StandardizedConv2D(
         filters,
@@ -147,6 +248,7 @@ def standardized_conv(convention, filters, kernel_size, strides, dtype, name, tr
         symmetric_padding=convention.symmetric_padding,
         epsilon=convention.conv_epsilon,
         epsilon_in=convention.epsilon_in,
+        folded=folded,
         trainable=trainable,
         dtype=dtype,
         name=name,
@@ -154,8 +256,8 @@ def standardized_conv(convention, filters, kernel_size, strides, dtype, name, tr
 
 
 def group_norm(convention, dtype, name, gamma_initializer="ones", trainable=True):
-    """Return Keras's GroupNormalization with a family's epsilon; its statistics are float32."""
-    return keras.layers.GroupNormalization(
+    """Return a `GroupNorm` with a family's epsilon."""
+    return GroupNorm(
         NUM_GROUPS,
         epsilon=convention.norm_epsilon,
         gamma_initializer=gamma_initializer,

@@ -5,6 +5,7 @@ import keras
 from keras_vit.core.arguments import check_rate
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.projection import Dense
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -71,7 +72,7 @@ class MlpBlock(Layer):
         self.dropout_layer = Dropout(dropout, name="dropout", **self.part_options())
 
     def _dense(self, units, name, activation=None):
-        return keras.layers.Dense(
+        return Dense(
             units,
             activation=activation,
             kernel_initializer="glorot_uniform",

@@ -24,8 +24,9 @@ class Bottleneck(Layer):
 
     convention: Convention
 
-    def __init__(self, filters, strides=1, **kwargs):
+    def __init__(self, filters, strides=1, folded=False, **kwargs):
         super().__init__(**kwargs)
+        self.folded = folded
         self.filters = check_width("filters", filters)
         self.strides = check_integer("strides", strides, minimum=1)
         self.conv_1 = self._conv(filters, 1, 1, "conv_1")
@@ -36,7 +37,7 @@ class Bottleneck(Layer):
         self.norm_2 = self._norm("norm_2")
 
     def _conv(self, filters, kernel_size, strides, name):
-        options = self.part_options()
+        options = {"folded": self.folded, **self.part_options()}
         return standardized_conv(
             self.convention, filters, kernel_size, strides, name=name, **options
         )
@@ -65,7 +66,8 @@ class Bottleneck(Layer):
         return (batch, *size, 4 * self.filters)
 
     def get_config(self):
-        return {**super().get_config(), "filters": self.filters, "strides": self.strides}
+        options = {"filters": self.filters, "strides": self.strides, "folded": self.folded}
+        return {**super().get_config(), **options}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -78,6 +80,7 @@ class BottleneckUnit(Bottleneck):
     Args:
         filters: channels of the 3 x 3 convolution, a multiple of 32.
         strides: stride of the 3 x 3 convolution.
+        folded: see `StandardizedConv2D`.
 
     Raises:
         ValueError: if `filters` is not a multiple of 32, or `strides` not a positive integer.
@@ -93,8 +96,8 @@ class BottleneckUnit(Bottleneck):
 
     convention = HYBRID
 
-    def __init__(self, filters, strides=1, **kwargs):
-        super().__init__(filters, strides, **kwargs)
+    def __init__(self, filters, strides=1, folded=False, **kwargs):
+        super().__init__(filters, strides, folded, **kwargs)
         # The unit starts as its shortcut.
         self.norm_3 = self._norm("norm_3", gamma_initializer="zeros")
         self.norm_proj = None
@@ -127,6 +130,7 @@ class PreActivationBottleneckUnit(Bottleneck):
     Args:
         filters: channels of the 3 x 3 convolution, a multiple of 32.
         strides: stride of the 3 x 3 convolution.
+        folded: see `StandardizedConv2D`.
 
     Raises:
         ValueError: if `filters` is not a multiple of 32, or `strides` not a positive integer.
@@ -142,8 +146,8 @@ class PreActivationBottleneckUnit(Bottleneck):
 
     convention = BIT
 
-    def __init__(self, filters, strides=1, **kwargs):
-        super().__init__(filters, strides, **kwargs)
+    def __init__(self, filters, strides=1, folded=False, **kwargs):
+        super().__init__(filters, strides, folded, **kwargs)
         self.norm_3 = self._norm("norm_3")
 
     def build(self, input_shape):

@@ -45,6 +45,8 @@ class TransformerBlock(Layer):
         epsilon: epsilon of the LayerNorms.
         remat: whether training stores only the block's input and recomputes the rest for the
             gradients: less memory, more time. Dropout repeats with the same seeds.
+        attention_path: `"fused"` for the backend's fused attention where it is faster, or
+            `"explicit"`.
 
     Call arguments:
         tokens: the token sequence.
@@ -53,7 +55,7 @@ class TransformerBlock(Layer):
 
     Raises:
         ValueError: if the heads do not divide the width, a rate is not at least 0 and less than 1,
-            or `activation` is unknown.
+            or `activation` or `attention_path` is unknown.
 
     Reference:
         Equations 2 and 3 of the ViT paper (arXiv 2010.11929), `Encoder1DBlock` in
@@ -79,6 +81,7 @@ class TransformerBlock(Layer):
         layer_scale=None,
         epsilon=LAYER_NORM_EPSILON,
         remat=False,
+        attention_path="fused",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -96,6 +99,7 @@ class TransformerBlock(Layer):
         self.layer_scale = layer_scale
         self.epsilon = epsilon
         self.remat = remat
+        self.attention_path = attention_path
         options = self.part_options()
         self.layer_norm_1 = layer_norm(name="layer_norm_1", epsilon=epsilon, **options)
         self.attention = MultiHeadAttention(
@@ -104,6 +108,7 @@ class TransformerBlock(Layer):
             qkv_bias,
             qk_norm,
             epsilon,
+            attention_path,
             name="attention",
             **options,
         )
@@ -198,4 +203,5 @@ class TransformerBlock(Layer):
             "layer_scale": self.layer_scale,
             "epsilon": self.epsilon,
             "remat": self.remat,
+            "attention_path": self.attention_path,
         }

@@ -9,9 +9,9 @@ __all__ = make_lazy(
         # They stand above this folder, and were here before.
         "keras_vit.builders": ["build", *(row.name for row in VARIANTS)],
         "keras_vit.models.base": ["ImageModel"],
-        "keras_vit.models.features": ["features"],
         "keras_vit.models.options": ["architecture_differences", "match_variant"],
         "keras_vit.models.positions": ["resize_position_embedding"],
+        "keras_vit.models.prediction": ["features"],
         "keras_vit.models.resnet": ["resnet"],
         "keras_vit.models.surgery": ["freeze_blocks", "replace_head", "resize"],
         "keras_vit.models.variants": [

@@ -7,8 +7,10 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_vit.models.folding import assign_folded, fold
+
 # Arguments of the functions that build models which are no part of the architecture.
-NOT_OPTIONS = ("name", "dtype", "remat")
+NOT_OPTIONS = ("name", "dtype", "remat", "attention_path")
 NOT_HYBRID = (*NOT_OPTIONS, "resnet_stages", "resnet_width")
 
 
@@ -46,17 +48,52 @@ class ImageModel(keras.Model):
     def options(self, options):
         self._options = {name: _as_json(value) for name, value in options.items()}
 
+    def predict(self, x, *args, **kwargs):
+        """Predict as `keras.Model.predict` does, with kernels standardized and cast once."""
+        model = self._for_inference()
+        predict = super().predict if model is self else model.predict
+        return predict(x, *args, **kwargs)
+
+    def _for_inference(self):
+        # Quantization and LoRA change them.
+        variables = [(variable.path, variable.dtype) for variable in self.weights]
+        folded, folded_variables = vars(self).get("_folded", (None, None))
+        if folded_variables != variables:
+            folded = fold(self, sharing=True, casting=True)
+            # Keras would track a model that is set as an attribute.
+            vars(self)["_folded"] = folded, variables
+        elif folded is not self:
+            assign_folded(self, folded)
+        if folded is not self:
+            for name in ("run_eagerly", "jit_compile", "steps_per_execution"):
+                if getattr(folded, name) != getattr(self, name):
+                    setattr(folded, name, getattr(self, name))
+                    # Keras makes it anew.
+                    folded.predict_function = None
+        return folded
+
     def get_config(self):
         return {**super().get_config(), "options": self.options}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
+        # That module imports this one.
+        from keras_vit.models.options import defaults_of
+
         config = dict(config)
         options = config.pop("options")
         model = super().from_config(config, custom_objects)
         if options is not None:
-            model.options = options
+            # A file of an earlier version lacks newer options; their defaults are what it had.
+            model.options = {**_recorded(defaults_of(options)), **options}
         return model
+
+
+def _recorded(options):
+    """Return the arguments that a model carries as options."""
+    # A model without a ResNet has no options of one.
+    left_out = NOT_OPTIONS if options.get("resnet_stages", ()) is not None else NOT_HYBRID
+    return {name: options[name] for name in options if name not in left_out}
 
 
 def carries_options(build):
@@ -72,9 +109,7 @@ def carries_options(build):
         arguments = signature.bind(*args, **kwargs)
         arguments.apply_defaults()
         options = {**arguments.arguments, **normalized}
-        # A model without a ResNet has no options of one.
-        left_out = NOT_OPTIONS if options.get("resnet_stages", ()) is not None else NOT_HYBRID
-        model.options = {name: options[name] for name in options if name not in left_out}
+        model.options = _recorded(options)
         return model
 
     return build_with_options

@@ -23,7 +23,7 @@ from keras_vit.models.variants import is_resnet
 
 # Parts of a layer's configuration that matter only in training, or that `_pattern` makes small.
 TRAINING_CONFIG = (
-    "^(name|trainable|dtype|remat|seed|rate|stochastic_depth|filters)$"
+    "^(name|trainable|dtype|remat|attention_path|seed|rate|stochastic_depth|filters)$"
     "|initializer|regularizer|constraint"
 )
 UNIT_NAME = r"stage_(\d+)_unit_(\d+)"
@@ -33,7 +33,7 @@ def options_of(model):
     """Return the options of `vision_transformer` or `resnet` that build such a model.
 
     A model of the builders carries its options. Those of a model that was composed by hand, or
-    saved by an earlier version, are read from its layers. `name`, `dtype` and `remat` are left out.
+    saved by an earlier version, are read from its layers. `NOT_OPTIONS` are left out.
 
     Raises:
         ValueError: if neither function builds such a model.
@@ -205,7 +205,10 @@ def _function_of(operation):
     )
     config = operation.get_config() if is_compared else {}
     config = {name: value for name, value in config.items() if not re.search(TRAINING_CONFIG, name)}
-    return type(operation).__name__, str(sorted(config.items()))
+    # Files of earlier versions, and models composed by hand, have Keras's own layers.
+    of_keras = (keras.layers.GroupNormalization, keras.layers.MaxPooling2D)
+    kind = next((kind for kind in of_keras if isinstance(operation, kind)), type(operation))
+    return kind.__name__, str(sorted(config.items()))
 
 
 def _pooling_name(layer):

@@ -10,7 +10,7 @@ from keras_vit.models.vit import vision_transformer
 # Options that only change training.
 DROPOUT_OPTIONS = ("dropout", "attention_dropout", "stochastic_depth")
 # Options that the name of a builder does not determine.
-_SIZES = ("num_classes", "image_size", "name", "dtype", "remat")
+_SIZES = ("num_classes", "image_size", "name", "dtype", "remat", "attention_path")
 
 
 def build_model(options):

@@ -6,6 +6,7 @@ from keras_vit.core.arguments import as_pair, check_choice, check_integer, is_in
 from keras_vit.layers.convolution import (
     BIT,
     HYBRID,
+    MaxPool,
     check_width,
     group_norm,
     standardized_conv,
@@ -128,9 +129,7 @@ def _bit_root(images, width, dtype):
 
 
 def _max_pool(padding, dtype):
-    return keras.layers.MaxPooling2D(
-        3, 2, padding, data_format="channels_last", dtype=dtype, name="root_pool"
-    )
+    return MaxPool(3, 2, padding, data_format="channels_last", dtype=dtype, name="root_pool")
 
 
 def _units(unit, maps, stages, width, dtype):

@@ -13,7 +13,7 @@ from keras_vit.core.arguments import (
     grid_size,
     is_number,
 )
-from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS
+from keras_vit.core.choices import ATTENTION_PATHS, POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
@@ -66,15 +66,16 @@ def vision_transformer(
     name="vision_transformer",
     dtype=None,
     remat=False,
+    attention_path="fused",
 ):
     """Build a Vision Transformer of any size.
 
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
     named `patch_embedding`, `class_token`, `position_embedding`, `block_0` ..., `encoder_norm`,
-    `pooling`, `pre_logits` and `head`; those of a hybrid's ResNet `root_conv`, `root_norm`,
-    `root_pool`, `stage_1_unit_1` ... The options from `class_token` to `epsilon` describe models
-    that are newer than the paper: with their defaults the model is the paper's.
+    `pooling`, `pre_logits` and `head`. The layers of a hybrid's ResNet are named `root_conv`,
+    `root_norm`, `root_pool`, `stage_1_unit_1` ... The options from `class_token` to `epsilon`
+    describe models that are newer than the paper: with their defaults the model is the paper's.
 
     Args:
         patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, in positions of the
@@ -118,17 +119,19 @@ def vision_transformer(
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
             policy. LayerNorm statistics, softmax and logits are float32 under every policy. To
             train with `"mixed_float16"`, compile with a `keras.optimizers.LossScaleOptimizer`;
-            Keras does so under the global policy, and our recipes do.
+            Keras adds one if it is the global policy, and our recipes always do.
         remat: whether training keeps only the input of each Transformer block and recomputes the
             rest for the gradients (rematerialization, gradient checkpointing): less memory, for
-            about 1.2 times the time, and the same gradients. On CPUs with JAX the memory stays.
+            about 1.2 times the time, and the same gradients. JAX on CPUs saves none.
+        attention_path: `"fused"` for the backend's fused attention where it is faster, or
+            `"explicit"` for products with the matrix of scores. Both compute the same.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
 
     Raises:
         ValueError: if a size is not positive or `num_classes` negative, the patches do not tile the
-            image, the heads do not divide the width, a rate is not at least 0 and less than 1, an
+            image, the heads do not divide the width, a rate is not in [0, 1), an
             option is unknown, or two options exclude each other.
 
     Reference:
@@ -168,6 +171,7 @@ def vision_transformer(
         remat=remat,
     )
     check_epsilon(epsilon)
+    check_choice("attention_path", attention_path, ATTENTION_PATHS)
     if layer_scale is not None and not is_number(layer_scale):
         raise ValueError(
             "`layer_scale` must be a finite number, the factors' initial value, or None. "
@@ -224,6 +228,7 @@ def vision_transformer(
             layer_scale=layer_scale,
             epsilon=epsilon,
             remat=remat,
+            attention_path=attention_path,
             dtype=dtype,
             name=f"block_{index}",
         )(tokens)
@@ -257,7 +262,7 @@ def _check_flags(**flags):
 def _embed(
     maps, patch_size, width, class_token, num_registers, position_embedding, pre_norm, dtype
 ):
-    """Return the tokens of equation 1 of the paper: class token, registers, patches."""
+    """Return the tokens of equation 1 of the paper, with register tokens if there are any."""
     patches = PatchEmbedding(
         width, patch_size, use_bias=not pre_norm, dtype=dtype, name="patch_embedding"
     )

@@ -9,6 +9,7 @@ import keras
 
 from keras_vit.core.class_names import check_class_names
 from keras_vit.models import resize
+from keras_vit.models.folding import fold
 from keras_vit.models.head import has_zero_head, warn_of_zero_head
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
@@ -124,7 +125,7 @@ def export(
             warn_of_zero_head(num_classes)
         written = folder / "written"
         (written / labels.FOLDER).mkdir(parents=True)
-        row.write(model, written / row.file_name, folder, **settings)
+        row.write(fold(model), written / row.file_name, folder, **settings)
         labels.write_labels(written / labels.FOLDER, class_names)
         if warmup_batch_sizes:
             # It imports TensorFlow.

@@ -83,15 +83,15 @@ def results(tmp_path):
 def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
     command, tmp_path, capsys, monkeypatch, data_dir
 ):
-    save, batches = SaveState.on_train_batch_end, []
+    save, batches = SaveState.on_train_batch_begin, []
 
     def stop_once(self, batch, logs):
+        save(self, batch, logs)
         batches.append(self.states.directory.parent.name)
         if batches.count("kitti_distance") == 7:
             signal.raise_signal(signal.SIGTERM)
-        save(self, batch, logs)
 
-    monkeypatch.setattr(SaveState, "on_train_batch_end", stop_once)
+    monkeypatch.setattr(SaveState, "on_train_batch_begin", stop_once)
     with pytest.raises(SystemExit) as stopped:
         run(capsys, *command, "--keep-models")
     assert stopped.value.code == 143

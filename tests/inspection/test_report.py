@@ -29,6 +29,7 @@ MODELS = {
         ["filters.png", *ATTENTION],
     ),
 }
+QUICK = ("many patches", "one patch, no positions")
 
 
 def figures_on(page):
@@ -36,7 +37,10 @@ def figures_on(page):
     return [base64.b64decode(data) for data in re.findall(r"base64,([^\"]+)", page.read_text())]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.large) for name in MODELS],
+)
 def test_report(name, tmp_path):
     options, expected = MODELS[name]
     model = vision_transformer(**{**TINY, **options})

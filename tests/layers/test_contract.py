@@ -6,16 +6,17 @@ from keras_vit import layers
 from tests.fixtures.contract import check_layer
 
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
+EXPLICIT = {"attention_path": "explicit"}
 MLP = {"mlp_dim": 12, "activation": "gelu"}
 RATES = {"attention_dropout": 0.1, "stochastic_depth": 0.1}
-BLOCK = {**ATTENTION, **MLP, **RATES, "layer_scale": 0.5, "remat": True}
+BLOCK = {**ATTENTION, **MLP, **RATES, "layer_scale": 0.5, "remat": True, **EXPLICIT}
 PATCHES = {"embedding_dim": 8, "patch_size": (2, 4), "use_bias": False}
 CONVOLUTION = {
     **{"filters": 8, "kernel_size": (3, 5), "strides": (2, 1)},
-    **{"symmetric_padding": False, "epsilon": 1e-3, "epsilon_in": "deviation"},
+    **{"symmetric_padding": False, "epsilon": 1e-3, "epsilon_in": "deviation", "folded": True},
 }
 POOLING = {**MLP, "num_heads": 2, "epsilon": 1e-5}
-UNIT = {"filters": 32, "strides": 2}
+UNIT = {"filters": 32, "strides": 2, "folded": True}
 
 # Layer, every constructor argument, input shapes, output shape, number of weights.
 CASES = [
@@ -27,7 +28,7 @@ CASES = [
     (layers.AddSincosPositionEmbedding, {"grid_size": (2, 3)}, [(6, 8)], (6, 8), 0),
     (layers.CorruptPatches, {}, [(5, 8), (5,)], (5, 8), 1),
     (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),
-    (layers.MultiHeadAttention, ATTENTION, [(3, 8), (5, 8)], (3, 8), 9),
+    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT}, [(3, 8), (5, 8)], (3, 8), 9),
     (layers.MlpBlock, {"mlp_dim": 12, "activation": "relu", "dropout": 0.1}, [(5, 8)], (5, 8), 4),
     (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 19),
     (layers.StandardizedConv2D, CONVOLUTION, [(6, 8, 3)], (3, 8, 8), 1),

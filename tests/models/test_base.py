@@ -119,3 +119,11 @@ def test_options_of_a_model_composed_by_hand_are_read(reads, built, tmp_path):
 def test_an_unknown_option_is_named():
     with pytest.raises(TypeError, match=r"vision_transformer.*'colour'"):
         vision_transformer(**TINY, colour=1)
+
+
+def test_files_of_earlier_versions_have_the_defaults_of_newer_options():
+    model = vision_transformer(**TINY, qk_norm=True)
+    config = model.get_config()
+    del config["options"]["layer_scale"], config["options"]["num_registers"]
+    loaded = ImageModel.from_config(config)
+    assert loaded.options == model.options

@@ -73,7 +73,10 @@ def freeze(*frozen):
         part.trainable = False
 
 
-@pytest.mark.parametrize("kind", [*OPTIONS, "resnet"])
+@pytest.mark.parametrize(
+    "kind",
+    [*(pytest.param(k, marks=pytest.mark.large if k == "map" else ()) for k in OPTIONS), "resnet"],
+)
 @settings(
     max_examples=4,
     # To shrink an example takes minutes, and they are small.

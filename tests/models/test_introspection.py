@@ -9,6 +9,7 @@ from keras.layers import Dense
 from keras_vit.core.choices import POSITION_EMBEDDINGS
 from keras_vit.layers import BottleneckUnit
 from keras_vit.models import resnet, vision_transformer
+from keras_vit.models.base import NOT_OPTIONS
 from keras_vit.models.introspection import options_of, read_options
 from tests.fixtures.tiny import TINY
 from tests.models.test_resnet import BIT, HYBRID
@@ -41,7 +42,7 @@ ALL_POOLINGS = ("token", "map", None)
 
 def test_every_option():
     parameters = inspect.signature(vision_transformer).parameters
-    assert set(OPTIONS) == set(parameters) - {"name", "dtype", "remat"}
+    assert set(OPTIONS) == set(parameters) - set(NOT_OPTIONS)
     changed = {**OPTIONS, "patch_size": (4, 4), "image_size": (16, 16)}
     assert read_options(vision_transformer(**OPTIONS)) == changed
 

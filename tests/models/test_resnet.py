@@ -18,7 +18,10 @@ UNITS = "root_pool stage_1_unit_1 stage_1_unit_2 stage_2_unit_1"
 @pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
 @pytest.mark.parametrize(
     "options",
-    [{"dtype": "mixed_float16"}, {"preactivation": False, "dtype": "mixed_bfloat16"}],
+    [
+        pytest.param({"dtype": "mixed_float16"}, marks=pytest.mark.large),
+        {"preactivation": False, "dtype": "mixed_bfloat16"},
+    ],
     ids=str,
 )
 def test_resnet_keeps_the_contract(options, tmp_path):

@@ -17,9 +17,17 @@ from tests.fixtures.tiny import TINY, images
     "options",
     [
         {"dtype": "mixed_float16", "num_registers": 2, "layer_scale": 0.1, "qk_norm": True},
-        {"pooling": "gap", "representation_size": 6, "dtype": "mixed_bfloat16", "qkv_bias": False},
+        pytest.param(
+            {"pooling": "gap", "representation_size": 6, "qkv_bias": False}
+            | {"dtype": "mixed_bfloat16"},
+            marks=pytest.mark.large,
+        ),
         {"pooling": "map", "image_size": (8, 16), "image_channels": 1, "activation": "gelu"},
-        {"pooling": None, "num_classes": 0, "patch_size": (4, 8), "position_embedding": "sincos2d"},
+        pytest.param(
+            {"pooling": None, "num_classes": 0, "patch_size": (4, 8)}
+            | {"position_embedding": "sincos2d"},
+            marks=pytest.mark.large,
+        ),
         {
             **{"pooling": "gap", "class_token": True, "fc_norm": True, "pre_norm": True},
             **{"dropout": 0.1, "attention_dropout": 0.1, "stochastic_depth": 0.1, "epsilon": 1e-3},

@@ -55,7 +55,8 @@ BV_VIT = "google-research/big_vision big_vision/models/vit.py"
 BV_DISTILL = "google-research/big_vision big_vision/configs/proj/distill/README.md"
 TIMM_VIT = "huggingface/pytorch-image-models timm/models/vision_transformer.py"
 TIMM_HYBRID = "huggingface/pytorch-image-models timm/models/vision_transformer_hybrid.py"
-# It prints the best rows at 224 pixels of AugReg's index.csv with their `adapt_final_test`.
+# This notebook prints the best rows of AugReg's index.csv for 224 pixels, with their
+# `adapt_final_test`.
 INDEX = "sayakpaul/ViT-jax2tf model-selector.ipynb"
 
 

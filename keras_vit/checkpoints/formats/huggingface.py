@@ -30,7 +30,8 @@ def _dense(source, target):
     return two(source, target, "dense", names=WEIGHT)
 
 
-# Names without the prefix `vit.`, which all but the classifier's have in a model with a classifier.
+# Names without the prefix `vit.`. In a model with a classifier, all names except those of the
+# classifier have it.
 HUGGINGFACE_ROWS = (
     *two(
         "embeddings.patch_embeddings.projection.",
@@ -67,7 +68,7 @@ HUGGINGFACE_ROWS = (
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",  # the last name of a function is the one that is written
+    "gelu_pytorch_tanh": "gelu_tanh",  # of several names, the last is written
     "quick_gelu": "quick_gelu",
     "relu": "relu",
     "silu": "silu",

@@ -221,7 +221,7 @@ def _configure(options, arrays, class_names, normalization):
         "embed_dim": width,
         "depth": options["depth"],
         "num_heads": options["num_heads"],
-        # timm rounds the product down; half a unit more compensates for the division's rounding.
+        # timm computes `int(embed_dim * mlp_ratio)`, which could be 1 too small.
         "mlp_ratio": mlp_dim / width
         if int(mlp_dim / width * width) == mlp_dim
         else (mlp_dim + 0.5) / width,
@@ -266,8 +266,8 @@ def _configure(options, arrays, class_names, normalization):
 def _prefix_rows(num_tokens, shape_of):
     """Return the possible numbers of positions for class and register tokens, the likeliest first.
 
-    DeiT III and models with registers have none. Models without LayerScale and registers have one
-    per token.
+    DeiT III and models with registers have no positions for these tokens. Models with neither
+    LayerScale nor registers have one position per token.
     """
     has_none = num_tokens > 1 or shape_of("block_0/layer_scale_1/gamma") is not None
     return (0, num_tokens) if has_none else (num_tokens, 0)

@@ -27,10 +27,13 @@ def of_one_size(count):
 
 
 # It takes seconds per policy.
-SOME, LAST = POLICIES[:-1], pytest.param(POLICIES[-1], marks=pytest.mark.large)
+FIRST, *OTHERS = POLICIES
 
 
-@pytest.fixture(scope="module", params=[*SOME, LAST])
+@pytest.fixture(
+    scope="module",
+    params=[FIRST, *(pytest.param(policy, marks=pytest.mark.large) for policy in OTHERS)],
+)
 def served(request, tmp_path_factory):
     """A policy, a model and its export with every signature."""
     model = classifier(dtype=request.param, image_size=(16, 24))
@@ -224,7 +227,7 @@ def test_saved_model_cli_runs_every_signature(signature, tmp_path):
 @pytest.mark.parametrize(
     "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.examples)]
 )
-@pytest.mark.parametrize("family", ["hybrid", "bit"])
+@pytest.mark.parametrize("family", [pytest.param("hybrid", marks=pytest.mark.large), "bit"])
 def test_resnets_are_exported(family, policy, tmp_path):
     model = small_classifier(family, dtype=policy)
     pixels = images(3, 16, 24, 3)

@@ -124,9 +124,14 @@ DRIPS = {
     "a frame": ("grpc", SETTINGS + HEAD, b"\0"),
     "settings": ("grpc", b"", SETTINGS),
 }
+# Each takes two timeouts.
+QUICK_DRIPS = ("its headers", "a body", "chunks", "a frame")
 
 
-@pytest.mark.parametrize("name", DRIPS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK_DRIPS else pytest.mark.large) for name in DRIPS],
+)
 def test_a_server_that_drips_is_given_up(name):
     api, start, drip = DRIPS[name]
     with dripping(start, drip) as address:

@@ -1,0 +1,127 @@
+"""Dense layers over tokens, in the form that the backends fuse.
+
+TensorFlow fuses a product, its bias and a GELU if both factors are matrices. torch fuses a product
+and its bias. Keras's layers multiply three-dimensional tokens, and TensorFlow does not compute
+their einsum over several heads as a product of matrices. On CPUs torch multiplies matrices in
+float32 with MKL, which takes twice as long as oneDNN on AMD's processors.
+"""
+
+import functools
+import math
+import pathlib
+import platform
+
+import keras
+from keras import ops
+
+from keras_vit.layers.fusion import fuse
+
+# Equations of `keras.layers.EinsumDense`.
+TO_HEADS = "btw,whd->bthd"
+FROM_HEADS = "bqhd,hdw->bqw"
+# From so many rows on, torch multiplies by a convolution on CPUs. For fewer it takes longer.
+MANY_ROWS = 128
+
+
+class _Flat:
+    """Mixin for Keras's dense layers: computes them as products of two matrices."""
+
+    # Axes of the inputs, and of the kernel, over which the product sums.
+    num_summed = 1
+
+    def call(self, inputs, training=None):
+        kernel = self.kernel
+        width = math.prod(kernel.shape[: self.num_summed])
+        rows = ops.reshape(inputs, (-1, width))
+        bias = None if self.bias is None else ops.reshape(self.bias, (-1,))
+        outputs = affine(rows, ops.reshape(kernel, (width, -1)), bias)
+        if self.activation is not None:
+            outputs = (fuse(self.activation) if training else self.activation)(outputs)
+        tokens = ops.shape(inputs)[1 : len(inputs.shape) - self.num_summed]
+        return ops.reshape(outputs, (-1, *tokens, *kernel.shape[self.num_summed :]))
+
+    def quantize(self, mode=None, type_check=True, **kwargs):
+        # Keras refuses subclasses, as their `call` may be another function; this one is the same.
+        super().quantize(mode, type_check=False, **kwargs)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class Dense(_Flat, keras.layers.Dense):
+    """Keras's Dense layer.
+
+    Input: `(batch, ..., width)`. Output: `(batch, ..., units)`.
+
+    Example:
+    >>> from keras_vit.layers.projection import Dense
+    >>> tuple(Dense(8)(np.ones((2, 5, 4))).shape)
+    (2, 5, 8)
+    """
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class HeadsDense(_Flat, keras.layers.EinsumDense):
+    """Keras's EinsumDense layer from tokens to heads, or from heads to tokens.
+
+    Input: `(batch, tokens, width)`. Output: `(batch, tokens, heads, head_dim)`. Or the reverse.
+
+    Args:
+        equation: `TO_HEADS` or `FROM_HEADS`.
+        output_shape: as for `keras.layers.EinsumDense`.
+
+    Example:
+    >>> from keras_vit.layers.projection import TO_HEADS, HeadsDense
+    >>> tuple(HeadsDense(TO_HEADS, (None, 2, 4), bias_axes="hd")(np.ones((2, 5, 8))).shape)
+    (2, 5, 2, 4)
+    """
+
+    @property
+    def num_summed(self):
+        return 2 if self.equation == FROM_HEADS else 1
+
+    def call(self, inputs, training=None):
+        if keras.backend.backend() == "torch" and not is_convolved(inputs):
+            # As fast as `addmm`, which rounds otherwise: the test run of the original's training
+            # steps would differ in the fifth digit.
+            return keras.layers.EinsumDense.call(self, inputs, training=training)
+        return super().call(inputs, training=training)
+
+
+def affine(rows, kernel, bias):
+    """Return `rows @ kernel + bias`, of two matrices and a vector; `bias` may be `None`."""
+    if keras.backend.backend() == "torch":
+        return _affine_torch(rows, kernel, bias)
+    products = ops.matmul(rows, kernel)
+    return products if bias is None else ops.add(products, bias)
+
+
+def _affine_torch(rows, kernel, bias):
+    import torch
+
+    if is_convolved(rows[:, None]):
+        # The kernel is convolved with filters of size 1, which are the rows: oneDNN computes that.
+        products = torch.nn.functional.conv1d(kernel[None], rows[:, :, None])[0]
+        return products if bias is None else products.add_(bias)
+    return torch.mm(rows, kernel) if bias is None else torch.addmm(bias, rows, kernel)
+
+
+def is_convolved(tokens):
+    """Whether torch multiplies such tokens `(batch, tokens, ...)` by a convolution."""
+    import torch
+
+    # Exported graphs keep a plain product.
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return False
+    is_large = tokens.shape[0] * tokens.shape[1] >= MANY_ROWS
+    on_cpu = tokens.device.type == "cpu" and tokens.dtype == torch.float32
+    return on_cpu and is_large and _has_slow_mkl()
+
+
+@functools.cache
+def _has_slow_mkl():
+    import torch
+
+    if not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        return False
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    processor = cpuinfo.read_text() if cpuinfo.is_file() else platform.processor()
+    return "AuthenticAMD" in processor

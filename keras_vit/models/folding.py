@@ -1,0 +1,83 @@
+"""Models whose kernels are standardized, and cast, once instead of in each call."""
+
+import contextlib
+
+import keras
+
+from keras_vit.layers.base import KeepsFrozen, children
+from keras_vit.layers.convolution import StandardizedConv2D
+
+
+def fold(model, sharing=False, casting=False):
+    """Return a model of the same function, for inference, that stores its kernels standardized.
+
+    Args:
+        model: a Functional model.
+        sharing: whether the returned model shares with `model` all layers that it does not change.
+            Then it is for `predict` only: the symbolic tensors of its layers are those of `model`.
+        casting: whether layers of a policy such as `"mixed_bfloat16"` store their weights in half
+            precision too.
+
+    Returns:
+        `model` itself if there is nothing to change. Otherwise a model with the weights that
+        `model` has now.
+
+    Example:
+    >>> from keras_vit.models.folding import fold
+    >>> model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
+    >>> fold(model).get_layer("root_conv").folded
+    True
+    """
+    is_cast = {layer.name: casting and _is_cast(layer) for layer in model.layers}
+    if not any(_convolutions(model)) and not any(is_cast.values()):
+        return model
+
+    def copy(layer):
+        config = layer.get_config()
+        changes = {"folded": True} if "folded" in config else {}
+        if is_cast[layer.name]:
+            changes["dtype"] = layer.compute_dtype
+        return layer if sharing and not changes else type(layer).from_config({**config, **changes})
+
+    strategy = getattr(model, "distribute_strategy", None)
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        folded = keras.models.clone_model(model, clone_function=copy)
+    assign_folded(model, folded)
+    return folded
+
+
+def assign_folded(model, folded):
+    """Assign the current weights of `model` to `folded`, which `fold` made from it."""
+    standardize = {id(layer.kernel): layer.standardize for layer in _convolutions(model)}
+    for old, new in zip(model.weights, folded.weights, strict=True):
+        if id(old) in standardize:
+            new.assign(standardize[id(old)](old))
+        elif new is not old:
+            # Copied, because a training step on JAX deletes the buffers of `model`.
+            new.assign(keras.ops.copy(old.value))
+
+
+def _is_cast(layer):
+    """Whether a layer of this package casts all of its weights to half precision in each call."""
+    if not isinstance(layer, KeepsFrozen) or not layer.weights:
+        return False
+    return layer.compute_dtype in ("bfloat16", "float16") and all(
+        # Neither quantized nor with LoRA, which its configuration does not tell.
+        type(part.dtype_policy) is keras.DTypePolicy
+        and part.variable_dtype == "float32"
+        and part.compute_dtype == layer.compute_dtype
+        and not getattr(part, "lora_enabled", False)
+        for part in _parts(layer)
+    )
+
+
+def _parts(layer):
+    yield layer
+    for child in children(layer):
+        yield from _parts(child)
+
+
+def _convolutions(layer):
+    if isinstance(layer, StandardizedConv2D):
+        return [] if layer.folded else [layer]
+    return [found for child in children(layer) for found in _convolutions(child)]

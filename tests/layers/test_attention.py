@@ -1,0 +1,49 @@
+"""The two paths of attention."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.core.choices import ATTENTION_PATHS
+from keras_vit.layers import MultiHeadAttention, attention
+from keras_vit.models import replace_head, resize
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.tiny import TINY, images
+
+
+def test_both_paths_agree():
+    tokens = images(2, 7, 8)
+    fused, explicit = (MultiHeadAttention(2, attention_path=path) for path in ATTENTION_PATHS)
+    expected = fused(tokens, tokens)
+    explicit.build(tokens.shape, tokens.shape)
+    explicit.set_weights(fused.get_weights())
+    np.testing.assert_allclose(
+        to_numpy(explicit(tokens, tokens)), to_numpy(expected), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.backends("jax", "torch", reason="TensorFlow has no fused attention")
+@pytest.mark.parametrize("path", ATTENTION_PATHS)
+def test_the_backend_computes_the_fused_path(monkeypatch, path):
+    layer, tokens = MultiHeadAttention(2, attention_path=path), images(1, 3, 8)
+    monkeypatch.setattr(attention, "has_fused_attention", lambda query: True)
+    calls, fused = [], attention.fused_attention
+    monkeypatch.setattr(
+        attention, "fused_attention", lambda *arguments: calls.append(1) or fused(*arguments)
+    )
+    layer(tokens, tokens)
+    assert len(calls) == (path == "fused")
+
+
+def test_the_path_is_kept(tmp_path):
+    model = keras_vit.vision_transformer(**TINY, attention_path="explicit")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    for copy in (loaded, replace_head(model, 5), resize(model, 32)):
+        assert copy.get_layer("block_0").attention.attention_path == "explicit"
+
+
+def test_an_unknown_path_is_refused():
+    with pytest.raises(ValueError, match=r"`attention_path` .*Received: attention_path='flash'"):
+        keras_vit.vision_transformer(**TINY, attention_path="flash")

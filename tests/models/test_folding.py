@@ -1,0 +1,190 @@
+"""Standardized kernels are computed once: in `predict`, in evaluation and in exports."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.evaluation.processes import logits_function
+from keras_vit.layers import StandardizedConv2D
+from keras_vit.models import resnet, vision_transformer
+from keras_vit.models.folding import fold
+from keras_vit.serving.export import export
+from keras_vit.serving.formats import FORMATS
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.tiny import TINY, images
+
+X = images(5, 16, 16, 3)
+KINDS = ("resnet", "hybrid")
+HALF = "mixed_bfloat16"
+NUM_KERNELS = 5
+
+
+def build(kind, **options):
+    keras.utils.set_random_seed(0)
+    if kind == "resnet":
+        model = resnet((1,), 32, num_classes=3, image_size=16, **options)
+    else:
+        options = {"patch_size": 1, "resnet_stages": (1,), "resnet_width": 32, **options}
+        model = vision_transformer(**{**TINY, **options})
+    head = model.get_layer("head").kernel
+    head.assign(images(*head.shape))
+    return model
+
+
+@pytest.fixture
+def standardized(monkeypatch):
+    """The kernels that are standardized: by a call, or while a function is traced."""
+    found = []
+    standardize = StandardizedConv2D.standardize
+
+    def count(layer, kernel):
+        found.append(layer.name)
+        return standardize(layer, kernel)
+
+    monkeypatch.setattr(StandardizedConv2D, "standardize", count)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", HALF])
+def test_the_same_numbers(kind, dtype):
+    model = build(kind, dtype=dtype)
+    # Compiled, as Keras predicts.
+    expected = keras.Model.predict(model, X, verbose=0)
+    for outputs in (model.predict(X, batch_size=2, verbose=0), logits_function(model)(X)):
+        tolerance = 1e-5 if dtype == "float32" else 2e-2
+        np.testing.assert_allclose(outputs, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predict_standardizes_each_kernel_once(kind, standardized):
+    model = build(kind)
+    standardized.clear()
+    for _ in range(2):
+        model.predict(X, batch_size=1, verbose=0)
+        assert len(standardized) == NUM_KERNELS
+        standardized.clear()
+    keras_vit.features(model, X)
+    assert len(standardized) == NUM_KERNELS
+
+
+@pytest.mark.backends("tensorflow", reason="it reads a graph of TensorFlow")
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_graph_of_predict_has_no_statistics_of_kernels(kind):
+    import tensorflow as tf
+
+    model = build(kind)
+
+    def readers(function):
+        """The operations that read a kernel of a convolution."""
+        graph = function.get_concrete_function(tf.TensorSpec((2, 16, 16, 3))).graph
+        kernels = [op.outputs[0] for op in graph.get_operations() if op.type == "ReadVariableOp"]
+        kernels = [kernel for kernel in kernels if len(kernel.shape) == 4]
+        assert len(kernels) >= NUM_KERNELS
+        return {reader.type for kernel in kernels for reader in kernel.consumers()}
+
+    assert readers(tf.function(lambda x: model(x, training=False))) >= {"Mean", "Sub"}
+    model.predict(X, verbose=0)
+    folded = fold(model)
+    assert readers(tf.function(lambda x: folded(x, training=False))) == {"Conv2D"}
+
+
+@pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
+@pytest.mark.parametrize(
+    "format_name",
+    [
+        pytest.param(name, marks=() if name == "saved_model" else pytest.mark.large)
+        for name in FORMATS
+    ],
+)
+def test_exports_have_no_statistics_of_kernels(format_name, standardized, tmp_path):
+    model = build("resnet")
+    standardized.clear()
+    export(model, tmp_path / "pets", format=format_name)
+    assert len(standardized) == NUM_KERNELS
+
+
+@pytest.mark.parametrize("pooling", ["token", "map"])
+def test_weights_are_cast_once(pooling):
+    options = {**TINY, "pooling": pooling, "qk_norm": True, "layer_scale": 0.1}
+    model = vision_transformer(**options, dtype=HALF)
+    head = model.get_layer("head").kernel
+    head.assign(images(*head.shape))
+    folded = fold(model, casting=True)
+    assert {variable.dtype for variable in folded.get_layer("block_0").weights} == {"bfloat16"}
+    assert folded.get_layer("head").kernel.dtype == "float32"
+    expected = keras.Model.predict(model, X, verbose=0)
+    np.testing.assert_array_equal(folded.predict(X, verbose=0), expected)
+    np.testing.assert_array_equal(model.predict(X, verbose=0), expected)
+
+
+@pytest.mark.parametrize("change", ["quantize", "enable_lora"])
+def test_predict_after_a_change_of_the_variables(change):
+    model = vision_transformer(**TINY, dtype=HALF)
+    head = model.get_layer("head").kernel
+    head.assign(images(*head.shape))
+    before = model.predict(X, verbose=0)
+    dense = model.get_layer("block_0").mlp.dense_0
+    if change == "quantize":
+        dense.quantize("int8")
+    else:
+        dense.enable_lora(2)
+        dense.lora_kernel_b.assign(images(*dense.lora_kernel_b.shape))
+    after = model.predict(X, verbose=0)
+    np.testing.assert_array_equal(after, keras.Model.predict(model, X, verbose=0))
+    assert np.abs(after - before).max() > 0
+
+
+def test_predict_uses_the_weights_of_now():
+    model = build("resnet")
+    before = model.predict(X, verbose=0)
+    model.get_layer("head").bias.assign([1.0, 2.0, 3.0])
+    kernel = model.get_layer("root_conv").kernel
+    kernel.assign(images(*kernel.shape))
+    after = model.predict(X, verbose=0)
+    assert np.abs(after - before).max() > 0.1
+    np.testing.assert_allclose(after, to_numpy(model(X, training=False)), rtol=0, atol=1e-5)
+
+
+def test_predict_leaves_the_model_as_it_was(tmp_path):
+    model = build("resnet")
+    outputs = [layer.output for layer in model.layers]
+    weights, config = model.get_weights(), model.get_config()
+    model.predict(X, verbose=0)
+    assert all(old is layer.output for old, layer in zip(outputs, model.layers, strict=True))
+    assert model.get_config() == config
+    for old, new in zip(weights, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded.predict(X, verbose=0), model.predict(X, verbose=0))
+    inner = keras.Model(model.input, model.get_layer("root_conv").output)
+    assert inner.predict(X, verbose=0).shape == (5, 8, 8, 32)
+
+
+def test_predict_is_compiled_as_the_model_is(standardized):
+    model = build("resnet")
+    options = {"batch_size": 1, "verbose": 0}
+    model.compile(run_eagerly=True)
+    standardized.clear()
+    expected = model.predict(X[:4], **options)
+    assert len(standardized) == NUM_KERNELS
+    steps = 1 if keras.backend.backend() == "torch" else 2
+    model.compile(jit_compile=False, steps_per_execution=steps)
+    np.testing.assert_allclose(model.predict(X[:4], **options), expected, rtol=0, atol=1e-5)
+
+
+def test_a_model_without_standardized_kernels_is_itself():
+    model = vision_transformer(**TINY)
+    assert fold(model) is model
+    folded = fold(build("resnet"))
+    assert fold(folded) is folded
+
+
+def test_models_composed_by_hand_are_folded():
+    image = keras.Input((16, 16, 3))
+    x = keras.layers.Conv2D(4, 3)(StandardizedConv2D(4, 3)(image))
+    model = keras.Model(image, [x, keras.layers.GlobalAveragePooling2D()(x)])
+    for new, old in zip(fold(model)(X), model(X), strict=True):
+        np.testing.assert_allclose(to_numpy(new), to_numpy(old), rtol=0, atol=1e-6)
