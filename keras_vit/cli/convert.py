@@ -29,7 +29,7 @@ class Convert:
     target: Annotated[
         pathlib.Path,
         tyro.conf.Positional,
-        tyro.conf.arg(help=f"The file or, for {', '.join(DIRECTORIES)}, the directory to write."),
+        tyro.conf.arg(help=f"Path of the file, or for {', '.join(DIRECTORIES)} of the directory."),
     ]
     to: Literal[(*LAYOUTS, "saved_model")] | None = None
     """The format; by default the first one with the target's suffix that can store all weights."""

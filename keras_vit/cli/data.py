@@ -19,7 +19,7 @@ PICTURE = pathlib.Path("data.png")
 
 @dataclasses.dataclass
 class Data:
-    """Show a dataset: sizes, classes, images as in training and evaluation, images/s.
+    """Show the sizes, classes and sample images of a dataset, and the speed of its pipeline.
 
     Example: keras-vit data folder:photos --augmentation medium1
     """
@@ -121,8 +121,8 @@ class Data:
 
     def write(self, splits):
         """Write TFRecord files."""
-        from keras_vit.data.sources.record_writer import write_records
-        from keras_vit.data.sources.tfrecord import count_records
+        from keras_vit.data.sources.records.tfrecord import count_records
+        from keras_vit.data.sources.records.writer import write_records
 
         for name, source in splits.items():
             paths = write_records(source, self.records, name, self.num_files)

@@ -48,6 +48,8 @@ class Deduplicate:
             write_ids,
         )
 
+        if not self.test:
+            raise ValueError("`test` must be one or more datasets. Received: none")
         for name, path in (("output", self.output), ("picture", self.picture)):
             _check_new(name, path)
         train = find_source(self.train, self.train_split, data_dir=self.data_dir)

@@ -27,8 +27,8 @@ class Evaluate:
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
     image_size: tuple[int, ...] | None = None
-    """New image size of the model, one number or height and width; for a file that does not record
-    its image size, this size."""
+    """Image size of the model, one number or height and width. A model for another size is resized;
+    a file may also not record its size."""
     per_class: bool = False
     """Print a table of the classes: images, accuracy, most frequent mistake."""
     confusion: pathlib.Path | None = None

@@ -19,8 +19,8 @@ class Fewshot:
     data: str
     """Dataset as in `keras-vit train`."""
     method: Literal["least-squares", "knn", "linear-probe"] = "least-squares"
-    """How to classify: least squares in closed form, as big_vision does, the nearest neighbors, or
-    logistic regression."""
+    """How to classify: least squares in closed form (as big_vision), nearest neighbors, or logistic
+    regression."""
     shots: tuple[int | Literal["all"], ...] | None = None
     """Images per class to learn from; by default 1 5 10 25 for least-squares, else all."""
     seeds: int = 3
@@ -42,8 +42,8 @@ class Fewshot:
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     image_size: tuple[int, ...] | None = None
-    """New image size of the model, one number or height and width; for a file that does not record
-    its image size, this size."""
+    """Image size of the model, one number or height and width. A model for another size is resized;
+    a file may also not record its size."""
     central_crop_from: int | None = None
     """Resize the smaller side to so many pixels and cut out the middle. The whole image is resized
     by default."""

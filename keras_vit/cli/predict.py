@@ -23,8 +23,8 @@ class Predict:
     top: int = 3
     """Classes to print for each image, the most likely first."""
     image_size: tuple[int, ...] | None = None
-    """New image size of the model, one number or height and width; for a file that does not record
-    its image size, this size."""
+    """Image size of the model, one number or height and width. A model for another size is resized;
+    a file may also not record its size."""
     debug: bool = False
     """Show the traceback of an error."""
 

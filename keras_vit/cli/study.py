@@ -18,7 +18,8 @@ class Study:
     table, a figure and the runs. The same command resumes a stopped study.
 
     Example: keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits --workdir
-    runs/positions --image-size 64 --epochs 5
+    runs/positions --image-size 64 --epochs 5, or keras-vit study data-size digits_pretrain --data
+    digits --workdir runs/sizes --fractions 0.1 1
     """
 
     study: Annotated[Literal["scaling", "data-size", "positions", "poolings"], tyro.conf.Positional]
@@ -38,8 +39,8 @@ class Study:
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     fractions: tuple[float, ...] | None = None
-    """For data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Each share is
-    trained on for as many steps as the whole split."""
+    """For data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Training
+    takes the same number of steps for every share."""
     fewshot_data: str | None = None
     """For data-size: the dataset of the few-shot accuracy. By default the one trained on, whose
     images and labels the model has seen."""

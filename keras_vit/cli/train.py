@@ -51,7 +51,7 @@ class Train:
     """Dtype policy of a new model; float32 by default. A .keras file has its own."""
     sweep_lr: bool = False
     """First train with each of `--learning-rates`, in a directory next to the workdir. Then train
-    with the one that is best on the validation split, on that split too."""
+    on the training and validation splits with the rate that is best on the validation split."""
     resume: bool = False
     """Resume the same run in the directory; if there is none, begin it."""
     save_steps: int = 1000

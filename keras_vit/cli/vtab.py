@@ -23,8 +23,8 @@ class Vtab:
     model: Annotated[str, tyro.conf.Positional]
     """The model, as `--model` of `keras-vit train`."""
     workdir: pathlib.Path
-    """Directory for the results and a run for each task: a new one, or that of the same command
-    to resume."""
+    """Directory for the results and a run for each task: a new one or, to resume, that of the
+    same command."""
     tasks: tuple[str, ...] = ()
     """Tasks (`dtd`, `svhn`, ...) or groups (`natural`, `specialized`, `structured`); all by
     default. Others can be added later in the same directory."""

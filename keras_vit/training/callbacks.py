@@ -1,4 +1,8 @@
-"""Callbacks that measure, check and save while a model is trained."""
+"""Callbacks that measure, check and save while a model is trained.
+
+A callback with an `on_train_batch_end` would make Keras wait for the loss of every batch, unless it
+is `async_safe`: then Keras calls it in a thread, on the backends JAX and torch.
+"""
 
 import json
 import logging
@@ -50,23 +54,72 @@ class LogSpeed(keras.callbacks.Callback):
         self.batch_size = batch_size
         self.waited = waited
 
-    def on_train_batch_end(self, batch, logs=None):
-        now = time.perf_counter(), self.waited()
+    def on_epoch_begin(self, epoch, logs=None):
+        self._begin = self._end = None
+
+    def on_train_batch_begin(self, batch, logs=None):
         # In the first batch the step is compiled and prefetching starts.
-        if batch == 0:
-            self._begin = now
-        self._last = batch, now
+        if batch == 1:
+            self._begin = self._now()
+        self._batches = batch
+
+    def on_test_begin(self, logs=None):
+        self._end = self._now()
 
     def on_epoch_end(self, epoch, logs=None):
-        batches, (end, waited) = self._last
-        if batches:
+        if self._begin:
+            end, waited = self._end or self._now()
             seconds = end - self._begin[0]
-            logs["images_per_second"] = batches * self.batch_size / seconds
+            logs["images_per_second"] = self._batches * self.batch_size / seconds
             logs["waiting_for_data"] = min((waited - self._begin[1]) / seconds, 1.0)
+
+    def _now(self):
+        # Waits until the device has done all batches so far.
+        ops.convert_to_numpy(self.model.optimizer.iterations)
+        return time.perf_counter(), self.waited()
 
 
 class NotFiniteError(ValueError):
     """The loss, the gradients or the weights of a run are not finite."""
+
+
+class CheckFinite(keras.callbacks.Callback):
+    """Raise `NotFiniteError` if the loss is not finite; `SaveState` also checks the gradients.
+
+    Args:
+        recipe: the recipe of the run.
+        states: the `States` of the run.
+        batch: number of batches of the run so far.
+    """
+
+    async_safe = True
+
+    def __init__(self, recipe, states, batch):
+        super().__init__()
+        self.recipe = recipe
+        self.states = states
+        self._first = batch
+        self._last = -1
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._first, self._last = self._first + self._last + 1, -1
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._last = batch
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.check("loss", logs["loss"], self._first + batch + 1)
+
+    def check(self, name, value, batch):
+        """Raise the error if a value that was computed in this batch is not finite."""
+        if math.isfinite(value):
+            return
+        step = math.ceil(batch / self.recipe.accumulation_steps)
+        kept = f"; the state before is {str(self.states.last)!r}" if self.states.last else ""
+        raise NotFiniteError(
+            "Loss and gradients must stay finite; try a smaller `learning_rate`. Received: "
+            f"learning_rate={self.recipe.learning_rate}, {name}={value} in step {step}{kept}"
+        )
 
 
 class SaveModels(keras.callbacks.Callback):
@@ -134,17 +187,17 @@ class SaveState(keras.callbacks.Callback):
         batch: number of batches of the run so far.
         every: number of batches between two saved states; each epoch ends with one too.
         batches_per_epoch: number of batches in an epoch.
-        learning_rate: that of the recipe, for the error.
+        check: the `CheckFinite` of the run.
         facts: function that returns what else to save.
     """
 
-    def __init__(self, states, batch, every, batches_per_epoch, learning_rate, facts):
+    def __init__(self, states, batch, every, batches_per_epoch, check, facts):
         super().__init__()
         self.states = states
         self.batch = batch
         self.every = every
         self.batches_per_epoch = batches_per_epoch
-        self.learning_rate = learning_rate
+        self.check = check
         self.facts = facts
         self._asked_by = None
 
@@ -167,31 +220,24 @@ class SaveState(keras.callbacks.Callback):
         self._asked_by = number
         signal.signal(number, self._before[number])
 
-    def on_train_batch_end(self, batch, logs=None):
-        self._check_finite(f"loss {logs['loss']}", logs["loss"])
-        self.batch += 1
-        is_end = self.batch % self.batches_per_epoch == 0
-        if not is_end and (self._asked_by or self.batch % self.every == 0):
-            self._save()
+    def on_epoch_begin(self, epoch, logs=None):
+        self._first = self.batch
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.batch = self._first + batch
+        if batch and (self._asked_by or self.batch % self.every == 0):
+            self._save(float(ops.convert_to_numpy(self.model.get_metrics_result()["loss"])))
 
     def on_epoch_end(self, epoch, logs=None):
-        self._save()
+        self.batch = self.batches_per_epoch * (epoch + 1)
+        self._save(logs["loss"])
 
-    def _save(self):
+    def _save(self, loss):
         norm = float(ops.convert_to_numpy(inner_optimizer(self.model).gradient_norm))
-        self._check_finite(f"a gradient of norm {norm}", norm)
+        self.check.check("loss", loss, self.batch)
+        self.check.check("gradient_norm", norm, self.batch)
         self.states.save(self.model, self.batch, self.facts())
         self._stop_if_asked()
-
-    def _check_finite(self, what, value):
-        if math.isfinite(value):
-            return
-        updates = int(ops.convert_to_numpy(inner_optimizer(self.model).updates))
-        kept = f"; the state before is {str(self.states.last)!r}" if self.states.last else ""
-        raise NotFiniteError(
-            "Loss and gradients must stay finite; try a smaller `learning_rate`. Received: "
-            f"learning_rate={self.learning_rate}, {what} in step {updates}{kept}"
-        )
 
     def _stop_if_asked(self):
         if self._asked_by is None:

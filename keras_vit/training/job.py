@@ -89,8 +89,8 @@ def train(
         keep: number of states to keep.
         facts: dictionary of what else to record in `run.json`.
         epoch_examples: number of examples in one pass, which sets the number of steps; by default
-            the number of training images. With the number of the whole dataset, a share of it is
-            trained on for as many steps.
+            the number of training images. With the number of the whole dataset, training on a
+            share of it takes the same number of steps.
 
     Returns:
         A `Run`.

@@ -1,13 +1,15 @@
-"""Which models `SaveModels` saves."""
+"""Which models `SaveModels` saves, and in which thread the loss is checked."""
+
+import threading
 
 import numpy as np
 import pytest
 
 from keras_vit.models.files import load_model
-from keras_vit.training.callbacks import NotFiniteError, SaveModels
+from keras_vit.training.callbacks import CheckFinite, NotFiniteError, SaveModels
 from keras_vit.training.optimizers import make_optimizer
 from tests.fixtures.contract import to_numpy
-from tests.fixtures.small_runs import small_model, small_recipe
+from tests.fixtures.small_runs import small_fit, small_model, small_recipe
 
 
 @pytest.fixture
@@ -38,3 +40,17 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path, callback, caplog):
     assert (tmp_path / "last.keras").read_bytes() == saved
     with pytest.raises(NotFiniteError, match="weights that are not finite after epoch 2"):
         callback.on_train_end()
+
+
+@pytest.mark.backends("jax", "torch", reason="on TensorFlow Keras waits for each batch's loss")
+def test_training_does_not_wait_for_the_loss_of_each_batch(tmp_path, monkeypatch):
+    """Keras calls the callbacks in a thread only if all of them allow it."""
+    threads, check = set(), CheckFinite.on_train_batch_end
+
+    def on_train_batch_end(self, *arguments, **logs):
+        threads.add(threading.current_thread())
+        check(self, *arguments, **logs)
+
+    monkeypatch.setattr(CheckFinite, "on_train_batch_end", on_train_batch_end)
+    small_fit(tmp_path / "run")
+    assert threads and threading.main_thread() not in threads

@@ -11,6 +11,7 @@ from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.timing import TimedDataset
 from keras_vit.training.averaging import EvaluateAverages
 from keras_vit.training.callbacks import (
+    CheckFinite,
     LogOptimizer,
     LogSpeed,
     SaveModels,
@@ -79,12 +80,17 @@ class ResumableFit:
     def _fit(self, task, model, batch, epochs, callbacks):
         timed = TimedDataset(self.train)
         batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
+        tensorboard = keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False)
+        # It does nothing after a batch.
+        tensorboard.async_safe = True
+        check = CheckFinite(self.recipe, self.states, batch)
         callbacks = [
             *callbacks,
+            check,
             LogOptimizer(),
             LogSpeed(batch_size, timed.seconds),
             EvaluateAverages(),
-            keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False),
+            tensorboard,
             SaveModels(self.workdir, self.history, model, self.metadata),
         ]
         saving = SaveState(
@@ -92,7 +98,7 @@ class ResumableFit:
             batch,
             self.save_steps,
             self.batches_per_epoch,
-            self.recipe.learning_rate,
+            check,
             self._facts,
         )
         datasets = [d for d in (self.train, task.validation) if d is not None]

@@ -28,15 +28,15 @@ pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
 
 
 def stopping(batch, stop):
-    """A `SaveState.on_train_batch_end` that stops in the middle of an epoch."""
-    save = SaveState.on_train_batch_end
+    """A `SaveState.on_train_batch_begin` that stops in the middle of an epoch."""
+    save = SaveState.on_train_batch_begin
 
-    def on_train_batch_end(self, *arguments, logs):
+    def on_train_batch_begin(self, *arguments, logs):
+        save(self, *arguments, logs)
         if self.batch + 1 == batch:
             stop()
-        save(self, *arguments, logs)
 
-    return on_train_batch_end
+    return on_train_batch_begin
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos):
     whole, expected = begin(tmp_path / "whole")
     with monkeypatch.context() as patched:
         terminate = partial(signal.raise_signal, signal.SIGTERM)
-        patched.setattr(SaveState, "on_train_batch_end", stopping(17, terminate))
+        patched.setattr(SaveState, "on_train_batch_begin", stopping(17, terminate))
         with pytest.raises(SystemExit) as stopped:
             begin(tmp_path / "stopped")
     assert stopped.value.code == 143

@@ -78,8 +78,8 @@ def added(photos, id):
     ("change", "message"),
     [
         (other_validation_image, "1 image with other bytes ("),
-        (other_bytes, "1 image with other bytes (cat/"),
-        (removed, "1 image removed (cat/"),
+        pytest.param(other_bytes, "1 image with other bytes (cat/", marks=pytest.mark.large),
+        pytest.param(removed, "1 image removed (cat/", marks=pytest.mark.large),
         (added, "1 image added (cat/new.jpg)"),
     ],
 )
