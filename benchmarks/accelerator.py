@@ -1,90 +1,267 @@
-"""Model FLOPs utilisation of training on a GPU, ours on JAX beside timm's, for `training.py`."""
+"""Forward passes and training steps on a device, ours on JAX beside timm's.
 
+    python benchmarks/accelerator.py
+    python benchmarks/accelerator.py --cpu --models ViT_Ti16 --image-size 32 --batch-size 2
+
+A run is a number of steps on one batch that is on the device already. It waits for the device once,
+after the last step. Training is `fit`, a step of the same model written by hand in JAX, and a loop
+over timm's model. A forward pass is measured without `predict`, which brings all logits to the
+host. timm's model is under `torch.compile` on a GPU. The packages take turns. MFU is the share of
+the device's peak that the matrix products and convolutions need. TensorFlow is not needed.
+"""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
 import statistics
 
-from peers import compiled, timm_module
-from throughput import measure
+import tyro
+from peers import timm_module
+from throughput import RESULTS, measure, versions
 
-NAMES = {"ViT_B16": "vit_base_patch16_224", "ViT_L16": "vit_large_patch16_224"}
+TIMM = {
+    "ViT_Ti16": "vit_tiny_patch16_224",
+    "ViT_B16": "vit_base_patch16_224",
+    "ViT_L16": "vit_large_patch16_224",
+    "BiT_R50x1": "resnetv2_50x1_bit",
+}
 # Dense bfloat16 FLOPs a second by the vendor's data sheets, and a part of the device's name.
 PEAK_FLOPS = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L4": 121e12}
+LEARNING_RATE = 0.01
+NUM_CLASSES = 1000
+# timm's GELU is the erf's.
+VIT_OPTIONS = {
+    "keras_vit": {"activation": "gelu"},
+    "keras_vit explicit": {"activation": "gelu", "attention_path": "explicit"},
+}
 
 
-def compare(backend, batch_size, image_size, runs):
-    """Images a second and MFU of the two models, or nothing and a line that says why."""
-    if backend != "jax":
-        print("accelerator: skipped, it is measured with --backend jax")
-        return {}
+@dataclasses.dataclass
+class Benchmark:
+    """Compare forward passes and training steps on a device, in bfloat16."""
+
+    models: tuple[str, ...] = ("ViT_B16", "ViT_L16", "BiT_R50x1")
+    """Our builders."""
+    image_size: int = 224
+    """Side of the square images."""
+    batch_size: int = 128
+    """Images in a step."""
+    steps: int = 20
+    """Steps in a run."""
+    runs: int = 10
+    """Number of measured runs of each package and task."""
+    cpu: bool = False
+    """Whether to measure a CPU, if JAX finds no accelerator."""
+    output: pathlib.Path = RESULTS / "accelerator.json"
+    """JSON file to write."""
+
+
+def our_forward(model, images, steps):
+    """Make a function of `steps` forward passes."""
+    import jax
+
+    from keras_vit.models.folding import fold
+
+    folded = fold(model, casting=True)
+    state = values_of(folded)
+
+    @jax.jit
+    def forward(state, images):
+        return folded.stateless_call(*state, images, training=False)[0]
+
+    def run():
+        for _ in range(steps):
+            logits = forward(state, images)
+        jax.block_until_ready(logits)
+
+    return run
+
+
+def our_fit(model, images, labels, steps):
+    """Make a function of `fit` on `steps` batches."""
     import jax
     import keras
 
-    if jax.default_backend() != "gpu":
-        print("accelerator: skipped, JAX finds no GPU")
-        return {}
-    device = jax.devices()[0].device_kind
-    results = {"device": device}
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    for name in NAMES:
-        steps = {"keras_vit": our_step(name, batch_size, image_size)}
-        try:
-            steps["timm"] = timm_step(name, batch_size, image_size)
-        except (ImportError, RuntimeError) as error:
-            print(f"timm is left out: {error}")
-        seconds = measure(steps, lambda step: step(), runs)
-        results[name] = {
-            package: report(name, package, device, statistics.median(times), batch_size, image_size)
-            for package, times in seconds.items()
-        }
-    return results
+    class DeviceBatches(keras.utils.PyDataset):
+        """One batch, again and again."""
+
+        def __len__(self):
+            return steps
+
+        def __getitem__(self, index):
+            return images, labels
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(LEARNING_RATE), loss)
+    batches = DeviceBatches()
+
+    def run():
+        model.fit(batches, verbose=0)
+        jax.block_until_ready(model.trainable_variables[-1].value)
+
+    return run
 
 
-def our_step(name, batch_size, image_size):
-    """A step of our model, with timm's erf GELU, on images that are on the device already."""
+def our_jit(model, images, labels, steps):
+    """Make a function of `steps` training steps that are written by hand."""
+    import jax
+
+    def loss_of(trainable, others):
+        logits, others = model.stateless_call(trainable, others, images, training=True)
+        logs = jax.nn.log_softmax(logits)
+        return -jax.numpy.take_along_axis(logs, labels[:, None], axis=1).mean(), others
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    def step(trainable, others):
+        gradients, others = jax.grad(loss_of, has_aux=True)(trainable, others)
+        pairs = zip(trainable, gradients, strict=True)
+        return [value - LEARNING_RATE * gradient for value, gradient in pairs], others
+
+    state = values_of(model)
+
+    def run():
+        for _ in range(steps):
+            state[:] = step(*state)
+        jax.block_until_ready(state[0][-1])
+
+    return run
+
+
+def values_of(model):
+    """Return copies of the values of the trainable and of the other variables."""
+    import jax
+
+    # A training step deletes the buffers that it replaces.
+    variables = model.trainable_variables, model.non_trainable_variables
+    return [[jax.numpy.copy(v.value) for v in group] for group in variables]
+
+
+def timm_runs(name, options):
+    """Make the functions of timm's forward passes and training steps."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    sizes = {} if name.startswith("BiT") else {"img_size": options.image_size}
+    module = timm_module(TIMM[name], **sizes).to(device, memory_format=torch.channels_last)
+    shape = (options.batch_size, 3, options.image_size, options.image_size)
+    images = (torch.rand(shape, device=device) * 2 - 1).to(memory_format=torch.channels_last)
+    labels = torch.randint(0, NUM_CLASSES, (options.batch_size,), device=device)
+    optimizer = torch.optim.SGD(module.parameters(), lr=LEARNING_RATE)
+    called = torch.compile(module) if device == "cuda" else module
+
+    def wait():
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    def forward():
+        module.eval()
+        with torch.inference_mode(), torch.autocast(device, torch.bfloat16):
+            for _ in range(options.steps):
+                called(images)
+        wait()
+
+    def training():
+        module.train()
+        for _ in range(options.steps):
+            optimizer.zero_grad()
+            with torch.autocast(device, torch.bfloat16):
+                logits = called(images)
+            torch.nn.functional.cross_entropy(logits.float(), labels).backward()
+            optimizer.step()
+        wait()
+
+    return forward, training
+
+
+def compare(name, options):
+    """Measure one model and return its results by task and package."""
     import jax
 
     import keras_vit
 
-    model = compiled(getattr(keras_vit, name)(image_size=image_size, activation="gelu"))
+    build = functools.partial(getattr(keras_vit, name), NUM_CLASSES, options.image_size)
+    variants = VIT_OPTIONS if name.startswith("ViT") else {"keras_vit": {}}
     keys = jax.random.split(jax.random.key(0))
-    images = jax.random.uniform(keys[0], (batch_size, image_size, image_size, 3), minval=-1)
-    labels = jax.random.randint(keys[1], (batch_size,), 0, 1000)
-    return lambda: model.train_on_batch(images, labels)
+    shape = (options.batch_size, options.image_size, options.image_size, 3)
+    images = jax.random.uniform(keys[0], shape, minval=-1)
+    labels = jax.random.randint(keys[1], (options.batch_size,), 0, NUM_CLASSES)
+    forward, training = {}, {}
+    for variant, settings in variants.items():
+        model = build(**settings)
+        forward[variant] = our_forward(model, images, options.steps)
+        training[f"{variant} jax.jit"] = our_jit(model, images, labels, options.steps)
+        training[f"{variant} fit"] = our_fit(model, images, labels, options.steps)
+    try:
+        forward["timm"], training["timm"] = timm_runs(name, options)
+    except ImportError as error:
+        print(f"timm is left out: {error}")
+    return {
+        "forward": report(name, "forward", measure(forward, call, options.runs), options),
+        "training": report(name, "training", measure(training, call, options.runs), options),
+    }
 
 
-def timm_step(name, batch_size, image_size):
-    """A step of timm's model under `torch.compile`, in bfloat16 likewise."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise RuntimeError("torch finds no GPU")
-    module = timm_module(NAMES[name], img_size=image_size).cuda()
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
-    forward = torch.compile(module)
-    images = torch.rand(batch_size, 3, image_size, image_size, device="cuda") * 2 - 1
-    labels = torch.randint(0, 1000, (batch_size,), device="cuda")
-
-    def step():
-        optimizer.zero_grad()
-        with torch.autocast("cuda", torch.bfloat16):
-            logits = forward(images)
-        loss = torch.nn.functional.cross_entropy(logits.float(), labels)
-        loss.backward()
-        optimizer.step()
-        # Waits for the device, as Keras does for the loss that it returns.
-        return loss.item()
-
-    return step
+def call(run):
+    """Do a run."""
+    run()
 
 
-def report(name, package, device, seconds, batch_size, image_size):
-    """Prints and returns images a second, and the share of the device's FLOPs that they need."""
+def report(name, task, seconds, options):
+    """Print and return images per second and MFU of each package, and ratios to timm."""
+    import jax
+
     from keras_vit.evaluation.compute import count_flops
     from keras_vit.models import find_variant
 
+    device = jax.devices()[0].device_kind
+    peak = next((flops for part, flops in PEAK_FLOPS.items() if part in device), None)
+    variant = find_variant(name)
+    flops = count_flops(variant, image_size=options.image_size, with_padding=False)
     # The gradients of a matrix product are two more of its size.
-    flops = 3 * count_flops(find_variant(name), image_size=image_size) * batch_size / seconds
-    peak = next((peak for part, peak in PEAK_FLOPS.items() if part in device), None)
-    mfu = flops / peak if peak else None
-    share = f"MFU {mfu:.1%}" if mfu else f"{flops / 1e12:.1f} TFLOP/s, peak unknown"
-    print(f"{name:8}  {package:10} {batch_size / seconds:8.1f} images/s, {share}, on {device}")
-    return {"images_per_second": batch_size / seconds, "flops_per_second": flops, "mfu": mfu}
+    flops *= 3 if task == "training" else 1
+    results = {}
+    for package, times in seconds.items():
+        speed = options.batch_size * options.steps / statistics.median(times)
+        results[package] = {"images_per_second": speed, "mfu": peak and speed * flops / peak}
+        share = f"MFU {speed * flops / peak:.1%}" if peak else f"{speed * flops / 1e12:.2f} TFLOP/s"
+        line = f"{name:9}  {task:8}  {package:26} {speed:9.1f} images/s, {share}"
+        if "timm" in seconds and package != "timm":
+            ratios = [their / our for our, their in zip(times, seconds["timm"], strict=True)]
+            spread = [statistics.median(ratios), min(ratios), max(ratios)]
+            results[package]["ratio to timm"] = spread
+            line += ", {:.2f} times as fast as timm ({:.2f} to {:.2f})".format(*spread)
+        print(line)
+    return results
+
+
+def main():
+    """Measure and report."""
+    options = tyro.cli(Benchmark)
+    os.environ["KERAS_BACKEND"] = "jax"
+    # JAX leaves memory of the device to torch.
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    import jax
+    import keras
+
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    results = {
+        "device": jax.devices()[0].device_kind,
+        "versions": versions("jax", "torch"),
+        "options": vars(options),
+    }
+    if jax.default_backend() == "cpu" and not options.cpu:
+        print("Skipped: JAX finds no accelerator. --cpu measures the CPU.")
+        return
+    print(f"Device: {results['device']}")
+    for name in options.models:
+        results[name] = compare(name, options)
+        keras.utils.clear_session()
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(results, indent=2, default=str) + "\n")
+    print(f"Written to {options.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -38,6 +38,24 @@ def vit_keras_vit(image_size):
     return compiled(keras.Model(features.input, logits))
 
 
+def zeromodels_vit(image_size):
+    """ViT-B/16 of ZeroModels; its GELU is the erf's."""
+    from zeromodels.models.vit import ViTImageClassify
+
+    return compiled(ViTImageClassify(image_size=image_size, num_classes=1000))
+
+
+def transformers_vit(image_size):
+    """ViT-B/16 of transformers, in torch; its GELU is the erf's."""
+    check_torch()
+    from transformers import ViTConfig, ViTForImageClassification
+
+    return TorchModel(
+        ViTForImageClassification(ViTConfig(image_size=image_size, num_labels=1000)),
+        logits_of=lambda outputs: outputs.logits,
+    )
+
+
 def keras_hub_resnet(image_size):
     """ResNet-50-v2 of keras-hub: BatchNorm and plain convolutions where BiT standardises both."""
     import keras_hub
@@ -63,13 +81,19 @@ def timm_model(name):
     """A function that makes timm's model of that name, in torch."""
 
     def make(image_size):
-        import keras
-
-        if keras.backend.backend() != "torch":
-            raise ImportError("it is measured against Keras on torch")
-        return TorchModel(timm_module(name))
+        check_torch()
+        options = {} if name.startswith("resnet") else {"img_size": image_size}
+        return TorchModel(timm_module(name, **options))
 
     return make
+
+
+def check_torch():
+    """Raise an `ImportError` unless Keras runs on torch, where torch's modules are its peers."""
+    import keras
+
+    if keras.backend.backend() != "torch":
+        raise ImportError("it is measured against Keras on torch")
 
 
 def timm_module(name, **options):
@@ -90,12 +114,19 @@ def compiled(model):
 
 
 class TorchModel:
-    """A torch module that is called like a Keras model."""
+    """A torch module that is called like a Keras model, under `torch.autocast` in half precision.
 
-    def __init__(self, module):
+    Args:
+        module: the module.
+        logits_of: function of the module's outputs.
+    """
+
+    def __init__(self, module, logits_of=lambda outputs: outputs):
+        import keras
         import torch
 
-        self.module = module
+        self.module, self.logits_of = module, logits_of
+        self.dtype = getattr(torch, keras.config.dtype_policy().compute_dtype)
         self.optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
 
     def predict_on_batch(self, images):
@@ -103,29 +134,33 @@ class TorchModel:
 
         self.module.eval()
         with torch.no_grad():
-            return self.module(self._as_input(images)).numpy()
+            return self._logits(images).numpy()
 
     def train_on_batch(self, images, labels):
         import torch
 
         self.module.train()
         self.optimizer.zero_grad()
-        logits = self.module(self._as_input(images))
+        logits = self._logits(images)
         loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels))
         loss.backward()
         self.optimizer.step()
         return loss.item()
 
-    def _as_input(self, images):
+    def _logits(self, images):
         import torch
 
-        return torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
+        inputs = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
+        with torch.autocast("cpu", self.dtype, enabled=self.dtype != torch.float32):
+            return self.logits_of(self.module(inputs)).float()
 
 
 PEERS = {
     "ViT_B16": {
         "keras-hub": keras_hub_vit,
         "vit-keras": vit_keras_vit,
+        "ZeroModels": zeromodels_vit,
+        "transformers": transformers_vit,
         "timm": timm_model("vit_base_patch16_224"),
     },
     "R50_B16": {"timm": timm_model("vit_base_r50_s16_224")},

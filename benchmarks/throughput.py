@@ -1,4 +1,4 @@
-"""Images a second of keras_vit beside keras-hub, vit-keras and timm, in one process.
+"""Images per second of keras_vit and of its peers, in one process.
 
     make bench
     python benchmarks/throughput.py --backend jax --dtype mixed_bfloat16
@@ -7,7 +7,9 @@
 The packages take turns, run after run, so that a change of the machine's speed meets all of them.
 Ratios are medians of the runs' ratios, keras_vit to the other; above 1.0 keras_vit is faster. The
 others compute the erf GELU, so our Transformers are measured with it as well as with their own, the
-tanh GELU. timm is measured with `--backend torch`.
+tanh GELU. The peers are keras-hub, vit-keras and ZeroModels, and with `--backend torch` also timm
+and transformers, under `torch.autocast` in half precision. A forward pass is a step of `predict`,
+where the kernels of our ResNets are standardized already.
 """
 
 import dataclasses
@@ -98,9 +100,18 @@ def summarise(task, seconds, batch_size):
     return results
 
 
-def versions(backend):
+def versions(*backends):
     """Machine and package versions, for the record."""
-    packages = ("keras", "keras-hub", "vit-keras", "timm", "numpy", backend)
+    packages = (
+        "keras",
+        "keras-hub",
+        "vit-keras",
+        "zeromodels",
+        "timm",
+        "transformers",
+        "numpy",
+        *backends,
+    )
     installed = {package.metadata["Name"] for package in metadata.distributions()}
     return {
         "machine": f"{processor_name()}, {os.cpu_count()} cores",
@@ -124,6 +135,8 @@ def main():
     import keras
     import numpy as np
 
+    from keras_vit.models.folding import fold
+
     keras.config.set_dtype_policy(options.dtype)
     models = build_models(options.model, options.image_size)
     rng = np.random.default_rng(0)
@@ -132,7 +145,10 @@ def main():
     labels = rng.integers(0, 1000, options.batch_size)
 
     results = {"versions": versions(options.backend), "options": vars(options)}
-    forward = measure(models, lambda model: model.predict_on_batch(images), options.runs)
+    for_inference = {
+        name: fold(model, casting=True) if name in OURS else model for name, model in models.items()
+    }
+    forward = measure(for_inference, lambda model: model.predict_on_batch(images), options.runs)
     results["forward"] = summarise("forward", forward, options.batch_size)
     training = measure(models, lambda model: model.train_on_batch(images, labels), options.runs)
     results["training"] = summarise("training", training, options.batch_size)

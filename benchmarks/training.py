@@ -7,8 +7,7 @@ Configurations that are compared take turns, run after run, in one process; rati
 the runs' ratios of seconds per image to the first configuration, below 1.0 for what is faster. Peak
 memory is the host's, read on Linux alone: that of a fresh process for each configuration, less what
 it held before its first step. On CPUs XLA merges what is computed twice, so `--backend jax` shows
-no less memory there. Where JAX finds a GPU, `--backend jax` also measures the model FLOPs
-utilization of ViT-B/16 and ViT-L/16 in bfloat16, and of timm under `torch.compile`.
+no less memory there. `accelerator.py` measures GPUs.
 """
 
 import concurrent.futures
@@ -39,8 +38,6 @@ class Benchmark:
     """Images in a step with and without remat; the other comparisons use a quarter."""
     runs: int = 6
     """Number of measured runs of each configuration."""
-    accelerator_batch_size: int = 128
-    """Images in a step on a GPU."""
     output: pathlib.Path | None = None
     """JSON file to write; benchmarks/results/training-BACKEND.json by default."""
 
@@ -167,10 +164,6 @@ def main():
     """Measure and report."""
     options = tyro.cli(Benchmark)
     os.environ["KERAS_BACKEND"] = options.backend
-    # JAX leaves memory of a GPU to torch.
-    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-    import accelerator
-
     size, smaller, runs = options.image_size, options.batch_size // 4, options.runs
     results = {"versions": versions(options.backend), "options": vars(options)}
     results["cpu_flags"] = cpu_flags()
@@ -180,9 +173,6 @@ def main():
     results["dtype"] = compare_dtypes(smaller, size, runs)
     results["batch"] = compare_batches(options.batch_size, size, runs)
     results["peers"] = compare_peers(smaller, size, runs)
-    results["accelerator"] = accelerator.compare(
-        options.backend, options.accelerator_batch_size, size, runs
-    )
     output = options.output or RESULTS / f"training-{options.backend}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=2, default=str) + "\n")
