@@ -34,7 +34,7 @@ test: $(VENV)/.test
 # The same on the other backends, without the tests whose `backends` mark says why not.
 test-backends: test-jax test-torch test-processes
 
-# 6 minutes.
+# 5 minutes.
 test-jax: $(VENV)/.backends
 	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL)
 
@@ -93,15 +93,18 @@ docs: $(VENV)/.test
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/import_time.py
+	for model in ViT_B16 ViT_L16; do $(BIN)/python benchmarks/start_up.py --model $$model || exit; done
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/loading.py --variant ViT_L16 --runs 3
 	$(BIN)/python benchmarks/input_pipeline.py
-	$(BIN)/python benchmarks/throughput.py
-	$(BIN)/python benchmarks/throughput.py --dtype mixed_bfloat16
-	$(BIN)/python benchmarks/throughput.py --model BiT_R50x1
-	$(BIN)/python benchmarks/throughput.py --model BiT_R50x1 --backend torch --runs 8
-	$(BIN)/python benchmarks/throughput.py --model R50_B16 --backend torch --batch-size 4 --runs 6
+	for backend in tensorflow jax torch; do for dtype in float32 mixed_bfloat16; do \
+		$(BIN)/python benchmarks/throughput.py --backend $$backend --dtype $$dtype || exit; done; done
+	for model in BiT_R50x1 R50_B16; do for backend in tensorflow torch; do \
+		$(BIN)/python benchmarks/throughput.py --model $$model --backend $$backend || exit; done; done
+	$(BIN)/python benchmarks/operations.py
+	$(BIN)/python benchmarks/run_overhead.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/accelerator.py
 	$(BIN)/python benchmarks/pretraining.py
 	$(BIN)/python benchmarks/fewshot.py
 	$(BIN)/python benchmarks/evaluation.py
@@ -140,5 +143,5 @@ $(VENV)/.lint: $(BIN)/python
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.demo $(VENV)/.interop
-	$(BIN)/pip install --quiet vit-keras opencv-python-headless
+	$(BIN)/pip install --quiet vit-keras opencv-python-headless zeromodels
 	touch $@

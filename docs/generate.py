@@ -52,7 +52,7 @@ Written by `make docs` from `keras_vit/training/recipes/`.
 
 """
 RECIPE_COLUMNS = (
-    *("name", "size", "batch", "optimizer", "learning rate", "to choose from", "decay"),
+    *("name", "size", "batch", "optimizer", "learning rate", "rates to try", "decay"),
     *("warm-up", "length", "weight decay", "dropout", "clipped at", "source", "reported"),
 )
 
