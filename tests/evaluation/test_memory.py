@@ -4,6 +4,7 @@ import keras
 import pytest
 
 from keras_vit.evaluation.memory import count_activations
+from keras_vit.layers import projection
 from keras_vit.models import vision_transformer
 from keras_vit.models.variants import ResNetVariant, Variant
 
@@ -36,7 +37,9 @@ def kept_numbers(function, images):
 
 @pytest.mark.parametrize("size", [64, 224])
 @pytest.mark.parametrize("pooling", ["token", "gap", "map"])
-def test_activations_of_a_vit_are_what_pytorch_keeps(pooling, size):
+def test_activations_of_a_vit_are_what_pytorch_keeps(monkeypatch, pooling, size):
+    # As on accelerators. The convolutions that AMD's processors get keep one copy less per block.
+    monkeypatch.setattr(projection, "is_convolved", lambda tokens: False)
     variant = Variant("small", 16, 96, 2, 3, 384)
     model = vision_transformer(**variant.architecture, image_size=size, pooling=pooling)
     kept = kept_of_an_image(lambda images: model(images, training=True), size, size, 3)
