@@ -8,9 +8,11 @@ TensorFlow, timm on torch. The weights are random, and each package reads the fi
 itself. Then commands of keras_vit, from start to end, on the same weights.
 """
 
+import concurrent.futures
 import dataclasses
 import itertools
 import json
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Annotated, Literal
+from typing import Literal
 
 import tyro
 from throughput import RESULTS, versions
@@ -37,8 +39,6 @@ class Benchmark:
     """Number of runs of each package."""
     output: pathlib.Path | None = None
     """JSON file to write; results/start_up-MODEL.json if it is not given."""
-    part: Annotated[tuple[str, str, str] | None, tyro.conf.Suppress] = None
-    """What a process of this benchmark does: package, `write` or `read`, and directory."""
 
 
 def keras_vit_start(name, directory, is_written):
@@ -129,21 +129,21 @@ def first_image(predict, times):
 PACKAGES = {"keras_vit": keras_vit_start, "keras-hub": keras_hub_start, "timm": timm_start}
 
 
-def in_process(options, *part):
-    """Run a part of this benchmark in a process; return what it prints last."""
-    command = [sys.executable, __file__, "--model", options.model, "--part", *map(str, part)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return json.loads(output.splitlines()[-1])
+def in_process(function, *arguments):
+    """Return what a function returns in a new process."""
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as executor:
+        return executor.submit(function, *arguments).result()
 
 
 def compare(options, directory):
     """Return the median seconds of each package's steps, and of the ratio of the totals to ours."""
-    for package in PACKAGES:
-        in_process(options, package, "write", directory)
+    for start in PACKAGES.values():
+        in_process(start, options.model, directory, False)
     seconds = {package: [] for package in PACKAGES}
     for _ in range(options.runs):
-        for package in PACKAGES:
-            seconds[package].append(in_process(options, package, "read", directory))
+        for package, start in PACKAGES.items():
+            seconds[package].append(in_process(start, options.model, directory, True))
     results = {}
     for package, runs in seconds.items():
         medians = map(statistics.median, zip(*runs, strict=True))
@@ -182,11 +182,6 @@ def time_commands(directory):
 def main():
     """Measure and report."""
     options = tyro.cli(Benchmark)
-    if options.part:
-        package, what, directory = options.part
-        steps = PACKAGES[package](options.model, pathlib.Path(directory), what == "read")
-        print(json.dumps(steps))
-        return
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     with tempfile.TemporaryDirectory() as name:
         directory = pathlib.Path(name)

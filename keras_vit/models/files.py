@@ -1,6 +1,7 @@
 """Models and weights from Keras's own files, and the check that weights are finite."""
 
 import collections
+import io
 import pathlib
 import zipfile
 
@@ -106,11 +107,10 @@ def load_unchecked(path):
     try:
         model = keras.models.load_model(path, compile=False)
         # Keras ignores arrays that the model does not have.
-        with (
-            zipfile.ZipFile(path) as archive,
-            archive.open(_WEIGHTS_MEMBER) as weights,
-            h5py.File(weights, "r") as file,
-        ):
+        with zipfile.ZipFile(path) as archive:
+            # All at once, like Keras: for each step back `zipfile` reads a member from its start.
+            weights = io.BytesIO(archive.read(_WEIGHTS_MEMBER))
+        with h5py.File(weights, "r") as file:
             _check_all_used(file, model)
     # Errors of the archive and of HDF5 have many types.
     except Exception as error:
