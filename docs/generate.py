@@ -1,9 +1,12 @@
-"""Write the pages of docs/ that are tables: weight_maps.md, catalogue.md and recipes.md.
+"""Write the pages of docs/ that are tables, and the tables of throughput in other pages.
 
 Example: make docs
 """
 
+import functools
+import json
 import pathlib
+import re
 
 from keras_vit.checkpoints import list_checkpoints
 from keras_vit.checkpoints.formats import FORMATS
@@ -51,6 +54,17 @@ pixels.
 Written by `make docs` from `keras_vit/training/recipes/`.
 
 """
+RESULTS = pathlib.Path(__file__).parent.parent / "benchmarks" / "results"
+SETTINGS = (
+    *(("tensorflow", "float32"), ("tensorflow", "mixed_bfloat16"), ("jax", "float32")),
+    *(("torch", "float32"), ("torch", "mixed_bfloat16")),
+)
+PEER_COLUMNS = (
+    *("ViT-B/16 on", "relative to", "forward", "forward, erf"),
+    *("training step", "training step, erf"),
+)
+RESNET_COLUMNS = ("ResNet or hybrid on", "relative to", "forward", "training step")
+CHOSEN_COLUMNS = ("relative to", *map(", ".join, SETTINGS))
 RECIPE_COLUMNS = (
     *("name", "size", "batch", "optimizer", "learning rate", "rates to try", "decay"),
     *("warm-up", "length", "weight decay", "dropout", "clipped at", "source", "reported"),
@@ -119,8 +133,67 @@ def _recipe_row(row):
     )
 
 
+def throughput_tables():
+    """Return the tables of docs/performance.md and README.md, from benchmarks/results/."""
+    vit = {(backend, dtype): _results("ViT_B16", backend, dtype) for backend, dtype in SETTINGS}
+    kinds = ("keras_vit", "keras_vit erf")
+    all_peers = [
+        (f"{', '.join(setting)}", peer, *_ratios(results, peer, kinds))
+        for setting, results in vit.items()
+        for peer in results["forward"]
+        if peer not in kinds
+    ]
+    resnets = [
+        (f"{model} on {backend}, float32", peer, *_ratios(results, peer, kinds[:1]))
+        for model, backend in (("BiT_R50x1", "tensorflow"), ("BiT_R50x1", "torch"), ("R50_B16", "torch"))
+        for results in [_results(model, backend, "float32")]
+        for peer in results["forward"]
+        if peer not in kinds
+    ]
+    chosen = [
+        (f"{peer}, {title}", *(_median(results, peer, part) for results in vit.values()))
+        for peer in ("keras-hub", "ZeroModels", "timm")
+        for part, title in (("forward", "forward"), ("training", "training step"))
+    ]
+    return {
+        "performance.md": [
+            markdown_table(PEER_COLUMNS, all_peers),
+            markdown_table(RESNET_COLUMNS, resnets),
+        ],
+        "../README.md": [markdown_table(CHOSEN_COLUMNS, chosen)],
+    }
+
+
+def _results(model, backend, dtype):
+    return json.loads((RESULTS / f"throughput-{model}-{backend}-{dtype}.json").read_text())
+
+
+def _ratios(results, peer, kinds):
+    """Return the medians and ranges of the forward pass, then of the training step."""
+    return [
+        "{:.2f} ({:.2f} to {:.2f})".format(*results[part][peer][f"ratio of {kind}"])
+        for part in ("forward", "training")
+        for kind in kinds
+    ]
+
+
+def _median(results, peer, part):
+    if peer not in results[part]:
+        return ""
+    return f"{results[part][peer]['ratio of keras_vit erf'][0]:.2f}"
+
+
+def with_table(page, table):
+    """Return a page whose table with the same columns is replaced."""
+    columns = re.escape(table.splitlines()[0])
+    return re.sub(rf"^{columns}\n(\|.*\n)+", lambda match: table + "\n", page, flags=re.MULTILINE)
+
+
 PAGES = {"weight_maps.md": weight_maps, "catalogue.md": catalogue, "recipes.md": recipes}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
         pathlib.Path(__file__).with_name(name).write_text(page())
+    for name, tables in throughput_tables().items():
+        path = pathlib.Path(__file__).parent / name
+        path.write_text(functools.reduce(with_table, tables, path.read_text()))

@@ -92,6 +92,13 @@ def test_pages_of_tables_are_generated(name):
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"][name]() == PAGES[name]
 
 
+def test_tables_of_throughput_are_those_of_the_results():
+    generated = runpy.run_path(str(ROOT / "docs" / "generate.py"))["throughput_tables"]()
+    for page, tables in generated.items():
+        for table in tables:
+            assert table in PAGES[page.removeprefix("../")]
+
+
 def test_links_lead_somewhere():
     for page, text in PAGES.items():
         folder = ROOT if page == "README.md" else ROOT / "docs"
