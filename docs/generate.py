@@ -59,11 +59,14 @@ SETTINGS = (
     *(("tensorflow", "float32"), ("tensorflow", "mixed_bfloat16"), ("jax", "float32")),
     *(("torch", "float32"), ("torch", "mixed_bfloat16")),
 )
+RESNETS = (("BiT_R50x1", "tensorflow"), ("BiT_R50x1", "torch"), ("R50_B16", "torch"))
+# With the tanh GELU and with the erf GELU.
+OURS = ("keras_vit", "keras_vit erf")
 PEER_COLUMNS = (
     *("ViT-B/16 on", "relative to", "forward", "forward, erf"),
     *("training step", "training step, erf"),
 )
-RESNET_COLUMNS = ("ResNet or hybrid on", "relative to", "forward", "training step")
+RESNET_COLUMNS = ("In float32", "relative to", "forward", "training step")
 CHOSEN_COLUMNS = ("relative to", *map(", ".join, SETTINGS))
 RECIPE_COLUMNS = (
     *("name", "size", "batch", "optimizer", "learning rate", "rates to try", "decay"),
@@ -135,20 +138,12 @@ def _recipe_row(row):
 
 def throughput_tables():
     """Return the tables of docs/performance.md and README.md, from benchmarks/results/."""
-    vit = {(backend, dtype): _results("ViT_B16", backend, dtype) for backend, dtype in SETTINGS}
-    kinds = ("keras_vit", "keras_vit erf")
-    all_peers = [
-        (f"{', '.join(setting)}", peer, *_ratios(results, peer, kinds))
-        for setting, results in vit.items()
-        for peer in results["forward"]
-        if peer not in kinds
-    ]
+    vit = {", ".join(setting): _results("ViT_B16", *setting) for setting in SETTINGS}
+    all_peers = [row for label, results in vit.items() for row in _rows(label, results, OURS)]
     resnets = [
-        (f"{model} on {backend}, float32", peer, *_ratios(results, peer, kinds[:1]))
-        for model, backend in (("BiT_R50x1", "tensorflow"), ("BiT_R50x1", "torch"), ("R50_B16", "torch"))
-        for results in [_results(model, backend, "float32")]
-        for peer in results["forward"]
-        if peer not in kinds
+        row
+        for model, backend in RESNETS
+        for row in _rows(f"{model} on {backend}", _results(model, backend, "float32"), OURS[:1])
     ]
     chosen = [
         (f"{peer}, {title}", *(_median(results, peer, part) for results in vit.values()))
@@ -162,6 +157,11 @@ def throughput_tables():
         ],
         "../README.md": [markdown_table(CHOSEN_COLUMNS, chosen)],
     }
+
+
+def _rows(label, results, kinds):
+    peers = [name for name in results["forward"] if name not in OURS]
+    return [(label, peer, *_ratios(results, peer, kinds)) for peer in peers]
 
 
 def _results(model, backend, dtype):

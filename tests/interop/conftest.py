@@ -15,6 +15,6 @@ if any(importlib.util.find_spec(peer) is None for peer in PEERS):
 @pytest.fixture(scope="session")
 def timm():
     """timm, its missing torchvision stubbed."""
-    from tests.fixtures.torch_models import import_timm
+    from tests.fixtures.timm_alone import import_timm
 
     return import_timm()
