@@ -27,7 +27,8 @@ class GroupNorm(KeepsFrozen, keras.layers.GroupNormalization):
 
     Reference:
         "Group Normalization" (arXiv 1803.08494). The variance is the mean of the squares less the
-        square of the mean, as in Flax (`linen/normalization.py`).
+        square of the mean, as in Flax (`linen/normalization.py`); as there, it loses digits where
+        the mean of a group is many times its deviation.
 
     Example:
     >>> from keras_vit.layers.normalization import GroupNorm

@@ -60,6 +60,8 @@ class ImageModel(keras.Model):
         folded, folded_variables = vars(self).get("_folded", (None, None))
         if folded_variables != variables:
             folded = fold(self, sharing=True, casting=True)
+            # It computes with the variables that there were.
+            self.predict_function = None
             # Keras would track a model that is set as an attribute.
             vars(self)["_folded"] = folded, variables
         elif folded is not self:

@@ -119,9 +119,10 @@ def test_weights_are_cast_once(pooling):
     np.testing.assert_array_equal(model.predict(X, verbose=0), expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", HALF])
 @pytest.mark.parametrize("change", ["quantize", "enable_lora"])
-def test_predict_after_a_change_of_the_variables(change):
-    model = vision_transformer(**TINY, dtype=HALF)
+def test_predict_after_a_change_of_the_variables(change, dtype):
+    model = vision_transformer(**TINY, dtype=dtype)
     head = model.get_layer("head").kernel
     head.assign(images(*head.shape))
     before = model.predict(X, verbose=0)
