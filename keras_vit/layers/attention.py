@@ -22,7 +22,8 @@ class MultiHeadAttention(Layer):
     `(batch, heads, queries, keys)` in float32.
 
     Without dropout and without scores the backend's fused attention runs where it is faster than
-    products with the scores: with JAX and torch on accelerators, and with torch on CPUs in float32.
+    products with the scores: with JAX and torch on accelerators, and with torch on CPUs except in
+    bfloat16.
     The softmax is computed in float32 under every dtype policy; Keras's own layer computes it in
     half precision outside the fused path.
 
@@ -166,11 +167,11 @@ def fused_attention(query, key, value):
 
 
 def explicit_attention(query, key, value):
-    """Return the same by products with the matrix of scores."""
+    """Return what `fused_attention` does, by products with the matrix of scores."""
     backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
     query, key, value = (ops.swapaxes(part, 1, 2) for part in (query, key, value))
     if backend == "torch":
-        # Its products of views take half as long again.
+        # Its products of views take 1.5 times as long.
         query, key, value = (part.contiguous() for part in (query, key, value))
     logits = ops.matmul(query / math.sqrt(query.shape[-1]), ops.swapaxes(key, -1, -2))
     if backend == "jax" and dtype == "float32":
@@ -180,7 +181,7 @@ def explicit_attention(query, key, value):
         weights = ops.exp(logits - highest)
         heads = ops.matmul(weights, value) / ops.sum(weights, axis=-1, keepdims=True)
     elif backend == "torch":
-        # Torch computes in float32 without a copy of its inputs.
+        # Torch's softmax computes in float32 without a float32 copy of the scores.
         heads = ops.matmul(ops.softmax(logits), value)
     else:
         weights = ops.softmax(ops.cast(logits, "float32"))

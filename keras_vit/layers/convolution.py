@@ -16,7 +16,13 @@ from keras_vit.layers.normalization import GroupNorm
 
 NUM_GROUPS = 32
 # Arguments of Keras's Conv2D that both families share.
-FIXED = {"padding": "same", "use_bias": False, "data_format": "channels_last"}
+FIXED = {
+    "padding": "same",
+    "use_bias": False,
+    "data_format": "channels_last",
+    "dilation_rate": (1, 1),
+    "groups": 1,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +151,7 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
             padding = [same_padding(*size) for size in sizes]
         zeros = [0, 0]
         if all(before == after for before, after in padding):
-            # Without a padded copy.
+            # The convolution pads both sides alike without a copy.
             zeros, padding = [before for before, _ in padding], [(0, 0), (0, 0)]
         images = pad_torch(inputs, padding)
         outputs = torch.nn.functional.conv2d(images, weight, stride=self.strides, padding=zeros)
@@ -181,11 +187,18 @@ class MaxPool(keras.layers.MaxPooling2D):
 
     Input: `(batch, height, width, channels)`. Output: the same with a smaller height and width.
 
+    Raises:
+        ValueError: if `data_format` is not `"channels_last"`.
+
     Example:
     >>> from keras_vit.layers.convolution import MaxPool
     >>> tuple(MaxPool(3, 2, "same")(np.ones((1, 8, 6, 4))).shape)
     (1, 4, 3, 4)
     """
+
+    def __init__(self, *args, data_format="channels_last", **kwargs):
+        check_choice("data_format", data_format, ("channels_last",))
+        super().__init__(*args, data_format=data_format, **kwargs)
 
     def call(self, inputs):
         if keras.backend.backend() != "torch":
@@ -208,9 +221,9 @@ def same_padding(length, size, stride):
 
 
 def rows_of(kernel):
-    """Return a kernel of torch with a row in memory for each output channel.
+    """Return a kernel of torch as a matrix in memory with one row per output channel.
 
-    In this layout torch convolves, and standardizes in the fewest passes.
+    In this layout torch convolves and standardizes fastest.
     """
     return kernel.reshape(-1, kernel.shape[-1]).t().contiguous()
 

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_vit.core.arguments import check_choice
 from keras_vit.layers.base import KeepsFrozen, Layer
 
 # Flax's default, used by vit_jax and big_vision; Keras's default is 1e-3.
@@ -20,10 +21,17 @@ def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON, trainable=True):
 class GroupNorm(KeepsFrozen, keras.layers.GroupNormalization):
     """Keras's GroupNormalization over the last axis of images, in fewer passes over them.
 
-    The sums of each channel come first, as tensors of one number per channel; the groups are formed
-    of these. Statistics are float32 under every dtype policy.
+    The means of each channel come first; the statistics of the groups are computed from these, in
+    float32 at least.
 
     Input and output: `(batch, height, width, channels)`.
+
+    Args:
+        groups: number of groups; divides the channels.
+        axis, center, scale: -1, `True` and `True`, as in the ResNets.
+
+    Raises:
+        ValueError: if `axis`, `center` or `scale` has another value.
 
     Reference:
         "Group Normalization" (arXiv 1803.08494). The variance is the mean of the squares less the
@@ -35,6 +43,12 @@ class GroupNorm(KeepsFrozen, keras.layers.GroupNormalization):
     >>> tuple(GroupNorm(groups=4)(np.ones((1, 2, 3, 8))).shape)
     (1, 2, 3, 8)
     """
+
+    def __init__(self, groups=32, axis=-1, center=True, scale=True, **kwargs):
+        check_choice("axis", axis, (-1,))
+        check_choice("center", center, (True,))
+        check_choice("scale", scale, (True,))
+        super().__init__(groups, axis=axis, center=center, scale=scale, **kwargs)
 
     def call(self, inputs):
         if keras.backend.backend() == "torch" and _has_fused_backward(inputs):

@@ -42,13 +42,15 @@ class MultiHeadAttentionPooling(Layer):
         mlp_dim: width of the MLP's hidden layer.
         activation: `"gelu_tanh"` (the original's) or `"gelu"` (erf; weights trained in PyTorch).
         epsilon: epsilon of the LayerNorm.
+        attention_path: see `MultiHeadAttention`.
 
     Call arguments:
         tokens: the token sequence.
         return_attention_scores: whether to return the scores too.
 
     Raises:
-        ValueError: if the heads do not divide the width, or `activation` is unknown.
+        ValueError: if the heads do not divide the width, or `activation` or `attention_path` is
+            unknown.
 
     Reference:
         `MAPHead` in `big_vision/models/vit.py`; Scaling Vision Transformers (arXiv 2106.04560).
@@ -65,6 +67,7 @@ class MultiHeadAttentionPooling(Layer):
         mlp_dim,
         activation="gelu_tanh",
         epsilon=LAYER_NORM_EPSILON,
+        attention_path="fused",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -73,7 +76,10 @@ class MultiHeadAttentionPooling(Layer):
         self.activation = activation
         self.epsilon = epsilon
         options = self.part_options()
-        self.attention = MultiHeadAttention(num_heads, name="attention", **options)
+        self.attention_path = attention_path
+        self.attention = MultiHeadAttention(
+            num_heads, attention_path=attention_path, name="attention", **options
+        )
         self.layer_norm = layer_norm(name="layer_norm", epsilon=epsilon, **options)
         self.mlp = MlpBlock(mlp_dim, activation, name="mlp", **options)
 
@@ -110,4 +116,5 @@ class MultiHeadAttentionPooling(Layer):
             "mlp_dim": self.mlp_dim,
             "activation": self.activation,
             "epsilon": self.epsilon,
+            "attention_path": self.attention_path,
         }

@@ -14,12 +14,13 @@ import platform
 import keras
 from keras import ops
 
+from keras_vit.core.arguments import check_choice
 from keras_vit.layers.fusion import fuse
 
 # Equations of `keras.layers.EinsumDense`.
 TO_HEADS = "btw,whd->bthd"
 FROM_HEADS = "bqhd,hdw->bqw"
-# From so many rows on, torch multiplies by a convolution on CPUs. For fewer it takes longer.
+# With so many rows or more, torch's convolution is faster than its product on CPUs.
 MANY_ROWS = 128
 
 
@@ -41,13 +42,14 @@ class _Flat:
         return ops.reshape(outputs, (-1, *tokens, *kernel.shape[self.num_summed :]))
 
     def quantize(self, mode=None, type_check=True, **kwargs):
-        # Keras refuses subclasses, as their `call` may be another function; this one is the same.
+        # Keras refuses subclasses unless `type_check` is false, as their `call` may be another
+        # function; this one is the same.
         super().quantize(mode, type_check=False, **kwargs)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class Dense(_Flat, keras.layers.Dense):
-    """Keras's Dense layer.
+    """Keras's Dense layer, computed as a product of two matrices.
 
     Input: `(batch, ..., width)`. Output: `(batch, ..., units)`.
 
@@ -62,17 +64,25 @@ class Dense(_Flat, keras.layers.Dense):
 class HeadsDense(_Flat, keras.layers.EinsumDense):
     """Keras's EinsumDense layer from tokens to heads, or from heads to tokens.
 
-    Input: `(batch, tokens, width)`. Output: `(batch, tokens, heads, head_dim)`. Or the reverse.
+    Input: `(batch, tokens, width)`. Output: `(batch, tokens, heads, head_dim)`. With `FROM_HEADS`
+    it is the reverse.
 
     Args:
         equation: `TO_HEADS` or `FROM_HEADS`.
         output_shape: as for `keras.layers.EinsumDense`.
+
+    Raises:
+        ValueError: if `equation` is another one.
 
     Example:
     >>> from keras_vit.layers.projection import TO_HEADS, HeadsDense
     >>> tuple(HeadsDense(TO_HEADS, (None, 2, 4), bias_axes="hd")(np.ones((2, 5, 8))).shape)
     (2, 5, 2, 4)
     """
+
+    def __init__(self, equation, output_shape, **kwargs):
+        check_choice("equation", equation, (TO_HEADS, FROM_HEADS))
+        super().__init__(equation, output_shape, **kwargs)
 
     @property
     def num_summed(self):

@@ -51,16 +51,15 @@ class ImageModel(keras.Model):
     def predict(self, x, *args, **kwargs):
         """Predict as `keras.Model.predict` does, with kernels standardized and cast once."""
         model = self._for_inference()
-        predict = super().predict if model is self else model.predict
-        return predict(x, *args, **kwargs)
+        return keras.Model.predict(model, x, *args, **kwargs)
 
     def _for_inference(self):
-        # Quantization and LoRA change them.
+        # Quantization and LoRA replace them.
         variables = [(variable.path, variable.dtype) for variable in self.weights]
         folded, folded_variables = vars(self).get("_folded", (None, None))
         if folded_variables != variables:
             folded = fold(self, sharing=True, casting=True)
-            # It computes with the variables that there were.
+            # A compiled function goes on with the variables of before.
             self.predict_function = None
             # Keras would track a model that is set as an attribute.
             vars(self)["_folded"] = folded, variables
@@ -70,7 +69,7 @@ class ImageModel(keras.Model):
             for name in ("run_eagerly", "jit_compile", "steps_per_execution"):
                 if getattr(folded, name) != getattr(self, name):
                     setattr(folded, name, getattr(self, name))
-                    # Keras makes it anew.
+                    # Keras compiles it again.
                     folded.predict_function = None
         return folded
 

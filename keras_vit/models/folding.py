@@ -14,7 +14,8 @@ def fold(model, sharing=False, casting=False):
     Args:
         model: a Functional model.
         sharing: whether the returned model shares with `model` all layers that it does not change.
-            Then it is for `predict` only: the symbolic tensors of its layers are those of `model`.
+            Then it is for `predict` only: the symbolic tensors of its layers are those of `model`,
+            and each shared layer gets one more inbound node.
         casting: whether layers of a policy such as `"mixed_bfloat16"` store their weights in half
             precision too.
 
@@ -33,11 +34,12 @@ def fold(model, sharing=False, casting=False):
         return model
 
     def copy(layer):
-        config = layer.get_config()
-        changes = {"folded": True} if "folded" in config else {}
+        changes = {"folded": True} if _is_foldable(layer) else {}
         if is_cast[layer.name]:
             changes["dtype"] = layer.compute_dtype
-        return layer if sharing and not changes else type(layer).from_config({**config, **changes})
+        if sharing and not changes:
+            return layer
+        return type(layer).from_config({**layer.get_config(), **changes})
 
     strategy = getattr(model, "distribute_strategy", None)
     with contextlib.nullcontext() if strategy is None else strategy.scope():
@@ -50,9 +52,11 @@ def assign_folded(model, folded):
     """Assign the current weights of `model` to `folded`, which `fold` made from it."""
     standardize = {id(layer.kernel): layer.standardize for layer in _convolutions(model)}
     for old, new in zip(model.weights, folded.weights, strict=True):
+        if new is old:
+            continue
         if id(old) in standardize:
             new.assign(standardize[id(old)](old))
-        elif new is not old:
+        else:
             # Copied, because a training step on JAX deletes the buffers of `model`.
             new.assign(keras.ops.copy(old.value))
 
@@ -62,7 +66,7 @@ def _is_cast(layer):
     if not isinstance(layer, KeepsFrozen) or not layer.weights:
         return False
     return layer.compute_dtype in ("bfloat16", "float16") and all(
-        # Neither quantized nor with LoRA, which its configuration does not tell.
+        # Neither quantized nor with LoRA, which a configuration does not record.
         type(part.dtype_policy) is keras.DTypePolicy
         and part.variable_dtype == "float32"
         and part.compute_dtype == layer.compute_dtype
@@ -77,7 +81,12 @@ def _parts(layer):
         yield from _parts(child)
 
 
-def _convolutions(layer):
-    if isinstance(layer, StandardizedConv2D):
-        return [] if layer.folded else [layer]
-    return [found for child in children(layer) for found in _convolutions(child)]
+def _is_foldable(layer):
+    # Layers of others, and models as layers, have no such option.
+    return isinstance(layer, KeepsFrozen) and "folded" in layer.get_config()
+
+
+def _convolutions(model):
+    """Return the convolutions of `model` whose kernels are standardized in each call."""
+    parts = [part for layer in filter(_is_foldable, model.layers) for part in _parts(layer)]
+    return [part for part in parts if isinstance(part, StandardizedConv2D) and not part.folded]

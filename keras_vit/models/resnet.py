@@ -129,7 +129,7 @@ def _bit_root(images, width, dtype):
 
 
 def _max_pool(padding, dtype):
-    return MaxPool(3, 2, padding, data_format="channels_last", dtype=dtype, name="root_pool")
+    return MaxPool(3, 2, padding, dtype=dtype, name="root_pool")
 
 
 def _units(unit, maps, stages, width, dtype):

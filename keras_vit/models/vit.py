@@ -239,9 +239,8 @@ def vision_transformer(
         cropping = (num_prefix_tokens, 0)
         tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
     if pooling == "map":
-        pool = MultiHeadAttentionPooling(
-            num_heads, mlp_dim, activation, epsilon, dtype=dtype, name="pooling"
-        )
+        options = {"attention_path": attention_path, "dtype": dtype, "name": "pooling"}
+        pool = MultiHeadAttentionPooling(num_heads, mlp_dim, activation, epsilon, **options)
         outputs = pool(tokens)
     else:
         outputs = _pool(tokens, pooling, dtype)

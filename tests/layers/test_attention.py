@@ -12,15 +12,17 @@ from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY, images
 
 
-def test_both_paths_agree():
+def test_both_paths_agree(monkeypatch):
+    monkeypatch.setattr(attention, "has_fused_attention", lambda query: True)
     tokens = images(2, 7, 8)
     fused, explicit = (MultiHeadAttention(2, attention_path=path) for path in ATTENTION_PATHS)
     expected = fused(tokens, tokens)
     explicit.build(tokens.shape, tokens.shape)
     explicit.set_weights(fused.get_weights())
-    np.testing.assert_allclose(
-        to_numpy(explicit(tokens, tokens)), to_numpy(expected), rtol=1e-5, atol=1e-6
-    )
+    # With the scores, a third form computes.
+    with_scores, _ = explicit(tokens, tokens, return_attention_scores=True)
+    for outputs in (explicit(tokens, tokens), with_scores):
+        np.testing.assert_allclose(to_numpy(outputs), to_numpy(expected), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.backends("jax", "torch", reason="TensorFlow has no fused attention")
