@@ -54,8 +54,8 @@ class Benchmark:
     """Number of measured runs of each package and task."""
     cpu: bool = False
     """Whether to measure a CPU, if JAX finds no accelerator."""
-    output: pathlib.Path = RESULTS / "accelerator.json"
-    """JSON file to write."""
+    output: pathlib.Path | None = None
+    """JSON file to write; results/accelerator.json if it is not given."""
 
 
 def our_forward(model, images, steps):
@@ -108,14 +108,15 @@ def our_jit(model, images, labels, steps):
     """Make a function of `steps` training steps that are written by hand."""
     import jax
 
-    def loss_of(trainable, others):
+    def loss_of(trainable, others, images, labels):
         logits, others = model.stateless_call(trainable, others, images, training=True)
         logs = jax.nn.log_softmax(logits)
         return -jax.numpy.take_along_axis(logs, labels[:, None], axis=1).mean(), others
 
+    # Images and labels are arguments, as XLA computes with constants in advance.
     @functools.partial(jax.jit, donate_argnums=(0, 1))
-    def step(trainable, others):
-        gradients, others = jax.grad(loss_of, has_aux=True)(trainable, others)
+    def step(trainable, others, images, labels):
+        gradients, others = jax.grad(loss_of, has_aux=True)(trainable, others, images, labels)
         pairs = zip(trainable, gradients, strict=True)
         return [value - LEARNING_RATE * gradient for value, gradient in pairs], others
 
@@ -123,7 +124,7 @@ def our_jit(model, images, labels, steps):
 
     def run():
         for _ in range(steps):
-            state[:] = step(*state)
+            state[:] = step(*state, images, labels)
         jax.block_until_ready(state[0][-1])
 
     return run
@@ -258,9 +259,10 @@ def main():
     for name in options.models:
         results[name] = compare(name, options)
         keras.utils.clear_session()
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(results, indent=2, default=str) + "\n")
-    print(f"Written to {options.output}")
+    output = options.output or RESULTS / "accelerator.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(results, indent=2, default=str) + "\n")
+    print(f"Written to {output}")
 
 
 if __name__ == "__main__":

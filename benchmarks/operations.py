@@ -18,8 +18,18 @@ from typing import Literal
 import tyro
 from peers import compiled
 
-# What the profilers list beside operations.
-NOT_OPERATIONS = ("Thread", "Eager", "Run", "Process", "Wait", "Execute", "end", "Iterator")
+# Other events that the profilers list.
+NOT_OPERATIONS = (
+    "Thread",
+    "Eager",
+    "Run",
+    "Process",
+    "Wait",
+    "Execute",
+    "Start",
+    "end",
+    "Iterator",
+)
 
 
 @dataclasses.dataclass

@@ -186,7 +186,11 @@ def _median(results, peer, part):
 def with_table(page, table):
     """Return a page whose table with the same columns is replaced."""
     columns = re.escape(table.splitlines()[0])
-    return re.sub(rf"^{columns}\n(\|.*\n)+", lambda match: table + "\n", page, flags=re.MULTILINE)
+    rows = re.compile(rf"^{columns}\n(\|.*\n)+", flags=re.MULTILINE)
+    page, count = rows.subn(lambda match: f"{table}\n", page)
+    if count != 1:
+        raise ValueError(f"A page must have the table once. Received: {count} of {columns}")
+    return page
 
 
 PAGES = {"weight_maps.md": weight_maps, "catalogue.md": catalogue, "recipes.md": recipes}

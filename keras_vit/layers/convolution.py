@@ -16,13 +16,7 @@ from keras_vit.layers.normalization import GroupNorm
 
 NUM_GROUPS = 32
 # Arguments of Keras's Conv2D that both families share.
-FIXED = {
-    "padding": "same",
-    "use_bias": False,
-    "data_format": "channels_last",
-    "dilation_rate": (1, 1),
-    "groups": 1,
-}
+FIXED = {"padding": "same", "use_bias": False, "data_format": "channels_last", "groups": 1}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +61,8 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
 
     Raises:
         ValueError: if `epsilon` is not between 0 and 1; `epsilon_in` is unknown; the padding is
-            symmetric and the kernel even; `padding` is not `"same"`, `use_bias` not `False` or
-            `data_format` not `"channels_last"`.
+            symmetric and the kernel even; `padding` is not `"same"`, `use_bias` not `False`,
+            `data_format` not `"channels_last"`, or `dilation_rate` or `groups` not 1.
 
     Reference:
         "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization" (arXiv
@@ -95,6 +89,7 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
             if kwargs[name] != value:
                 raise ValueError(f"`{name}` must be {value!r}. Received: {name}={kwargs[name]!r}")
         super().__init__(filters, kernel_size, strides, **kwargs)
+        check_choice("dilation_rate", tuple(self.dilation_rate), ((1, 1),))
         check_choice("epsilon_in", epsilon_in, ("deviation", "variance"))
         check_epsilon(epsilon)
         if symmetric_padding and not all(size % 2 for size in self.kernel_size):

@@ -39,11 +39,12 @@ def test_the_backend_computes_the_fused_path(monkeypatch, path):
 
 
 def test_the_path_is_kept(tmp_path):
-    model = keras_vit.vision_transformer(**TINY, attention_path="explicit")
+    model = keras_vit.vision_transformer(**TINY, pooling="map", attention_path="explicit")
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     for copy in (loaded, replace_head(model, 5), resize(model, 32)):
-        assert copy.get_layer("block_0").attention.attention_path == "explicit"
+        for name in ("block_0", "pooling"):
+            assert copy.get_layer(name).attention.attention_path == "explicit"
 
 
 def test_an_unknown_path_is_refused():

@@ -15,7 +15,7 @@ CONVOLUTION = {
     **{"filters": 8, "kernel_size": (3, 5), "strides": (2, 1)},
     **{"symmetric_padding": False, "epsilon": 1e-3, "epsilon_in": "deviation", "folded": True},
 }
-POOLING = {**MLP, "num_heads": 2, "epsilon": 1e-5}
+POOLING = {**MLP, "num_heads": 2, "epsilon": 1e-5, "attention_path": "explicit"}
 UNIT = {"filters": 32, "strides": 2, "folded": True}
 
 # Layer, every constructor argument, input shapes, output shape, number of weights.

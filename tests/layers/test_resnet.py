@@ -5,6 +5,9 @@ import pytest
 from keras import ops
 
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit, StandardizedConv2D
+from keras_vit.layers.convolution import MaxPool
+from keras_vit.layers.normalization import GroupNorm
+from keras_vit.layers.projection import HeadsDense
 from tests.fixtures.contract import to_numpy
 
 RNG = np.random.default_rng(0)
@@ -99,6 +102,12 @@ def test_projection(unit, channels, strides, projected):
         (lambda: StandardizedConv2D(8, 3, use_bias=True), "`use_bias` must be False"),
         (lambda: StandardizedConv2D(8, 3, padding="valid"), "`padding` must be 'same'"),
         (lambda: StandardizedConv2D(8, 3, data_format="channels_first"), "`data_format` must be"),
+        (lambda: StandardizedConv2D(8, 3, dilation_rate=2), "`dilation_rate` must be"),
+        (lambda: StandardizedConv2D(8, 3, groups=2), "`groups` must be 1"),
+        (lambda: MaxPool(2, data_format="channels_first"), "`data_format` must be"),
+        (lambda: GroupNorm(4, axis=1), "`axis` must be"),
+        (lambda: GroupNorm(4, scale=False), "`scale` must be"),
+        (lambda: HeadsDense("ab,bc->ac", (3,)), "`equation` must be"),
         (lambda: StandardizedConv2D(8, 2), "kernel of odd size. Received: kernel_size=2"),
     ],
 )

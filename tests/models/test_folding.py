@@ -7,7 +7,7 @@ import pytest
 import keras_vit
 from keras_vit.evaluation.processes import logits_function
 from keras_vit.layers import StandardizedConv2D
-from keras_vit.models import resnet, vision_transformer
+from keras_vit.models import ImageModel, resnet, vision_transformer
 from keras_vit.models.folding import fold
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
@@ -182,6 +182,16 @@ def test_a_model_without_standardized_kernels_is_itself():
     assert fold(model) is model
     folded = fold(build("resnet"))
     assert fold(folded) is folded
+
+
+def test_a_model_within_a_model_stays_as_it_is():
+    image = keras.Input((16, 16, 3))
+    inner = keras.Model(image, StandardizedConv2D(4, 3)(image))
+    outer = keras.Input((16, 16, 3))
+    model = ImageModel(outer, keras.layers.GlobalAveragePooling2D()(inner(outer)))
+    kernel = to_numpy(inner.weights[0])
+    np.testing.assert_allclose(model.predict(X, verbose=0), to_numpy(model(X)), rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(to_numpy(inner.weights[0]), kernel)
 
 
 def test_models_composed_by_hand_are_folded():
