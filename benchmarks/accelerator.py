@@ -1,4 +1,4 @@
-"""Forward passes and training steps on a device, ours on JAX beside timm's.
+"""Measure forward passes and training steps on a device: ours on JAX, and timm's.
 
     python benchmarks/accelerator.py
     python benchmarks/accelerator.py --cpu --models ViT_Ti16 --image-size 32 --batch-size 2
@@ -13,6 +13,7 @@ the device's peak that the matrix products and convolutions need. TensorFlow is 
 import dataclasses
 import functools
 import json
+import operator
 import os
 import pathlib
 import statistics
@@ -199,14 +200,11 @@ def compare(name, options):
     except ImportError as error:
         print(f"timm is left out: {error}")
     return {
-        "forward": report(name, "forward", measure(forward, call, options.runs), options),
-        "training": report(name, "training", measure(training, call, options.runs), options),
+        "forward": report(name, "forward", measure(forward, operator.call, options.runs), options),
+        "training": report(
+            name, "training", measure(training, operator.call, options.runs), options
+        ),
     }
-
-
-def call(run):
-    """Do a run."""
-    run()
 
 
 def report(name, task, seconds, options):

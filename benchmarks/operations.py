@@ -1,4 +1,4 @@
-"""Where the time of a forward pass and of a training step goes, by operation.
+"""Print the time of each operation in a forward pass and in a training step.
 
     python benchmarks/operations.py --backend torch --dtype mixed_bfloat16
     python benchmarks/operations.py --model BiT_R50x1

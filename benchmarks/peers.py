@@ -1,6 +1,6 @@
-"""The same architectures in other packages, random weights, for `throughput.py` and `training.py`.
+"""Build the same architectures of other packages, with random weights, for the benchmarks.
 
-A peer answers `predict_on_batch(images)` and `train_on_batch(images, labels)`.
+A peer has the methods `predict_on_batch(images)` and `train_on_batch(images, labels)`.
 """
 
 import pathlib

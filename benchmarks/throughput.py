@@ -4,7 +4,7 @@
     python benchmarks/throughput.py --backend jax --dtype mixed_bfloat16
     python benchmarks/throughput.py --model BiT_R50x1 --backend torch
 
-The packages take turns, run after run, so that a change of the machine's speed meets all of them.
+The packages take turns, run after run, so that a change of the machine's speed affects all of them.
 Ratios are medians of the runs' ratios, keras_vit to the other; above 1.0 keras_vit is faster. The
 others compute the erf GELU, so our Transformers are measured with it as well as with their own, the
 tanh GELU. The peers are keras-hub, vit-keras and ZeroModels, and with `--backend torch` also timm

@@ -28,8 +28,8 @@ class Inspect:
     count: int = 128
     """Number of images for the attention distance; some of them are shown in the other figures."""
     image_size: tuple[int, ...] | None = None
-    """Image size of the model, one number or height and width. A model for another size is resized;
-    a file may also not record its size."""
+    """Image size, one number or height and width: resizes a model for another size. A file that does
+    not record its size needs this."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     debug: bool = False

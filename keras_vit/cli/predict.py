@@ -23,8 +23,8 @@ class Predict:
     top: int = 3
     """Classes to print for each image, the most likely first."""
     image_size: tuple[int, ...] | None = None
-    """Image size of the model, one number or height and width. A model for another size is resized;
-    a file may also not record its size."""
+    """Image size, one number or height and width: resizes a model for another size. A file that does
+    not record its size needs this."""
     debug: bool = False
     """Show the traceback of an error."""
 

@@ -175,8 +175,8 @@ def explicit_attention(query, key, value):
         query, key, value = (part.contiguous() for part in (query, key, value))
     logits = ops.matmul(query / math.sqrt(query.shape[-1]), ops.swapaxes(key, -1, -2))
     if backend == "jax" and dtype == "float32":
-        # The sums divide the heads instead of the scores, as in FlashAttention (arXiv 2205.14135):
-        # XLA passes over the scores once less.
+        # The sums divide the heads instead of the scores, as in FlashAttention (arXiv 2205.14135).
+        # That saves XLA one pass over the scores.
         highest = ops.stop_gradient(ops.max(logits, axis=-1, keepdims=True))
         weights = ops.exp(logits - highest)
         heads = ops.matmul(weights, value) / ops.sum(weights, axis=-1, keepdims=True)

@@ -7,11 +7,11 @@ from keras import ops
 
 
 def fuse(function):
-    """Return a function of a tensor that computes the same in one pass, with its gradient.
+    """Compile a function of a tensor into one pass, and its gradient into another.
 
     TensorFlow on CPUs fuses a GELU with the product before it, but not in training, which needs the
-    GELU's inputs. In training, a GELU and its gradient are some twenty passes over the hidden
-    layer, a tenth of a step. Compiled by XLA they are two. The other backends do not need this.
+    GELU's inputs. In training, a GELU and its gradient are about twenty passes over the hidden
+    layer, a tenth of a step's time. Compiled by XLA they are two. The other backends do not need this.
 
     The result is computed in float32, and has the dtype of its input.
 

@@ -1,4 +1,4 @@
-"""Models whose kernels are standardized, and cast, once instead of in each call."""
+"""Models for inference, whose weights are standardized and cast once instead of in each call."""
 
 import contextlib
 

@@ -21,7 +21,8 @@ from keras_vit.models.head import activation_name
 from keras_vit.models.options import build_model
 from keras_vit.models.variants import is_resnet
 
-# Parts of a layer's configuration that matter only in training, or that `_pattern` makes small.
+# Parts of a layer's configuration that do not change what it predicts, or that `_pattern` makes
+# small.
 TRAINING_CONFIG = (
     "^(name|trainable|dtype|remat|attention_path|seed|rate|stochastic_depth|filters)$"
     "|initializer|regularizer|constraint"

@@ -119,10 +119,10 @@ def vision_transformer(
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
             policy. LayerNorm statistics, softmax and logits are float32 under every policy. To
             train with `"mixed_float16"`, compile with a `keras.optimizers.LossScaleOptimizer`;
-            Keras adds one if it is the global policy, and our recipes always do.
+            Keras adds one if that is the global policy, and our recipes always add one.
         remat: whether training keeps only the input of each Transformer block and recomputes the
             rest for the gradients (rematerialization, gradient checkpointing): less memory, for
-            about 1.2 times the time, and the same gradients. JAX on CPUs saves none.
+            about 1.2 times the time, and the same gradients. On CPUs, JAX saves no memory.
         attention_path: `"fused"` for the backend's fused attention where it is faster, or
             `"explicit"` for products with the matrix of scores. Both compute the same.
 

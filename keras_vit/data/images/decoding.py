@@ -34,7 +34,7 @@ _JPEG_MARGIN = 4
 
 EXIF_ORIENTATION = 0x0112
 
-# Whatever reads images imports this module.
+# All modules that read images import this one.
 leave_accelerators()
 
 

@@ -1,4 +1,4 @@
-"""Accelerators are for the backend of Keras; images are read on the CPU."""
+"""Accelerators are hidden from TensorFlow where it only reads images."""
 
 import keras
 import tensorflow as tf

@@ -10,7 +10,7 @@ from keras_vit.data.sources import vtab
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """A dataset of TensorFlow Datasets; the paper's have its splits, crops and flips.
+    """A dataset of TensorFlow Datasets. Those of the paper have its splits, crops and flips.
 
     Args:
         name: name in `load`.

@@ -81,7 +81,7 @@ class ResumableFit:
         timed = TimedDataset(self.train)
         batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
         tensorboard = keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False)
-        # It does nothing after a batch.
+        # It writes after epochs only.
         tensorboard.async_safe = True
         check = CheckFinite(self.recipe, self.states, batch)
         callbacks = [
