@@ -27,8 +27,8 @@ class Evaluate:
     data_dir: pathlib.Path | None = None
     """Where TensorFlow Datasets keeps its data."""
     image_size: tuple[int, ...] | None = None
-    """Image size, one number or height and width: resizes a model for another size. A file that does
-    not record its size needs this."""
+    """Image size, one number or height and width: resizes a model for another size. A file that
+    does not record its size needs this."""
     per_class: bool = False
     """Print a table of the classes: images, accuracy, most frequent mistake."""
     confusion: pathlib.Path | None = None

@@ -40,8 +40,8 @@ class Export:
     batch_size: int | None = None
     """Images in a request to a SavedModel; any number by default."""
     image_size: tuple[int, ...] | None = None
-    """Image size, one number or height and width: resizes a model for another size. A file that does
-    not record its size needs this."""
+    """Image size, one number or height and width: resizes a model for another size. A file that
+    does not record its size needs this."""
     on_bad_image: Literal["error", "flag"] = "error"
     """What a SavedModel answers if an image cannot be decoded: an error with its index, or zeros
     and a flag."""

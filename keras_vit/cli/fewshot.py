@@ -42,8 +42,8 @@ class Fewshot:
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     image_size: tuple[int, ...] | None = None
-    """Image size, one number or height and width: resizes a model for another size. A file that does
-    not record its size needs this."""
+    """Image size, one number or height and width: resizes a model for another size. A file that
+    does not record its size needs this."""
     central_crop_from: int | None = None
     """Resize the smaller side to so many pixels and cut out the middle. The whole image is resized
     by default."""

@@ -28,8 +28,8 @@ class Inspect:
     count: int = 128
     """Number of images for the attention distance; some of them are shown in the other figures."""
     image_size: tuple[int, ...] | None = None
-    """Image size, one number or height and width: resizes a model for another size. A file that does
-    not record its size needs this."""
+    """Image size, one number or height and width: resizes a model for another size. A file that
+    does not record its size needs this."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     debug: bool = False

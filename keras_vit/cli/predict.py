@@ -23,8 +23,8 @@ class Predict:
     top: int = 3
     """Classes to print for each image, the most likely first."""
     image_size: tuple[int, ...] | None = None
-    """Image size, one number or height and width: resizes a model for another size. A file that does
-    not record its size needs this."""
+    """Image size, one number or height and width: resizes a model for another size. A file that
+    does not record its size needs this."""
     debug: bool = False
     """Show the traceback of an error."""
 

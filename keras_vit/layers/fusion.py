@@ -11,7 +11,8 @@ def fuse(function):
 
     TensorFlow on CPUs fuses a GELU with the product before it, but not in training, which needs the
     GELU's inputs. In training, a GELU and its gradient are about twenty passes over the hidden
-    layer, a tenth of a step's time. Compiled by XLA they are two. The other backends do not need this.
+    layer, a tenth of a step's time. Compiled by XLA they are two. The other backends need none of
+    this.
 
     The result is computed in float32, and has the dtype of its input.
 

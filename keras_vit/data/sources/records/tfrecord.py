@@ -248,7 +248,7 @@ def _check_first_label(files, class_names):
 
 
 def _parse(record, kind):
-    """Return the image and the label of a record; b"" or -1 for one of which it has not exactly one."""
+    """Return the image and the label of a record; b"" or -1 unless it has exactly one of them."""
 
     def parse(image, label):
         features = {image: tf.io.VarLenFeature(tf.string), label: tf.io.VarLenFeature(tf.int64)}
