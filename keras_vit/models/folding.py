@@ -63,7 +63,7 @@ def assign_folded(model, folded):
 
 def _is_cast(layer):
     """Whether a layer of this package casts all of its weights to half precision in each call."""
-    if not isinstance(layer, KeepsFrozen) or not layer.weights:
+    if not _is_known(layer) or not layer.weights:
         return False
     return layer.compute_dtype in ("bfloat16", "float16") and all(
         # Neither quantized nor with LoRA, which a configuration does not record.
@@ -75,6 +75,13 @@ def _is_cast(layer):
     )
 
 
+def _is_known(layer):
+    """Whether the configuration of a layer of this package describes all of its parts."""
+    # Users' own layers may compute something else, or not be made from a configuration.
+    modules = {type(part).__module__.partition(".")[0] for part in _parts(layer)}
+    return isinstance(layer, KeepsFrozen) and modules <= {"keras", "keras_vit"}
+
+
 def _parts(layer):
     yield layer
     for child in children(layer):
@@ -82,8 +89,7 @@ def _parts(layer):
 
 
 def _is_foldable(layer):
-    # Layers of others, and models as layers, have no such option.
-    return isinstance(layer, KeepsFrozen) and "folded" in layer.get_config()
+    return _is_known(layer) and "folded" in layer.get_config()
 
 
 def _convolutions(model):

@@ -6,7 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.evaluation.processes import logits_function
-from keras_vit.layers import StandardizedConv2D
+from keras_vit.layers import MlpBlock, StandardizedConv2D, TransformerBlock
 from keras_vit.models import ImageModel, resnet, vision_transformer
 from keras_vit.models.folding import fold
 from keras_vit.serving.export import export
@@ -182,6 +182,31 @@ def test_a_model_without_standardized_kernels_is_itself():
     assert fold(model) is model
     folded = fold(build("resnet"))
     assert fold(folded) is folded
+
+
+class OwnBlock(TransformerBlock):
+    """Has other arguments than its configuration, and computes something else."""
+
+    def __init__(self):
+        super().__init__(2, 64, dtype=HALF)
+
+    def call(self, tokens, training=None):
+        return 2 * super().call(tokens, training=training)
+
+
+class OwnMlp(MlpBlock):
+    def call(self, *arguments, **options):
+        return 2 * super().call(*arguments, **options)
+
+
+@pytest.mark.parametrize("is_part", [False, True])
+def test_layers_of_users_stay_as_they_are(is_part):
+    block = TransformerBlock(2, 64, dtype=HALF) if is_part else OwnBlock()
+    if is_part:
+        block.mlp = OwnMlp(64, name="mlp", dtype=HALF)
+    tokens = keras.Input((5, 32))
+    model = ImageModel(tokens, block(tokens))
+    assert fold(model, sharing=True, casting=True) is model
 
 
 def test_a_model_within_a_model_stays_as_it_is():
