@@ -6,6 +6,10 @@ import keras
 
 from keras_vit.layers.base import KeepsFrozen, children
 from keras_vit.layers.convolution import StandardizedConv2D
+from keras_vit.layers.resnet import Bottleneck
+
+# Under a mixed policy they compute with their weights in float32.
+NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 
 
 def fold(model, sharing=False, casting=False):
@@ -17,7 +21,7 @@ def fold(model, sharing=False, casting=False):
             Then it is for `predict` only: the symbolic tensors of its layers are those of `model`,
             and each shared layer gets one more inbound node.
         casting: whether layers of a policy such as `"mixed_bfloat16"` store their weights in half
-            precision too.
+            precision too, except norms.
 
     Returns:
         `model` itself if there is nothing to change. Otherwise a model with the weights that
@@ -39,7 +43,11 @@ def fold(model, sharing=False, casting=False):
             changes["dtype"] = layer.compute_dtype
         if sharing and not changes:
             return layer
-        return type(layer).from_config({**layer.get_config(), **changes})
+        new = type(layer).from_config({**layer.get_config(), **changes})
+        for part in _parts(new):
+            if isinstance(part, NORMS):
+                part.dtype_policy = layer.dtype_policy
+        return new
 
     strategy = getattr(model, "distribute_strategy", None)
     with contextlib.nullcontext() if strategy is None else strategy.scope():
@@ -71,6 +79,8 @@ def _is_cast(layer):
         and part.variable_dtype == "float32"
         and part.compute_dtype == layer.compute_dtype
         and not getattr(part, "lora_enabled", False)
+        # Some norms of these are made when they are built, too late for another policy.
+        and not (getattr(part, "qk_norm", False) or isinstance(part, Bottleneck))
         for part in _parts(layer)
     )
 
@@ -89,7 +99,7 @@ def _parts(layer):
 
 
 def _is_foldable(layer):
-    return _is_known(layer) and "folded" in layer.get_config()
+    return _is_known(layer) and hasattr(layer, "folded")
 
 
 def _convolutions(model):

@@ -52,10 +52,14 @@ def standardized(monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", HALF])
 def test_the_same_numbers(kind, dtype):
     model = build(kind, dtype=dtype)
+    for variable in model.weights:
+        variable.assign(variable + 0.05 * keras.random.normal(variable.shape, seed=0))
     # Compiled, as Keras predicts.
     expected = keras.Model.predict(model, X, verbose=0)
     for outputs in (model.predict(X, batch_size=2, verbose=0), logits_function(model)(X)):
-        tolerance = 1e-5 if dtype == "float32" else 2e-2
+        # XLA and TensorFlow's graphs round elsewhere.
+        tolerance = 0 if keras.backend.backend() == "torch" else 2e-2
+        tolerance = 1e-5 if dtype == "float32" else tolerance
         np.testing.assert_allclose(outputs, expected, rtol=0, atol=tolerance)
 
 
@@ -108,12 +112,15 @@ def test_exports_have_no_statistics_of_kernels(format_name, standardized, tmp_pa
 
 @pytest.mark.parametrize("pooling", ["token", "map"])
 def test_weights_are_cast_once(pooling):
-    options = {**TINY, "pooling": pooling, "qk_norm": True, "layer_scale": 0.1}
+    options = {**TINY, "pooling": pooling, "layer_scale": 0.1}
     model = vision_transformer(**options, dtype=HALF)
     head = model.get_layer("head").kernel
     head.assign(images(*head.shape))
     folded = fold(model, casting=True)
-    assert {variable.dtype for variable in folded.get_layer("block_0").weights} == {"bfloat16"}
+    dtypes = {True: set(), False: set()}
+    for variable in folded.get_layer("block_0").weights:
+        dtypes["norm" in variable.path].add(variable.dtype)
+    assert dtypes == {True: {"float32"}, False: {"bfloat16"}}
     assert folded.get_layer("head").kernel.dtype == "float32"
     expected = keras.Model.predict(model, X, verbose=0)
     np.testing.assert_array_equal(folded.predict(X, verbose=0), expected)
