@@ -99,6 +99,13 @@ def children(layer):
     return [child for child in found if isinstance(child, keras.layers.Layer)]
 
 
+def parts(layer):
+    """Yield a layer, its sublayers and theirs."""
+    yield layer
+    for child in children(layer):
+        yield from parts(child)
+
+
 def _sublayers(layer, prefix=""):
     found = {}
     for child in children(layer):

@@ -44,6 +44,9 @@ class GroupNorm(KeepsFrozen, keras.layers.GroupNormalization):
     (1, 2, 3, 8)
     """
 
+    # On TensorFlow: whether the sums over each image are products of matrices.
+    sums_by_matmul = True
+
     def __init__(self, groups=32, axis=-1, center=True, scale=True, **kwargs):
         check_choice("axis", axis, (-1,))
         check_choice("center", center, (True,))
@@ -55,14 +58,25 @@ class GroupNorm(KeepsFrozen, keras.layers.GroupNormalization):
             return self._call_torch(inputs)
         dtype = keras.backend.result_type(inputs.dtype, "float32")
         x = ops.cast(inputs, dtype)
-        mean = self._of_groups(channel_means(x))
-        variance = self._of_groups(channel_means(ops.square(x))) - ops.square(mean)
+        mean = self._of_groups(self._channel_means(x))
+        variance = self._of_groups(self._channel_means(ops.square(x))) - ops.square(mean)
         # Rounding may make it negative.
         deviation = ops.sqrt(ops.maximum(variance, 0) + self.epsilon)
         scale = self._of_channels(1 / deviation) * ops.cast(self.gamma, dtype)
         shift = ops.cast(self.beta, dtype) - self._of_channels(mean) * scale
         outputs = x * scale[:, None, None] + shift[:, None, None]
         return ops.cast(outputs, self.compute_dtype)
+
+    def _channel_means(self, images):
+        """Return the mean of each channel of each image, `(batch, channels)`."""
+        width = images.shape[2]
+        is_multiplied = self.sums_by_matmul and keras.backend.backend() == "tensorflow"
+        if width is None or not is_multiplied:
+            return ops.mean(images, axis=(1, 2))
+        # On CPUs TensorFlow multiplies matrices faster than it adds their rows. One product over
+        # all pixels would add them one by one, and lose digits.
+        weights = ops.full((1, width), 1 / width, dtype=images.dtype)
+        return ops.mean(ops.matmul(weights, images)[:, :, 0], axis=1)
 
     def _of_groups(self, means):
         """Return means over each group of `(batch, channels)` means, `(batch, groups)`."""
@@ -82,17 +96,6 @@ class GroupNorm(KeepsFrozen, keras.layers.GroupNormalization):
             of_channels_first, self.groups, gamma, beta, self.epsilon
         )
         return torch.permute(outputs, (0, 2, 3, 1))
-
-
-def channel_means(images):
-    """Return the mean of each channel of each image, `(batch, channels)`."""
-    width = images.shape[2]
-    if keras.backend.backend() != "tensorflow" or width is None:
-        return ops.mean(images, axis=(1, 2))
-    # On CPUs TensorFlow multiplies matrices faster than it adds their rows. One product over all
-    # pixels would add them one by one, and lose digits.
-    weights = ops.full((1, width), 1 / width, dtype=images.dtype)
-    return ops.mean(ops.matmul(weights, images)[:, :, 0], axis=1)
 
 
 def _has_fused_backward(inputs):

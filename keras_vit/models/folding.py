@@ -4,7 +4,7 @@ import contextlib
 
 import keras
 
-from keras_vit.layers.base import KeepsFrozen, children
+from keras_vit.layers.base import KeepsFrozen, parts
 from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.resnet import Bottleneck
 
@@ -44,7 +44,7 @@ def fold(model, sharing=False, casting=False):
         if sharing and not changes:
             return layer
         new = type(layer).from_config({**layer.get_config(), **changes})
-        for part in _parts(new):
+        for part in parts(new):
             if isinstance(part, NORMS):
                 part.dtype_policy = layer.dtype_policy
         return new
@@ -81,21 +81,15 @@ def _is_cast(layer):
         and not getattr(part, "lora_enabled", False)
         # Some norms of these are made when they are built, too late for another policy.
         and not (getattr(part, "qk_norm", False) or isinstance(part, Bottleneck))
-        for part in _parts(layer)
+        for part in parts(layer)
     )
 
 
 def _is_known(layer):
     """Whether the configuration of a layer of this package describes all of its parts."""
     # Users' own layers may compute something else, or not be made from a configuration.
-    modules = {type(part).__module__.partition(".")[0] for part in _parts(layer)}
+    modules = {type(part).__module__.partition(".")[0] for part in parts(layer)}
     return isinstance(layer, KeepsFrozen) and modules <= {"keras", "keras_vit"}
-
-
-def _parts(layer):
-    yield layer
-    for child in children(layer):
-        yield from _parts(child)
 
 
 def _is_foldable(layer):
@@ -104,5 +98,5 @@ def _is_foldable(layer):
 
 def _convolutions(model):
     """Return the convolutions of `model` whose kernels are standardized in each call."""
-    parts = [part for layer in filter(_is_foldable, model.layers) for part in _parts(layer)]
-    return [part for part in parts if isinstance(part, StandardizedConv2D) and not part.folded]
+    found = [part for layer in filter(_is_foldable, model.layers) for part in parts(layer)]
+    return [part for part in found if isinstance(part, StandardizedConv2D) and not part.folded]

@@ -1,5 +1,6 @@
 """A model as a TensorFlow graph that the converters of other formats can read."""
 
+import itertools
 import os
 import pathlib
 import subprocess
@@ -9,6 +10,8 @@ import tempfile
 import keras
 from keras import ops
 
+from keras_vit.layers.base import parts
+from keras_vit.layers.normalization import GroupNorm
 from keras_vit.models import freeze_blocks
 
 SIGNATURE = "serving_default"
@@ -85,6 +88,11 @@ def write_graph(model, path, with_weights=True):
 def _write_saved_model(model, path, with_weights):
     import tensorflow as tf
 
+    for part in itertools.chain.from_iterable(map(parts, model.layers)):
+        if isinstance(part, GroupNorm):
+            # Around each product of matrices OpenVINO transposes the images, which takes as long
+            # as all convolutions.
+            part.sums_by_matmul = False
     images = tf.TensorSpec((None, *model.input_shape[1:]), "float32", name="images")
     if with_weights:
         archive = keras.export.ExportArchive()

@@ -57,6 +57,14 @@ def test_the_logits_of_a_hybrid(file_name, hybrid, written):
     assert_same_logits(written / file_name, hybrid)
 
 
+def test_group_norm_is_no_product_of_matrices(written):
+    import openvino as ov
+
+    nodes = ov.Core().read_model(written / "model.xml").get_ordered_ops()
+    normalization = {node.get_type_name() for node in nodes if "norm" in node.get_friendly_name()}
+    assert "ReduceMean" in normalization and "MatMul" not in normalization
+
+
 @pytest.mark.parametrize(
     ("format_name", "family"),
     [
