@@ -109,7 +109,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/pretraining.py
 	$(BIN)/python benchmarks/fewshot.py
 	$(BIN)/python benchmarks/evaluation.py
-	$(BIN)/python benchmarks/serving.py
+	for model in ViT_B16 R50_B16 BiT_R50x1; do $(BIN)/python benchmarks/serving.py --model $$model || exit; done
 	$(BIN)/python benchmarks/requests_under_load.py
 
 clean:

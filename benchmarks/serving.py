@@ -1,30 +1,37 @@
 """Latency of a model's exports, and the differences of their logits from `model.predict`.
 
-All runtimes get the same random images and weights, on the CPU. Each runs in its own process,
-because idle threads of some runtimes wait busily and slow others down. Prints a table in Markdown:
-for each batch size the median and 99th percentile of the time per batch, in milliseconds, and the
-images per second; then the largest difference of the logits from Keras's, and the share of images
-with the same top class. In few runs, the 99th percentile is the slowest run.
+    make bench
+    python benchmarks/serving.py --model BiT_R50x1
+
+All runtimes get the same random images and weights, on the CPU. Each runs in a process of its own,
+because idle threads of some runtimes wait busily and slow others down; they take turns, so that a
+change of the machine's speed affects all of them. For each batch size the results are the median
+and the range of the milliseconds per batch, then the largest difference of the logits from Keras's,
+and the share of images with the same top class.
 
 The int8 files are calibrated on random images too; on real images their logits differ less.
 """
 
 import concurrent.futures
+import itertools
+import json
 import multiprocessing
 import pathlib
+import statistics
 import tempfile
 import time
 
 import numpy as np
 import tqdm
 import tyro
+from throughput import RESULTS, versions
 
-from keras_vit.cli.tables import markdown_table
 from keras_vit.serving.formats import FORMATS, WRITERS
 from keras_vit.serving.runners import load_runner
 
-# Even if a batch takes long.
-FEWEST_RUNS = 5
+# In each turn, even if a batch takes long.
+FEWEST_RUNS = 2
+PRECISIONS = ("int8", "bfloat16")
 
 
 def load_keras(path):
@@ -62,7 +69,7 @@ def write_files(name, image_size, directory, calibration, with_transformers):
     """Write a model for every runtime.
 
     Returns:
-        A dictionary from the rows of the table to `(function that loads it, path)`.
+        A dictionary from the names of the runtimes to `(function that loads it, path)`.
     """
     import keras
 
@@ -84,7 +91,8 @@ def write_files(name, image_size, directory, calibration, with_transformers):
         keras_vit.save_checkpoint(model, directory / "transformers", format="huggingface")
         files["transformers"] = (load_transformers, directory / "transformers")
     for format_name, write in WRITERS.items():
-        for quantize in (None, *({"int8"} & FORMATS[format_name].precisions.keys())):
+        precisions = FORMATS[format_name].precisions
+        for quantize in (None, *(name for name in PRECISIONS if name in precisions)):
             folder = directory / f"{format_name}_{quantize}"
             folder.mkdir()
             path = write(model, folder, quantize, calibration)
@@ -96,15 +104,14 @@ def measure(load, path, images, batch_sizes, seconds):
     """Return a runtime's logits, and the milliseconds of each run for each batch size."""
     run = load(path)
     logits = run(images)
-    times = {}
-    for size in batch_sizes:
+    times = {size: [] for size in batch_sizes}
+    for size, milliseconds in times.items():
         batch = images[:size]
         run(batch)
-        times[size] = []
-        while sum(times[size]) < 1000 * seconds or len(times[size]) < FEWEST_RUNS:
+        while sum(milliseconds) < 1000 * seconds or len(milliseconds) < FEWEST_RUNS:
             start = time.perf_counter()
             run(batch)
-            times[size].append(1000 * (time.perf_counter() - start))
+            milliseconds.append(1000 * (time.perf_counter() - start))
     return logits, times
 
 
@@ -115,49 +122,74 @@ def measure_in_process(*arguments):
         return pool.submit(measure, *arguments).result()
 
 
-def table_row(name, logits, times, expected):
-    """Return the cells of a runtime."""
-    cells = [name]
-    for size, milliseconds in times.items():
-        middle, slow = np.percentile(milliseconds, [50, 99])
-        cells += [f"{middle:.0f}", f"{slow:.0f}", f"{1000 * size / middle:.1f}"]
-    same = np.mean(logits.argmax(axis=1) == expected.argmax(axis=1))
-    return [*cells, f"{np.abs(logits - expected).max():.1e}", f"{same:.0%}"]
+def measure_in_turns(files, turns, *arguments):
+    """Return the logits of each runtime, and the milliseconds of all turns."""
+    logits, times = {}, {}
+    for _, name in tqdm.tqdm(list(itertools.product(range(turns), files))):
+        logits[name], measured = measure_in_process(*files[name], *arguments)
+        for size, milliseconds in measured.items():
+            times.setdefault(name, {}).setdefault(size, []).extend(milliseconds)
+    return logits, times
+
+
+def summary(logits, times, expected):
+    """Return the results of a runtime."""
+    return {
+        "milliseconds": {
+            size: [statistics.median(runs), min(runs), max(runs)] for size, runs in times.items()
+        },
+        "difference": float(np.abs(logits - expected).max()),
+        "same class": float(np.mean(logits.argmax(axis=1) == expected.argmax(axis=1))),
+    }
 
 
 def main(
     model: str = "ViT_B16",
     image_size: int = 224,
-    batch_sizes: tuple[int, ...] = (1, 8, 32),
-    seconds: float = 20,
+    batch_sizes: tuple[int, ...] = (1, 8),
+    turns: int = 5,
+    seconds: float = 2,
     calibration_images: int = 32,
     transformers: bool = True,
+    output: pathlib.Path | None = None,
 ):
-    """Print the table.
+    """Measure, print and write the results.
 
     Args:
         model: name of a builder.
         image_size: size of its images.
         batch_sizes: images in a batch.
-        seconds: time to measure each runtime with each batch size.
+        turns: number of turns of each runtime.
+        seconds: time to measure each batch size in each turn, at least two runs.
         calibration_images: number of images that int8 is calibrated on.
-        transformers: whether transformers is measured too; it has only the ViTs.
+        transformers: whether transformers is measured too, where it has the model.
+        output: JSON file to write; benchmarks/results/serving-MODEL.json if it is not given.
     """
     shape = (max(*batch_sizes, calibration_images), image_size, image_size, 3)
     images = np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
     with tempfile.TemporaryDirectory() as directory:
         files = write_files(
-            model, image_size, pathlib.Path(directory), images[:calibration_images], transformers
+            model,
+            image_size,
+            pathlib.Path(directory),
+            images[:calibration_images],
+            transformers and model.startswith("ViT"),
         )
-        images = images[: max(batch_sizes)]
-        measured = {
-            name: measure_in_process(*file, images, batch_sizes, seconds)
-            for name, file in tqdm.tqdm(files.items())
-        }
-    expected, _ = measured["model.predict"]
-    columns = [f"{what} at {size}" for size in batch_sizes for what in ("p50", "p99", "images/s")]
-    rows = [table_row(name, *results, expected) for name, results in measured.items()]
-    print(markdown_table(["", *columns, "difference", "same class"], rows))
+        logits, times = measure_in_turns(
+            files, turns, images[: max(batch_sizes)], batch_sizes, seconds
+        )
+    expected = logits["model.predict"]
+    runtimes = {name: summary(logits[name], times[name], expected) for name in files}
+    results = {
+        "versions": versions("tensorflow", "onnxruntime", "ai-edge-litert", "openvino", "nncf"),
+        "turns": turns,
+        "runtimes": runtimes,
+    }
+    report = json.dumps(results, indent=2)
+    print(report)
+    output = output or RESULTS / f"serving-{model}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(report + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Write the pages of docs/ that are tables, and the tables of throughput in other pages.
+"""Write the pages of docs/ that are tables, and the tables of benchmarks in other pages.
 
 Example: make docs
 """
@@ -68,6 +68,8 @@ PEER_COLUMNS = (
 )
 RESNET_COLUMNS = ("In float32", "relative to", "forward", "training step")
 CHOSEN_COLUMNS = ("relative to", *map(", ".join, SETTINGS))
+SERVED = {"ViT_B16": "ViT-B/16", "R50_B16": "R50+ViT-B/16", "BiT_R50x1": "BiT-R50x1"}
+SERVING_COLUMNS = ("1 image", "8 images", "images/s", "to float32", "difference")
 RECIPE_COLUMNS = (
     *("name", "size", "batch", "optimizer", "learning rate", "rates to try", "decay"),
     *("warm-up", "length", "weight decay", "dropout", "clipped at", "source", "reported"),
@@ -136,8 +138,8 @@ def _recipe_row(row):
     )
 
 
-def throughput_tables():
-    """Return the tables of docs/performance.md and README.md, from benchmarks/results/."""
+def benchmark_tables():
+    """Return the tables of docs/ and README.md that show what is in benchmarks/results/."""
     vit = {", ".join(setting): _results("ViT_B16", *setting) for setting in SETTINGS}
     all_peers = [row for label, results in vit.items() for row in _rows(label, results, OURS)]
     resnets = [
@@ -156,7 +158,22 @@ def throughput_tables():
             markdown_table(RESNET_COLUMNS, resnets),
         ],
         "../README.md": [markdown_table(CHOSEN_COLUMNS, chosen)],
+        "serving.md": [_serving_table(model, title) for model, title in SERVED.items()],
     }
+
+
+def _serving_table(model, title):
+    runtimes = json.loads((RESULTS / f"serving-{model}.json").read_text())["runtimes"]
+    rows = []
+    for name, results in runtimes.items():
+        ranges = results["milliseconds"]
+        # Such as `openvino int8`.
+        own = runtimes.get(f"{name.partition(' ')[0]} float32", results)["milliseconds"]
+        ratios = [f"{own[size][0] / ranges[size][0]:.2f}" for size in ("1", "8")]
+        cells = ["{:.0f} ({:.0f} to {:.0f})".format(*ranges[size]) for size in ("1", "8")]
+        cells += [f"{8000 / ranges['8'][0]:.1f}", "" if own is ranges else ", ".join(ratios)]
+        rows.append((name, *cells, f"{results['difference']:.1e}"))
+    return markdown_table((title, *SERVING_COLUMNS), rows)
 
 
 def _rows(label, results, kinds):
@@ -198,6 +215,6 @@ PAGES = {"weight_maps.md": weight_maps, "catalogue.md": catalogue, "recipes.md":
 if __name__ == "__main__":
     for name, page in PAGES.items():
         pathlib.Path(__file__).with_name(name).write_text(page())
-    for name, tables in throughput_tables().items():
+    for name, tables in benchmark_tables().items():
         path = pathlib.Path(__file__).parent / name
         path.write_text(functools.reduce(with_table, tables, path.read_text()))
