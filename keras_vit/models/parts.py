@@ -14,6 +14,8 @@ from keras_vit.layers import (
     StandardizedConv2D,
     TransformerBlock,
 )
+from keras_vit.layers.base import parts
+from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
 
 HEAD_LAYERS = ("pre_logits", "head")
@@ -173,6 +175,12 @@ def position_table(model):
     raise ValueError(
         f"`model` must have position embeddings. Received: the model {model.name!r} without them"
     )
+
+
+def group_norms(model):
+    """Return the GroupNorms of a model, also those within units of a ResNet."""
+    found = (part for layer in model.layers for part in parts(layer))
+    return [part for part in found if isinstance(part, GroupNorm)]
 
 
 def _layers_of(model, kind):

@@ -1,6 +1,5 @@
 """A model as a TensorFlow graph that the converters of other formats can read."""
 
-import itertools
 import os
 import pathlib
 import subprocess
@@ -10,9 +9,8 @@ import tempfile
 import keras
 from keras import ops
 
-from keras_vit.layers.base import parts
-from keras_vit.layers.normalization import GroupNorm
 from keras_vit.models import freeze_blocks
+from keras_vit.models.parts import group_norms
 
 SIGNATURE = "serving_default"
 
@@ -88,11 +86,10 @@ def write_graph(model, path, with_weights=True):
 def _write_saved_model(model, path, with_weights):
     import tensorflow as tf
 
-    for part in itertools.chain.from_iterable(map(parts, model.layers)):
-        if isinstance(part, GroupNorm):
-            # Around each product of matrices OpenVINO transposes the images, which takes as long
-            # as all convolutions.
-            part.sums_by_matmul = False
+    for layer in group_norms(model):
+        # OpenVINO transposes the images around each product, which takes as long as the
+        # convolutions.
+        layer.sums_by_matmul = False
     images = tf.TensorSpec((None, *model.input_shape[1:]), "float32", name="images")
     if with_weights:
         archive = keras.export.ExportArchive()
