@@ -92,7 +92,7 @@ def test_pages_of_tables_are_generated(name):
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"][name]() == PAGES[name]
 
 
-def test_tables_of_throughput_are_those_of_the_results():
+def test_tables_of_benchmarks_are_those_of_the_results():
     generated = runpy.run_path(str(ROOT / "docs" / "generate.py"))["benchmark_tables"]()
     for page, tables in generated.items():
         for table in tables:

@@ -179,8 +179,7 @@ def position_table(model):
 
 def group_norms(model):
     """Return the GroupNorms of a model, also those within units of a ResNet."""
-    found = (part for layer in model.layers for part in parts(layer))
-    return [part for part in found if isinstance(part, GroupNorm)]
+    return [part for part in parts(model) if isinstance(part, GroupNorm)]
 
 
 def _layers_of(model, kind):
