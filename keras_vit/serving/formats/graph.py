@@ -1,5 +1,6 @@
 """A model as a TensorFlow graph that the converters of other formats can read."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -58,7 +59,7 @@ def _portable_layer(layer):
     return (UnfusedZeroPadding2D if is_padding else type(layer)).from_config(config)
 
 
-def write_graph(model, path, with_weights=True):
+def write_graph(model, path, with_weights=True, sums_by_matmul=False):
     """Write a model as a SavedModel that a converter can read.
 
     Its one signature maps `images`, float32 `(batch, height, width, 3)`, to `logits`, float32
@@ -70,26 +71,28 @@ def write_graph(model, path, with_weights=True):
         path: path of the SavedModel's directory, which must not exist.
         with_weights: whether the graph contains the weights. If not, it has inputs `weight_0`,
             `weight_1` ... in the order of `model.trainable_variables`.
+        sums_by_matmul: whether GroupNorm sums by products of matrices, as it does in TensorFlow.
+            OpenVINO transposes the images around each product, which takes as long as the
+            convolutions; ONNX Runtime is faster with them.
     """
+    options = {"with_weights": with_weights, "sums_by_matmul": sums_by_matmul}
     if keras.backend.backend() == "tensorflow":
-        _write_saved_model(model, path, with_weights)
+        _write_saved_model(model, path, **options)
         return
     with tempfile.TemporaryDirectory(dir=pathlib.Path(path).parent) as scratch:
         file = pathlib.Path(scratch) / "model.keras"
         model.save(file)
         # This process uses the accelerator's memory, and a conversion needs none.
         environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
-        command = [sys.executable, "-m", __name__, file, path, "weights" if with_weights else ""]
+        command = [sys.executable, "-m", __name__, file, path, json.dumps(options)]
         subprocess.run([str(part) for part in command], check=True, env=environment)
 
 
-def _write_saved_model(model, path, with_weights):
+def _write_saved_model(model, path, with_weights, sums_by_matmul):
     import tensorflow as tf
 
     for layer in group_norms(model):
-        # OpenVINO transposes the images around each product, which takes as long as the
-        # convolutions.
-        layer.sums_by_matmul = False
+        layer.sums_by_matmul = sums_by_matmul
     images = tf.TensorSpec((None, *model.input_shape[1:]), "float32", name="images")
     if with_weights:
         archive = keras.export.ExportArchive()
@@ -112,4 +115,4 @@ def _write_saved_model(model, path, with_weights):
 
 
 if __name__ == "__main__":
-    _write_saved_model(keras.models.load_model(sys.argv[1]), sys.argv[2], bool(sys.argv[3]))
+    _write_saved_model(keras.models.load_model(sys.argv[1]), sys.argv[2], **json.loads(sys.argv[3]))

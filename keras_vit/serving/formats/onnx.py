@@ -39,8 +39,9 @@ def convert(model, scratch):
 
     from keras_vit.serving.formats.graph import SIGNATURE, write_graph
 
-    write_graph(model, scratch / "graph_without_weights", with_weights=False)
-    answer = tf.saved_model.load(scratch / "graph_without_weights").signatures[SIGNATURE]
+    graph = scratch / "graph_without_weights"
+    write_graph(model, graph, with_weights=False, sums_by_matmul=True)
+    answer = tf.saved_model.load(graph).signatures[SIGNATURE]
     specs = answer.structured_input_signature[1]
     names = ["images", *(f"weight_{index}" for index in range(len(model.trainable_variables)))]
 
