@@ -3,35 +3,10 @@
 import keras
 
 from keras_vit.core.arguments import check_rate
+from keras_vit.layers.activations import as_activation
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.projection import Dense
-
-
-@keras.saving.register_keras_serializable("keras_vit")
-def gelu_tanh(x):
-    """GELU in its tanh approximation, the default of `jax.nn.gelu`.
-
-    Example:
-    >>> float(gelu_tanh(np.float32(1.0))) - float(keras.activations.gelu(np.float32(1.0)))
-    -0.00015...
-    """
-    return keras.activations.gelu(x, approximate=True)
-
-
-@keras.saving.register_keras_serializable("keras_vit")
-def quick_gelu(x):
-    """GELU approximated as `x * sigmoid(1.702 x)`, used by OpenAI's CLIP.
-
-    Example:
-    >>> round(float(quick_gelu(np.float32(1.0))), 4)
-    0.8458
-    """
-    return x * keras.ops.sigmoid(1.702 * x)
-
-
-# Activations that Keras does not have under these names.
-OWN_ACTIVATIONS = {"gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -102,16 +77,3 @@ class MlpBlock(Layer):
             "activation": self.activation,
             "dropout": self.dropout,
         }
-
-
-def as_activation(name, argument="activation"):
-    """Return the activation function of a name."""
-    if isinstance(name, str) and name in OWN_ACTIVATIONS:
-        return OWN_ACTIVATIONS[name]
-    try:
-        return keras.activations.get(name)
-    except ValueError as error:
-        raise ValueError(
-            f"`{argument}` must be 'gelu_tanh', 'gelu' or another name that Keras knows. "
-            f"Received: {argument}={name!r}"
-        ) from error

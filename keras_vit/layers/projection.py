@@ -3,7 +3,8 @@
 TensorFlow fuses a product, its bias and a GELU if both factors are matrices. torch fuses a product
 and its bias. Keras's layers multiply three-dimensional tokens, and TensorFlow does not compute
 their einsum over several heads as a product of matrices. On CPUs torch multiplies matrices in
-float32 with MKL, which takes twice as long as oneDNN on AMD's processors.
+float32 with MKL, which takes twice as long as oneDNN on AMD's processors; without gradients, oneDNN
+computes the product, its bias and a GELU as one operation.
 """
 
 import functools
@@ -15,13 +16,15 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.layers.fusion import fuse
+from keras_vit.layers.activations import fuse, gelu_tanh
 
 # Equations of `keras.layers.EinsumDense`.
 TO_HEADS = "btw,whd->bthd"
 FROM_HEADS = "bqhd,hdw->bqw"
 # With so many rows or more, torch's convolution is faster than its product on CPUs.
 MANY_ROWS = 128
+# What oneDNN calls the activations that it fuses with a product.
+ONEDNN_GELUS = {gelu_tanh: "tanh", keras.activations.gelu: "none"}
 
 
 class _Flat:
@@ -35,9 +38,14 @@ class _Flat:
         width = math.prod(kernel.shape[: self.num_summed])
         rows = ops.reshape(inputs, (-1, width))
         bias = None if self.bias is None else ops.reshape(self.bias, (-1,))
-        outputs = affine(rows, ops.reshape(kernel, (width, -1)), bias)
-        if self.activation is not None:
-            outputs = (fuse(self.activation) if training else self.activation)(outputs)
+        matrix = ops.reshape(kernel, (width, -1))
+        if self.activation is None:
+            outputs = affine(rows, matrix, bias)
+        elif self.activation in ONEDNN_GELUS and fuses_gelu(rows):
+            outputs = onednn_linear(rows, matrix, bias, ONEDNN_GELUS[self.activation])
+        else:
+            activation = fuse(self.activation) if training else self.activation
+            outputs = activation(affine(rows, matrix, bias))
         tokens = ops.shape(inputs)[1 : len(inputs.shape) - self.num_summed]
         return ops.reshape(outputs, (-1, *tokens, *kernel.shape[self.num_summed :]))
 
@@ -108,22 +116,58 @@ def _affine_torch(rows, kernel, bias):
     import torch
 
     if is_convolved(rows[:, None]):
-        # The kernel is convolved with filters of size 1, which are the rows: oneDNN computes that.
+        if not torch.is_grad_enabled():
+            return onednn_linear(rows, kernel, bias)
+        # The kernel is convolved with filters of size 1, which are the rows: oneDNN computes that,
+        # and its gradients.
         products = torch.nn.functional.conv1d(kernel[None], rows[:, :, None])[0]
         return products if bias is None else products.add_(bias)
     return torch.mm(rows, kernel) if bias is None else torch.addmm(bias, rows, kernel)
 
 
+def onednn_linear(rows, kernel, bias, gelu=None):
+    """Return `rows @ kernel + bias`, or its GELU, by one operation of oneDNN on CPUs.
+
+    It is what `torch.compile` makes of the two, without gradients.
+    """
+    import torch
+
+    linear = torch.ops.mkldnn._linear_pointwise
+    return linear(rows, kernel.T, bias, "none" if gelu is None else "gelu", [], gelu or "")
+
+
+def fuses_gelu(rows):
+    """Whether torch computes the product of such rows and its GELU at once."""
+    if keras.backend.backend() != "torch":
+        return False
+    import torch
+
+    if torch.is_grad_enabled():
+        return False
+    if rows.dtype != torch.bfloat16:
+        return is_convolved(rows[:, None])
+    has_onednn = torch.backends.mkldnn.is_available()
+    return (
+        has_onednn
+        and _is_large_on_cpu(rows[:, None])
+        and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    )
+
+
 def is_convolved(tokens):
-    """Whether torch multiplies such tokens `(batch, tokens, ...)` by a convolution."""
+    """Whether torch multiplies such tokens `(batch, tokens, ...)` by oneDNN's convolution."""
+    import torch
+
+    return tokens.dtype == torch.float32 and _is_large_on_cpu(tokens) and _has_slow_mkl()
+
+
+def _is_large_on_cpu(tokens):
     import torch
 
     # Exported graphs keep a plain product.
     if torch.compiler.is_compiling() or torch.jit.is_tracing():
         return False
-    is_large = tokens.shape[0] * tokens.shape[1] >= MANY_ROWS
-    on_cpu = tokens.device.type == "cpu" and tokens.dtype == torch.float32
-    return on_cpu and is_large and _has_slow_mkl()
+    return tokens.device.type == "cpu" and tokens.shape[0] * tokens.shape[1] >= MANY_ROWS
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 import keras
 
 from keras_vit.core.arguments import as_pair, check_choice, check_integer, is_integer
+from keras_vit.layers.activations import as_activation
 from keras_vit.layers.convolution import (
     BIT,
     HYBRID,
@@ -11,7 +12,6 @@ from keras_vit.layers.convolution import (
     group_norm,
     standardized_conv,
 )
-from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.models.base import ImageModel, carries_options
 from keras_vit.models.head import activation_name, classification_head

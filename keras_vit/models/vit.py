@@ -25,8 +25,8 @@ from keras_vit.layers import (
     RegisterTokens,
     TransformerBlock,
 )
+from keras_vit.layers.activations import as_activation
 from keras_vit.layers.convolution import check_width
-from keras_vit.layers.mlp import as_activation
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.models.base import ImageModel, carries_options
 from keras_vit.models.head import activation_name, classification_head

@@ -1,9 +1,11 @@
-"""Projections: the products that torch computes by convolutions."""
+"""Projections: the products that torch computes by operations of oneDNN."""
 
+import keras
 import numpy as np
 import pytest
 
 from keras_vit.layers import projection
+from keras_vit.layers.activations import as_activation
 from tests.fixtures.tiny import images
 
 TORCH = pytest.mark.backends("torch", reason="the others multiply matrices")
@@ -28,6 +30,29 @@ def test_convolutions_are_products(has_bias, monkeypatch):
 
     for new, expected in zip(results(True), results(False), strict=True):
         np.testing.assert_allclose(new, expected, rtol=0, atol=1e-5)
+
+
+@TORCH
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-6), ("bfloat16", 2**-7)])
+@pytest.mark.parametrize("activation", [None, "gelu_tanh", "gelu", "quick_gelu"])
+@pytest.mark.parametrize("use_bias", [True, False])
+def test_products_without_gradients(activation, use_bias, dtype, tolerance, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(projection, "_has_slow_mkl", lambda: True)
+    activation = as_activation(activation)
+    layer = projection.Dense(24, activation, use_bias, bias_initializer="uniform", dtype=dtype)
+    tokens = torch.tensor(images(2, projection.MANY_ROWS, 40)).to(getattr(torch, dtype))
+    trained = layer(tokens).detach()
+    with torch.no_grad(), torch.profiler.profile() as profile:
+        outputs = layer(tokens)
+    operations = {event.key for event in profile.key_averages()}
+    if dtype == "float32" or torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        assert "aten::gelu" not in operations
+    assert outputs.dtype == tokens.dtype
+    exact = keras.layers.Dense.call(layer, tokens.float()).detach()
+    np.testing.assert_allclose(trained.float(), exact, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(outputs.float(), exact, rtol=tolerance, atol=tolerance)
 
 
 @TORCH

@@ -1,9 +1,48 @@
-"""Elementwise functions compiled into one operation, where the backend would run several."""
+"""Activation functions, and how the backends compute them at once."""
 
 import functools
 
 import keras
 from keras import ops
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+def gelu_tanh(x):
+    """GELU in its tanh approximation, the default of `jax.nn.gelu`.
+
+    Example:
+    >>> float(gelu_tanh(np.float32(1.0))) - float(keras.activations.gelu(np.float32(1.0)))
+    -0.00015...
+    """
+    return keras.activations.gelu(x, approximate=True)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+def quick_gelu(x):
+    """GELU approximated as `x * sigmoid(1.702 x)`, used by OpenAI's CLIP.
+
+    Example:
+    >>> round(float(quick_gelu(np.float32(1.0))), 4)
+    0.8458
+    """
+    return x * keras.ops.sigmoid(1.702 * x)
+
+
+# Activations that Keras does not have under these names.
+OWN_ACTIVATIONS = {"gelu_tanh": gelu_tanh, "quick_gelu": quick_gelu}
+
+
+def as_activation(name, argument="activation"):
+    """Return the activation function of a name."""
+    if isinstance(name, str) and name in OWN_ACTIVATIONS:
+        return OWN_ACTIVATIONS[name]
+    try:
+        return keras.activations.get(name)
+    except ValueError as error:
+        raise ValueError(
+            f"`{argument}` must be 'gelu_tanh', 'gelu' or another name that Keras knows. "
+            f"Received: {argument}={name!r}"
+        ) from error
 
 
 def fuse(function):
@@ -20,7 +59,7 @@ def fuse(function):
         function: an elementwise function of `keras.ops`.
 
     Example:
-    >>> from keras_vit.layers.fusion import fuse
+    >>> from keras_vit.layers.activations import fuse
     >>> float(fuse(keras.activations.gelu)(np.float32(0)))
     0.0
     """

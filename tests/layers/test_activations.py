@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers.fusion import fuse
-from keras_vit.layers.mlp import MlpBlock, as_activation
+from keras_vit.layers.activations import as_activation, fuse
+from keras_vit.layers.mlp import MlpBlock
 from tests.fixtures.tiny import images
 
 X = 4 * images(7, 5)
