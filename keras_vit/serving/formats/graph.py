@@ -73,7 +73,7 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
             `weight_1` ... in the order of `model.trainable_variables`.
         sums_by_matmul: whether GroupNorm sums by products of matrices, as it does in TensorFlow.
             OpenVINO transposes the images around each product, which takes as long as the
-            convolutions; ONNX Runtime is faster with them.
+            convolutions.
     """
     options = {"with_weights": with_weights, "sums_by_matmul": sums_by_matmul}
     if keras.backend.backend() == "tensorflow":

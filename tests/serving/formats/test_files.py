@@ -57,15 +57,22 @@ def test_the_logits_of_a_hybrid(file_name, hybrid, written):
     assert_same_logits(written / file_name, hybrid)
 
 
-def test_group_norm_is_a_product_of_matrices_in_onnx_alone(written):
-    import onnx
+def test_group_norm_is_a_product_of_matrices_in_int8_onnx_alone(hybrid, written, tmp_path):
     import openvino as ov
 
     nodes = ov.Core().read_model(written / "model.xml").get_ordered_ops()
     of_norms = {node.get_type_name() for node in nodes if "norm" in node.get_friendly_name()}
     assert "ReduceMean" in of_norms and "MatMul" not in of_norms
-    nodes = onnx.load(written / "model.onnx").graph.node
-    assert any(node.op_type == "MatMul" and "root_norm" in node.name for node in nodes)
+    assert not of_root_norm(written / "model.onnx", "MatMul")
+    int8 = write_onnx(hybrid, tmp_path, "int8", images(4, 16, 24, 3))
+    assert of_root_norm(int8, "MatMul") or of_root_norm(int8, "QLinearMatMul")
+
+
+def of_root_norm(path, operation):
+    import onnx
+
+    nodes = onnx.load(path).graph.node
+    return [node for node in nodes if node.op_type == operation and "root_norm" in node.name]
 
 
 @pytest.mark.parametrize(
