@@ -55,9 +55,10 @@ Written by `make docs` from `keras_vit/training/recipes/`.
 
 """
 RESULTS = pathlib.Path(__file__).parent.parent / "benchmarks" / "results"
-SETTINGS = (
-    *(("tensorflow", "float32"), ("tensorflow", "mixed_bfloat16"), ("jax", "float32")),
-    *(("torch", "float32"), ("torch", "mixed_bfloat16")),
+SETTINGS = tuple(
+    (backend, dtype)
+    for backend in ("tensorflow", "jax", "torch")
+    for dtype in ("float32", "mixed_bfloat16")
 )
 RESNETS = (("BiT_R50x1", "tensorflow"), ("BiT_R50x1", "torch"), ("R50_B16", "torch"))
 # With the tanh GELU and with the erf GELU.
