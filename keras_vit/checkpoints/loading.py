@@ -10,7 +10,7 @@ from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.models import architecture_differences
-from keras_vit.models.base import set_origin
+from keras_vit.models.base import ImageModel, carry, set_origin
 from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, build_model, defaults_of, match_variant
@@ -122,6 +122,7 @@ def load_checkpoint(model, path, format=None):
             values = list(values)
         for variable, value in values:
             assign(variable, value)
+        _carry(checkpoint, model)
     _record_origin(model, file)
 
 
@@ -183,10 +184,22 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
         )
     for variable, value in checkpoint.read(model, new_head, stored_size):
         assign(variable, value)
+    _carry(checkpoint, model, keeps_head=not new_head)
     has_new_head = new_head and num_classes > 0
     checkpoint.format.restore(checkpoint, model, has_new_head, given=callers_options)
     _record_origin(model, checkpoint.path)
     return model
+
+
+def _carry(checkpoint, model, keeps_head=True):
+    """Record on a model what the file of its weights says besides; see `ImageModel`."""
+    saved = getattr(checkpoint.archive, "model", None)
+    if saved is not None:
+        carry(saved, model, keeps_head)
+    elif isinstance(model, ImageModel):
+        model.normalization, model.resizing = checkpoint.normalization, checkpoint.resizing
+        names = checkpoint.class_names(model.options["num_classes"]) if keeps_head else None
+        model.class_names = names or model.class_names
 
 
 def _record_origin(model, file):

@@ -7,13 +7,25 @@ from keras import ops
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
+from keras_vit.checkpoints.configuration.class_names import valid_class_names
+from keras_vit.checkpoints.configuration.images import recorded_normalization, recorded_resizing
 from keras_vit.checkpoints.formats import FORMATS, opening_format, recognize
 from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
+from keras_vit.checkpoints.normalization import (
+    BIAS,
+    KERNEL,
+    absorb,
+    check_channels,
+    is_centered,
+    shifts,
+)
 from keras_vit.checkpoints.positions import fit_arguments, fit_positions, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.core.resizing import Resizing
 from keras_vit.layers.convolution import NUM_GROUPS
+from keras_vit.models.base import CENTERED
 from keras_vit.models.parts import token_grid
 from keras_vit.models.variants import is_resnet
 
@@ -39,6 +51,7 @@ class CheckpointReader:
     """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
     `archive` has the arrays under the names in the file, and the configuration next to it.
+    `normalization` and `resizing` are those of `ImageModel`.
     """
 
     def __init__(self, archive, format, naming):
@@ -46,6 +59,9 @@ class CheckpointReader:
         self.format = format
         self.naming = naming
         self.archive = archive
+        facts = archive.config, archive.preprocessor, archive.path
+        self.normalization = recorded_normalization(*facts) or CENTERED
+        self.resizing = recorded_resizing(*facts) or Resizing()
         self._finite = set()
         self._has_warned_of_head = False
         self._sources = {target: row.source for row in format.rows for target in row.targets}
@@ -89,7 +105,8 @@ class CheckpointReader:
         if num_heads is not None:
             num_heads = check_integer("num_heads", num_heads, minimum=1)
         options = self._described(num_heads, image_size)
-        self._warn_of_normalization()
+        if self._adds_bias:
+            options["patch_bias"] = True
         if num_heads not in (None, options.get("num_heads")):
             rule = f"be that of the file, {options.get('num_heads')}"
             if is_resnet(options):
@@ -107,15 +124,17 @@ class CheckpointReader:
         }
         return {name: options[name] for name in self.options_without_config if not known.get(name)}
 
-    def _warn_of_normalization(self):
-        recorded = getattr(self.archive, "normalization", None)
-        if recorded is not None and any(value != 0.5 for values in recorded for value in values):
-            logger.warning(
-                "%s: its images are normalized with the mean %s and the standard deviation %s of "
-                "pixels in [0, 1]; `keras_vit.preprocess` and the commands scale to [-1, 1]",
-                self.path,
-                *recorded,
-            )
+    def class_names(self, num_classes):
+        """Return the names of the classes that are recorded next to the file, or `None`."""
+        return valid_class_names(
+            self.format.class_names(self.archive.config), num_classes, self.path
+        )
+
+    @property
+    def _adds_bias(self):
+        """Whether the patch projection of the file has no bias, and gets one from the mean."""
+        has_kernel = self.shape_of(KERNEL) is not None
+        return has_kernel and self.shape_of(BIAS) is None and shifts(self.normalization)
 
     def _described(self, num_heads, image_size):
         for path in ("patch_embedding/projection/kernel", "root_conv/kernel"):
@@ -177,6 +196,14 @@ class CheckpointReader:
         arguments of `fit_positions` or `None`.
         """
         wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_LAYERS))]
+        if self._adds_bias:
+            if BIAS not in wanted:
+                raise ValueError(
+                    f"The model {name!r} must have a bias in its patch projection "
+                    "(`patch_bias=True`), because the images of the file are not normalized to "
+                    f"[-1, 1]. Received: path={str(self.path)!r}, with {self.normalization}"
+                )
+            wanted.remove(BIAS)
         found, without_row = entries(self.format.rows, wanted)
         positions = fit_arguments(self, shapes, grid, stored_size)
         problems = mismatches(self, found, shapes, positions is not None, drop_head)
@@ -218,8 +245,22 @@ class CheckpointReader:
                         f"{path} must be {shapes[path]}. "
                         f"Received: path={str(self.path)!r}, with {value.shape}"
                     )
+                value = self._centered(path, value, shapes)
                 self._check_range(variables[path], value)
                 yield variables[path], value
+        if self._adds_bias:
+            yield variables[BIAS], self._centered(BIAS, 0, shapes)
+
+    def _centered(self, path, value, shapes):
+        """Return the value of a variable of a model that takes images in [-1, 1]."""
+        if path not in (KERNEL, BIAS) or is_centered(self.normalization):
+            return value
+        entry, *_ = entries(self.format.rows, [KERNEL])[0]
+        source = self.naming.sources[entry.source]
+        kernel = TRANSFORMS[entry.transform].read(self._read_finite(source.name), [shapes[KERNEL]])
+        check_channels(self.normalization, shapes[KERNEL][2], self.path)
+        kernel, shift = absorb(kernel[0], self.normalization)
+        return (kernel if path == KERNEL else value + shift).astype("float32")
 
     def _check_range(self, variable, value):
         """Raise an error if a value is infinite in the variable's dtype."""

@@ -89,6 +89,18 @@ FROM_HEADS = _one(
     lambda array, shape: array.T.reshape(shape),
     lambda value: value.reshape(-1, value.shape[2]).T,
 )
+MATRIX_TO_HEADS = _one(
+    "(in, heads x size) to (in, heads, size)",
+    lambda shape: (shape[0], shape[1] * shape[2]),
+    lambda array, shape: array.reshape(shape),
+    lambda value: value.reshape(value.shape[0], -1),
+)
+MATRIX_FROM_HEADS = _one(
+    "(heads x size, out) to (heads, size, out)",
+    lambda shape: (shape[0] * shape[1], shape[2]),
+    lambda array, shape: array.reshape(shape),
+    lambda value: value.reshape(-1, value.shape[2]),
+)
 HEADS_BIAS = _one(
     "(heads x size) to (heads, size)",
     lambda shape: (shape[0] * shape[1],),
@@ -130,6 +142,8 @@ TRANSFORMS = {
     "convolution": CONVOLUTION,
     "to_heads": TO_HEADS,
     "from_heads": FROM_HEADS,
+    "matrix_to_heads": MATRIX_TO_HEADS,
+    "matrix_from_heads": MATRIX_FROM_HEADS,
     "heads_bias": HEADS_BIAS,
     "group_norm": GROUP_NORM,
     "flat_group_norm": FLAT_GROUP_NORM,

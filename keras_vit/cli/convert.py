@@ -48,8 +48,6 @@ class Convert:
     def run(self):
         """Convert, and print what was written."""
         from keras_vit.checkpoints import from_checkpoint, save_checkpoint
-        from keras_vit.checkpoints.catalog.download import find_file
-        from keras_vit.checkpoints.configuration import recorded_normalization
         from keras_vit.checkpoints.saving import format_for
         from keras_vit.serving.export import export
         from keras_vit.training.runs.run import find_model
@@ -85,9 +83,7 @@ class Convert:
         elif to == "saved_model":
             written = export(model, written, class_names=class_names)
         else:
-            known = recorded_normalization(find_file(source))
-            options = {} if known is None else {"normalization": known}
-            save_checkpoint(model, written, to, class_names, **options)
+            save_checkpoint(model, written, to, class_names)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
 
 

@@ -101,7 +101,7 @@ def facts(summary):
 
 def recorded_names(source, num_classes):
     """Return the class names that are recorded in a file or next to it, or `None`."""
-    from keras_vit.checkpoints.class_names import read_class_names
+    from keras_vit.checkpoints.configuration.class_names import read_class_names
     from keras_vit.training.runs.saved_models import recorded_class_names
 
     if not num_classes:

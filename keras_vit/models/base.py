@@ -1,5 +1,6 @@
 """The class of the models that the builders make, and what a model carries with it."""
 
+import dataclasses
 import functools
 import inspect
 import pathlib
@@ -7,11 +8,15 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_vit.core.class_names import check_class_names
+from keras_vit.core.resizing import Resizing
 from keras_vit.models.folding import assign_folded, fold
 
 # Arguments of the functions that build models which are no part of the architecture.
 NOT_OPTIONS = ("name", "dtype", "remat", "attention_path")
 NOT_HYBRID = (*NOT_OPTIONS, "resnet_stages", "resnet_width")
+# Mean and standard deviation, per channel or of all, of pixels in [0, 1] that become [-1, 1].
+CENTERED = ((0.5,), (0.5,))
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -23,6 +28,16 @@ class ImageModel(keras.Model):
     `keras_vit.resize` and `keras_vit.replace_head` keep it. It is `None` after
     `keras.models.clone_model`, whose `clone_function` may change layers.
 
+    Whatever its weights were trained on, the model takes images in [-1, 1]. It carries what the
+    files of its weights record besides, as `options`:
+
+    - `class_names`: a tuple of the names of the classes, or `None`. It can be set, and a new head
+      has none.
+    - `normalization`: `(mean, standard_deviation)` of pixels in [0, 1] with which the weights were
+      trained, each a tuple of one number or one per channel. The patch projection contains it;
+      `keras_vit.save_checkpoint` restores it.
+    - `resizing`: a `keras_vit.core.resizing.Resizing`, how images were resized and cropped.
+
     Example:
     >>> model = keras_vit.resize(keras_vit.ViT_Ti16(num_classes=10, image_size=32), 48)
     >>> model.options["image_size"], model.options["depth"]
@@ -33,6 +48,19 @@ class ImageModel(keras.Model):
     def __init__(self, inputs, outputs, name=None, **kwargs):
         super().__init__(inputs, outputs, name=name, **kwargs)
         self._options = None
+        self._class_names = None
+        self.normalization = CENTERED
+        self.resizing = Resizing()
+
+    @property
+    def class_names(self):
+        return self._class_names
+
+    @class_names.setter
+    def class_names(self, names):
+        if names is not None:
+            names = check_class_names(list(names), num_classes=self.output_shape[-1])
+        self._class_names = names
 
     @property
     def options(self):
@@ -74,7 +102,13 @@ class ImageModel(keras.Model):
         return folded
 
     def get_config(self):
-        return {**super().get_config(), "options": self.options}
+        return {
+            **super().get_config(),
+            "options": self.options,
+            "class_names": self.class_names,
+            "normalization": self.normalization,
+            "resizing": dataclasses.asdict(self.resizing),
+        }
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -83,10 +117,17 @@ class ImageModel(keras.Model):
 
         config = dict(config)
         options = config.pop("options")
+        # A file of an earlier version lacks these.
+        class_names = config.pop("class_names", None)
+        mean, deviation = config.pop("normalization", CENTERED)
+        resizing = config.pop("resizing", {})
         model = super().from_config(config, custom_objects)
         if options is not None:
-            # A file of an earlier version lacks newer options; their defaults are what it had.
+            # It also lacks newer options; their defaults are what it had.
             model.options = {**_recorded(defaults_of(options)), **options}
+        model.class_names = class_names
+        model.normalization = tuple(mean), tuple(deviation)
+        model.resizing = Resizing(**resizing)
         return model
 
 
@@ -129,13 +170,21 @@ def origin_of(model):
 def pass_on(model, new, **changes):
     """Give a new model what the model that it was made from carries, with changed options.
 
-    Changes of options that the model does not have are ignored.
+    Changes of options that the model does not have are ignored. A new head has no class names.
     """
     set_origin(new, origin_of(model))
+    carry(model, new, keeps_head="num_classes" not in changes)
     options = getattr(model, "options", None)
     if options is not None:
         changes = {name: value for name, value in changes.items() if name in options}
         new.options = {**options, **changes}
+
+
+def carry(model, new, keeps_head):
+    """Give a new model the class names, normalization and resizing of another."""
+    if isinstance(model, ImageModel) and isinstance(new, ImageModel):
+        new.normalization, new.resizing = model.normalization, model.resizing
+        new.class_names = model.class_names if keeps_head else None
 
 
 def _as_json(value):

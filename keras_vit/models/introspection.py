@@ -102,6 +102,7 @@ def _vit_options(model, layers):
         "layer_scale": block.layer_scale,
         "pre_norm": "pre_norm" in layers,
         "fc_norm": "fc_norm" in layers,
+        "patch_bias": patches.use_bias,
         "epsilon": block.epsilon,
     }
     if "root_conv" in layers:

@@ -21,7 +21,12 @@ def build_model(options):
 def defaults_of(options):
     """Return the default of each option of the family, `None` for required ones."""
     parameters = inspect.signature(maker(options)).parameters.values()
-    return {p.name: None if p.default is p.empty else p.default for p in parameters}
+    defaults = {p.name: None if p.default is p.empty else p.default for p in parameters}
+    if not is_resnet(options):
+        # These depend on other options.
+        defaults["class_token"] = options.get("pooling", "token") in ("token", None)
+        defaults["patch_bias"] = not options.get("pre_norm")
+    return defaults
 
 
 def maker(options):
@@ -92,8 +97,6 @@ def changed_options(options, row=None):
     {'pooling': ('gap', 'token')}
     """
     defaults = defaults_of(options)
-    if not is_resnet(options):
-        defaults["class_token"] = options.get("pooling", "token") in ("token", None)
     left_out = (*_SIZES, *(row.architecture if row else ()))
     return {
         name: (value, defaults[name])

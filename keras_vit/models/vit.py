@@ -67,6 +67,7 @@ def vision_transformer(
     dtype=None,
     remat=False,
     attention_path="fused",
+    patch_bias=None,
 ):
     """Build a Vision Transformer of any size.
 
@@ -107,8 +108,7 @@ def vision_transformer(
         qkv_bias: whether query, key and value projections have biases.
         qk_norm: whether queries and keys are normalized over the width of each head.
         layer_scale: initial value of LayerScale's factors; `None` for no LayerScale.
-        pre_norm: whether there is a LayerNorm before the first block, as in CLIP; the patch
-            projection then has no bias.
+        pre_norm: whether there is a LayerNorm before the first block, as in CLIP.
         fc_norm: whether the last LayerNorm comes after the pooling `"gap"`, as in timm, and not
             before it.
         epsilon: epsilon of every LayerNorm: 1e-6 in the original, 1e-12 by default in transformers.
@@ -125,6 +125,7 @@ def vision_transformer(
             about 1.2 times the time, and the same gradients. On CPUs, JAX saves no memory.
         attention_path: `"fused"` for the backend's fused attention where it is faster, or
             `"explicit"` for products with the matrix of scores. Both compute the same.
+        patch_bias: whether the patch projection has a bias; by default only without `pre_norm`.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
@@ -162,8 +163,10 @@ def vision_transformer(
     check_choice("pooling", pooling, (*POOLINGS, None))
     check_choice("position_embedding", position_embedding, POSITION_EMBEDDINGS)
     class_token = pooling in ("token", None) if class_token is None else class_token
+    patch_bias = not pre_norm if patch_bias is None else patch_bias
     _check_flags(
         class_token=class_token,
+        patch_bias=patch_bias,
         qkv_bias=qkv_bias,
         qk_norm=qk_norm,
         pre_norm=pre_norm,
@@ -193,6 +196,7 @@ def vision_transformer(
         # The first block drops nothing.
         "stochastic_depth": stochastic_depth if depth > 1 else 0.0,
         "class_token": bool(class_token),
+        "patch_bias": bool(patch_bias),
         "classifier_activation": activation_name(classifier_activation) if num_classes else None,
     }
 
@@ -209,7 +213,7 @@ def vision_transformer(
         class_token,
         num_registers,
         position_embedding,
-        pre_norm,
+        patch_bias,
         dtype,
     )
     tokens = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")(tokens)
@@ -259,11 +263,11 @@ def _check_flags(**flags):
 
 
 def _embed(
-    maps, patch_size, width, class_token, num_registers, position_embedding, pre_norm, dtype
+    maps, patch_size, width, class_token, num_registers, position_embedding, patch_bias, dtype
 ):
     """Return the tokens of equation 1 of the paper, with register tokens if there are any."""
     patches = PatchEmbedding(
-        width, patch_size, use_bias=not pre_norm, dtype=dtype, name="patch_embedding"
+        width, patch_size, use_bias=patch_bias, dtype=dtype, name="patch_embedding"
     )
     tokens = patches(maps)
     by_grid = {"sincos2d": AddSincosPositionEmbedding, "learned2d": AddPositionEmbedding2D}

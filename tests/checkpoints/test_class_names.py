@@ -6,7 +6,7 @@ import types
 import pytest
 
 from keras_vit.checkpoints import save_checkpoint
-from keras_vit.checkpoints.class_names import read_class_names
+from keras_vit.checkpoints.configuration.class_names import read_class_names
 from keras_vit.cli import main
 from keras_vit.models import vision_transformer
 from keras_vit.training.runs.class_names import class_names_of

@@ -62,7 +62,7 @@ class Shapes:
 
     def __init__(self, manifest):
         self.path = name_of(manifest)
-        self.config = {}
+        self.config, self.preprocessor = {}, {}
         self.shapes = {name: tuple(shape) for name, shape in manifest["params"].items()}
 
 

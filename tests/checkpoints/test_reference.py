@@ -25,7 +25,7 @@ FLAX_CASES = [
     "i1_bv_gap_learn",
     "i3_bv_map_learn",
 ]
-TORCH_CASES = ["timm_token", "timm_gap_fcnorm", "hf_classifier"]
+TORCH_CASES = ["timm_token", "timm_gap_fcnorm", "hf_classifier", "hf_tf_h5_classifier"]
 # Their weights are small: the tanh GELU moves the logits by no more than 3e-5.
 TORCH_TOLERANCE = 5e-6
 # To guard the conventions, one case per weights and images is enough.

@@ -66,7 +66,8 @@ def test_the_configuration_of_transformers(tmp_path):
 
 
 # What each format has to keep: options of models, and whether the format has a place for them.
-ALL = ("google", "big_vision", "timm", "huggingface")
+TRANSFORMERS = ("huggingface", "huggingface_tf")
+ALL = ("google", "big_vision", "timm", *TRANSFORMERS)
 OPTIONS = [
     ({}, ALL),
     ({"num_classes": 0}, ALL),
@@ -74,10 +75,10 @@ OPTIONS = [
     ({"pooling": "gap"}, ("google", "big_vision", "timm")),
     ({"pooling": "map"}, ("big_vision", "timm")),
     ({"representation_size": 5}, ("google", "big_vision")),
-    ({"representation_size": 5, "num_classes": 0}, ("google", "big_vision", "huggingface")),
+    ({"representation_size": 5, "num_classes": 0}, ("google", "big_vision", *TRANSFORMERS)),
     ({"position_embedding": "sincos2d"}, ALL),
     ({"position_embedding": "sincos2d", "pooling": "gap"}, ("google", "big_vision", "timm")),
-    ({"qkv_bias": False, **GELU}, ("timm", "huggingface")),
+    ({"qkv_bias": False, **GELU}, ("timm", *TRANSFORMERS)),
     ({"qk_norm": True, **GELU}, ("timm",)),
     ({"layer_scale": 0.1, **GELU}, ("timm",)),
     ({"num_registers": 2, **GELU}, ("timm",)),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.configuration import recorded_normalization
 from tests.fixtures.checkpoint_files import case_arrays, config_next_to, write
 from tests.fixtures.commands import CASE, error_of, logits_of, run
 from tests.fixtures.images import write_folder
@@ -36,7 +35,7 @@ def test_convert_keeps_the_normalisation(to, tmp_path, capsys):
     settings = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
     (source / "preprocessor_config.json").write_text(json.dumps(settings))
     run(capsys, "convert", source, tmp_path / "target", "--to", to)
-    mean, deviation = recorded_normalization(tmp_path / "target")
+    mean, deviation = keras_vit.from_checkpoint(tmp_path / "target").normalization
     assert (list(mean), list(deviation)) == (settings["image_mean"], settings["image_std"])
 
 

@@ -32,6 +32,7 @@ OPTIONS = {
     "qk_norm": True,
     "layer_scale": 0.5,
     "pre_norm": True,
+    "patch_bias": True,
     "fc_norm": True,
     "epsilon": 1e-5,
     "resnet_stages": (),

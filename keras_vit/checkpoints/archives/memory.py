@@ -8,9 +8,10 @@ class ArrayArchive:
 
     is_mapped = True
 
-    def __init__(self, path, arrays, config):
+    def __init__(self, path, arrays, config, preprocessor=None):
         self.path = path
         self.config = config
+        self.preprocessor = preprocessor or {}
         self._arrays = arrays
         self.shapes = {name: tuple(array.shape) for name, array in arrays.items()}
 

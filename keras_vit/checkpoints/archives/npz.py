@@ -46,7 +46,7 @@ class NpzArchive:
 
     def __init__(self, path):
         self.path = path
-        self.config = {}
+        self.config, self.preprocessor = {}, {}
         self._exit = contextlib.ExitStack()
         try:
             self._file = self._exit.enter_context(path.open("rb"))

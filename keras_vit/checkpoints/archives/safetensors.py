@@ -6,18 +6,22 @@ import pathlib
 import numpy as np
 
 from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
-from keras_vit.checkpoints.configuration import read_config, read_json, recorded_normalization
+from keras_vit.checkpoints.configuration import (
+    MODEL,
+    SHARD_INDEX,
+    read_config,
+    read_json,
+    read_preprocessor,
+)
 
-SHARD_INDEX = "model.safetensors.index.json"
+# What older repositories hold; it is never read.
+PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 # Our names of the dtypes in which weights are stored.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class SafetensorsArchive:
-    """A `.safetensors` file, or several that an index lists, with the `config.json` next to them.
-
-    `normalization` is that of `recorded_normalization`.
-    """
+    """A `.safetensors` file, or several that an index lists, with the JSON files next to them."""
 
     is_mapped = True
 
@@ -26,7 +30,7 @@ class SafetensorsArchive:
         self._exit = contextlib.ExitStack()
         files, listed = _shards(path)
         self.config = read_config(files[0].parent)
-        self.normalization = recorded_normalization(files[0])
+        self.preprocessor = read_preprocessor(files[0].parent)
         self._files = {}
         try:
             for file in files:
@@ -96,15 +100,17 @@ def _shards(path):
     if path.suffix == ".safetensors":
         return [path], ()
     directory = path if path.is_dir() else path.parent
-    file, index = directory / "model.safetensors", directory / SHARD_INDEX
+    file, index = directory / MODEL, directory / SHARD_INDEX
     # As in transformers, the index of an earlier model is ignored.
     if path != index and file.exists():
         return [file], ()
     if not index.exists():
+        pickled = [name for name in PICKLED if (directory / name).exists()]
+        held = f"only {pickled[0]}, which is pickled" if pickled else "none of them"
         raise ValueError(
-            "`path` must be a directory with model.safetensors or its index; that of a run has a "
-            "run.json, that of an export a model in a numbered directory. "
-            f"Received: path={str(path)!r}, which holds none of them"
+            "`path` must be a directory with model.safetensors, its index or tf_model.h5; that of "
+            "a run has a run.json, that of an export a model in a numbered directory. "
+            f"Received: path={str(path)!r}, which holds {held}"
         )
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):

@@ -16,11 +16,12 @@ from keras_vit.checkpoints.archives import FILE_SUFFIXES
 from keras_vit.checkpoints.archives.npz import what_it_is
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.checkpoints.configuration import MODEL, TF_MODEL, has_configuration
 from keras_vit.checkpoints.formats import config_files
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
-FILES_OF_DIRECTORY = ("model.safetensors", *config_files())
+FILES_OF_DIRECTORY = (MODEL, TF_MODEL, *config_files())
 # Answers of servers that do not have a file.
 NOT_THERE = (403, 404, 410)
 
@@ -31,7 +32,7 @@ def files_of(path):
         directory = path if path.is_dir() else path.parent
         shards = sorted(directory.glob("*.safetensors"))
         return [path, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
-    if path.suffix == ".safetensors":
+    if has_configuration(path):
         return [path, *(path.with_name(name) for name in config_files())]
     return [path]
 
@@ -79,14 +80,14 @@ def fetch(url):
     """Download a file into Keras's cache with a progress bar, unless it is there; return its path.
 
     The file appears under its name when it is complete; an interrupted download starts again. The
-    `config.json` and the `preprocessor_config.json` next to a `.safetensors` file are downloaded
-    first, if there are any. The environment variable `KERAS_VIT_MIRROR` replaces the address
-    https://storage.googleapis.com.
+    `config.json` and the `preprocessor_config.json` next to a `.safetensors` or `.h5` file are
+    downloaded first, if there are any. The environment variable `KERAS_VIT_MIRROR` replaces the
+    address https://storage.googleapis.com.
     """
     url = _over_https(url)
     target = cache_path(url)
     if not target.is_file():
-        if target.suffix == ".safetensors":
+        if has_configuration(target):
             _download_configuration(url)
         _download(url, target)
     return target

@@ -7,6 +7,7 @@ from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER
 from keras_vit.checkpoints.formats.big_vision import BIG_VISION
 from keras_vit.checkpoints.formats.google import GOOGLE
 from keras_vit.checkpoints.formats.huggingface import HUGGINGFACE
+from keras_vit.checkpoints.formats.huggingface_tf import HUGGINGFACE_TF
 from keras_vit.checkpoints.formats.keras import KERAS
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
 from keras_vit.checkpoints.formats.timm import TIMM
@@ -15,7 +16,17 @@ from keras_vit.core.arguments import check_choice
 # To add a layout, add a file with its row to this folder, and the row here. A file is read by the
 # first of them that finds its arrays in it.
 FORMATS = {
-    row.name: row for row in (GOOGLE, BIG_VISION, BIG_TRANSFER, TIMM, HUGGINGFACE, KERAS, KERAS_HUB)
+    row.name: row
+    for row in (
+        GOOGLE,
+        BIG_VISION,
+        BIG_TRANSFER,
+        TIMM,
+        HUGGINGFACE,
+        HUGGINGFACE_TF,
+        KERAS,
+        KERAS_HUB,
+    )
 }
 
 
@@ -46,7 +57,9 @@ def recognize(archive, format=None, opened_by=None):
     candidates = [
         row
         for row in FORMATS.values()
-        if row.find and format in (None, row.name) and opened_by is (row if row.open else None)
+        if row.find
+        and format in (None, row.name, row.family)
+        and opened_by is (row if row.open else None)
     ]
     for candidate in candidates:
         naming = candidate.find(archive.shapes)

@@ -16,10 +16,13 @@ class Format:
 
     Args:
         name: value of `format`.
+        family: another value of `format`, which means all layouts of one project; `None` for the
+            name alone.
         rows: the weight map.
         title: heading of the weight map in the documentation; `None` to leave it out.
         suffix: suffix of the files that are written, one of `archives.WRITERS`, or of those that
             `open` reads.
+        file_name: name of the file of weights in a directory, by default `model` and the suffix.
         find: `find(shapes)` returns the arrays of a file, given their shapes by name, as a
             `Naming`, or `None` for a file of another layout.
         describe: `describe(shape_of, config, num_heads)` returns the options of
@@ -39,10 +42,12 @@ class Format:
         config_options: options that are only recorded in the `config.json`; without the file, they
             are assumed.
         config_files: names of the JSON files next to the weights.
-        configure: `configure(options, arrays, class_names, normalization)` returns the contents of
-            `config_files` by file name; the arguments are those of `save_checkpoint`, and the
-            arrays of the file by name.
+        configure: `configure(options, arrays, class_names, normalization, resizing)` returns the
+            contents of `config_files` by file name; the arguments are those of `save_checkpoint`,
+            the arrays of the file by name, and the `Resizing` of the model.
         check: `check(options)` raises a `ValueError` for a model that the project does not have.
+        has_patch_bias: `has_patch_bias(options)` returns whether the project's patch projection has
+            a bias in such a model.
         has_fixed_positions: whether a file without a position embedding stands for the fixed sines
             and cosines.
         store_positions: `store_positions(values, num_tokens)` returns the values of the variables
@@ -56,6 +61,8 @@ class Format:
     suffix: str | None = None
     find: Callable | None = None
     describe: Callable | None = None
+    file_name: str | None = None
+    family: str | None = None
     open: Callable | None = None
     restore: Callable = lambda checkpoint, model, has_new_head, given: None
     prefix_rows: Callable = lambda num_tokens, shape_of: (num_tokens,)
@@ -64,11 +71,17 @@ class Format:
     interpolation: str = "bilinear"
     config_options: tuple[str, ...] = ()
     config_files: tuple[str, ...] = ()
-    configure: Callable = lambda options, arrays, class_names, normalization: {}
+    configure: Callable = lambda options, arrays, class_names, normalization, resizing: {}
     check: Callable = lambda options: None
+    has_patch_bias: Callable = lambda options: True
     has_fixed_positions: bool = False
     store_positions: Callable = lambda values, num_tokens: values
     spell: Callable = lambda name, options: name
+
+    @property
+    def name_in_directory(self):
+        """Name of the file of weights in a directory."""
+        return self.file_name or f"model{self.suffix}"
 
     @property
     def is_written(self):

@@ -13,9 +13,9 @@ from keras_vit.checkpoints.architecture import (
     in_order,
     logger,
     output_size,
-    per_channel,
     torch_heads,
 )
+from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, norm, two
 from keras_vit.core.arguments import as_pair
@@ -131,6 +131,7 @@ def describe_huggingface(shape_of, config, num_heads):
         "activation": ACTIVATIONS[config.get("hidden_act", "gelu")],
         "class_token": True,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
+        "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
         "epsilon": check_epsilon(config.get("layer_norm_eps", 1e-12)),
     }
     names = {
@@ -205,10 +206,9 @@ def _spell(name, options):
     return name if is_backbone or name.startswith("classifier.") else f"vit.{name}"
 
 
-def _configure(options, arrays, class_names, normalization):
+def _configure(options, arrays, class_names, normalization, resizing):
     """Return the `config.json` and the `preprocessor_config.json`; see `Format.configure`."""
     names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
-    height, width = options["image_size"]
     labels = class_names or _default_names(options["num_classes"])
     config = {
         "architectures": ["ViTForImageClassification" if labels else "ViTModel"],
@@ -234,17 +234,7 @@ def _configure(options, arrays, class_names, normalization):
     if labels:
         config["id2label"] = dict(enumerate(labels))
         config["label2id"] = {label: index for index, label in enumerate(labels)}
-    preprocessor = {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "size": {"height": height, "width": width},
-        "resample": 2,  # PIL's bilinear
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": per_channel(normalization[0]),
-        "image_std": per_channel(normalization[1]),
-    }
+    preprocessor = preprocessor_of(options["image_size"], normalization, resizing)
     return {"config.json": config, "preprocessor_config.json": preprocessor}
 
 

@@ -131,6 +131,7 @@ def describe_timm(shape_of, config, num_heads):
         "class_token": shape_of("class_token/token") is not None,
         "num_registers": registers[1] if registers else 0,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
+        "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
         "qk_norm": query_norm is not None,
         # The file has the factors, but not their initial value.
         "layer_scale": arguments.get("init_values") or 1e-5
@@ -207,7 +208,7 @@ def _activation(config, arguments):
     return ACTIVATIONS[name]
 
 
-def _configure(options, arrays, class_names, normalization):
+def _configure(options, arrays, class_names, normalization, resizing):
     """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
     width, mlp_dim = options["embedding_dim"], options["mlp_dim"]
     height, width_in_pixels = options["image_size"]
@@ -249,9 +250,9 @@ def _configure(options, arrays, class_names, normalization):
             "num_classes": options["num_classes"],
             "input_size": [options["image_channels"], height, width_in_pixels],
             "fixed_input_size": True,
-            "interpolation": "bilinear",
-            "crop_pct": 1.0,
-            "crop_mode": "squash",
+            "interpolation": resizing.interpolation,
+            "crop_pct": resizing.crop_share,
+            "crop_mode": "center" if resizing.keeps_aspect_ratio else "squash",
             "mean": per_channel(normalization[0]),
             "std": per_channel(normalization[1]),
             "first_conv": "patch_embed.proj",
@@ -292,5 +293,6 @@ TIMM = Format(
     config_options=("pooling", "num_heads", "activation", "epsilon"),
     config_files=("config.json",),
     configure=_configure,
+    has_patch_bias=lambda options: not options.get("pre_norm"),
     store_positions=without_zero_rows,
 )

@@ -11,7 +11,7 @@ def class_names_of(model, source, is_guessing=True):
     ImageNet's names are taken, with a warning, if it is no name of the catalog or of AugReg.
     """
     # Commands import this module before they need Keras.
-    from keras_vit.checkpoints.class_names import read_class_names
+    from keras_vit.checkpoints.configuration.class_names import read_class_names
     from keras_vit.data.labels import LABEL_FILES, imagenet_class_names
     from keras_vit.training.runs.run import find_model
     from keras_vit.training.runs.saved_models import recorded_class_names

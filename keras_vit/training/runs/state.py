@@ -12,6 +12,7 @@ from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import differences, replacing
 from keras_vit.data.fingerprints import name_some
 from keras_vit.models.introspection import options_of
+from keras_vit.models.options import defaults_of
 from keras_vit.training.runs.variable_names import named_metrics, named_variables
 
 
@@ -79,9 +80,12 @@ def recorded_options(model):
 def check_same_model(options, state):
     """Check that a resumed run has a model of the options that it was begun with.
 
-    States of versions before 0.2 do not record them.
+    States of versions before 0.2 do not record them, and earlier versions had fewer options.
     """
     before = state[1].get("options")
+    if before and options:
+        known = {name: value for name, value in defaults_of(before).items() if name in options}
+        before = {**known, **before}
     changed = differences(before, options) if before and options else []
     if changed:
         raise ValueError(

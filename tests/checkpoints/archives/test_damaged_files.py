@@ -89,7 +89,11 @@ def index(weight_map, *files):
         ("x.npz", lone_array, "must be a complete .npz archive"),
         ("x.npz", lambda folder: None, "must be an existing file"),
         ("x.bin", page("x.bin", "\x80\x02}q\x00."), "save the weights as .safetensors"),
-        ("x.txt", page("x.txt", "text"), "ends with .npz or .safetensors or .keras, or a dir"),
+        (
+            "x.txt",
+            page("x.txt", "text"),
+            "ends with .npz .*or .h5 or .keras, or a dir",
+        ),
         ("x.safetensors", lying_header, "must be a complete .safetensors file.*x.safetensors"),
         ("x.safetensors", huge_header, "must be a complete .safetensors file.*x.safetensors"),
         ("x.safetensors", page("x.safetensors"), "an HTML or XML page"),

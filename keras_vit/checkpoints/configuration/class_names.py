@@ -5,24 +5,33 @@ import pathlib
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog.download import cache_path
-from keras_vit.checkpoints.configuration import read_config
+from keras_vit.checkpoints.configuration import has_configuration, read_config
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.core.class_names import check_class_names
 
 
 def read_class_names(source, num_classes):
-    """Read the names of classes from the `config.json` next to the weights of a model.
+    """Read the names of classes next to the weights of a model, as a list; see `valid_class_names`.
 
-    Return a list that `check_class_names` accepts, or `None` if none are recorded for
-    `num_classes` classes. If several classes have one name, their numbers follow it.
+    `source` is the path or the address of the weights.
     """
     config = _config_of(source)
     names = next(filter(None, (row.class_names(config) for row in FORMATS.values())), None)
-    if not names:
+    names = valid_class_names(names, num_classes, source)
+    return None if names is None else list(names)
+
+
+def valid_class_names(names, num_classes, path):
+    """Check the names of classes that are recorded next to the weights in `path`.
+
+    Return a tuple that `check_class_names` accepts, or `None` if none are recorded for
+    `num_classes` classes. If several classes have one name, their numbers follow it.
+    """
+    if not names or not num_classes:
         return None
     try:
-        what = f"The class names in the config.json of {source}"
-        return list(check_class_names(_numbered(names), what, num_classes))
+        what = f"The class names in the config.json of {path}"
+        return check_class_names(_numbered(names), what, num_classes)
     except ValueError as error:
         logger.warning("names of classes are ignored: %s", error)
         return None
@@ -44,4 +53,4 @@ def _config_of(source):
     path = cache_path(text) if "://" in text else pathlib.Path(source).expanduser()
     if path.is_dir():
         return read_config(path)
-    return read_config(path.parent) if path.suffix in (".safetensors", ".json") else {}
+    return read_config(path.parent) if has_configuration(path) or path.suffix == ".json" else {}

@@ -1,0 +1,79 @@
+"""The arrays of an HDF5 file in the layout of Keras 2, as `tf_model.h5` of transformers."""
+
+import h5py
+import numpy as np
+
+from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
+from keras_vit.checkpoints.configuration import read_config, read_preprocessor
+
+
+class Hdf5Archive:
+    """An `.h5` file, with the JSON files next to it."""
+
+    is_mapped = True
+
+    def __init__(self, path):
+        self.path = path
+        self.config = read_config(path.parent)
+        self.preprocessor = read_preprocessor(path.parent)
+        try:
+            self._file = h5py.File(path, "r")
+        except OSError as error:
+            raise self._damaged(error) from error
+        try:
+            arrays = self._arrays()
+        # Errors of damaged files have many types.
+        except Exception as error:
+            self.close()
+            raise self._damaged(error) from error
+        self.shapes = {name: array.shape for name, array in arrays.items()}
+        self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
+
+    def _arrays(self):
+        arrays = {}
+
+        def visit(name, item):
+            if isinstance(item, h5py.Dataset):
+                arrays[name] = item
+
+        self._file.visititems(visit)
+        return arrays
+
+    def _damaged(self, error):
+        return ValueError(
+            f"`path` must be a complete .h5 file. Received: path={str(self.path)!r}, "
+            f"{what_it_is(self.path) or f'which cannot be read: {error}'}"
+        )
+
+    def read(self, name):
+        """Return the array of that name in float32."""
+        try:
+            array = self._file[name][()]
+        except (OSError, KeyError, RuntimeError) as error:
+            raise self._damaged(error) from error
+        return as_float32(name, np.asarray(array))
+
+    def close(self):
+        """Close the file."""
+        self._file.close()
+
+
+def write_hdf5(path, arrays, image_size):
+    """Write arrays with the attributes by which Keras 2 and transformers find them.
+
+    The first part of a name is that of the layer. `image_size` is ignored; the `config.json`
+    records it.
+    """
+    layers = {}
+    for name in arrays:
+        layer, _, weight = name.partition("/")
+        layers.setdefault(layer, []).append(weight)
+    with h5py.File(path, "w") as file:
+        file.attrs["layer_names"] = list(layers)
+        file.attrs["backend"] = "tensorflow"
+        file.attrs["keras_version"] = "2.15.0"
+        for layer, weights in layers.items():
+            group = file.create_group(layer)
+            group.attrs["weight_names"] = weights
+            for weight in weights:
+                group.create_dataset(weight, data=arrays[f"{layer}/{weight}"])

@@ -1,0 +1,43 @@
+"""The files of a directory of weights: their names, and the contents of the JSON files."""
+
+import json
+
+MODEL = "model.safetensors"
+SHARD_INDEX = f"{MODEL}.index.json"
+TF_MODEL = "tf_model.h5"
+CONFIGURATION = ("config.json", "preprocessor_config.json")
+
+
+def read_config(directory):
+    """Return the contents of the `config.json` of a directory; empty if there is none."""
+    path = directory / "config.json"
+    config = read_json(path) if path.is_file() else {}
+    for name in ("pretrained_cfg", "model_args"):
+        if not isinstance(config.get(name) or {}, dict):
+            raise ValueError(
+                f"`{name}` of {str(path)!r} must be a JSON object. "
+                f"Received: {name}={config[name]!r:.80}"
+            )
+    return config
+
+
+def has_configuration(path):
+    """Return whether JSON files describe the weights in a file of this name."""
+    return path.suffix in (".safetensors", ".h5") and not path.name.endswith(".weights.h5")
+
+
+def read_preprocessor(directory):
+    """Return the contents of the `preprocessor_config.json` of a directory; empty without one."""
+    path = directory / "preprocessor_config.json"
+    return read_json(path) if path.is_file() else {}
+
+
+def read_json(path):
+    """Return the JSON object in a file."""
+    try:
+        contents = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{str(path)!r} must hold JSON. Received: {error}") from error
+    if not isinstance(contents, dict):
+        raise ValueError(f"{str(path)!r} must hold a JSON object. Received: {contents!r:.60}")
+    return contents

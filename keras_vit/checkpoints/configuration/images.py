@@ -1,0 +1,171 @@
+"""How the files next to weights say that images are normalized, resized and cropped."""
+
+import dataclasses
+
+from keras_vit.checkpoints.architecture import per_channel
+from keras_vit.core.resizing import Resizing
+
+# Numbers of Pillow's filters in files of transformers.
+FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Processor:
+    """What an image processor of transformers does where its file does not say it.
+
+    Args:
+        resample: number of Pillow's filter.
+        keeps_aspect_ratio: whether a size that is one number is the length of the smaller side.
+        crops: whether the middle is cut out.
+    """
+
+    resample: int = 3
+    keeps_aspect_ratio: bool = False
+    crops: bool = False
+
+
+# By the beginning of `image_processor_type`, or of `feature_extractor_type` in older files.
+PROCESSORS = {
+    "ViT": Processor(resample=2),
+    "DINOv3ViT": Processor(resample=2),
+    "DeiT": Processor(crops=True),
+    "CLIP": Processor(keeps_aspect_ratio=True, crops=True),
+    "Bit": Processor(keeps_aspect_ratio=True, crops=True),
+    "Siglip": Processor(),
+}
+
+
+def recorded_normalization(config, preprocessor, path):
+    """Return the mean and standard deviation of pixels in [0, 1] that are recorded next to weights.
+
+    Each is a tuple of one number or one per channel. Return `None` if nothing is recorded.
+
+    Args:
+        config: contents of the `config.json`.
+        preprocessor: contents of the `preprocessor_config.json`.
+        path: path of the weights, for error messages.
+    """
+    recorded = _timm_settings(config) or preprocessor
+    pairs = (
+        (recorded.get("image_mean"), recorded.get("image_std")),
+        (recorded.get("mean"), recorded.get("std")),
+    )
+    found = next((pair for pair in pairs if not any(values in (None, []) for values in pair)), None)
+    # Without rescaling, the caller of the model has scaled the pixels to [0, 1].
+    is_scaling = recorded.get("do_rescale") is not False
+    factor = (is_scaling and recorded.get("rescale_factor")) or 1 / 255
+    if recorded.get("do_normalize") is False:
+        found = [0], [1]
+    elif found is None:
+        return None
+    # For pixels in [0, 1]; files record fewer than 12 digits.
+    mean, deviation, (factor, *_) = (_as_channels(values, path) for values in (*found, factor))
+    if factor <= 0 or min(deviation) <= 0:
+        raise ValueError(
+            f"Standard deviation and factor of pixels next to the weights in {str(path)!r} must be "
+            f"positive. Received: {deviation} and {factor!r}"
+        )
+    return tuple(
+        tuple(round(value / (255 * factor), 12) for value in values) for values in (mean, deviation)
+    )
+
+
+def recorded_resizing(config, preprocessor, path):
+    """Return the `Resizing` that is recorded next to weights, `None` if there is none.
+
+    The arguments are those of `recorded_normalization`.
+    """
+    try:
+        timm = _timm_settings(config)
+        return _resizing_of_timm(timm) if timm else _resizing_of_transformers(preprocessor)
+    except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise ValueError(
+            "The files next to weights must say how to resize images by the filters bilinear, "
+            "bicubic or lanczos, and how to crop the middle of them. "
+            f"Received: {str(path)!r} ({error})"
+        ) from error
+
+
+def preprocessor_of(image_size, normalization, resizing):
+    """Return the contents of a `preprocessor_config.json`."""
+    height, width = image_size
+    size = {"height": height, "width": width}
+    before_crop = {name: resizing.length_before_crop(length) for name, length in size.items()}
+    if resizing.keeps_aspect_ratio:
+        kind, before_crop = "Bit", {"shortest_edge": min(before_crop.values())}
+    else:
+        kind = "ViT" if resizing.crop_share == 1 else "DeiT"
+    crop = {"do_center_crop": True, "crop_size": size} if kind != "ViT" else {}
+    numbers = {name: number for number, name in FILTERS.items()}
+    return {
+        "image_processor_type": f"{kind}ImageProcessor",
+        "do_resize": True,
+        "size": before_crop,
+        "resample": numbers[resizing.interpolation],
+        **crop,
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": per_channel(normalization[0]),
+        "image_std": per_channel(normalization[1]),
+    }
+
+
+def _timm_settings(config):
+    # timm had these settings in the file itself before it had `pretrained_cfg`.
+    settings = config.get("pretrained_cfg") or (config if "architecture" in config else {})
+    # A directory of timm may still have the file of a model of transformers.
+    return settings if "mean" in settings or "interpolation" in settings else {}
+
+
+def _resizing_of_timm(settings):
+    if "interpolation" not in settings:
+        return None
+    mode = settings.get("crop_mode") or "center"
+    if mode not in ("center", "squash"):
+        raise ValueError(f"crop_mode={mode!r}")
+    # The defaults of `resolve_data_config` in timm.
+    share = settings.get("crop_pct") or 0.875
+    return Resizing(
+        settings["interpolation"],
+        antialias=True,
+        crop_share=share,
+        keeps_aspect_ratio=mode == "center",
+    )
+
+
+def _resizing_of_transformers(settings):
+    size = settings.get("size")
+    if size is None or settings.get("do_resize") is False:
+        return None
+    kind = settings.get("image_processor_type") or settings.get("feature_extractor_type") or ""
+    names = sorted(PROCESSORS, key=len, reverse=True)
+    default = PROCESSORS[next((name for name in names if kind.startswith(name)), "ViT")]
+    resample = settings.get("resample")
+    length, keeps_aspect_ratio = _length_of(size, default)
+    share = 1.0
+    if settings.get("do_center_crop", default.crops):
+        share = min(1.0, _length_of(settings.get("crop_size") or length, default)[0] / length)
+    filter = default.resample if resample is None else resample
+    if filter not in FILTERS:
+        raise ValueError(f"resample={filter!r}")
+    return Resizing(FILTERS[filter], True, share, keeps_aspect_ratio)
+
+
+def _length_of(size, default):
+    """Return the length of a side in pixels, and whether it is the smaller side of an image."""
+    if not isinstance(size, dict):
+        size = {("shortest_edge" if default.keeps_aspect_ratio else "height"): size}
+    smaller = size.get("shortest_edge")
+    return (size["height"], False) if smaller is None else (smaller, True)
+
+
+def _as_channels(values, path):
+    """Return the values per channel; one number stands for all channels."""
+    values = values if isinstance(values, list) else [values]
+    if not all(isinstance(value, (int, float)) for value in values):
+        raise ValueError(
+            "Mean, standard deviation and factor of pixels next to the weights in "
+            f"{str(path)!r} must be numbers. Received: {values!r:.80}"
+        )
+    return tuple(values)

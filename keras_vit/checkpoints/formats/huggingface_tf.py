@@ -1,0 +1,88 @@
+"""The TensorFlow ViT of Hugging Face transformers before version 5: `tf_model.h5`."""
+
+from keras_vit.checkpoints.configuration import TF_MODEL
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.huggingface import (
+    HUGGINGFACE,
+    HUGGINGFACE_ROWS,
+    describe_huggingface,
+)
+from keras_vit.checkpoints.weight_map import Naming, Row
+
+# Kernels have Keras's order of axes.
+TRANSFORMS_OF_KERNELS = {
+    "convolution": "identity",
+    "dense": "identity",
+    "to_heads": "matrix_to_heads",
+    "from_heads": "matrix_from_heads",
+}
+MODEL_NAMES = {True: "tf_vi_t_for_image_classification", False: "tf_vi_t_model"}
+LAYER = "encoder/layer_._{i}/"
+MARKER = "embeddings/patch_embeddings/projection/kernel"
+
+
+def _tensorflow_row(row):
+    """Return a row for the same variable, with TensorFlow's names of kernels and norms."""
+    *parts, name = row.source.removeprefix("encoder.layer.{i}.").split(".")
+    is_norm = any(part.startswith("layernorm") for part in parts)
+    names = {"weight": "gamma", "bias": "beta"} if is_norm else {"weight": "kernel"}
+    layer = LAYER if row.source.startswith("encoder.") else ""
+    source = layer + "/".join([*parts, names.get(name, name)])
+    return Row(source, row.target, TRANSFORMS_OF_KERNELS.get(row.transform, row.transform))
+
+
+# Names without the layer and the model that they begin with, and the output that they end with.
+HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
+
+
+def find_huggingface_tf(shapes):
+    """Return the arrays of transformers' TensorFlow ViT; see `Format.find`."""
+    names = {_short(name) for name in shapes if name.count("/") > 1}
+    return Naming.of(shapes, _short) if MARKER in names else None
+
+
+def _short(name):
+    """Return the name of an array in the weight map.
+
+    Each array is in the group of its layer, under its whole name. That begins with the name of the
+    model, which has a number if the program had made other models before.
+    """
+    _, _, path = name.split("/", 2)
+    return path.removesuffix(":0").removeprefix("vit/")
+
+
+def describe_huggingface_tf(shape_of, config, num_heads):
+    """Return the options of a transformers model, from its arrays and `config.json`."""
+
+    def torch_shape_of(path):
+        shape = shape_of(path)
+        if shape is None or not path.endswith("/kernel"):
+            return shape
+        return shape[::-1] if len(shape) == 2 else (shape[3], shape[2], *shape[:2])
+
+    return describe_huggingface(torch_shape_of, config, num_heads)
+
+
+def _spell(name, options):
+    """Return the name in the file; see `_short`."""
+    layer = "classifier" if name.startswith("classifier/") else "vit"
+    path = name if layer == "classifier" else f"vit/{name}"
+    return f"{layer}/{MODEL_NAMES[bool(options['num_classes'])]}/{path}:0"
+
+
+HUGGINGFACE_TF = Format(
+    "huggingface_tf",
+    HUGGINGFACE_TF_ROWS,
+    "`huggingface_tf`: `tf_model.h5`, all under their layer and the name of the model",
+    ".h5",
+    find_huggingface_tf,
+    describe_huggingface_tf,
+    spell=_spell,
+    file_name=TF_MODEL,
+    family="huggingface",
+    class_names=HUGGINGFACE.class_names,
+    interpolation=HUGGINGFACE.interpolation,
+    config_options=HUGGINGFACE.config_options,
+    config_files=HUGGINGFACE.config_files,
+    configure=HUGGINGFACE.configure,
+)

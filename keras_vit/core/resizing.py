@@ -1,0 +1,60 @@
+"""How an image of any size becomes one of a model's size."""
+
+import dataclasses
+
+from keras_vit.core.arguments import check_choice, is_number
+
+INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
+
+
+@dataclasses.dataclass(frozen=True)
+class Resizing:
+    """How the images of a trained model were resized and cropped for its evaluation.
+
+    By default, which is the way of the ViT paper, the whole image is resized without keeping its
+    aspect ratio: bilinear, with half-pixel centers, not antialiased.
+
+    Args:
+        interpolation: `"bilinear"`, `"bicubic"` or `"lanczos"`.
+        antialias: whether to do as Pillow does: the filter covers all pixels of an image that
+            becomes smaller, and the results are rounded to integers.
+        crop_share: share of height and width that is kept of the resized image, its middle; 1 for
+            no crop.
+        keeps_aspect_ratio: whether the smaller side is resized to the length before the crop, and
+            not both sides.
+
+    Raises:
+        ValueError: if the interpolation is unknown, or the share not greater than 0 and at most 1.
+
+    Example:
+    >>> from keras_vit.core.resizing import Resizing
+    >>> Resizing("bicubic", antialias=True, crop_share=224 / 256).length_before_crop(384)
+    438
+    """
+
+    interpolation: str = "bilinear"
+    antialias: bool = False
+    crop_share: float = 1.0
+    keeps_aspect_ratio: bool = False
+
+    def __post_init__(self):
+        check_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        if not is_number(self.crop_share) or not 0 < self.crop_share <= 1:
+            raise ValueError(
+                "`crop_share` must be greater than 0 and at most 1. "
+                f"Received: crop_share={self.crop_share!r}"
+            )
+
+    def length_before_crop(self, length):
+        """Return the length in pixels of which the middle `length` is kept, rounded down."""
+        # The share 224 / 257 of 257 may be a little less than 224.
+        return int(length / self.crop_share + 1e-6)
+
+    def in_words(self):
+        """Return a description, such as `bicubic resize of the whole image, antialiased`."""
+        what = "smaller side" if self.keeps_aspect_ratio else "whole image"
+        how = "antialiased as by Pillow" if self.antialias else "not antialiased"
+        is_cropped = self.keeps_aspect_ratio or self.crop_share < 1
+        share = f"{100 * self.crop_share:.4g} %"
+        crop = f"; the middle {share} of the smaller side is kept" if is_cropped else ""
+        return f"{self.interpolation} resize of the {what}, {how}{crop}"
