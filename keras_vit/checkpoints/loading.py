@@ -9,6 +9,7 @@ from keras_vit.checkpoints.positions import warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names
 from keras_vit.models import architecture_differences
 from keras_vit.models.base import ImageModel, carry, set_origin
 from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
@@ -198,8 +199,16 @@ def _carry(checkpoint, model, keeps_head=True):
         carry(saved, model, keeps_head)
     elif isinstance(model, ImageModel):
         model.normalization, model.resizing = checkpoint.normalization, checkpoint.resizing
-        names = checkpoint.class_names(model.options["num_classes"]) if keeps_head else None
-        model.class_names = names or model.class_names
+        if keeps_head:
+            model.class_names = _class_names(checkpoint, model.options["num_classes"])
+
+
+def _class_names(checkpoint, num_classes):
+    """Return the names that are recorded next to a file, or ImageNet's for a published file."""
+    names = checkpoint.class_names(num_classes)
+    if names is None and num_classes in LABEL_FILES and published_row(checkpoint.path):
+        return imagenet_class_names(num_classes)
+    return names
 
 
 def _record_origin(model, file):

@@ -74,8 +74,7 @@ class Convert:
             to = format_for(model, target.suffix)
         class_names = None
         if self.num_classes is None:
-            # Guessed names are not recorded in files.
-            class_names = class_names_of(model, source, is_guessing=to == "saved_model")
+            class_names = class_names_of(model, source)
         written = target
         if to == "keras":
             written.parent.mkdir(parents=True, exist_ok=True)

@@ -1,23 +1,21 @@
-"""The names of the classes that published checkpoints were trained on."""
-
-import collections
-import functools
-import importlib.resources
+"""The most probable classes of logits, by name."""
 
 import numpy as np
 
 from keras_vit.core.arguments import is_integer
+from keras_vit.core.class_names import check_class_names
+from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names, read_labels
 
-# `label_files/README.md` names the sources of the lists and what they were compared with.
-LABEL_FILES = {1000: "imagenet2012.txt", 21843: "imagenet21k.txt"}
+# `imagenet_class_names` was public here before it moved.
+__all__ = ["decode_predictions", "imagenet_class_names"]
 
 # The sum of probabilities in bfloat16 (8 bits) differs from one by up to 0.4 %. Logits of so many
 # classes are never all positive with a sum this close to one.
 PROBABILITY_SUM_TOLERANCE = 0.01
 
 
-def decode_predictions(logits, top=5):
-    """Return the most probable ImageNet classes for the logits of a batch of images.
+def decode_predictions(logits, top=5, class_names=None):
+    """Return the most probable classes for the logits of a batch of images.
 
     It returns the same tuples as the function of this name in `keras.applications`, but applies the
     softmax, because the models here return logits. Rows that are probabilities (none negative, sum
@@ -27,18 +25,22 @@ def decode_predictions(logits, top=5):
     sigmoid per class: their order is right nevertheless, and the probability is the softmax.
 
     Args:
-        logits: array or tensor of shape `(batch, classes)`: 1000 for ImageNet-2012, 21843 for
-            ImageNet-21k in the order of the checkpoints of Google (ViT, AugReg, BiT).
+        logits: array or tensor of shape `(batch, classes)`: without `class_names` 1000 for
+            ImageNet-2012, or 21843 for ImageNet-21k in the order of the checkpoints of Google (ViT,
+            AugReg, BiT).
         top: number of classes to return per image.
+        class_names: names of the classes, such as `model.class_names`; `None` for ImageNet's.
 
     Returns:
         A list with an entry per image, which is a list of `top` tuples
         `(synset, name, probability)`, the most probable first. Names are those of
         `keras.applications` (`"great_white_shark"`); several synsets can share a name (`"crane"`).
+        With `class_names` the number of the class stands in place of its synset.
 
     Raises:
-        ValueError: if the shape or `top` is invalid, a value is not finite, or all values of a row
-            are equal, as the outputs of a head that is zero.
+        ValueError: if the shape or `top` is invalid, a value is not finite, all values of a row are
+            equal, as the outputs of a head that is zero, or there are not as many different names
+            as classes.
 
     Reference:
         `keras.applications.imagenet_utils.decode_predictions`; for the order of the 21,843 classes
@@ -49,20 +51,17 @@ def decode_predictions(logits, top=5):
     >>> logits[0, :2] = 8, 10
     >>> decode_predictions(logits, top=2)
     [[('n01443537', 'goldfish', 0.84...), ('n01440764', 'tench', 0.11...)]]
+    >>> decode_predictions([[0.0, 2.0]], top=1, class_names=["cat", "dog"])
+    [[(1, 'dog', 0.88...)]]
     """
     logits = _to_float64(logits)
-    if logits.ndim != 2 or logits.shape[1] not in LABEL_FILES:
-        raise ValueError(
-            "`logits` must have the shape (batch, 1000) for ImageNet-2012 or (batch, 21843) for "
-            f"ImageNet-21k. Received: logits.shape={logits.shape}"
-        )
-    num_classes = logits.shape[1]
+    labels = _labels(logits, class_names)
+    num_classes = len(labels)
     if not is_integer(top) or not 1 <= top <= num_classes:
         raise ValueError(
             f"`top` must be an integer from 1 to the {num_classes} classes. Received: top={top!r}"
         )
     _check_values(logits)
-    labels = read_labels(num_classes)
     # By logits, because the smallest probabilities can all be rounded to zero.
     order = np.argsort(-logits, axis=-1, kind="stable")[:, :top]
     probabilities = np.take_along_axis(_to_probabilities(logits), order, axis=-1)
@@ -72,34 +71,21 @@ def decode_predictions(logits, top=5):
     ]
 
 
-@functools.cache
-def read_labels(num_classes):
-    """Return the pairs `(synset, name)` of 1000 or 21843 classes, in the order of the outputs."""
-    folder = importlib.resources.files("keras_vit.data") / "label_files"
-    lines = (folder / LABEL_FILES[num_classes]).read_text(encoding="utf-8").splitlines()
-    return tuple(tuple(line.split()) for line in lines)
-
-
-@functools.cache
-def imagenet_class_names(num_classes):
-    """Return unique names of 1000 or 21843 classes.
-
-    If several classes have the same name, as the two cranes, the synset follows it.
-
-    Args:
-        num_classes: 1000 for ImageNet-2012, 21843 for ImageNet-21k.
-
-    Returns:
-        A list of strings, in the order of a model's outputs.
-
-    Example:
-    >>> names = imagenet_class_names(1000)
-    >>> names[0], names[134], names[517]
-    ('tench', 'crane_n02012849', 'crane_n03126707')
-    """
-    labels = read_labels(num_classes)
-    counts = collections.Counter(name.casefold() for _, name in labels)
-    return [name if counts[name.casefold()] == 1 else f"{name}_{synset}" for synset, name in labels]
+def _labels(logits, class_names):
+    """Return the synset, or the number, and the name of each class."""
+    if class_names is None:
+        if logits.ndim != 2 or logits.shape[1] not in LABEL_FILES:
+            raise ValueError(
+                "`logits` must have the shape (batch, 1000) for ImageNet-2012 or (batch, 21843) "
+                "for ImageNet-21k, unless `class_names` are given. "
+                f"Received: logits.shape={logits.shape}"
+            )
+        return read_labels(logits.shape[1])
+    if logits.ndim != 2:
+        raise ValueError(
+            f"`logits` must have the shape (batch, classes). Received: logits.shape={logits.shape}"
+        )
+    return list(enumerate(check_class_names(list(class_names), num_classes=logits.shape[1])))
 
 
 def _to_float64(values):

@@ -91,7 +91,7 @@ class TrainedModel:
             exclude=self._excluded() if self.is_own_data(data) else (),
             **options,
         )
-        names = class_names_of(self.model, self.source, is_guessing=False)
+        names = class_names_of(self.model, self.source)
         if names is not None:
             check_same_classes(names, list(dataset.class_names), self.path.suffix == ".keras")
         return dataset

@@ -66,7 +66,8 @@ def export(
         signatures: signatures of a SavedModel. This, `top_k`, `batch_size`, `on_bad_image` and
             `warmup_batch_sizes` are for SavedModels only.
         top_k: number of the most likely classes that are named, at most.
-        class_names: names of the classes; `None` for their numbers.
+        class_names: names of the classes; `None` for those that the model carries, or their
+            numbers.
         batch_size: images in a request; `None` for any number.
         image_size: int or `(height, width)` to resize the model to; `None` for its own.
         on_bad_image: `"error"` to refuse requests with images that cannot be decoded, with their
@@ -100,7 +101,8 @@ def export(
     )
     num_classes = check_model(row, model, quantize)
     if class_names is None:
-        class_names = list(map(str, range(num_classes)))
+        carried = getattr(model, "class_names", None)
+        class_names = list(carried or map(str, range(num_classes)))
     else:
         class_names = list(check_class_names(class_names, num_classes=num_classes))
     if image_size is not None:

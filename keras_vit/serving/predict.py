@@ -18,11 +18,15 @@ from keras_vit.serving.versions import is_version, version_folders
 
 
 def keras_predictor(model, class_names=None):
-    """Make a predictor from a Keras model; by default the names of the classes are numbers."""
+    """Make a predictor from a Keras model.
+
+    By default the names of the classes are those that the model carries, or their numbers.
+    """
     from keras_vit.serving.loaded import preprocess_files
 
     check_classifier(model)
     is_untrained = has_zero_head(model)
+    class_names = class_names or getattr(model, "class_names", None)
 
     def predict(encoded):
         images = preprocess_files([encoded], model.input_shape[1:3])

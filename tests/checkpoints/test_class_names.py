@@ -1,13 +1,17 @@
-"""ImageNet's names are taken without a warning only for a model asked for by a published name."""
+"""The names of a model's classes: where they come from, and where they go."""
 
 import json
-import types
 
+import keras
 import pytest
 
+import keras_vit
 from keras_vit.checkpoints import save_checkpoint
+from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.checkpoints.catalog.download import cache_path
 from keras_vit.checkpoints.configuration.class_names import read_class_names
 from keras_vit.cli import main
+from keras_vit.core.imagenet import imagenet_class_names
 from keras_vit.models import vision_transformer
 from keras_vit.training.runs.class_names import class_names_of
 from keras_vit.training.runs.saved_models import recorded_class_names as recorded_names
@@ -15,41 +19,62 @@ from keras_vit.training.runs.saved_models import save_model
 from tests.fixtures.tiny import TINY
 
 NAMES = ["cat", "dog", "eel"]
-HEAD = types.SimpleNamespace(name="head")
-MODEL = types.SimpleNamespace(output_shape=(None, 1000), layers=[HEAD])
-AUGREG = "B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.01"
-
-
-@pytest.mark.parametrize("source", ["ViT_B16/imagenet2012", f"{AUGREG}-res_224"])
-def test_published_names(source, caplog):
-    assert class_names_of(MODEL, source, is_guessing=False)[0] == "tench"
-    assert not caplog.messages
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "https://example.org/ViT-B_16.npz",
-        "gs://vit_models/sam/ViT-B_16.npz",
-        "mine/ViT-B_16.npz",
-        f"mine/{AUGREG}-res_224.npz",
-    ],
+AUGREG = (
+    "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.03"
+    "-res_224"
 )
-def test_places_are_warned_of(source, tmp_path, monkeypatch, caplog):
-    monkeypatch.chdir(tmp_path)
-    assert len(class_names_of(MODEL, source)) == 1000
-    assert caplog.messages == [
-        f"{source} does not record the names of its classes: as there are 1000, they are taken to "
-        "be ImageNet's"
-    ]
-    assert class_names_of(MODEL, source, is_guessing=False) is None
 
 
-def test_guessed_names_are_not_recorded(tmp_path):
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A file in the cache under the name of a published one with ImageNet's classes."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    model = keras_vit.ViT_Ti16(num_classes=1000)
+    model.get_layer("head").kernel.assign_add(keras.ops.ones((192, 1000)))
+    path = cache_path(parse_augreg(AUGREG).url)
+    path.parent.mkdir(parents=True)
+    save_checkpoint(model, path, "google")
+    return path
+
+
+def test_published_files_have_imagenets_names(published, tmp_path, caplog):
+    model = keras_vit.from_checkpoint(AUGREG)
+    assert model.class_names == tuple(imagenet_class_names(1000))
+    assert keras_vit.from_checkpoint(AUGREG, num_classes=1000).class_names is None
+    assert keras_vit.ViT_Ti16(weights=AUGREG, num_classes=7).class_names is None
+    assert not caplog.messages
+    # The same bytes elsewhere say nothing of their classes.
+    published.rename(tmp_path / "mine.npz")
+    assert keras_vit.from_checkpoint(tmp_path / "mine.npz").class_names is None
+
+
+def test_a_number_of_classes_is_no_name(tmp_path, capsys):
     model = vision_transformer(**{**TINY, "num_classes": 1000})
     save_checkpoint(model, tmp_path / "mine.npz", "google")
     main(["convert", str(tmp_path / "mine.npz"), str(tmp_path / "mine.keras")])
     assert recorded_names(tmp_path / "mine.keras", 1000) is None
+
+
+def test_names_are_checked_when_they_are_set():
+    model = vision_transformer(**TINY)
+    with pytest.raises(ValueError, match="`class_names` must .* names 3 classes"):
+        model.class_names = NAMES[:2]
+    model.class_names = NAMES
+    assert model.class_names == tuple(NAMES)
+
+
+def test_names_travel(tmp_path):
+    model = vision_transformer(**TINY, activation="gelu")
+    model.class_names = NAMES
+    model.save(tmp_path / "model.keras")
+    assert recorded_names(tmp_path / "model.keras", 3) == NAMES
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.class_names == tuple(NAMES)
+    assert keras_vit.resize(loaded, 32).class_names == tuple(NAMES)
+    assert keras_vit.replace_head(loaded, 3).class_names is None
+    for to in ("timm", "huggingface", "huggingface_tf"):
+        save_checkpoint(loaded, tmp_path / to, to)
+        assert keras_vit.from_checkpoint(tmp_path / to).class_names == tuple(NAMES)
 
 
 @pytest.fixture
@@ -121,8 +146,7 @@ def test_names_of_other_classes_are_left_out_with_a_warning(names, rule, tmp_pat
     assert rule in line
 
 
-def test_a_model_without_a_head_has_no_names(tmp_path, caplog):
-    (tmp_path / "config.json").write_text(json.dumps({"label_names": NAMES}))
-    model = vision_transformer(**{**TINY, "num_classes": 0})
-    assert class_names_of(model, tmp_path) is None
-    assert not caplog.messages
+def test_a_model_without_a_head_has_no_names(named, tmp_path):
+    main(["convert", str(named), str(tmp_path / "timm"), "--to", "timm"])
+    model = keras_vit.from_checkpoint(tmp_path / "timm", num_classes=0)
+    assert class_names_of(model, tmp_path / "timm") is None

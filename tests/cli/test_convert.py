@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.core.imagenet import imagenet_class_names
 from tests.fixtures.checkpoint_files import case_arrays, config_next_to, write
 from tests.fixtures.commands import CASE, error_of, logits_of, run
 from tests.fixtures.images import write_folder
@@ -140,10 +141,15 @@ def test_other_commands_take_checkpoints(tmp_path, capsys):
     assert "%" in run(capsys, "predict", tmp_path / "served", image)
 
 
-def test_classes_of_imagenet_have_names(tmp_path, capsys):
+def test_classes_of_imagenet_have_names_only_where_a_file_says_so(tmp_path, capsys):
     model = keras_vit.ViT_Ti16(num_classes=1000, image_size=32)
     model.get_layer("head").bias.assign(np.eye(1000)[1] * 20)
     keras_vit.save_checkpoint(model, tmp_path / "imagenet.npz", "google")
     photos = write_folder(tmp_path / "photos", ("cat",), count=1)
     image = next(path for path in photos.rglob("*") if path.is_file())
-    assert "goldfish" in run(capsys, "predict", tmp_path / "imagenet.npz", image, "--top", 1)
+    assert "  1 100.0%" in run(capsys, "predict", tmp_path / "imagenet.npz", image, "--top", 1)
+    model.class_names = imagenet_class_names(1000)
+    model.save(tmp_path / "imagenet.keras")
+    for to in ("timm", "huggingface", "saved_model"):
+        run(capsys, "convert", tmp_path / "imagenet.keras", tmp_path / to, "--to", to)
+        assert "  goldfish " in run(capsys, "predict", tmp_path / to, image, "--top", 1)

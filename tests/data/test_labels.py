@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from keras_vit.core.class_names import check_class_names
-from keras_vit.data.labels import LABEL_FILES, decode_predictions, imagenet_class_names, read_labels
+from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names, read_labels
+from keras_vit.data.labels import decode_predictions
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
 

@@ -12,7 +12,7 @@ from keras_vit.core.files import replacing
 from keras_vit.core.pixels import scales_inputs
 from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind
 from keras_vit.models import resize
-from keras_vit.models.base import origin_of
+from keras_vit.models.base import ImageModel, origin_of, pass_on
 from keras_vit.models.files import load_model
 from keras_vit.training.runs.run import MODELS, RUN_FILE, find_model, read_run
 from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
@@ -56,16 +56,24 @@ def save_model(model, path, metadata=None):
     """
     with replacing(path) as partial:
         try:
-            saved = keras.Model(
-                model.input, model.output, name=model.name, trainable=model.trainable
-            )
-            saved.save(partial)
+            _without_optimizer(model, metadata or {}).save(partial)
             if metadata is not None:
                 with zipfile.ZipFile(partial, "a") as file:
                     file.writestr(_METADATA_FILE, json.dumps(metadata))
         except RuntimeError as error:
             # What h5py raises where a disk is full.
             raise OSError(str(error)) from error
+
+
+def _without_optimizer(model, metadata):
+    kind = ImageModel if isinstance(model, ImageModel) else keras.Model
+    new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
+    pass_on(model, new)
+    names = metadata.get("class_names")
+    # The model that predicts masked patches has other outputs than classes.
+    if names and isinstance(new, ImageModel) and new.output_shape[-1] == len(names):
+        new.class_names = names
+    return new
 
 
 def run_metadata(model_path):
@@ -90,7 +98,7 @@ def run_of(model_path):
 def recorded_class_names(model_path, num_classes):
     """Return the class names of a `.keras` file, from the file or from its run, or `None`."""
     run, metadata = run_of(model_path), _read_metadata(model_path)
-    names = metadata.get("class_names") or run.get("class_names")
+    names = metadata.get("class_names") or run.get("class_names") or _carried_names(model_path)
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
     if names is not None and not is_list:
         raise ValueError(
@@ -170,17 +178,26 @@ def data_of(run, name=None):
     return BY_POSITION + name if takes_it and absolute_name(name) == run.get("data") else name
 
 
+def _carried_names(path):
+    """Return the class names that the model itself carries, or `None`."""
+    config = _read_member(path, "config.json").get("config")
+    return config.get("class_names") if isinstance(config, dict) else None
+
+
 def _read_metadata(path):
+    return _read_member(path, _METADATA_FILE)
+
+
+def _read_member(path, name):
+    """Return the JSON object in a member of a `.keras` file; empty if there is none."""
     if not pathlib.Path(path).exists():
         raise ValueError(f"`model` must be an existing file. Received: model={str(path)!r}")
     try:
         with zipfile.ZipFile(path) as file:
-            metadata = (
-                json.loads(file.read(_METADATA_FILE)) if _METADATA_FILE in file.namelist() else {}
-            )
+            contents = json.loads(file.read(name)) if name in file.namelist() else {}
     except (OSError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
         raise ValueError(
             "`model` must be a complete Keras model. "
             f"Received: model={str(path)!r}, which is no .keras file or not all of one"
         ) from error
-    return metadata if isinstance(metadata, dict) else {}
+    return contents if isinstance(contents, dict) else {}
