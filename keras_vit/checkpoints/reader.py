@@ -23,7 +23,7 @@ from keras_vit.checkpoints.positions import fit_arguments, fit_positions, stored
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, check_integer
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers.convolution import NUM_GROUPS
 from keras_vit.models.base import CENTERED
 from keras_vit.models.parts import token_grid
@@ -61,7 +61,7 @@ class CheckpointReader:
         self.archive = archive
         facts = archive.config, archive.preprocessor, archive.path
         self.normalization = recorded_normalization(*facts) or CENTERED
-        self.resizing = recorded_resizing(*facts) or Resizing()
+        self.resizing = recorded_resizing(*facts) or WHOLE_IMAGE
         self._finite = set()
         self._has_warned_of_head = False
         self._sources = {target: row.source for row in format.rows for target in row.targets}

@@ -33,7 +33,7 @@ from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers.tokens import sincos_table
 from keras_vit.models.base import CENTERED
 from keras_vit.models.files import WEIGHTS_SUFFIX, check_finite
@@ -96,7 +96,7 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
     arrays, files = _arrays(model, options, format, normalization), {}
     if is_directory:
         names = class_names or getattr(model, "class_names", None)
-        resizing = getattr(model, "resizing", Resizing())
+        resizing = getattr(model, "resizing", WHOLE_IMAGE)
         files = format.configure(options, arrays, names and list(names), normalization, resizing)
         path = path / format.name_in_directory
         _check_not_hidden(path)

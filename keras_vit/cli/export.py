@@ -61,6 +61,7 @@ class Export:
     def run(self):
         """Export, and print where to."""
         from keras_vit.cli.convert import as_image_size
+        from keras_vit.models.base import resizing_of
         from keras_vit.serving.export import export
         from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_stored
@@ -77,7 +78,8 @@ class Export:
         model = load_trained(self.model, as_image_size(self.image_size))
         if calibration:
             encoded = (read_stored(file)[0] for file in calibration)
-            calibration = preprocess_files(encoded, model.input_shape[1:3])
+            size = model.input_shape[1:3]
+            calibration = preprocess_files(encoded, size, resizing_of(model))
         path = export(
             model,
             self.directory,

@@ -40,6 +40,7 @@ class Inspect:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.report import write_report
+        from keras_vit.models.base import resizing_of
         from keras_vit.training.runs.saved_models import load_trained
 
         check_matplotlib()
@@ -51,12 +52,12 @@ class Inspect:
         if self.out.exists() and not self.out.is_dir():
             raise ValueError(f"`--out` must be a directory. Received: {str(self.out)!r}, a file")
         model = load_trained(self.model, as_image_size(self.image_size))
-        images = self._read(model.input_shape[1:3])
+        images = self._read(model.input_shape[1:3], resizing_of(model))
         print(f"Inspecting {model.name} on {len(images)} images")
         page = write_report(model, images, self.out, verbose="auto")
         print(f"The figures are in {page.parent}, and all of them on one page: {page}")
 
-    def _read(self, size):
+    def _read(self, size, resizing):
         import numpy as np
 
         from keras_vit.data.images.decoding import decode
@@ -66,9 +67,9 @@ class Inspect:
 
         if self.images:
             decoded = (decode(read_image(path)) for path in self.images)
-            return np.stack([evaluation_image(image, size) for image in decoded])
+            return np.stack([evaluation_image(image, size, resizing) for image in decoded])
         batches, found = [], 0
-        dataset = self._dataset(size)
+        dataset = self._dataset(size, resizing)
         with explaining_errors(dataset):
             for images, _ in dataset.as_numpy_iterator():
                 batches.append(images)
@@ -79,7 +80,7 @@ class Inspect:
             print(dataset.skipped)
         return np.concatenate(batches)[: self.count]
 
-    def _dataset(self, size):
+    def _dataset(self, size, resizing):
         """Return the split, shuffled as for training: a folder starts with one class."""
         from keras_vit.data.datasets import load
         from keras_vit.training.runs.run import find_model
@@ -94,4 +95,5 @@ class Inspect:
             )
         classes = run.get("classes") if self.data is None else None
         options = {"classes": classes, "data_dir": self.data_dir, "training": True}
+        options["resizing"] = resizing
         return load(name, self.split, size, min(self.count, 32), **options)

@@ -22,6 +22,8 @@ class Resizing:
             no crop.
         keeps_aspect_ratio: whether the smaller side is resized to the length before the crop, and
             not both sides.
+        rounds_offset: whether the first row and column of the crop are rounded half to even, as in
+            torchvision, and not down, as in transformers.
 
     Raises:
         ValueError: if the interpolation is unknown, or the share not greater than 0 and at most 1.
@@ -36,6 +38,7 @@ class Resizing:
     antialias: bool = False
     crop_share: float = 1.0
     keeps_aspect_ratio: bool = False
+    rounds_offset: bool = False
 
     def __post_init__(self):
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
@@ -58,3 +61,6 @@ class Resizing:
         share = f"{100 * self.crop_share:.4g} %"
         crop = f"; the middle {share} of the smaller side is kept" if is_cropped else ""
         return f"{self.interpolation} resize of the {what}, {how}{crop}"
+
+
+WHOLE_IMAGE = Resizing()

@@ -1,5 +1,6 @@
 """Features of whole splits, and the cache that they are kept in."""
 
+import dataclasses
 import hashlib
 import importlib.metadata
 import logging
@@ -14,10 +15,12 @@ from keras import ops
 
 from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import replacing
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import source_digest
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.evaluation.classification import check_ends
+from keras_vit.models.base import resizing_of
 from keras_vit.models.folding import fold
 from keras_vit.models.parts import check_backbone, representation
 from keras_vit.version import __version__
@@ -69,6 +72,7 @@ def split_features(
     """
     extractor = _extractor(model)
     image_size = model.input_shape[1:3]
+    resizing = WHOLE_IMAGE if central_crop_from else resizing_of(model)
 
     def compute():
         dataset = load(
@@ -76,6 +80,7 @@ def split_features(
             classes=classes,
             data_dir=data_dir,
             central_crop_from=central_crop_from,
+            resizing=resizing,
             max_skipped=max_skipped,
         )
         return _extract(extractor, dataset)
@@ -85,7 +90,7 @@ def split_features(
     source = find_source(name, split, classes, data_dir)
     if cache is None:
         return *compute(), source.class_names
-    settings = (image_size, central_crop_from, max_skipped)
+    settings = (image_size, central_crop_from, max_skipped, *dataclasses.astuple(resizing))
     key = _key(_model_digest(extractor), source_digest(source), settings)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")

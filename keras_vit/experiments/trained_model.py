@@ -13,6 +13,7 @@ from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
 from keras_vit.experiments.reported import find_reported
+from keras_vit.models.base import resizing_of
 from keras_vit.training.runs.class_names import class_names_of
 from keras_vit.training.runs.run import EXCLUDED_FILE, MODELS, find_model
 from keras_vit.training.runs.saved_models import data_of, load_trained, run_of, warn_of_images
@@ -62,7 +63,8 @@ class TrainedModel:
         """Load the images to evaluate the model on, and check that they have its classes.
 
         Those of its own run are divided as the run divided them, with the same classes, and without
-        the images that it left out. A process among several loads its share.
+        the images that it left out. They are resized as the model says, unless they are cropped. A
+        process among several loads its share.
 
         Args:
             data: name of a dataset, as in `keras_vit.data.load`; `None` for the run's.
@@ -82,6 +84,8 @@ class TrainedModel:
             raise ValueError(
                 "`data` must be given for a model outside of a run's directory. Received: data=None"
             )
+        if not options.get("central_crop_from"):
+            options.setdefault("resizing", resizing_of(self.model))
         dataset = load(
             name,
             split,

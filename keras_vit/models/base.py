@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit.core.class_names import check_class_names
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.models.folding import assign_folded, fold
 
 # Arguments of the functions that build models which are no part of the architecture.
@@ -50,7 +50,7 @@ class ImageModel(keras.Model):
         self._options = None
         self._class_names = None
         self.normalization = CENTERED
-        self.resizing = Resizing()
+        self.resizing = WHOLE_IMAGE
 
     @property
     def class_names(self):
@@ -185,6 +185,11 @@ def carry(model, new, keeps_head):
     if isinstance(model, ImageModel) and isinstance(new, ImageModel):
         new.normalization, new.resizing = model.normalization, model.resizing
         new.class_names = model.class_names if keeps_head else None
+
+
+def resizing_of(model):
+    """Return the `Resizing` of a model; a model of another class has the default one."""
+    return getattr(model, "resizing", WHOLE_IMAGE)
 
 
 def _as_json(value):

@@ -1,6 +1,7 @@
 """Export of a model and its preprocessing, for TF Serving and other runtimes."""
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -8,7 +9,9 @@ import os
 import keras
 
 from keras_vit.core.class_names import check_class_names
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import resize
+from keras_vit.models.base import resizing_of
 from keras_vit.models.folding import fold
 from keras_vit.models.head import has_zero_head, warn_of_zero_head
 from keras_vit.models.introspection import options_of
@@ -20,6 +23,11 @@ from keras_vit.serving.formats.saved_model import USUAL_SIGNATURES
 from keras_vit.serving.operations import write_operations
 from keras_vit.serving.versions import new_version
 from keras_vit.version import __version__
+
+_RESIZED = (
+    "bilinear resize of the whole image without antialiasing and with half-pixel centers, to "
+    "floats, as tf.image.resize"
+)
 
 
 def export(
@@ -115,6 +123,7 @@ def export(
     if row.has_signatures:
         settings = {
             "signatures": signatures,
+            "resizing": resizing_of(model),
             "class_names": class_names,
             "top_k": top_k,
             "batch_size": batch_size,
@@ -172,6 +181,7 @@ def _facts(model, format, quantize):
     options = options_of(model)
     row = match_variant(options)
     changed = changed_options(options, row)
+    resizing = resizing_of(model)
     return {
         "model": model.name,
         "variant": row and row.name,
@@ -179,8 +189,9 @@ def _facts(model, format, quantize):
         "image_size": model.input_shape[1:3],
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),
-        "preprocessing": "bilinear resize of the whole image without antialiasing and with "
-        "half-pixel centers, to floats, as tf.image.resize; (pixels - 127.5) / 127.5",
+        "preprocessing": f"{_RESIZED if resizing == WHOLE_IMAGE else resizing.in_words()}; "
+        "(pixels - 127.5) / 127.5",
+        "resizing": dataclasses.asdict(resizing),
         "format": format,
         "quantize": quantize,
         "keras_vit": __version__,

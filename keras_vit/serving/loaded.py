@@ -1,9 +1,11 @@
 """Exports, loaded again as a server would load them."""
 
+import json
 import pathlib
 
 import numpy as np
 
+from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.serving.formats import file_names, format_of
@@ -41,20 +43,37 @@ def _load(version):
             "`version` must be the directory of an export's version. "
             f"Received: version={str(version)!r}, without {file_names()}"
         )
+    resizing = recorded_resizing(version)
     if row.has_signatures:
-        return row.load_encoded(version / row.file_name)
+        return row.load_encoded(version / row.file_name, resizing)
     run = load_runner(version / row.file_name)
-    return lambda encoded: run(preprocess_files(encoded, run.image_shape[:2]))
+    return lambda encoded: run(preprocess_files(encoded, run.image_shape[:2], resizing))
 
 
-def preprocess_files(encoded, image_size):
+def recorded_resizing(version):
+    """Return the `Resizing` that the `model.json` of a version records, or the default one."""
+    path = pathlib.Path(version) / "model.json"
+    # Earlier versions did not write one, and had this way alone.
+    if not path.is_file():
+        return WHOLE_IMAGE
+    try:
+        return Resizing(**json.loads(path.read_text(encoding="utf-8")).get("resizing", {}))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{str(path)!r} must say how images are resized, as `export` writes it. "
+            f"Received: {error}"
+        ) from error
+
+
+def preprocess_files(encoded, image_size, resizing=WHOLE_IMAGE):
     """Decode and preprocess image files as in evaluation.
 
     Args:
         encoded: iterable of bytes, the contents of the files.
         image_size: `(height, width)`.
+        resizing: a `Resizing`, such as `model.resizing`.
 
     Returns:
         A float32 array `(images, height, width, 3)` in [-1, 1].
     """
-    return np.stack([evaluation_image(decode(file), image_size) for file in encoded])
+    return np.stack([evaluation_image(decode(file), image_size, resizing) for file in encoded])

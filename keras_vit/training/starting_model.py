@@ -8,7 +8,7 @@ import re
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import (
     VARIANTS,
     Variant,
@@ -56,7 +56,7 @@ def make_model(recipe, model, num_classes, dtype=None):
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
     # Runs evaluate images that are resized as in the ViT paper.
-    made.resizing = Resizing()
+    made.resizing = WHOLE_IMAGE
     freeze_blocks(made, recipe.frozen_blocks)
     if recipe.head_bias:
         bias = made.get_layer("head").bias

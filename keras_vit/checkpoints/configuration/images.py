@@ -131,6 +131,7 @@ def _resizing_of_timm(settings):
         antialias=True,
         crop_share=share,
         keeps_aspect_ratio=mode == "center",
+        rounds_offset=True,
     )
 
 

@@ -80,7 +80,7 @@ class ImageMaker:
         if settings.central_crop_from is not None:
             small = images.resize_small(image, settings.central_crop_from)
             return images.central_crop(small, self.image_size)
-        return images.resize(image, self.image_size)
+        return images.resize_as(image, self.image_size, settings.resizing)
 
     def _scaled(self, pixels):
         return pixels if self.scale == 1 else pixels * tf.cast(self.scale, pixels.dtype)

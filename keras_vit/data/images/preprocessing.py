@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.data.images.augmentations import AUGMENTATIONS, Augmentation, find_augmentation
 
 
@@ -20,6 +21,8 @@ class Preprocessing:
             part of `image_size` is cut out, at least `image_size`; `None` for no such crop.
         central_crop_from: smaller side in pixels to which images are resized before the middle is
             cut out, at least `image_size`; `None` for no such crop.
+        resizing: how images are resized where none of these crops is given: a
+            `keras_vit.core.resizing.Resizing`, such as `model.resizing`.
         flip: whether to flip images left and right at random; `"always"` flips all of them.
         augmentation: a name of `keras_vit.data.AUGMENTATIONS` or a `keras_vit.data.Augmentation`.
         one_hot: whether labels are soft labels, as they always are where the augmentation mixes
@@ -37,6 +40,7 @@ class Preprocessing:
     min_crop_area: float | None = None
     random_crop_from: int | None = None
     central_crop_from: int | None = None
+    resizing: Resizing = WHOLE_IMAGE
     flip: bool | str = False
     augmentation: Augmentation | str = AUGMENTATIONS["none"]
     one_hot: bool = False
@@ -56,6 +60,11 @@ class Preprocessing:
         given = {name: getattr(self, name) for name in crops if getattr(self, name) is not None}
         if len(given) > 1:
             raise ValueError(f"At most one of {', '.join(crops)} can be given. Received: {given}")
+        if given and self.resizing != WHOLE_IMAGE:
+            raise ValueError(
+                "`resizing` must not be given with a crop, which has its own. "
+                f"Received: {given}, resizing={self.resizing}"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ graph. Random functions take a seed, an int tensor of shape `(2,)`, that determi
 
 import tensorflow as tf
 
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.images.decoding import check_size, decode_function, decode_jpeg_part, jpeg_size
 from keras_vit.data.images.headers import is_complete_jpeg
 from keras_vit.data.images.scaling import scale_pixels
@@ -94,13 +95,64 @@ def inception_crop_of(image, seed, min_area=0.05):
     return tf.slice(image, tf.concat([begin, [0]], 0), tf.concat([size, [3]], 0))
 
 
-def evaluation_image(image, image_size):
-    """Return the whole image, resized without keeping its aspect ratio, in [-1, 1].
+def evaluation_image(image, image_size, resizing=WHOLE_IMAGE):
+    """Return an image of the size `(height, width)` as in evaluation, in [-1, 1].
+
+    Args:
+        image: one image, or a batch of images of one size.
+        image_size: `(height, width)`, in pixels.
+        resizing: a `Resizing`; by default the whole image is resized.
+    """
+    return scale_pixels(resize_as(image, image_size, resizing))
+
+
+def resize_as(image, image_size, resizing):
+    """Resize and crop an image, or a batch of one size, as a `Resizing` says; returns float32.
 
     Reference:
-        `vit_jax/input_pipeline.py`: there is no central crop.
+        `vit_jax/input_pipeline.py` for the default; Pillow's `Image.resize` if it is antialiased.
     """
-    return scale_pixels(resize(image, image_size))
+    if resizing == WHOLE_IMAGE:
+        return resize(image, image_size)
+    before_crop = [resizing.length_before_crop(length) for length in image_size]
+    if resizing.keeps_aspect_ratio:
+        before_crop = check_size(_covering(tf.shape(image)[-3:-1], *before_crop))
+    method = {"lanczos": "lanczos3"}.get(resizing.interpolation, resizing.interpolation)
+    if resizing.antialias:
+        resized = _resize_antialiased(image, before_crop, method)
+    else:
+        resized = tf.image.resize(image, before_crop, method)
+    if resizing.crop_share == 1 and not resizing.keeps_aspect_ratio:
+        return resized
+    rest = tf.shape(resized)[-3:-1] - image_size
+    half = tf.cast(tf.round(rest / 2), tf.int32) if resizing.rounds_offset else rest // 2
+    top, left = tf.unstack(half)
+    return tf.image.crop_to_bounding_box(resized, top, left, *image_size)
+
+
+def _resize_antialiased(image, size, method):
+    """Resize by rows and then by columns, each rounded to [0, 255], as Pillow does."""
+    height, width = tf.unstack(size)
+    for target in ((tf.shape(image)[-3], width), (height, width)):
+        image = tf.image.resize(image, target, method, antialias=True)
+        image = tf.clip_by_value(tf.round(image), 0, 255)
+    return image
+
+
+def _covering(size, height, width):
+    """Return the smallest size of the ratio of `size` that covers a height and a width.
+
+    The longer side is rounded down, as in torchvision and transformers.
+    """
+    # 20,000 pixels to 20,000 overflow no int64.
+    own_height, own_width = tf.unstack(tf.cast(size, tf.int64))
+    is_wide = own_width * height >= own_height * width
+    covering = tf.cond(
+        is_wide,
+        lambda: (tf.constant(height, tf.int64), height * own_width // own_height),
+        lambda: (width * own_height // own_width, tf.constant(width, tf.int64)),
+    )
+    return tf.cast(tf.stack(covering), tf.int32)
 
 
 def hyper_rule_sizes(height, width):

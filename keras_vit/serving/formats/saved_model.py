@@ -6,10 +6,13 @@ SIGNATURES = ("bytes", "uint8", "float", "features")
 USUAL_SIGNATURES = ("bytes", "uint8", "float")
 
 
-def write(model, path, scratch, signatures, class_names, top_k, batch_size, flags_bad_images):
+def write(
+    model, path, scratch, signatures, resizing, class_names, top_k, batch_size, flags_bad_images
+):
     """Write a SavedModel; the arguments are those of `ExportFormat.write` and `keras_vit.export`.
 
-    `flags_bad_images` is whether bad images are flagged, instead of an error.
+    `resizing` is that of the model, and `flags_bad_images` is whether bad images are flagged,
+    instead of an error.
     """
     import tensorflow as tf
 
@@ -18,6 +21,7 @@ def write(model, path, scratch, signatures, class_names, top_k, batch_size, flag
     served = ServedModel(
         in_tensorflow(model, scratch / "model", batch_size),
         model.input_shape[1:3],
+        resizing,
         class_names,
         min(top_k, len(class_names)),
         batch_size,
@@ -35,7 +39,7 @@ def write(model, path, scratch, signatures, class_names, top_k, batch_size, flag
     )
 
 
-def load(path):
+def load(path, resizing):
     """Load a SavedModel; see `ExportFormat.load_encoded`."""
     import tensorflow as tf
 
@@ -54,7 +58,7 @@ def load(path):
     dtypes = (tf.string, tf.float32, tf.uint8)
     argument = min(served, key=lambda argument: dtypes.index(argument[1]))
     # A function is usable as long as the object that it was loaded with exists.
-    return lambda encoded: _answer(loaded.signatures[served[argument]], argument, encoded)
+    return lambda encoded: _answer(loaded.signatures[served[argument]], argument, encoded, resizing)
 
 
 def _argument(function):
@@ -63,7 +67,7 @@ def _argument(function):
     return name, spec.dtype
 
 
-def _answer(function, argument, encoded):
+def _answer(function, argument, encoded, resizing):
     """Return the logits of a signature; a fixed batch is filled up with the last image."""
     import numpy as np
     import tensorflow as tf
@@ -81,7 +85,7 @@ def _answer(function, argument, encoded):
         inputs = part + part[-1:] * ((fixed or 0) - len(part))
         if dtype == tf.float32:
             size = function.structured_input_signature[1][name].shape[1:3]
-            inputs = preprocess_files(inputs, size)
+            inputs = preprocess_files(inputs, size, resizing)
         elif dtype == tf.uint8:
             inputs = tf.stack([decode(file) for file in inputs])
         outputs = function(**{name: tf.constant(inputs)})

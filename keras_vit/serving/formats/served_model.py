@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from keras_vit.core.pixels import MAX_NORMALIZED, RULE
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.images.scaling import scale_pixels
-from keras_vit.data.images.transforms import evaluation_image, resize
+from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.models.parts import representation
 from keras_vit.serving.labels import write_labels
 
@@ -21,11 +20,22 @@ class ServedModel(tf.Module):
     `folder` is for the file of the class names, and must exist until the model is saved.
     """
 
-    def __init__(self, model, image_size, class_names, top_k, batch_size, flags_bad_images, folder):
+    def __init__(
+        self,
+        model,
+        image_size,
+        resizing,
+        class_names,
+        top_k,
+        batch_size,
+        flags_bad_images,
+        folder,
+    ):
         super().__init__(name="served_model")
         # An attribute, so that its variables are saved.
         self.model = model
         self.image_size = image_size
+        self.resizing = resizing
         self.batch_size = batch_size
         self.flags_bad_images = flags_bad_images
         self.top_k = top_k
@@ -53,7 +63,7 @@ class ServedModel(tf.Module):
 
     def answer_uint8(self, images):
         """Classify images of one size, with values from 0 to 255."""
-        return self._answer(scale_pixels(resize(images, self.image_size)))
+        return self._answer(evaluation_image(images, self.image_size, self.resizing))
 
     def answer_float(self, images):
         """Classify preprocessed images; refuse values that cannot be preprocessed pixels."""
@@ -95,7 +105,7 @@ class ServedModel(tf.Module):
             .map(
                 lambda number, encoded: (
                     number,
-                    evaluation_image(decode(encoded), self.image_size),
+                    evaluation_image(decode(encoded), self.image_size, self.resizing),
                 ),
                 num_parallel_calls=_IN_PARALLEL,
             )

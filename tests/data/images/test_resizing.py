@@ -1,0 +1,111 @@
+"""Images are resized and cropped as by Pillow, with the offsets of transformers and torchvision."""
+
+import numpy as np
+import PIL.Image
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from keras_vit.core.resizing import Resizing
+from keras_vit.data.images.transforms import evaluation_image, resize_as
+from tests.fixtures.images import write_folder
+
+# Height and width of images: wide, tall, square, and smaller than what they become.
+SIZES = [(375, 500), (500, 333), (300, 300), (40, 57)]
+
+
+def photograph(height, width):
+    """Pixels with edges, fine structure and noise."""
+    rows, columns = np.mgrid[:height, :width]
+    waves = np.stack([np.sin(rows / f) + np.cos(columns / (2 * f)) for f in (2, 9, 40)], axis=-1)
+    edges = 60.0 * ((rows // 17 + columns // 23) % 2)[..., None]
+    noise = np.random.default_rng(0).normal(0, 20, (height, width, 3))
+    return np.clip(90 + 45 * waves + edges + noise, 0, 255).astype("uint8")
+
+
+def by_pillow(pixels, size, resizing):
+    """What an image processor of transformers, or torchvision's transforms, make of an image."""
+    image = PIL.Image.fromarray(pixels)
+    before = [int(length / resizing.crop_share + 1e-6) for length in size]
+    if resizing.keeps_aspect_ratio:
+        (smaller,) = set(before)
+        width, height = image.size
+        before = (
+            (smaller, int(smaller * width / height))
+            if height <= width
+            else (int(smaller * height / width), smaller)
+        )
+    resample = getattr(PIL.Image.Resampling, resizing.interpolation.upper())
+    resized = np.asarray(image.resize(before[::-1], resample))
+    rest = np.array(resized.shape[:2]) - size
+    offsets = [round(n / 2.0) if resizing.rounds_offset else n // 2 for n in rest.tolist()]
+    return resized[tuple(slice(o, o + n) for o, n in zip(offsets, size, strict=True))]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize(
+    "resizing",
+    [
+        Resizing("bilinear", antialias=True),
+        Resizing("lanczos", antialias=True),
+        Resizing("bicubic", antialias=True, crop_share=96 / 110),
+        Resizing("bicubic", antialias=True, keeps_aspect_ratio=True),
+        Resizing("bicubic", antialias=True, crop_share=0.9, keeps_aspect_ratio=True),
+        Resizing(
+            *("bilinear", True, 0.875, True),
+            rounds_offset=True,
+        ),
+    ],
+    ids=str,
+)
+def test_as_pillow(size, resizing):
+    pixels = photograph(*size)
+    ours = resize_as(tf.constant(pixels), (96, 96), resizing).numpy()
+    expected = by_pillow(pixels, (96, 96), resizing)
+    assert np.abs(ours - expected).max() <= 1
+    assert np.array_equal(ours, np.round(ours))
+
+
+def test_the_offset_of_a_crop():
+    """Of 3 rows too many, torchvision leaves out the first two and transformers the first."""
+    pixels = np.arange(99, dtype="uint8")[:, None, None] * np.ones((1, 96, 3), "uint8")
+    for rounds, first in ((False, 1), (True, 2)):
+        resizing = Resizing(antialias=True, keeps_aspect_ratio=True, rounds_offset=rounds)
+        assert resize_as(pixels, (96, 96), resizing)[0, 0, 0] == first
+
+
+def test_a_batch_is_resized_as_its_images():
+    images = np.stack([photograph(60, 80), photograph(60, 80)[::-1]])
+    resizing = Resizing("bicubic", True, 0.9, True)
+    batch = evaluation_image(images, (32, 32), resizing)
+    each = [evaluation_image(image, (32, 32), resizing) for image in images]
+    np.testing.assert_array_equal(batch, each)
+
+
+def test_images_that_are_not_square():
+    pixels = photograph(300, 400)
+    resized = resize_as(pixels, (64, 128), Resizing("bilinear", True, 1.0, True))
+    whole = np.asarray(PIL.Image.fromarray(pixels).resize((128, 96), PIL.Image.BILINEAR))
+    assert np.abs(resized - whole[16:80]).max() <= 1
+
+
+def test_load(tmp_path):
+    folder = write_folder(tmp_path, ("cat", "dog"), count=4)
+    resizing = Resizing("bicubic", antialias=True)
+    data = keras_vit.data.load(f"folder:{folder}", "test", 24, 8, resizing=resizing)
+    assert data.info.preprocessing.resizing == resizing
+    images, _ = next(iter(data))
+    plain, _ = next(iter(keras_vit.data.load(f"folder:{folder}", "test", 24, 8)))
+    assert images.shape == plain.shape
+    assert not np.array_equal(images, plain)
+    with pytest.raises(ValueError, match="`resizing` must not be given with a crop"):
+        keras_vit.data.load(
+            f"folder:{folder}", "test", 24, 8, resizing=resizing, central_crop_from=32
+        )
+
+
+def test_a_thin_image_is_refused():
+    """It would have more pixels than an image may have."""
+    pixels = np.zeros((1, 20_000, 3), "uint8")
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        evaluation_image(pixels, (256, 256), Resizing(antialias=True, keeps_aspect_ratio=True))
