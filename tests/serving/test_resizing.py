@@ -1,0 +1,97 @@
+"""A model's own resizing in `predict`, in each kind of export, and in evaluation."""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_vit
+from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
+from keras_vit.data.images.decoding import decode
+from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.experiments.trained_model import open_trained
+from keras_vit.serving.export import export
+from keras_vit.serving.loaded import load_export, preprocess_files
+from keras_vit.serving.predict import keras_predictor
+from tests.fixtures.images import write_folder
+from tests.fixtures.models import files, small_classifier
+
+RESIZING = Resizing("bicubic", True, 0.8, True)
+
+
+@pytest.fixture
+def model():
+    model = small_classifier("token", image_size=(16, 16))
+    model.resizing = RESIZING
+    return model
+
+
+def logits_of(model, encoded, resizing):
+    images = np.stack([evaluation_image(decode(file), (16, 16), resizing) for file in encoded])
+    return model.predict(images, verbose=0)
+
+
+def test_predict(model):
+    encoded = files(1)
+    (_, probability), *_ = keras_predictor(model)(encoded[0])
+    expected, other = (
+        keras.ops.convert_to_numpy(keras.ops.softmax(logits_of(model, encoded, resizing))).max()
+        for resizing in (RESIZING, WHOLE_IMAGE)
+    )
+    assert probability == pytest.approx(expected, abs=1e-6)
+    assert abs(expected - other) > 1e-4
+
+
+@pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
+def test_exports(format, model, tmp_path):
+    version = export(model, tmp_path / "pets", format=format)
+    facts = json.loads((version / "model.json").read_text())
+    assert facts["resizing"] == dataclasses.asdict(RESIZING)
+    assert facts["preprocessing"].startswith("bicubic resize of the smaller side, antialiased")
+    encoded = files(5)
+    expected = logits_of(model, encoded, RESIZING)
+    assert np.abs(expected - logits_of(model, encoded, WHOLE_IMAGE)).max() > 1e-2
+    np.testing.assert_allclose(load_export(version)(encoded), expected, rtol=0, atol=1e-4)
+
+
+def test_each_signature(model, tmp_path):
+    version = export(model, tmp_path / "pets", signatures=("uint8", "float"))
+    (encoded,) = files(1)
+    expected = logits_of(model, [encoded], RESIZING)
+    pixels = decode(encoded)[None]
+    served = tf.saved_model.load(str(version)).signatures["serving_default"]
+    np.testing.assert_allclose(served(images=pixels)["logits"], expected, rtol=0, atol=1e-5)
+    # Without the signature for files, images are prepared as `model.json` says.
+    np.testing.assert_allclose(load_export(version)([encoded]), expected, rtol=0, atol=1e-5)
+
+
+def test_exports_of_earlier_versions(tmp_path):
+    version = export(small_classifier("token"), tmp_path / "pets", format="onnx")
+    encoded = files(2)
+    expected = load_export(version)(encoded)
+    facts = json.loads((version / "model.json").read_text())
+    assert facts["preprocessing"].startswith("bilinear resize of the whole image without antialias")
+    del facts["resizing"]
+    (version / "model.json").write_text(json.dumps(facts))
+    np.testing.assert_array_equal(load_export(version)(encoded), expected)
+    (version / "model.json").write_text(json.dumps({"resizing": {"interpolation": "nearest"}}))
+    with pytest.raises(ValueError, match=r"model.json' must say how images are resized"):
+        load_export(version)
+
+
+def test_evaluation(model, tmp_path):
+    photos = write_folder(tmp_path / "photos", ("cat", "dog", "eel"), count=4)
+    model.save(tmp_path / "model.keras")
+    trained = open_trained(tmp_path / "model.keras")
+    data = trained.load(f"folder:{photos}", "test", batch_size=8)
+    assert data.info.preprocessing.resizing == RESIZING
+    cropped = trained.load(f"folder:{photos}", "test", batch_size=8, central_crop_from=20)
+    assert cropped.info.preprocessing.resizing == WHOLE_IMAGE
+
+
+def test_a_model_of_another_size_keeps_it(model):
+    assert keras_vit.resize(model, 32).resizing == RESIZING
+    assert preprocess_files(files(1), (32, 32), RESIZING).shape == (1, 32, 32, 3)
