@@ -46,8 +46,8 @@ test-torch: $(VENV)/.backends
 test-processes: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes
 
-# Checkpoint files of and for the real transformers, timm and keras-hub: 1 minute. timm asks for
-# torchvision, which has no build for CPUs alone; its models do without.
+# Checkpoint files of and for the real transformers, timm and keras-hub, and their preprocessing:
+# 2 minutes.
 test-interop: $(VENV)/.interop
 	$(PYTEST) -m interop tests/interop
 
@@ -130,9 +130,11 @@ $(VENV)/.backends: $(VENV)/.test
 	$(BIN)/pip install --quiet '$(TORCH)' jax optax
 	touch $@
 
+# torchvision has no build for CPUs alone, and cannot be imported as it is: it has a folder of its own.
 $(VENV)/.interop: $(VENV)/.backends
 	$(BIN)/pip install --quiet transformers keras-hub pyyaml
 	$(BIN)/pip install --quiet --no-deps timm
+	$(BIN)/pip install --quiet --no-deps --upgrade --target $(VENV)/torchvision torchvision
 	touch $@
 
 $(VENV)/.browser: $(VENV)/.test

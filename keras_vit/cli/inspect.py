@@ -60,14 +60,12 @@ class Inspect:
     def _read(self, size, resizing):
         import numpy as np
 
-        from keras_vit.data.images.decoding import decode
-        from keras_vit.data.images.transforms import evaluation_image
         from keras_vit.data.skipped import explaining_errors
+        from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_image
 
         if self.images:
-            decoded = (decode(read_image(path)) for path in self.images)
-            return np.stack([evaluation_image(image, size, resizing) for image in decoded])
+            return preprocess_files(map(read_image, self.images), size, resizing)
         batches, found = [], 0
         dataset = self._dataset(size, resizing)
         with explaining_errors(dataset):

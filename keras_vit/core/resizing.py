@@ -17,7 +17,8 @@ class Resizing:
     Args:
         interpolation: `"bilinear"`, `"bicubic"` or `"lanczos"`.
         antialias: whether to do as Pillow does: the filter covers all pixels of an image that
-            becomes smaller, and the results are rounded to integers.
+            becomes smaller, and the results are rounded to integers. Pixels of a JPEG are then
+            computed accurately too.
         crop_share: share of height and width that is kept of the resized image, its middle; 1 for
             no crop.
         keeps_aspect_ratio: whether the smaller side is resized to the length before the crop, and

@@ -6,8 +6,7 @@ import pathlib
 import numpy as np
 
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
-from keras_vit.data.images.decoding import decode
-from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.data.images.transforms import read_evaluation_image
 from keras_vit.serving.formats import file_names, format_of
 from keras_vit.serving.runners import load_runner
 
@@ -76,4 +75,4 @@ def preprocess_files(encoded, image_size, resizing=WHOLE_IMAGE):
     Returns:
         A float32 array `(images, height, width, 3)` in [-1, 1].
     """
-    return np.stack([evaluation_image(decode(file), image_size, resizing) for file in encoded])
+    return np.stack([read_evaluation_image(file, image_size, resizing) for file in encoded])

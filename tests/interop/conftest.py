@@ -10,11 +10,15 @@ PEERS = ("torch", "transformers", "timm", "keras_hub", "yaml")
 # where one is missing it collects nothing, which pytest counts as a failure.
 if any(importlib.util.find_spec(peer) is None for peer in PEERS):
     collect_ignore_glob = ["*.py"]
+else:
+    from tests.fixtures.torchvision_alone import find_torchvision
+
+    # Before transformers asks for it.
+    find_torchvision()
 
 
 @pytest.fixture(scope="session")
 def timm():
-    """timm, its missing torchvision stubbed."""
-    from tests.fixtures.timm_alone import import_timm
+    import timm
 
-    return import_timm()
+    return timm

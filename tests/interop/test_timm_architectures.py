@@ -17,6 +17,7 @@ class Hub:
 
     def __init__(self, name, model):
         self.path = name
+        self.preprocessor = {}
         self.shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
         self.config = {
             "architecture": name,

@@ -11,7 +11,7 @@ import tensorflow as tf
 import keras_vit
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.data.images.decoding import decode
-from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.data.images.transforms import read_evaluation_image
 from keras_vit.experiments.trained_model import open_trained
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export, preprocess_files
@@ -30,7 +30,7 @@ def model():
 
 
 def logits_of(model, encoded, resizing):
-    images = np.stack([evaluation_image(decode(file), (16, 16), resizing) for file in encoded])
+    images = np.stack([read_evaluation_image(file, (16, 16), resizing) for file in encoded])
     return model.predict(images, verbose=0)
 
 
@@ -61,7 +61,7 @@ def test_each_signature(model, tmp_path):
     version = export(model, tmp_path / "pets", signatures=("uint8", "float"))
     (encoded,) = files(1)
     expected = logits_of(model, [encoded], RESIZING)
-    pixels = decode(encoded)[None]
+    pixels = decode(encoded, accurate=True)[None]
     served = tf.saved_model.load(str(version)).signatures["serving_default"]
     np.testing.assert_allclose(served(images=pixels)["logits"], expected, rtol=0, atol=1e-5)
     # Without the signature for files, images are prepared as `model.json` says.

@@ -69,7 +69,7 @@ class ImageMaker:
         if settings.min_crop_area is not None and not settings.upright:
             part = images.inception_crop(encoded, seed, settings.min_crop_area)
             return images.resize(self._scaled(part), self.image_size)
-        image = self._scaled(decode_function(encoded))
+        image = self._scaled(decode_function(encoded, settings.resizing.antialias))
         if settings.upright:
             image = turn_upright(image, read_orientation(encoded))
         if settings.min_crop_area is not None:

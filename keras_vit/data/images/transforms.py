@@ -7,7 +7,13 @@ graph. Random functions take a seed, an int tensor of shape `(2,)`, that determi
 import tensorflow as tf
 
 from keras_vit.core.resizing import WHOLE_IMAGE
-from keras_vit.data.images.decoding import check_size, decode_function, decode_jpeg_part, jpeg_size
+from keras_vit.data.images.decoding import (
+    check_size,
+    decode,
+    decode_function,
+    decode_jpeg_part,
+    jpeg_size,
+)
 from keras_vit.data.images.headers import is_complete_jpeg
 from keras_vit.data.images.scaling import scale_pixels
 
@@ -93,6 +99,11 @@ def inception_crop_of(image, seed, min_area=0.05):
     """Return the part of a decoded image that `inception_crop` takes."""
     begin, size = _sample_crop(tf.shape(image)[:2], seed, min_area)
     return tf.slice(image, tf.concat([begin, [0]], 0), tf.concat([size, [3]], 0))
+
+
+def read_evaluation_image(encoded, image_size, resizing=WHOLE_IMAGE):
+    """Return the image of a file, as `evaluation_image` does of its pixels."""
+    return evaluation_image(decode(encoded, resizing.antialias), image_size, resizing)
 
 
 def evaluation_image(image, image_size, resizing=WHOLE_IMAGE):

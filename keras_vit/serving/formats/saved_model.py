@@ -87,7 +87,7 @@ def _answer(function, argument, encoded, resizing):
             size = function.structured_input_signature[1][name].shape[1:3]
             inputs = preprocess_files(inputs, size, resizing)
         elif dtype == tf.uint8:
-            inputs = tf.stack([decode(file) for file in inputs])
+            inputs = tf.stack([decode(file, resizing.antialias) for file in inputs])
         outputs = function(**{name: tf.constant(inputs)})
         _refuse_bad_images(outputs, part, start)
         found.append(outputs["logits"].numpy()[: len(part)])

@@ -5,8 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.pixels import MAX_NORMALIZED, RULE
-from keras_vit.data.images.decoding import decode
-from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.data.images.transforms import evaluation_image, read_evaluation_image
 from keras_vit.models.parts import representation
 from keras_vit.serving.labels import write_labels
 
@@ -105,7 +104,7 @@ class ServedModel(tf.Module):
             .map(
                 lambda number, encoded: (
                     number,
-                    evaluation_image(decode(encoded), self.image_size, self.resizing),
+                    read_evaluation_image(encoded, self.image_size, self.resizing),
                 ),
                 num_parallel_calls=_IN_PARALLEL,
             )

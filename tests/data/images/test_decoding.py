@@ -40,6 +40,7 @@ def test_every_kind_is_what_pillow_decodes(name):
     levels = np.abs(image.numpy().astype(int) - expected)
     assert levels.max() <= (JPEG_LEVELS if is_jpeg else 0)
     assert levels.mean() < 1
+    np.testing.assert_array_equal(decode(ODD[name], accurate=True), expected)
     np.testing.assert_array_equal(decode_in_graph(ODD[name]), image)
     assert declared_size(ODD[name]).numpy().tolist() == [44, 60]
 

@@ -1,0 +1,189 @@
+"""The preprocessing of real timm and transformers models, and ours for the same weights."""
+
+import io
+import json
+
+import keras
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+import transformers
+
+import keras_vit
+from keras_vit.data.images.transforms import read_evaluation_image
+from tests.data.images.test_resizing import photograph
+from tests.fixtures.torch_models import randomise
+
+SIZE = (32, 32)
+# Height and width of photographs: wide, tall, square, and smaller than the model's images.
+PHOTOGRAPHS = [(75, 100), (101, 66), (60, 60), (30, 41)]
+IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
+CLIP = {
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+PROCESSORS = {
+    "vit": ("ViTImageProcessor", {"size": {"height": 32, "width": 32}}),
+    "imagenet": ("ViTImageProcessor", {"size": {"height": 32, "width": 32}, **IMAGENET}),
+    "deit": (
+        "DeiTImageProcessor",
+        {
+            "size": {"height": 36, "width": 36},
+            "crop_size": {"height": 32, "width": 32},
+            **IMAGENET,
+        },
+    ),
+    "dinov2": (
+        "BitImageProcessor",
+        {
+            "size": {"shortest_edge": 37},
+            "crop_size": {"height": 32, "width": 32},
+            **IMAGENET,
+        },
+    ),
+    "clip": (
+        "CLIPImageProcessor",
+        {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}, **CLIP},
+    ),
+    "siglip": ("SiglipImageProcessor", {"size": {"height": 32, "width": 32}}),
+}
+# Published weights of timm whose `pretrained_cfg` is taken.
+TIMM = {
+    "augreg": "vit_base_patch16_224.augreg_in21k_ft_in1k",
+    "dino": "vit_base_patch16_224.dino",
+    "clip": "vit_base_patch16_clip_224.openai",
+    # Its architectures have an epsilon of their own.
+    "clip_quickgelu": "vit_base_patch16_clip_quickgelu_224.openai",
+    "clip_to_imagenet": "vit_base_patch16_clip_224.openai_ft_in1k",
+    "siglip": "vit_base_patch16_siglip_224.webli",
+    "deit3": "deit3_small_patch16_224.fb_in1k",
+}
+SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 2, "num_heads": 4}
+
+
+@pytest.fixture(scope="module", params=PHOTOGRAPHS, ids=str)
+def jpeg(request):
+    file = io.BytesIO()
+    PIL.Image.fromarray(photograph(*request.param)).save(file, "jpeg", quality=92)
+    return file.getvalue()
+
+
+def opened(jpeg):
+    return PIL.Image.open(io.BytesIO(jpeg)).convert("RGB")
+
+
+def check_pixels(theirs, normalization, model, jpeg):
+    """Within one grey level, before normalization. `theirs` is normalized, channels first."""
+    mean, deviation = (np.reshape(values, (-1, 1, 1)) for values in normalization)
+    levels = (255 * (theirs * deviation + mean)).transpose(1, 2, 0)
+    image = keras.ops.convert_to_numpy(read_evaluation_image(jpeg, SIZE, model.resizing))
+    np.testing.assert_allclose(127.5 * (image + 1), levels, rtol=0, atol=1 + 1e-3)
+
+
+def check_logits(theirs, normalization, ours):
+    """On equal pixels, each normalized in its own way."""
+    pixels = np.random.default_rng(0).integers(0, 256, (2, *SIZE, 3)).astype("uint8")
+    mean, deviation = (np.array(values) for values in normalization)
+    normalized = ((pixels / 255 - mean) / deviation).astype("float32").transpose(0, 3, 1, 2)
+    with torch.no_grad():
+        expected = theirs(torch.from_numpy(normalized.copy()))
+    expected = getattr(expected, "logits", expected).numpy()
+    actual = keras.ops.convert_to_numpy(ours(keras_vit.preprocess(pixels)))
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-4)
+
+
+def check_arrays(theirs, again):
+    for key, tensor in theirs.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[key], tensor, rtol=0, atol=1e-6)
+
+
+@pytest.fixture(scope="module", params=PROCESSORS)
+def directory(request, tmp_path_factory):
+    """A classifier of transformers with the image processor of some model."""
+    folder = tmp_path_factory.mktemp(request.param)
+    config = transformers.ViTConfig(
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=80,
+        image_size=32,
+        patch_size=8,
+        num_labels=10,
+    )
+    randomise(transformers.ViTForImageClassification(config)).save_pretrained(folder)
+    name, settings = PROCESSORS[request.param]
+    getattr(transformers, name)(**settings).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("backend", ["", "Pil"])
+def test_pixels_of_transformers(backend, directory, jpeg):
+    recorded = json.loads((directory / "preprocessor_config.json").read_text())
+    kind = recorded["image_processor_type"].removesuffix("Fast") + backend
+    processor = getattr(transformers, kind).from_pretrained(directory)
+    theirs = processor(opened(jpeg), return_tensors="np")["pixel_values"][0]
+    normalization = recorded["image_mean"], recorded["image_std"]
+    check_pixels(theirs, normalization, keras_vit.from_checkpoint(directory), jpeg)
+
+
+def test_weights_of_transformers(directory, tmp_path):
+    theirs = transformers.ViTForImageClassification.from_pretrained(directory).eval()
+    recorded = json.loads((directory / "preprocessor_config.json").read_text())
+    ours = keras_vit.from_checkpoint(directory)
+    check_logits(theirs, (recorded["image_mean"], recorded["image_std"]), ours)
+    keras_vit.save_checkpoint(ours, tmp_path, format="huggingface")
+    check_arrays(theirs, transformers.ViTForImageClassification.from_pretrained(tmp_path))
+    written = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    for name in ("image_mean", "image_std", "resample", "size", "do_center_crop"):
+        assert written.get(name) == recorded.get(name), name
+
+
+def test_their_processor_of_our_directory(directory, jpeg, tmp_path):
+    """What is written gives the pixels that were recorded, though by another processor."""
+    keras_vit.save_checkpoint(keras_vit.from_checkpoint(directory), tmp_path, "huggingface")
+    theirs, ours = (
+        transformers.AutoImageProcessor.from_pretrained(path)(opened(jpeg), return_tensors="np")
+        for path in (directory, tmp_path)
+    )
+    np.testing.assert_allclose(ours["pixel_values"], theirs["pixel_values"], rtol=0, atol=1e-6)
+
+
+@pytest.fixture(scope="module", params=TIMM)
+def timm_directory(request, timm, tmp_path_factory):
+    architecture = TIMM[request.param].split(".")[0]
+    theirs = randomise(timm.create_model(architecture, **SMALL, num_classes=10))
+    published = timm.get_pretrained_cfg(TIMM[request.param])
+    names = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
+    settings = {name: getattr(published, name) for name in names}
+    theirs.pretrained_cfg = {**theirs.pretrained_cfg, **settings, "input_size": (3, *SIZE)}
+    folder = tmp_path_factory.mktemp(request.param)
+    timm.models.save_for_hf(theirs, folder, safe_serialization=True)
+    return folder, theirs
+
+
+def transform_of(timm, model):
+    return timm.data.create_transform(**timm.data.resolve_model_data_config(model))
+
+
+def normalization_of(model):
+    return model.pretrained_cfg["mean"], model.pretrained_cfg["std"]
+
+
+def test_pixels_of_timm(timm, timm_directory, jpeg):
+    folder, model = timm_directory
+    theirs = transform_of(timm, model)(opened(jpeg)).numpy()
+    check_pixels(theirs, normalization_of(model), keras_vit.from_checkpoint(folder), jpeg)
+
+
+def test_weights_of_timm(timm, timm_directory, tmp_path):
+    folder, theirs = timm_directory
+    ours = keras_vit.from_checkpoint(folder)
+    check_logits(theirs, normalization_of(theirs), ours)
+    keras_vit.save_checkpoint(ours, tmp_path, format="timm")
+    again = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    check_arrays(theirs, again)
+    for name in ("mean", "std", "interpolation", "crop_pct", "crop_mode"):
+        expected = theirs.pretrained_cfg[name]
+        written = again.pretrained_cfg[name]
+        assert written == (list(expected) if isinstance(expected, tuple) else expected), name
