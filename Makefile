@@ -48,7 +48,7 @@ test-processes: $(VENV)/.backends
 
 # Checkpoint files of and for the real transformers, timm and keras-hub, and their preprocessing:
 # 2 minutes.
-test-interop: $(VENV)/.interop
+test-interop: $(VENV)/.interop $(VENV)-transformers4/.installed
 	$(PYTEST) -m interop tests/interop
 
 # The main job again, with a check of its accuracies: 2 to 4 minutes.
@@ -113,7 +113,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/requests_under_load.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-jax $(VENV)-minimum build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-jax $(VENV)-minimum $(VENV)-transformers4 build dist *.egg-info
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -135,6 +135,12 @@ $(VENV)/.interop: $(VENV)/.backends
 	$(BIN)/pip install --quiet transformers keras-hub pyyaml
 	$(BIN)/pip install --quiet --no-deps timm
 	$(BIN)/pip install --quiet --no-deps --upgrade --target $(VENV)/torchvision torchvision
+	touch $@
+
+# Version 5 has no TensorFlow.
+$(VENV)-transformers4/.installed:
+	$(PYTHON) -m venv $(VENV)-transformers4
+	$(VENV)-transformers4/bin/pip install --quiet 'transformers<5' 'tensorflow<2.20' 'tf-keras<2.20' pillow
 	touch $@
 
 $(VENV)/.browser: $(VENV)/.test

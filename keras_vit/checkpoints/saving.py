@@ -43,6 +43,8 @@ from keras_vit.models.variants import is_resnet, token_grid_of
 
 # Options that do not change the trained function, or whose value the arrays contain.
 NOT_COMPARED = (*DROPOUT_OPTIONS, "layer_scale", "patch_bias")
+# Options that an error names where a layout refuses the model.
+NAMED = ("pooling", "class_token", "representation_size", "num_classes", "activation", "qkv_bias")
 
 
 def save_checkpoint(model, path, format, class_names=None, normalization=None):
@@ -259,8 +261,7 @@ def _check_read_back(arrays, configuration, options, format):
         read = checkpoint.options(*given)
         read = {**defaults_of(read), **read}
     except ValueError as error:
-        named = ("pooling", "class_token", "representation_size", "num_classes", "activation")
-        raise _not_describable(format, options, [n for n in named if n in options]) from error
+        raise _not_describable(format, options, [n for n in NAMED if n in options]) from error
     size = _read_option("image_size", checkpoint, given[0])
     has_table = checkpoint.shape_of(POSITIONS) is not None
     if has_table and size not in (None, options["image_size"]):

@@ -60,7 +60,15 @@ def describe_huggingface_tf(shape_of, config, num_heads):
             return shape
         return shape[::-1] if len(shape) == 2 else (shape[3], shape[2], *shape[:2])
 
-    return describe_huggingface(torch_shape_of, config, num_heads)
+    # TensorFlow's layers have biases whatever the configuration says.
+    config = {name: value for name, value in config.items() if name != "qkv_bias"}
+    options = describe_huggingface(torch_shape_of, config, num_heads)
+    if not options["qkv_bias"]:
+        raise ValueError(
+            "The TensorFlow ViT of transformers must have biases of queries, keys and values. "
+            "Received: none"
+        )
+    return options
 
 
 def _spell(name, options):
@@ -68,6 +76,14 @@ def _spell(name, options):
     layer = "classifier" if name.startswith("classifier/") else "vit"
     path = name if layer == "classifier" else f"vit/{name}"
     return f"{layer}/{MODEL_NAMES[bool(options['num_classes'])]}/{path}:0"
+
+
+def _configure(options, *facts):
+    """Return what transformers writes; its TensorFlow has one name of the tanh GELU."""
+    files = HUGGINGFACE.configure(options, *facts)
+    if options["activation"] == "gelu_tanh":
+        files["config.json"]["hidden_act"] = "gelu_new"
+    return files
 
 
 HUGGINGFACE_TF = Format(
@@ -84,5 +100,5 @@ HUGGINGFACE_TF = Format(
     interpolation=HUGGINGFACE.interpolation,
     config_options=HUGGINGFACE.config_options,
     config_files=HUGGINGFACE.config_files,
-    configure=HUGGINGFACE.configure,
+    configure=_configure,
 )

@@ -121,3 +121,10 @@ def test_pickled_weights_alone(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
     with pytest.raises(ValueError, match="only pytorch_model.bin, which is pickled"):
         from_checkpoint(tmp_path)
+
+
+def test_biases_of_queries_are_needed(tmp_path):
+    model = random_model({"qkv_bias": False})
+    with pytest.raises(ValueError, match="huggingface_tf files can describe.*qkv_bias=False"):
+        save_checkpoint(model, tmp_path / "model", format="huggingface_tf")
+    assert not (tmp_path / "model").exists()
