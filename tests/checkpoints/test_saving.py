@@ -78,7 +78,7 @@ OPTIONS = [
     ({"representation_size": 5, "num_classes": 0}, ("google", "big_vision", *TRANSFORMERS)),
     ({"position_embedding": "sincos2d"}, ALL),
     ({"position_embedding": "sincos2d", "pooling": "gap"}, ("google", "big_vision", "timm")),
-    ({"qkv_bias": False, **GELU}, ("timm", *TRANSFORMERS)),
+    ({"qkv_bias": False, **GELU}, ("timm", "huggingface")),
     ({"qk_norm": True, **GELU}, ("timm",)),
     ({"layer_scale": 0.1, **GELU}, ("timm",)),
     ({"num_registers": 2, **GELU}, ("timm",)),
