@@ -100,7 +100,7 @@ def timm_module(name, **options):
     """The torch module that timm has under that name."""
     # timm asks for torchvision, which has no build for CPUs alone.
     sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-    from tests.fixtures.timm_alone import import_timm
+    from tests.fixtures.peers.timm_alone import import_timm
 
     return import_timm().create_model(name, num_classes=1000, **options)
 

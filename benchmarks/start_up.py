@@ -98,7 +98,7 @@ def timm_start(name, directory, is_written):
     import torch
 
     sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
-    from tests.fixtures.timm_alone import import_timm
+    from tests.fixtures.peers.timm_alone import import_timm
 
     timm = import_timm()
     imported = time.perf_counter()

@@ -65,6 +65,7 @@ PUBLIC = {
         "list_variants",
         "replace_head",
         "resize",
+        "resize_patch_kernel",
         "resize_position_embedding",
         "resnet",
         "vision_transformer",

@@ -16,6 +16,7 @@ from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, build_model, defaults_of, match_variant
 from keras_vit.models.parts import token_grid
+from keras_vit.models.surgery import resize
 from keras_vit.models.variants import is_resnet
 
 # Options that some files do not record; the caller may choose them.
@@ -32,7 +33,13 @@ UNRECORDED_OPTIONS = (
 
 
 def from_checkpoint(
-    path, num_classes=None, image_size=None, num_heads=None, format=None, **options
+    path,
+    num_classes=None,
+    image_size=None,
+    num_heads=None,
+    format=None,
+    patch_size=None,
+    **options,
 ):
     """Build the model that a checkpoint file describes, and load its weights.
 
@@ -56,6 +63,7 @@ def from_checkpoint(
         num_heads: attention heads, for a file that does not record them.
         format: name of the layout, such as `"google"` or `"timm"`, a key of
             `keras_vit.checkpoints.formats.FORMATS`; `None` to recognize it.
+        patch_size: int or `(height, width)`, as in `resize`; `None` for that of the file.
         **options: options of `vision_transformer` that only `.keras` files record: `dropout`,
             `attention_dropout`, `stochastic_depth`, `classifier_activation`, `name`, `dtype`,
             `remat`, `attention_path`; and `activation` and `epsilon`, which some files do not
@@ -80,9 +88,13 @@ def from_checkpoint(
         if row is not None:
             described.setdefault("name", row.name)
         new_head = num_classes is not None
-        model = _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
+        stored_or_new = image_size if patch_size is None else None
+        model = _load_adapted(checkpoint, described, num_classes, stored_or_new, new_head, options)
         warn_of_assumed(checkpoint, described, num_heads, options)
-        return model
+        if patch_size is None:
+            return model
+        logger.info("%s: the patch size becomes %s", checkpoint.path, patch_size)
+        return resize(model, image_size, patch_size)
 
 
 def load_checkpoint(model, path, format=None):

@@ -10,7 +10,7 @@ __all__ = make_lazy(
         "keras_vit.builders": ["build", *(row.name for row in VARIANTS)],
         "keras_vit.models.base": ["ImageModel"],
         "keras_vit.models.options": ["architecture_differences", "match_variant"],
-        "keras_vit.models.positions": ["resize_position_embedding"],
+        "keras_vit.models.positions": ["resize_patch_kernel", "resize_position_embedding"],
         "keras_vit.models.prediction": ["features"],
         "keras_vit.models.resnet": ["resnet"],
         "keras_vit.models.surgery": ["freeze_blocks", "replace_head", "resize"],

@@ -1,4 +1,4 @@
-"""Interpolation of position embeddings for another grid of patches."""
+"""Interpolation of position embeddings for another grid, and of kernels for other patches."""
 
 import math
 
@@ -7,7 +7,8 @@ import scipy.ndimage
 
 from keras_vit.core.arguments import as_pair, check_choice
 
-METHODS = ("bilinear", "bicubic")
+METHODS = ("bilinear", "bicubic", "linear")
+KERNEL_METHODS = ("bilinear", "bicubic")
 
 
 def resize_position_embedding(
@@ -24,8 +25,8 @@ def resize_position_embedding(
         target_grid: `(rows, columns)` of patches of the result.
         source_grid: `(rows, columns)` of patches of the table; `None` if it is square.
         num_prefix_tokens: tokens before the patches: 1 with a class token, 0 without.
-        method: `"bilinear"`, corner-aligned as in the original, or `"bicubic"`, antialiased with
-            half-pixel centers as in timm.
+        method: `"bilinear"`, corner-aligned as in the original; or antialiased with half-pixel
+            centers, `"bicubic"` as in timm, or `"linear"` as in FlexiViT.
 
     Returns:
         A NumPy array.
@@ -37,7 +38,8 @@ def resize_position_embedding(
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929); `interpolate_posembed` in
         `vit_jax/checkpoint.py`, without the zeros that SciPy's `mode="constant"` leaves at the
-        last row and column of some sizes; `resample_abs_pos_embed` in timm.
+        last row and column of some sizes; `resample_abs_pos_embed` in timm; `resample_posemb` in
+        `models/proj/flexi/vit.py` of big_vision.
 
     Example:
     >>> table = np.random.default_rng(0).normal(size=(1, 1 + 4 * 4, 8))
@@ -56,9 +58,61 @@ def resize_position_embedding(
     if tuple(source_grid) == target_grid:
         return table.copy()
     grid = grid.reshape(*source_grid, table.shape[-1]).astype("float64")
-    resized = (_bilinear if method == "bilinear" else _bicubic)(grid, target_grid)
+    if method == "bilinear":
+        resized = _corner_aligned(grid, target_grid)
+    else:
+        kernel = _cubic if method == "bicubic" else _triangle
+        rows, columns = _weights_of_both(kernel, grid.shape[:2], target_grid, antialias=True)
+        resized = np.einsum("yr,xc,rcw->yxw", rows, columns, grid)
     resized = resized.reshape(1, -1, table.shape[-1]).astype(table.dtype)
     return np.concatenate([prefix, resized], axis=1)
+
+
+def resize_patch_kernel(kernel, patch_size, method="bilinear"):
+    """Change the kernel of a patch embedding for patches of another size.
+
+    Larger patches that are resized smaller ones give the same tokens; for smaller patches, the
+    tokens are as near as possible (the pseudo-inverse of resizing). The bias stays as it is.
+
+    Args:
+        kernel: NumPy array `(height, width, channels, filters)`.
+        patch_size: int or `(height, width)` of the result, in pixels.
+        method: how patches are resized: `"bilinear"`, not antialiased as in FlexiViT, or
+            `"bicubic"`, antialiased as is timm's default.
+
+    Returns:
+        A NumPy array `(*patch_size, channels, filters)` of the kernel's dtype.
+
+    Raises:
+        ValueError: if the kernel does not have four axes, `patch_size` is not positive, or `method`
+            is unknown.
+
+    Reference:
+        FlexiViT (arXiv 2212.08013), section 3.4; `resample_patchemb` in
+        `models/proj/flexi/vit.py` of big_vision; `resample_patch_embed` in timm.
+
+    Example:
+    >>> kernel = np.random.default_rng(0).normal(size=(8, 8, 3, 16))
+    >>> keras_vit.resize_patch_kernel(kernel, patch_size=12).shape
+    (12, 12, 3, 16)
+    """
+    kernel = np.asarray(kernel)
+    check_choice("method", method, KERNEL_METHODS)
+    patch_size = as_pair(patch_size, "patch_size")
+    if kernel.ndim != 4:
+        raise ValueError(
+            "`kernel` must have the shape `(height, width, channels, filters)`. "
+            f"Received: kernel of {kernel.shape}"
+        )
+    if kernel.shape[:2] == patch_size:
+        return kernel.copy()
+    is_bicubic = method == "bicubic"
+    weights = _weights_of_both(
+        _cubic if is_bicubic else _triangle, kernel.shape[:2], patch_size, antialias=is_bicubic
+    )
+    rows, columns = (np.linalg.pinv(weight.T) for weight in weights)
+    resized = np.einsum("yr,xc,rcif->yxif", rows, columns, kernel.astype("float64"))
+    return resized.astype(kernel.dtype)
 
 
 def _source_grid(table, source_grid, num_prefix_tokens):
@@ -79,24 +133,32 @@ def _source_grid(table, source_grid, num_prefix_tokens):
     return source_grid
 
 
-def _bilinear(grid, target_grid):
+def _corner_aligned(grid, target_grid):
     zoom = (target_grid[0] / grid.shape[0], target_grid[1] / grid.shape[1], 1)
     return scipy.ndimage.zoom(grid, zoom, order=1, mode="nearest")
 
 
-def _bicubic(grid, target_grid):
-    rows = _bicubic_weights(grid.shape[0], target_grid[0])
-    columns = _bicubic_weights(grid.shape[1], target_grid[1])
-    return np.einsum("yr,xc,rcw->yxw", rows, columns, grid)
+def _weights_of_both(kernel, source, target, antialias):
+    """Return the weights of rows and of columns, each `(target, source)`."""
+    return [_weights(kernel, *sizes, antialias) for sizes in zip(source, target, strict=True)]
 
 
-def _bicubic_weights(source, target):
-    """Weights `(target, source)` of PIL's and torch's antialiased bicubic filter (a = -0.5)."""
+def _weights(kernel, source, target, antialias):
+    """Return the weights `(target, source)` of a filter with half-pixel centers."""
     scale = source / target
     centres = (np.arange(target) + 0.5) * scale - 0.5
     # Shrinking widens the filter so that every source row counts.
-    distance = np.abs(np.arange(source) - centres[:, None]) / max(scale, 1)
+    width = max(scale, 1) if antialias else 1
+    weights = kernel(np.abs(np.arange(source) - centres[:, None]) / width)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _triangle(distance):
+    return np.maximum(0, 1 - distance)
+
+
+def _cubic(distance):
+    """Return the weights of PIL's and torch's antialiased bicubic filter (a = -0.5)."""
     near = (1.5 * distance - 2.5) * distance**2 + 1
     far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
-    weights = np.where(distance < 1, near, np.where(distance < 2, far, 0))
-    return weights / weights.sum(axis=1, keepdims=True)
+    return np.where(distance < 1, near, np.where(distance < 2, far, 0))

@@ -1,17 +1,19 @@
-"""New models from trained ones: another head, another image size, frozen blocks."""
+"""New models from trained ones: another head, another image or patch size, frozen blocks."""
 
 import re
 
 import keras
+import numpy as np
 
 from keras_vit.core.arguments import as_pair, check_integer, grid_size, is_integer
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
+    PatchEmbedding,
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
-from keras_vit.models.base import ImageModel, pass_on
+from keras_vit.models.base import CENTERED, ImageModel, pass_on
 from keras_vit.models.head import zero_head
 from keras_vit.models.parts import (
     HEAD_LAYERS,
@@ -20,7 +22,7 @@ from keras_vit.models.parts import (
     token_grid,
     token_stride,
 )
-from keras_vit.models.positions import resize_position_embedding
+from keras_vit.models.positions import resize_patch_kernel, resize_position_embedding
 
 
 def replace_head(model, num_classes):
@@ -63,39 +65,53 @@ def replace_head(model, num_classes):
     return copy
 
 
-def resize(model, image_size):
-    """Make a model for another image size, with position embeddings interpolated in 2-D.
+def resize(model, image_size=None, patch_size=None):
+    """Make a model for another image or patch size, with position embeddings interpolated in 2-D.
 
-    The patch size stays, so the number of patches changes. A ResNet has no position embeddings, and
-    takes any size. All other variables are copies: training the new model does not change the given
-    one. Frozen layers and variables stay frozen.
+    A ResNet has no position embeddings, and takes any image size. All other variables are copies:
+    training the new model does not change the given one. Frozen layers and variables stay frozen.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
         image_size: int or `(height, width)`; multiples of the patch size, in a hybrid times the
-            ResNet's stride.
+            ResNet's stride. `None` for that of the model.
+        patch_size: int or `(height, width)`; the kernel of the patches is changed by
+            `resize_patch_kernel`, and the position embeddings as in FlexiViT. `None` for that of
+            the model, whose position embeddings are interpolated as in the ViT paper.
 
     Returns:
         A model of the class of the given one, not compiled.
 
     Raises:
-        ValueError: if the patches do not tile the image, or the model is not of this package.
+        ValueError: if the patches do not tile the image, neither size is given, the model is not
+            of this package, or a ResNet is to have patches.
 
     Reference:
-        Section 3.2 of the ViT paper (arXiv 2010.11929).
+        Section 3.2 of the ViT paper (arXiv 2010.11929); FlexiViT (arXiv 2212.08013).
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
     >>> keras_vit.resize(model, (48, 64)).input.shape
     (None, 48, 64, 3)
+    >>> keras_vit.resize(model, patch_size=8).get_layer("patch_embedding").grid_size
+    (4, 4)
     """
-    image_size = as_pair(image_size, "image_size")
     check_backbone(model)
-    channels = model.inputs[0].shape[-1]
-    resized = _clone(model, (*image_size, channels))
-    _copy_weights(model, resized)
+    if image_size is None and patch_size is None:
+        raise ValueError("`image_size` or `patch_size` must be given. Received: neither")
+    changes = {}
+    if patch_size is not None:
+        changes["patch_size"] = as_pair(patch_size, "patch_size")
+        if token_grid(model) is None:
+            raise ValueError(
+                f"`patch_size` must be None for a ResNet. Received: patch_size={patch_size!r}"
+            )
+    *old_size, channels = model.inputs[0].shape[1:]
+    image_size = as_pair(old_size if image_size is None else image_size, "image_size")
+    resized = _clone(model, (*image_size, channels), changes.get("patch_size"))
+    _copy_weights(model, resized, method="linear" if changes else "bilinear")
     keep_frozen(model, resized)
-    pass_on(model, resized, image_size=image_size)
+    pass_on(model, resized, image_size=image_size, **changes)
     return resized
 
 
@@ -164,14 +180,16 @@ def keep_frozen(model, new, has_new_head=False):
             copy_frozen(layer, twins[layer.name])
 
 
-def _clone(model, input_shape):
-    """Copy the layers of a model, without weights, for images of another shape."""
+def _clone(model, input_shape, patch_size=None):
+    """Copy the layers of a model, without weights, for images and patches of another size."""
     images = keras.Input(input_shape, name=model.inputs[0].name)
     inputs = keras.tree.map_structure(lambda _: images, model.input)
-    grid = grid_size(tuple(input_shape[:2]), token_stride(model))
+    grid = grid_size(tuple(input_shape[:2]), _new_stride(model, patch_size))
 
     def clone_layer(layer):
         config = layer.get_config()
+        if patch_size is not None and isinstance(layer, PatchEmbedding):
+            config["patch_size"] = patch_size
         if isinstance(layer, (AddPositionEmbedding2D, AddSincosPositionEmbedding)):
             config["grid_size"] = grid
         return layer.__class__.from_config(config)
@@ -179,30 +197,59 @@ def _clone(model, input_shape):
     return keras.models.clone_model(model, input_tensors=inputs, clone_function=clone_layer)
 
 
-def _copy_weights(source, target):
+def _new_stride(model, patch_size):
+    stride = token_stride(model)
+    if patch_size is None:
+        return stride
+    (old,) = (layer.patch_size for layer in model.layers if isinstance(layer, PatchEmbedding))
+    # In a hybrid, times the stride of the ResNet.
+    return tuple(s // o * new for s, o, new in zip(stride, old, patch_size, strict=True))
+
+
+def _copy_weights(source, target, method="bilinear"):
     grids = token_grid(source), token_grid(target)
     for layer in source.layers:
         if not layer.weights:
             continue
         for old, new in zip(layer.weights, target.get_layer(layer.name).weights, strict=True):
             if isinstance(layer, AddPositionEmbedding):
-                new.assign(_resized(old, *grids))
+                new.assign(_resized(old, *grids, method))
             elif isinstance(layer, AddPositionEmbedding2D):
-                new.assign(_zoomed(old, new.shape))
+                new.assign(_zoomed(old, new.shape, method))
+            elif old.shape != new.shape:
+                kernel = keras.ops.convert_to_numpy(old)
+                new.assign(resize_patch_kernel(kernel, tuple(new.shape[:2])))
             else:
                 # Not shared: JAX deletes the buffers of a model in training.
                 new.assign(keras.ops.copy(old.value))
+    _keep_mean_of_images(source, target)
 
 
-def _zoomed(embeddings, shape):
+def _keep_mean_of_images(source, target):
+    """Let the kernel see what it saw before it absorbed the normalization: the mean as zero."""
+    mean, _ = getattr(source, "normalization", CENTERED)
+    layers = [
+        model.get_layer(layer.name)
+        for model in (source, target)
+        for layer in source.layers
+        if isinstance(layer, PatchEmbedding) and layer.projection.use_bias
+    ]
+    if not layers or set(mean) == {0.5}:
+        return
+    old, new = (keras.ops.convert_to_numpy(layer.projection.kernel).sum((0, 1)) for layer in layers)
+    change = ((new - old) * (1 - 2 * np.reshape(mean, (-1, 1)))).sum(axis=0)
+    layers[1].projection.bias.assign_add(change)
+
+
+def _zoomed(embeddings, shape, method):
     """Interpolate the embeddings of rows or of columns as a table with one column."""
     embeddings = keras.ops.convert_to_numpy(embeddings.value)
     grid = embeddings.shape[:2]
     table = embeddings.reshape(1, -1, embeddings.shape[-1])
-    return resize_position_embedding(table, tuple(shape[:2]), grid, 0).reshape(shape)
+    return resize_position_embedding(table, tuple(shape[:2]), grid, 0, method).reshape(shape)
 
 
-def _resized(table, source_grid, target_grid):
+def _resized(table, source_grid, target_grid, method):
     table = keras.ops.convert_to_numpy(table.value)
     num_prefix_tokens = table.shape[1] - source_grid[0] * source_grid[1]
-    return resize_position_embedding(table, target_grid, source_grid, num_prefix_tokens)
+    return resize_position_embedding(table, target_grid, source_grid, num_prefix_tokens, method)

@@ -11,7 +11,7 @@ PEERS = ("torch", "transformers", "timm", "keras_hub", "yaml")
 if any(importlib.util.find_spec(peer) is None for peer in PEERS):
     collect_ignore_glob = ["*.py"]
 else:
-    from tests.fixtures.torchvision_alone import find_torchvision
+    from tests.fixtures.peers.torchvision_alone import find_torchvision
 
     # Before transformers asks for it.
     find_torchvision()

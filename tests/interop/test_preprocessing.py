@@ -13,7 +13,7 @@ import transformers
 import keras_vit
 from keras_vit.data.images.transforms import read_evaluation_image
 from tests.data.images.test_resizing import photograph
-from tests.fixtures.torch_models import randomise
+from tests.fixtures.peers.torch_models import randomise
 
 SIZE = (32, 32)
 # Height and width of photographs: wide, tall, square, and smaller than the model's images.

@@ -7,8 +7,8 @@ import torch
 from keras import ops
 
 import keras_vit
+from tests.fixtures.peers.torch_models import IMAGES, TOLERANCE, check, randomise, torch_images
 from tests.fixtures.reference import case_model, case_outputs
-from tests.fixtures.torch_models import IMAGES, TOLERANCE, check, randomise, torch_images
 
 SMALL = {
     "img_size": (32, 48),

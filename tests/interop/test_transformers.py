@@ -7,8 +7,8 @@ import transformers
 
 import keras_vit
 from keras_vit.checkpoints.formats.huggingface import DEFAULT_HEADS
+from tests.fixtures.peers.torch_models import IMAGES, TOLERANCE, check, randomise, torch_images
 from tests.fixtures.reference import case_model, case_outputs
-from tests.fixtures.torch_models import IMAGES, TOLERANCE, check, randomise, torch_images
 
 SMALL = {
     "hidden_size": 48,
