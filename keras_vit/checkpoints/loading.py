@@ -52,8 +52,8 @@ def from_checkpoint(
 
     Args:
         path: path of a `.npz`, `.safetensors` or `.keras` file, or of a directory with
-            `model.safetensors` (or its shards) and `config.json`; an `https://` or `gs://` address
-            of a file; or a name of `keras_vit.list_checkpoints()` or of an AugReg file.
+            `model.safetensors` (or its shards) and `config.json`; `hf://ORG/NAME`; an `https://` or
+            `gs://` address of a file; or a name of `list_checkpoints()` or of an AugReg file.
         num_classes: number of classes of a new head of zeros, which replaces the head of the file
             and `pre_logits`; 0 for no head, `None` for that of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized; `None`

@@ -16,6 +16,7 @@ from keras_vit.checkpoints.archives import FILE_SUFFIXES
 from keras_vit.checkpoints.archives.npz import what_it_is
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.checkpoints.catalog.hub import HUB, fetch_from_hub
 from keras_vit.checkpoints.configuration import MODEL, TF_MODEL, has_configuration
 from keras_vit.checkpoints.formats import config_files
 
@@ -40,12 +41,15 @@ def files_of(path):
 def find_file(weights, variant=None, argument="path"):
     """Return the file of some weights, downloaded if necessary.
 
-    `weights` is a path; an `https://` or `gs://` address; a name of `list_checkpoints()`, or with a
-    variant its tag alone; or a name of the AugReg release. Error messages name `argument`.
+    `weights` is a path; an `https://`, `gs://` or `hf://` address; a name of `list_checkpoints()`,
+    or with a variant its tag alone; or a name of the AugReg release. Error messages name
+    `argument`.
     """
     text = str(weights)
     if not isinstance(weights, (str, os.PathLike)) or not text:
         raise ValueError(f"`{argument}` must be a name or a path. Received: {argument}={weights!r}")
+    if text.startswith(HUB):
+        return fetch_from_hub(text)
     if "://" in text:
         return fetch(text)
     if "-aug_" in text and "/" not in text and not _exists(pathlib.Path(text)):

@@ -4,7 +4,7 @@ import collections
 import pathlib
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.catalog.download import cache_path
+from keras_vit.checkpoints.catalog.download import find_file
 from keras_vit.checkpoints.configuration import has_configuration, read_config
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.core.class_names import check_class_names
@@ -50,7 +50,7 @@ def _numbered(names):
 
 def _config_of(source):
     text = str(source)
-    path = cache_path(text) if "://" in text else pathlib.Path(source).expanduser()
+    path = find_file(text) if "://" in text else pathlib.Path(source).expanduser()
     if path.is_dir():
         return read_config(path)
     return read_config(path.parent) if has_configuration(path) or path.suffix == ".json" else {}

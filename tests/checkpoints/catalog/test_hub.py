@@ -1,0 +1,126 @@
+"""`hf://` addresses, with a server on this machine."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from huggingface_hub import constants
+
+import keras_vit
+from keras_vit.checkpoints.catalog.download import find_file
+from tests.fixtures.checkpoints.hub_server import COMMIT, serving
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.reference import REFERENCE, assert_logits, case_outputs
+
+CASE = "hf_vit_imagenet_mean_std"
+COMMAND = "from keras_vit.cli import main; main()"
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    folder = tmp_path / "repositories"
+    shutil.copytree(REFERENCE / CASE, folder / "org" / "vit")
+    for name in ("closed", "pickled", "empty"):
+        (folder / "org" / name).mkdir()
+    (folder / "org" / "pickled" / "pytorch_model.bin").write_bytes(b"no weights")
+    (folder / "org" / "vit" / "tf_model.h5").write_bytes(b"not needed")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    with serving(folder, gated=("org/closed",)) as server:
+        # What `HF_ENDPOINT` does before huggingface_hub is imported.
+        template = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.address + template)
+        monkeypatch.setattr(constants, "ENDPOINT", server.address)
+        yield server
+
+
+def names_of(requests):
+    found = [path for method, path, _ in requests if method == "GET" and "/resolve/" in path]
+    return [path.rpartition("/")[2] for path in found]
+
+
+@pytest.mark.parametrize(
+    "address", ["hf://org/vit", "hf://org/vit@main", f"hf://org/vit@{COMMIT}/model.safetensors"]
+)
+def test_a_model(address, hub):
+    model = keras_vit.from_checkpoint(address)
+    reference = case_outputs(CASE)
+    assert_logits(to_numpy(model(reference["images"])), reference["logits"])
+    assert sorted(names_of(hub.requests)) == [
+        "config.json",
+        "model.safetensors",
+        "preprocessor_config.json",
+    ]
+
+
+def test_nothing_is_asked_for_twice(hub, monkeypatch):
+    (hub.folder / "org" / "vit" / "preprocessor_config.json").unlink()
+    first = find_file("hf://org/vit")
+    hub.requests.clear()
+    assert find_file("hf://org/vit") == first
+    assert names_of(hub.requests) == []
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    hub.requests.clear()
+    assert find_file("hf://org/vit") == first
+    assert hub.requests == []
+
+
+def test_a_broken_download_is_resumed(hub, monkeypatch):
+    # What has come is kept by chunks.
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
+    path = "/org/vit/resolve/main/model.safetensors"
+    hub.broken.add(path)
+    file = find_file("hf://org/vit")
+    assert file.read_bytes() == (REFERENCE / CASE / "model.safetensors").read_bytes()
+    ranges = [asked for method, where, asked in hub.requests if (method, where) == ("GET", path)]
+    assert len(ranges) == 2
+    assert ranges[1].startswith("bytes=")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("hf://org/absent", "does not exist, or is private: call `hf auth login`"),
+        ("hf://org/closed", "is gated: accept its terms at https://hf.co/org/closed"),
+        ("hf://org/vit@v2", "has no revision 'v2'"),
+        ("hf://org/vit/other.safetensors", "has no file 'other.safetensors'"),
+        ("hf://org/pickled", "has only pickled weights, .* save them as .safetensors"),
+        ("hf://org/empty", "has none of the files model.safetensors"),
+        ("hf://vit", r"must be `hf://ORG/NAME\[@REVISION\]\[/FILE\]`"),
+        ("hf://org/vit/../x.npz", "must be `hf://ORG/NAME"),
+        ("hf://org/-vit-", "does not give its model.safetensors"),
+    ],
+)
+def test_one_line(address, message, hub):
+    with pytest.raises(
+        ValueError, match=f"{message}.*Received: '{address.replace('.', '[.]')}'"
+    ) as caught:
+        find_file(address)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_is_not_in_the_cache(hub, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ValueError, match="cannot be reached, and its model.safetensors is not in"):
+        find_file("hf://org/vit")
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install 'keras-vit\\[hub\\]'"):
+        find_file("hf://org/vit")
+
+
+def test_the_command(hub, tmp_path):
+    """With the environment variables that users set; the second time without the server."""
+    settings = {**os.environ, "HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home")}
+    for extra in ({}, {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1"}):
+        result = subprocess.run(
+            [sys.executable, "-c", COMMAND, "inspect-checkpoint", "hf://org/vit"],
+            env={**settings, **extra},
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, result.stderr
+        assert "huggingface" in result.stdout
