@@ -1,11 +1,13 @@
 """`hf://` addresses, with a server on this machine."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 
 import pytest
+import safetensors.numpy
 from huggingface_hub import constants
 
 import keras_vit
@@ -52,6 +54,25 @@ def test_a_model(address, hub):
         "model.safetensors",
         "preprocessor_config.json",
     ]
+
+
+def test_shards(hub):
+    folder = hub.folder / "org" / "vit"
+    arrays = sorted(safetensors.numpy.load_file(folder / "model.safetensors").items())
+    (folder / "model.safetensors").unlink()
+    shards = {f"model-0000{i}-of-00002.safetensors": dict(arrays[i - 1 :: 2]) for i in (1, 2)}
+    for name, shard in shards.items():
+        safetensors.numpy.save_file(shard, folder / name)
+    places = {array: name for name, shard in shards.items() for array in shard}
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    model = keras_vit.from_checkpoint("hf://org/vit")
+    reference = case_outputs(CASE)
+    assert_logits(to_numpy(model(reference["images"])), reference["logits"])
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    shutil.rmtree(constants.HF_HUB_CACHE)
+    with pytest.raises(ValueError, match="has no file 'model-00002-of-00002.safetensors', which"):
+        find_file("hf://org/vit")
 
 
 def test_nothing_is_asked_for_twice(hub, monkeypatch):
