@@ -7,6 +7,8 @@ __all__ = make_lazy(
     {
         "keras_vit.checkpoints.catalog": ["Checkpoint", "find_checkpoint", "list_checkpoints"],
         "keras_vit.checkpoints.catalog.augreg": ["AugRegFile", "parse_augreg"],
+        "keras_vit.checkpoints.catalog.card": ["model_card"],
+        "keras_vit.checkpoints.catalog.push": ["push_to_hub"],
         "keras_vit.checkpoints.keras_hub": ["from_keras_hub", "to_keras_hub"],
         "keras_vit.checkpoints.loading": ["from_checkpoint", "load_checkpoint"],
         "keras_vit.checkpoints.saving": ["save_checkpoint"],

@@ -40,13 +40,48 @@ def fetch_from_hub(address):
             "an address on the Hub must be `hf://ORG/NAME[@REVISION][/FILE]`. "
             f"Received: {address!r}"
         )
+    check_package(address)
+    repository = _Repository(address, match["repository"], match["revision"])
+    return repository.file(match["file"]) if match["file"] else repository.weights()
+
+
+def check_package(address):
+    """Raise an error if the package that talks to the Hub is not installed."""
     if importlib.util.find_spec("huggingface_hub") is None:
         raise ValueError(
             "`hf://` needs the package huggingface_hub: pip install 'keras-vit[hub]'. "
             f"Received: {address!r}"
         )
-    repository = _Repository(address, match["repository"], match["revision"])
-    return repository.file(match["file"]) if match["file"] else repository.weights()
+
+
+def parse_repository(name):
+    """Return the name of a repository, `ORG/NAME`, and its branch, `None` for the default one.
+
+    Args:
+        name: `ORG/NAME` or `ORG/NAME@BRANCH`, also after `hf://`.
+
+    Raises:
+        ValueError: if the name has another form, or huggingface_hub is not installed.
+
+    Example:
+    >>> parse_repository("hf://org/flowers@v2")
+    ('org/flowers', 'v2')
+    """
+    match = ADDRESS.fullmatch(f"{HUB}{str(name).removeprefix(HUB)}")
+    reason = ""
+    if match is not None and match["file"] is None:
+        check_package(name)
+        from huggingface_hub.errors import HFValidationError
+        from huggingface_hub.utils import validate_repo_id
+
+        try:
+            validate_repo_id(match["repository"])
+            return match["repository"], match["revision"]
+        except HFValidationError as error:
+            reason = f" ({error})"
+    raise ValueError(
+        f"a repository on the Hub must be `ORG/NAME[@BRANCH]`. Received: {str(name)!r}{reason}"
+    )
 
 
 class _Repository:

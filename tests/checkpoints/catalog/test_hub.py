@@ -12,7 +12,7 @@ from huggingface_hub import constants
 
 import keras_vit
 from keras_vit.checkpoints.catalog.download import find_file
-from tests.fixtures.checkpoints.hub_server import COMMIT, serving
+from tests.fixtures.checkpoints.hub_server import COMMIT, serving, use
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import REFERENCE, assert_logits, case_outputs
 
@@ -28,12 +28,8 @@ def hub(tmp_path, monkeypatch):
         (folder / "org" / name).mkdir()
     (folder / "org" / "pickled" / "pytorch_model.bin").write_bytes(b"no weights")
     (folder / "org" / "vit" / "tf_model.h5").write_bytes(b"not needed")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     with serving(folder, gated=("org/closed",)) as server:
-        # What `HF_ENDPOINT` does before huggingface_hub is imported.
-        template = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.address + template)
-        monkeypatch.setattr(constants, "ENDPOINT", server.address)
+        use(server, monkeypatch, tmp_path / "cache")
         yield server
 
 
