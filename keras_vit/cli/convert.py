@@ -11,7 +11,8 @@ from keras_vit.checkpoints.formats import FORMATS, written_formats
 from keras_vit.training.runs.class_names import class_names_of
 
 LAYOUTS = {name: row for name, row in FORMATS.items() if row.suffix}
-DIRECTORIES = (*(name for name, row in LAYOUTS.items() if row.config_files), "saved_model")
+CONFIGURED = tuple(name for name, row in LAYOUTS.items() if row.config_files)
+DIRECTORIES = (*CONFIGURED, "saved_model")
 # The first layout per suffix.
 SUFFIXES = {row.suffix: name for name, row in reversed(LAYOUTS.items())}
 
@@ -39,6 +40,11 @@ class Convert:
     """Resize the position embeddings for this image size: one number, or height and width."""
     num_heads: int | None = None
     """Attention heads, for a .safetensors file without its config.json."""
+    push: str | None = None
+    """Upload the directory to this repository of the Hugging Face Hub, ORG/NAME[@BRANCH], with a
+    model card. The repository is made if necessary; `hf auth login` or HF_TOKEN gives access."""
+    private: bool = False
+    """Make the repository of `--push` private."""
     overwrite: bool = False
     """Replace the target if it exists, also in the directory of a training run. A saved_model is
     always a new version and replaces nothing."""
@@ -65,6 +71,7 @@ class Convert:
             )
         path, target = find_model(self.source), self.target.expanduser()
         # Check this before a model is downloaded.
+        self._check_push(to, target)
         check_target(path, target, to, self.overwrite)
         source = path if path.suffix == ".keras" else self.source
         model = from_checkpoint(
@@ -84,6 +91,47 @@ class Convert:
         else:
             save_checkpoint(model, written, to, class_names)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
+        if self.push is not None:
+            print(f"Uploaded: {self._upload(written, model)}")
+
+    def _check_push(self, to, target):
+        """Raise an error for a push that would fail at the end."""
+        from keras_vit.checkpoints.catalog.push import check_push
+
+        if self.push is None and self.private:
+            raise ValueError("`--private` must be given with `--push`. Received: no --push")
+        if self.push is None:
+            return
+        if to not in CONFIGURED or not writes_directory(to, target):
+            raise ValueError(
+                f"`--push` needs a directory as the target, with `--to` {', '.join(CONFIGURED)}. "
+                f"Received: {str(target)!r} and --to {to}"
+            )
+        check_push(self.push)
+
+    def _upload(self, directory, model):
+        """Upload the directory with a model card; return the address of the commit."""
+        from keras_vit.checkpoints import model_card, push_to_hub
+
+        facts = card_facts(model, self.source, has_new_head=self.num_classes is not None)
+        card = model_card(directory, self.push, **facts)
+        return push_to_hub(directory, self.push, card, self.private)
+
+
+def card_facts(model, source, has_new_head=False):
+    """Return what is known of a model that was loaded from a source, for `model_card`."""
+    from keras_vit.cli.export import facts_of
+
+    facts = facts_of(model, source)
+    known = {"source": facts.get("trained_from", source), "finetuned": "trained_from" in facts}
+    if has_new_head:
+        return known
+    if "validation_accuracy" not in facts:
+        return {**known, "accuracy": facts.get("reported")}
+    data = str(facts["data"])
+    # Paths on this machine are not published.
+    where = "" if "/" in data or "\\" in data else f", {data}"
+    return {**known, "accuracy": f"{facts['validation_accuracy']:.2%} on validation images{where}"}
 
 
 def check_target(source, target, to, overwrite):
@@ -94,10 +142,8 @@ def check_target(source, target, to, overwrite):
     """
     from keras_vit.checkpoints.catalog.download import FILES_OF_DIRECTORY, files_of
 
-    is_replacing = to != "saved_model"
-    is_weights_alone = to in LAYOUTS and target.suffix == LAYOUTS[to].suffix
-    is_directory = to in DIRECTORIES and not is_weights_alone
-    written = [target / name for name in FILES_OF_DIRECTORY] if is_directory else [target]
+    is_replacing, is_folder = to != "saved_model", writes_directory(to, target)
+    written = [target / name for name in FILES_OF_DIRECTORY] if is_folder else [target]
     read = files_of(source)
     if is_replacing and any(_is_same(new, old) for new in written for old in read):
         raise ValueError(
@@ -107,7 +153,7 @@ def check_target(source, target, to, overwrite):
     if overwrite and is_replacing:
         return
     unless = ", unless `--overwrite` is given" if is_replacing else ""
-    if ((target if is_directory else target.parent) / "run.json").exists():
+    if ((target if is_folder else target.parent) / "run.json").exists():
         raise ValueError(
             f"`target` must not be in the directory of a training run{unless}. "
             f"Received: {str(target)!r}"
@@ -117,6 +163,12 @@ def check_target(source, target, to, overwrite):
         raise ValueError(
             f"`target` must be new{unless}. Received: {str(target)!r}, which already exists"
         )
+
+
+def writes_directory(to, target):
+    """Whether a format writes a directory at a path, and not weights alone."""
+    is_weights_alone = to in LAYOUTS and target.suffix == LAYOUTS[to].suffix
+    return to in DIRECTORIES and not is_weights_alone
 
 
 def _is_same(path, other):

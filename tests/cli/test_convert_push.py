@@ -1,0 +1,118 @@
+"""`keras-vit convert --push`, to a server on this machine."""
+
+import json
+
+import pytest
+import yaml
+
+import keras_vit
+from keras_vit.cli.convert import card_facts
+from tests.fixtures.checkpoints.hub_server import serving, use
+from tests.fixtures.checkpoints.hub_uploads import MEMBER
+from tests.fixtures.commands import CASE, error_of, logits_of, mistake_of, run
+from tests.fixtures.reference import assert_logits, case_outputs, case_path
+
+# huggingface_hub 2 gives its HTTP library files in a deprecated way.
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", MEMBER)
+    with serving(tmp_path / "repositories", read_only=("others",)) as server:
+        use(server, monkeypatch, tmp_path / "cache")
+        yield server
+
+
+@pytest.fixture
+def unread(monkeypatch):
+    """Fails a test that downloads or loads a model."""
+
+    def fail(*_):
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr("keras_vit.checkpoints.from_checkpoint", fail)
+
+
+def metadata_of(path):
+    return yaml.safe_load(path.read_text().split("---\n")[1])
+
+
+@pytest.mark.parametrize("to", ["huggingface", "timm"])
+def test_push(to, hub, tmp_path, capsys):
+    path = tmp_path / "new"
+    flags = ["--to", to, "--push", "hf://org/vit", "--private"]
+    printed = run(capsys, "convert", case_path(CASE), path, *flags)
+    assert f"\nUploaded: {hub.address}/org/vit/commit/" in printed
+    assert_logits(logits_of("hf://org/vit"), case_outputs(CASE)["logits"])
+    assert hub.private == {"org/vit"}
+    # What a repository is loaded from is the base of the next.
+    flags = ["--to", to, "--push", "org/second", "--num-classes", 4]
+    run(capsys, "convert", "hf://org/vit", tmp_path / "second", *flags)
+    assert metadata_of(tmp_path / "second" / "README.md")["base_model"] == "org/vit"
+    assert keras_vit.from_checkpoint("hf://org/second").output_shape == (None, 4)
+
+
+def test_push_a_run(hub, finished_run, tmp_path, capsys):
+    run(capsys, "convert", finished_run, tmp_path / "new", "--to", "timm", "--push", "org/photos")
+    assert keras_vit.from_checkpoint("hf://org/photos").class_names == ("cat", "dog")
+    card = (tmp_path / "new" / "README.md").read_text()
+    epochs = map(json.loads, (finished_run / "metrics.jsonl").read_text().splitlines())
+    best = max(epoch["val_accuracy"] for epoch in epochs)
+    assert f"- Accuracy: {best:.2%} on validation images\n" in card
+    assert "- Classes: 2 (cat, dog)\n" in card
+    # Paths on this machine are not published.
+    assert str(tmp_path.parent) not in card
+    assert "folder:" not in card
+
+
+def test_push_a_run_with_a_new_head(hub, finished_run, tmp_path, capsys):
+    flags = ["--to", "timm", "--push", "org/photos", "--num-classes", 2]
+    run(capsys, "convert", finished_run, tmp_path / "new", *flags)
+    card = (tmp_path / "new" / "README.md").read_text()
+    assert "- Classes: 2; the head is zero and has to be trained\n" in card
+    assert "Accuracy" not in card
+
+
+def test_reported_accuracy_of_published_weights():
+    model = keras_vit.ViT_Ti16(num_classes=1000, image_size=384)
+    name = "ViT_Ti16/augreg_imagenet2012_384"
+    facts = card_facts(model, name)
+    assert facts["accuracy"].startswith("78.22 % on imagenet2012 (google-research/")
+    assert (facts["source"], facts["finetuned"]) == (name, False)
+    assert "accuracy" not in card_facts(model, name, has_new_head=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "message"),
+    [
+        ("new.npz", ["--push", "org/vit"], "`--push` needs a directory as the target, with `--to`"),
+        ("new.keras", ["--push", "org/vit"], "`--push` needs a directory as the target"),
+        ("new", ["--to", "saved_model", "--push", "org/vit"], "`--push` needs a directory"),
+        ("new.safetensors", ["--to", "timm", "--push", "org/vit"], "`--push` needs a directory"),
+        ("new", ["--to", "timm", "--push", "vit"], "must be `ORG/NAME[@BRANCH]`"),
+        ("new", ["--to", "timm", "--push", "org/a--b"], "Cannot have -- or .."),
+        ("new", ["--to", "timm", "--private"], "`--private` must be given with `--push`"),
+    ],
+)
+def test_checked_before_anything_is_loaded(target, flags, message, hub, unread, tmp_path, capsys):
+    error = error_of(capsys, "convert", case_path(CASE), tmp_path / target, *flags)
+    assert message in error
+    assert not (tmp_path / target).exists()
+    assert hub.requests == []
+
+
+def test_without_a_token(hub, unread, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    flags = ["--to", "timm", "--push", "org/vit"]
+    error = error_of(capsys, "convert", case_path(CASE), tmp_path / "new", *flags)
+    assert "a push to the Hub needs a token with write access: call `hf auth login`" in error
+
+
+def test_a_failed_push_leaves_the_directory(hub, tmp_path, capsys):
+    path = tmp_path / "new"
+    flags = ["--to", "huggingface", "--push", "others/vit"]
+    error = mistake_of(capsys, "convert", case_path(CASE), path, *flags)
+    assert "cannot be written: the token needs write access to others" in error
+    assert_logits(logits_of(path), case_outputs(CASE)["logits"])
+    assert "- Classes: 10\n" in (path / "README.md").read_text()
