@@ -138,6 +138,9 @@ def test_another_card_in_the_directory_is_kept(hub, directory, caplog):
         ("others/vit", {}, "cannot be written: the token needs write access to others"),
         ("org/vit", {"token": STRANGER}, "cannot be written: the token needs write access to org"),
         ("org/vit", {"token": "revoked"}, "does not accept the token: call `hf auth login`"),
+        # These exist, and anyone can read them.
+        ("others/vit", {"token": STRANGER}, "cannot be written: the token needs write access to"),
+        ("others/vit", {"token": "revoked"}, "does not accept the token: call `hf auth login`"),
         ("org/closed", {"gated": True}, "is gated: accept its terms at https://hf.co/org/closed"),
         ("org/vit", {"refused": "/large"}, "cannot be written: the token needs write access"),
         ("org/vit", {"endpoint": "http://127.0.0.1:9"}, "cannot be reached"),
