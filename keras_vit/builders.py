@@ -47,8 +47,13 @@ def build(variant, num_classes=None, image_size=None, weights=None, **options):
         **row.architecture,
         num_classes=1000 if num_classes is None else num_classes,
         image_size=224 if image_size is None else image_size,
-        **{"name": row.name, **options},
+        **{"name": row.name, **_activation(row), **options},
     )
+
+
+def _activation(row):
+    # Gated MLPs of published models are SwiGLUs.
+    return {"activation": "silu"} if row.architecture.get("gated_mlp") else {}
 
 
 def _builder(name, published=""):
@@ -79,6 +84,7 @@ def _in_words(row):
     return (
         f"patches of {row.patch_size} pixels{maps}, "
         f"{row.depth} blocks of width {row.embedding_dim} with {row.num_heads} heads"
+        + (" and gated MLPs" if row.gated_mlp else "")
     )
 
 
@@ -90,6 +96,8 @@ def _signature(row):
     for name, parameter in options.items():
         if name == "name":
             parameter = parameter.replace(default=row.name)
+        if name in _activation(row):
+            parameter = parameter.replace(default=_activation(row)[name])
         if name not in row.architecture and name not in own:
             parameters.append(parameter)
     return inspect.Signature(parameters)
@@ -107,6 +115,15 @@ ViT_So400m14 = _builder("ViT_So400m14")
 ViT_H14 = _builder("ViT_H14")
 ViT_g14 = _builder("ViT_g14")
 ViT_G14 = _builder("ViT_G14")
+ViT_S14 = _builder("ViT_S14", "ViT-S/14 of DINOv2.\n\n")
+ViT_B14 = _builder("ViT_B14", "ViT-B/14 of DINOv2.\n\n")
+ViT_L14 = _builder("ViT_L14", "ViT-L/14 of CLIP and DINOv2.\n\n")
+ViT_giant14 = _builder("ViT_giant14", "ViT-g/14 of DINOv2.\n\n")
+ViT_So400m16 = _builder("ViT_So400m16", "So400m/16 of SigLIP 2.\n\n")
+ViT_giantopt16 = _builder("ViT_giantopt16", "g/16 of SigLIP 2, g-opt/16 in big_vision.\n\n")
+ViT_Splus16 = _builder("ViT_Splus16", "ViT-S+/16 of DINOv3.\n\n")
+ViT_Hplus16 = _builder("ViT_Hplus16", "ViT-H+/16 of DINOv3.\n\n")
+ViT_7B16 = _builder("ViT_7B16", "ViT-7B/16 of DINOv3.\n\n")
 R_Ti16 = _builder("R_Ti16", "AugReg's `R_Ti_16-...npz`, R+Ti/16 in its paper.\n\n")
 R26_S32 = _builder("R26_S32", "AugReg's `R26_S_32-...npz`, R26+S/32 in its paper.\n\n")
 R50_B32 = _builder("R50_B32", "From the ViT paper; its weights are not published.\n\n")

@@ -10,10 +10,12 @@ logger = logging.getLogger("keras_vit")
 # The largest published model has 64 blocks; a file may be damaged and lack one in between.
 MAX_DEPTH = 256
 
-# Heads of the published models by width, also of those without a builder: g-opt and e
-# (`big_vision/models/vit.py`), and giantopt of timm.
-HEADS_BY_WIDTH = {1536: 16, 1792: 16} | {
-    row.embedding_dim: row.num_heads for row in VARIANTS if isinstance(row, Variant)
+# Heads of the published models by width and kind of MLP, also of `e`, which has no builder
+# (`big_vision/models/vit.py`).
+HEADS = {(1792, False): 16} | {
+    (row.embedding_dim, row.gated_mlp): row.num_heads
+    for row in VARIANTS
+    if isinstance(row, Variant)
 }
 
 
@@ -39,11 +41,12 @@ def output_size(shape_of, layer, axis=-1):
     return shape[axis] if shape else None
 
 
-def torch_heads(width, configured, asked):
+def torch_heads(width, configured, asked, gated_mlp=False):
     """Return the number of heads of weights trained in PyTorch, whose kernels are 2-D.
 
     It is `asked` (by the caller) or `configured` (recorded in the file); they must not differ.
-    Without both it is that of the published models of this width, or one head per 64 channels.
+    Without both it is that of the published models of this width and kind of MLP, or one head per
+    64 channels.
     """
     if configured is not None:
         configured = check_integer("num_heads", configured, minimum=1)
@@ -54,7 +57,7 @@ def torch_heads(width, configured, asked):
         )
     heads = asked or configured
     if not heads:
-        heads = HEADS_BY_WIDTH.get(width)
+        heads = HEADS.get((width, gated_mlp))
         if heads is None and width % 64 == 0:
             heads = width // 64
     if heads is None:

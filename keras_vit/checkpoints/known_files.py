@@ -31,7 +31,8 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
         logger.warning("%s does not record its image size: %s %d pixels", file, how, known)
     if not is_resnet(options):
         has_table = checkpoint.shape_of(POSITIONS) is not None
-        if checkpoint.format.has_fixed_positions and not rows and not has_table:
+        has_fixed = "sincos2d" in checkpoint.format.position_embeddings
+        if has_fixed and not rows and not has_table:
             logger.warning(
                 "%s has no position embedding: the fixed sines and cosines are assumed", file
             )
@@ -41,6 +42,21 @@ def described_options(file, checkpoint, num_heads=None, image_size=None):
         if known == {"gelu"}:
             logger.info("%s: by its name, a published file with the erf GELU", file)
     return options
+
+
+def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
+    """Warn of the options that are assumed for a file without a `config.json`.
+
+    `described` are the options of the file, `given` the names of those that the caller gave.
+    """
+    assumed = checkpoint.assumed(described, num_heads)
+    assumed = [f"{name}={value}" for name, value in assumed.items() if name not in given]
+    if assumed:
+        logger.warning(
+            "%s has no config.json. Its arrays do not record these options, which are assumed: %s",
+            checkpoint.path,
+            ", ".join(assumed),
+        )
 
 
 def _check_published(file, checkpoint, options, variant):

@@ -4,7 +4,7 @@ import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog.download import find_file
-from keras_vit.checkpoints.known_files import described_options, published_row
+from keras_vit.checkpoints.known_files import described_options, published_row, warn_of_assumed
 from keras_vit.checkpoints.positions import warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
@@ -181,7 +181,7 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
         num_classes = check_integer("num_classes", num_classes, minimum=0)
         options["num_classes"] = num_classes
         if not is_resnet(options):
-            options["representation_size"] = None
+            options["representation_size"] = options["projection_dim"] = None
         change = (
             f"replaced by one of zeros, with {num_classes} classes" if num_classes else "removed"
         )
@@ -189,6 +189,12 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     if image_size is not None:
         options["image_size"] = as_pair(image_size, "image_size")
     _check_given(options, callers_options)
+    ignored = checkpoint.naming.ignored
+    if ignored:
+        logger.info(
+            "%s: %d arrays such as %s are not part of the model, and are left out",
+            *(checkpoint.path, len(ignored), ignored[0]),
+        )
     model = build_model({**options, **callers_options})
     if options["image_size"] != stored_size and not is_resnet(options):
         sizes = ["x".join(map(str, size)) for size in (stored_size, options["image_size"])]
@@ -211,6 +217,7 @@ def _carry(checkpoint, model, keeps_head=True):
         carry(saved, model, keeps_head)
     elif isinstance(model, ImageModel):
         model.normalization, model.resizing = checkpoint.normalization, checkpoint.resizing
+        model.layout = checkpoint.format.name
         if keeps_head:
             model.class_names = _class_names(checkpoint, model.options["num_classes"])
 
@@ -225,21 +232,6 @@ def _class_names(checkpoint, num_classes):
 
 def _record_origin(model, file):
     set_origin(model, None if published_row(file) else file)
-
-
-def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
-    """Warn of the options that are assumed for a file without a `config.json`.
-
-    `described` are the options of the file, `given` the names of those that the caller gave.
-    """
-    assumed = checkpoint.assumed(described, num_heads)
-    assumed = [f"{name}={value}" for name, value in assumed.items() if name not in given]
-    if assumed:
-        logger.warning(
-            "%s has no config.json. Its arrays do not record these options, which are assumed: %s",
-            checkpoint.path,
-            ", ".join(assumed),
-        )
 
 
 def _check_given(options, callers_options):

@@ -3,8 +3,9 @@
 import difflib
 
 from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS
 
-HEAD_LAYERS = ("head/", "pre_logits/")
+HEAD_LAYERS = ("head/", "pre_logits/", "projection/")
 # Names that an error lists per kind of difference.
 MAX_LISTED = 4
 
@@ -43,7 +44,9 @@ def _expected(entry, shapes):
 
 
 def _fits(entry, actual, expected, fits_positions):
-    if entry.transform == "positions" and fits_positions:
+    if entry.transform in POSITION_TRANSFORMS and fits_positions:
+        if entry.transform == "flat_positions":
+            actual, expected = (1, *actual), (1, *expected)
         return len(actual) == 3 and actual[0] == 1 and actual[2] == expected[2]
     return TRANSFORMS[entry.transform].accepts(actual, expected)
 

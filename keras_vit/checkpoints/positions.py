@@ -63,13 +63,14 @@ def position_rows(num_rows, counts, known=None, asked=None):
 def fit_positions(table, rows, num_prefix, grid, interpolation):
     """Fit a file's position embedding `(1, rows, width)` to the tokens and the grid of a model.
 
-    Return `(1, num_prefix + patches, width)`.
+    Return `(1, num_prefix + patches, width)`; both without the first axis, if the file has none.
     """
+    if table.ndim == 2:
+        return fit_positions(table[None], rows, num_prefix, grid, interpolation)[0]
     prefix, patches = table[:, : rows.num_prefix], table[:, rows.num_prefix :]
-    if rows.num_prefix < num_prefix:
-        # A class token without a position has the position zero.
-        prefix = np.zeros((1, num_prefix, table.shape[2]), table.dtype)
-    prefix = prefix[:, :num_prefix]
+    # Tokens without a position have the position zero.
+    missing = max(num_prefix - rows.num_prefix, 0)
+    prefix = np.pad(prefix[:, :num_prefix], ((0, 0), (0, missing), (0, 0)))
     if tuple(grid) != rows.grid:
         patches = resize_position_embedding(patches, grid, rows.grid, 0, interpolation)
     return np.concatenate([prefix, patches], axis=1) if prefix.shape[1] else patches
@@ -168,5 +169,6 @@ def _grid(image_size, patch_size):
 
 
 def num_prefix_tokens(options):
-    """Return the number of tokens before the patches: class token and registers."""
-    return bool(options.get("class_token")) + options.get("num_registers", 0)
+    """Return the number of tokens before the patches: class, distillation token, registers."""
+    flags = ("class_token", "distillation_token")
+    return sum(map(bool, map(options.get, flags))) + options.get("num_registers", 0)

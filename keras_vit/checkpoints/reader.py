@@ -21,7 +21,12 @@ from keras_vit.checkpoints.normalization import (
 )
 from keras_vit.checkpoints.positions import fit_arguments, fit_positions, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.checkpoints.weight_map import POSITIONS, entries, template_of
+from keras_vit.checkpoints.weight_map import (
+    POSITION_TRANSFORMS,
+    POSITIONS,
+    entries,
+    template_of,
+)
 from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers.convolution import NUM_GROUPS
@@ -64,7 +69,7 @@ class CheckpointReader:
         self.resizing = recorded_resizing(*facts) or WHOLE_IMAGE
         self._finite = set()
         self._has_warned_of_head = False
-        self._sources = {target: row.source for row in format.rows for target in row.targets}
+        self._rows = {target: row for row in format.rows for target in row.targets}
 
     @property
     def dtypes(self):
@@ -74,7 +79,7 @@ class CheckpointReader:
 
     def head_state(self):
         """Return `"zero"` or `"not finite"` for a head of zeros or with NaN; otherwise `None`."""
-        names = [self._sources.get(f"head/{part}") for part in ("kernel", "bias")]
+        names = {row.source for target, row in self._rows.items() if target.startswith("head/")}
         sources = [self.naming.sources[name] for name in names if name in self.naming.sources]
         arrays = [self.archive.read(source.name) for source in sources]
         if not all(np.isfinite(array).all() for array in arrays):
@@ -139,10 +144,11 @@ class CheckpointReader:
     def _described(self, num_heads, image_size):
         for path in ("patch_embedding/projection/kernel", "root_conv/kernel"):
             shape = self.shape_of(path)
-            if shape is not None and (len(shape) != 4 or 0 in shape):
+            dimensions = 2 if self._is(path, "flat_patches") else 4
+            if shape is not None and (len(shape) != dimensions or 0 in shape):
                 raise ValueError(
-                    "`path` must hold convolutions whose kernels have 4 dimensions, none of them "
-                    f"0. Received: path={str(self.path)!r}, with {shape} for {path}"
+                    f"`path` must hold convolutions whose kernels have {dimensions} dimensions, "
+                    f"none of them 0. Received: path={str(self.path)!r}, with {shape} for {path}"
                 )
         try:
             options = self.format.describe(self.shape_of, self.archive.config, num_heads)
@@ -174,8 +180,13 @@ class CheckpointReader:
     def shape_of(self, path):
         """Return the shape of the array for the variable of this path, or `None`."""
         template, indices = template_of(path)
-        source = self._sources.get(template, "")
-        return self.naming.shapes.get(source.format(**indices))
+        if template not in self._rows:
+            return None
+        shape = self.naming.shapes.get(self._rows[template].source.format(**indices))
+        return (1, *shape) if shape is not None and self._is(path, "flat_positions") else shape
+
+    def _is(self, path, transform):
+        return path in self._rows and self._rows[path].transform == transform
 
     def read(self, model, drop_head=False, stored_size=None):
         """Check all names and shapes, and generate pairs of a model's variables and their values.
@@ -223,20 +234,16 @@ class CheckpointReader:
             source = self.naming.sources[entry.source]
             return (source.index is not None, source.name if source.index is not None else "")
 
-        last_name, last_array = None, None
+        last_name, last_array, has_zero_heads = None, None, []
         for entry in sorted(found, key=place):
             source = self.naming.sources[entry.source]
             if source.name != last_name:
                 last_name, last_array = source.name, self._read_finite(source.name)
             array = last_array if source.index is None else last_array[source.index]
-            if entry.transform == "positions" and positions is not None:
+            if entry.transform in POSITION_TRANSFORMS and positions is not None:
                 array = fit_positions(array, *positions)
-            if "head/kernel" in entry.targets and not array.any() and not self._has_warned_of_head:
-                self._has_warned_of_head = True
-                logger.warning(
-                    "%s: all images have the same logits, as the kernel of the head is zero",
-                    self.path,
-                )
+            if any(t.startswith("head/") and t.endswith("/kernel") for t in entry.targets):
+                has_zero_heads.append(not array.any())
             targets = [shapes[path] for path in entry.targets]
             values = TRANSFORMS[entry.transform].read(array, targets)
             for path, value in zip(entry.targets, values, strict=True):
@@ -250,6 +257,13 @@ class CheckpointReader:
                 yield variables[path], value
         if self._adds_bias:
             yield variables[BIAS], self._centered(BIAS, 0, shapes)
+        self._warn_of_zero_head(has_zero_heads)
+
+    def _warn_of_zero_head(self, has_zero_heads):
+        if has_zero_heads and all(has_zero_heads) and not self._has_warned_of_head:
+            self._has_warned_of_head = True
+            text = "%s: all images have the same logits, as the kernel of the head is zero"
+            logger.warning(text, self.path)
 
     def _centered(self, path, value, shapes):
         """Return the value of a variable of a model that takes images in [-1, 1]."""

@@ -4,8 +4,7 @@ import dataclasses
 import math
 
 from keras_vit.checkpoints.catalog.download import find_file
-from keras_vit.checkpoints.known_files import described_options
-from keras_vit.checkpoints.loading import warn_of_assumed
+from keras_vit.checkpoints.known_files import described_options, warn_of_assumed
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.models import match_variant
 from keras_vit.models.options import variable_shapes

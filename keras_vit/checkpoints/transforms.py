@@ -77,6 +77,18 @@ CONVOLUTION = _one(
     lambda array, shape: array.transpose(2, 3, 1, 0),
     lambda value: value.transpose(3, 2, 0, 1),
 )
+FLAT_PATCHES = _one(
+    "(out, height x width x in) to (height, width, in, out)",
+    lambda shape: (shape[3], shape[0] * shape[1] * shape[2]),
+    lambda array, shape: array.T.reshape(shape),
+    lambda value: value.reshape(-1, value.shape[3]).T,
+)
+FLAT_TOKEN = _one(
+    "(width) to (1, 1, width)",
+    lambda shape: shape[2:],
+    lambda array, shape: array[None, None],
+    lambda value: value[0, 0],
+)
 TO_HEADS = _one(
     "(heads x size, in) to (in, heads, size)",
     lambda shape: (shape[1] * shape[2], shape[0]),
@@ -130,14 +142,18 @@ POINTWISE = _one(
 )
 SPLIT_TO_HEADS = _split("split along the first axis, then each like `to_heads`", TO_HEADS)
 SPLIT_HEADS_BIAS = _split("split, then each like `heads_bias`", HEADS_BIAS)
+SPLIT_DENSE = _split("split along the first axis, then each like `dense`", DENSE)
+SPLIT = _split("split along the first axis", IDENTITY)
+POSITION_ROWS = "; rows of class token and registers added where it has none"
 
 TRANSFORMS = {
     "identity": IDENTITY,
     # `positions.py` adapts the rows to the tokens and the grid of the model.
-    "positions": dataclasses.replace(
-        IDENTITY, meaning="as it is; rows of class token and registers added where it has none"
-    ),
+    "positions": dataclasses.replace(IDENTITY, meaning=IDENTITY.meaning + POSITION_ROWS),
+    "flat_positions": dataclasses.replace(UNBATCHED, meaning=UNBATCHED.meaning + POSITION_ROWS),
     "unbatched": UNBATCHED,
+    "flat_token": FLAT_TOKEN,
+    "flat_patches": FLAT_PATCHES,
     "dense": DENSE,
     "convolution": CONVOLUTION,
     "to_heads": TO_HEADS,
@@ -150,4 +166,6 @@ TRANSFORMS = {
     "pointwise": POINTWISE,
     "split_to_heads": SPLIT_TO_HEADS,
     "split_heads_bias": SPLIT_HEADS_BIAS,
+    "split_dense": SPLIT_DENSE,
+    "split": SPLIT,
 }

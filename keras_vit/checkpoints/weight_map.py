@@ -5,6 +5,8 @@ import re
 
 # Path of the variable of learned position embeddings.
 POSITIONS = "position_embedding/embedding"
+# Transforms of the arrays that `positions.py` adapts to the tokens and the grid of the model.
+POSITION_TRANSFORMS = ("positions", "flat_positions")
 
 
 @dataclasses.dataclass(frozen=True)

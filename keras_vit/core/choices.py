@@ -1,8 +1,11 @@
 """Values of options that several folders check."""
 
 # Poolings to one vector per image. `vision_transformer` also takes None, for all tokens.
-POOLINGS = ("token", "gap", "map")
-POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none")
+POOLINGS = ("token", "gap", "map", "token_gap")
+POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none", "rotary")
+# Base of the frequencies of rotary position embeddings: `rope_theta` in the configuration of
+# DINOv3 in transformers, whose models all have it.
+ROTARY_BASE = 100.0
 # Attention by the backend's fused operation where that is faster, or always by products with the
 # scores.
 ATTENTION_PATHS = ("fused", "explicit")

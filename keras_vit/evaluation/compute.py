@@ -42,7 +42,8 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
     positions = (patches + class_token) * width + class_token * width
     attention = 4 * (width * width + width)
     mlp = width * hidden + hidden + hidden * width + width
-    block = attention + mlp + 2 * 2 * width
+    gate = variant.gated_mlp * (width * hidden + hidden)
+    block = attention + mlp + gate + 2 * 2 * width
     # Attention pooling has a probe, one norm and the layers of a block.
     pool = width + attention + 2 * width + mlp if pooling == "map" else 0
     head = num_classes * (width + 1)
@@ -81,8 +82,8 @@ def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with
     patches = count_patches(variant, image_size)
     tokens = patches + (pooling == "token")
     embedding = patches * variant.patch_size**2 * channels * width
-    # The projections of attention, its two products, and the MLP.
-    block = 2 * tokens * width * (2 * width + tokens + hidden)
+    # The projections of attention, its two products, and the MLP of two or, gated, three products.
+    block = tokens * width * (4 * width + 2 * tokens + (2 + variant.gated_mlp) * hidden)
     pool = 0
     if pooling == "map":
         # One probe: its attention to the patches, and an MLP.

@@ -43,7 +43,8 @@ def count_activations(variant, image_size=224, pooling="token", remat=False):
     tokens = patches + (pooling == "token")
     # Two residual inputs, their norms, queries, keys, values, the output of attention and the same
     # with the heads side by side; in the MLP the input and the output of GELU.
-    block = tokens * (9 * width + 2 * hidden)
+    # With a gate, the MLP also keeps the gate and the product.
+    block = tokens * (9 * width + (4 if variant.gated_mlp else 2) * hidden)
     blocks = variant.depth * tokens * width + block if remat else variant.depth * block
     # The inputs of the last norm and of the head.
     head = tokens * width + width

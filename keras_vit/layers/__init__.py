@@ -2,11 +2,15 @@
 
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.convolution import StandardizedConv2D
-from keras_vit.layers.masking import CorruptPatches
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LayerScale
-from keras_vit.layers.patches import PatchEmbedding
-from keras_vit.layers.pooling import ClassTokenPooling, MultiHeadAttentionPooling
+from keras_vit.layers.patches import CorruptPatches, PatchEmbedding
+from keras_vit.layers.pooling import (
+    ClassTokenAndMeanPooling,
+    ClassTokenPooling,
+    DistilledHead,
+    MultiHeadAttentionPooling,
+)
 from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.layers.tokens import (
     AddPositionEmbedding,
@@ -23,8 +27,10 @@ __all__ = [
     "AddSincosPositionEmbedding",
     "BottleneckUnit",
     "ClassToken",
+    "ClassTokenAndMeanPooling",
     "ClassTokenPooling",
     "CorruptPatches",
+    "DistilledHead",
     "LayerScale",
     "MlpBlock",
     "MultiHeadAttention",

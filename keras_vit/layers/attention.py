@@ -5,12 +5,13 @@ import math
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_choice, check_heads, check_rate
+from keras_vit.core.arguments import as_pair, check_choice, check_heads, check_rate
 from keras_vit.core.choices import ATTENTION_PATHS
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.layers.projection import FROM_HEADS, TO_HEADS, HeadsDense
+from keras_vit.layers.rotary import rotary_tables, rotate
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -34,6 +35,9 @@ class MultiHeadAttention(Layer):
         qk_norm: whether queries and keys are normalized over each head's width.
         epsilon: epsilon of these norms.
         attention_path: `"fused"`, or `"explicit"` to always multiply by the matrix of scores.
+        key_bias: whether the key projection has a bias; `None` for `qkv_bias`.
+        rotary_grid_size: `(rows, columns)` of the patches, the last of the tokens, whose queries
+            and keys are rotated by their place (rotary position embedding); `None` for no rotation.
 
     Call arguments:
         query: the tokens that attend.
@@ -43,8 +47,8 @@ class MultiHeadAttention(Layer):
         seed: seed of the dropout, from `Dropout.draw`; `None` to draw one.
 
     Raises:
-        ValueError: if the heads do not divide the width, `dropout` is not a rate, or
-            `attention_path` is unknown.
+        ValueError: if the heads do not divide the width, `dropout` is not a rate,
+            `attention_path` is unknown, or `rotary_grid_size` does not fit the tokens.
 
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929). Kernels start as Xavier-uniform over the
@@ -64,6 +68,8 @@ class MultiHeadAttention(Layer):
         qk_norm=False,
         epsilon=LAYER_NORM_EPSILON,
         attention_path="fused",
+        key_bias=None,
+        rotary_grid_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -75,14 +81,16 @@ class MultiHeadAttention(Layer):
         self.qk_norm = qk_norm
         self.epsilon = epsilon
         self.attention_path = attention_path
+        self.key_bias = qkv_bias if key_bias is None else key_bias
+        self.rotary_grid_size = rotary_grid_size and as_pair(rotary_grid_size, "rotary_grid_size")
         self.score_dropout = Dropout(dropout, name="dropout", **self.part_options())
 
     def build(self, query_shape, tokens_shape):
         width = query_shape[-1]
         check_heads(width, self.num_heads)
-        self.query = self._projection("query", width)
-        self.key = self._projection("key", width)
-        self.value = self._projection("value", width)
+        self.query = self._projection("query", width, self.qkv_bias)
+        self.key = self._projection("key", width, self.key_bias)
+        self.value = self._projection("value", width, self.qkv_bias)
         self.output_projection = HeadsDense(
             FROM_HEADS,
             output_shape=(None, width),
@@ -102,12 +110,16 @@ class MultiHeadAttention(Layer):
             self.key_norm = layer_norm(name="key_norm", **options)
             self.query_norm.build(heads_shape)
             self.key_norm.build(heads_shape)
+        if self.rotary_grid_size:
+            self.rotary_tables = rotary_tables(
+                self.rotary_grid_size, tokens_shape[1], heads_shape[-1]
+            )
 
-    def _projection(self, name, width):
+    def _projection(self, name, width, has_bias):
         return HeadsDense(
             TO_HEADS,
             output_shape=(None, self.num_heads, width // self.num_heads),
-            bias_axes="hd" if self.qkv_bias else None,
+            bias_axes="hd" if has_bias else None,
             kernel_initializer=xavier_uniform(width),
             name=name,
             **self.part_options(),
@@ -117,6 +129,8 @@ class MultiHeadAttention(Layer):
         query, key, value = self.query(query), self.key(tokens), self.value(tokens)
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
+        if self.rotary_grid_size:
+            query, key = (rotate(heads, *self.rotary_tables) for heads in (query, key))
         needs_scores = return_attention_scores or (training and self.dropout > 0)
         scores = None
         if needs_scores:
@@ -151,6 +165,8 @@ class MultiHeadAttention(Layer):
             "qk_norm": self.qk_norm,
             "epsilon": self.epsilon,
             "attention_path": self.attention_path,
+            "key_bias": self.key_bias,
+            "rotary_grid_size": self.rotary_grid_size,
         }
 
 

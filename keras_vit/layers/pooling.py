@@ -1,8 +1,10 @@
-"""Pooling of a token sequence to one vector per image."""
+"""Pooling of a token sequence to one vector per image, and the head of a distilled model."""
 
 import keras
 from keras import ops
 
+from keras_vit.core.arguments import check_integer
+from keras_vit.layers.activations import as_activation
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.base import Layer
 from keras_vit.layers.mlp import MlpBlock
@@ -11,9 +13,15 @@ from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassTokenPooling(Layer):
-    """Returns the class token, the first of the sequence.
+    """Returns the class token, the first of the sequence, or the first tokens side by side.
 
-    Input: `(batch, 1 + patches, width)`. Output: `(batch, width)`.
+    Input: `(batch, tokens, width)`. Output: `(batch, num_tokens * width)`.
+
+    Args:
+        num_tokens: number of tokens: 2 for DeiT's class token and distillation token.
+
+    Raises:
+        ValueError: if `num_tokens` is not a positive integer.
 
     Reference:
         Section 3.1, equation 4 of the ViT paper (arXiv 2010.11929).
@@ -23,11 +31,56 @@ class ClassTokenPooling(Layer):
     (2, 8)
     """
 
+    def __init__(self, num_tokens=1, **kwargs):
+        super().__init__(**kwargs)
+        self.num_tokens = check_integer("num_tokens", num_tokens, minimum=1)
+
     def call(self, tokens):
-        return tokens[:, 0]
+        if self.num_tokens == 1:
+            return tokens[:, 0]
+        return ops.reshape(tokens[:, : self.num_tokens], (-1, self.num_tokens * tokens.shape[-1]))
 
     def compute_output_shape(self, input_shape):
-        return (input_shape[0], input_shape[2])
+        return (input_shape[0], self.num_tokens * input_shape[2])
+
+    def get_config(self):
+        return {**super().get_config(), "num_tokens": self.num_tokens}
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ClassTokenAndMeanPooling(Layer):
+    """Returns the class token and the mean of the patch tokens, side by side.
+
+    Input: `(batch, tokens, width)`. Output: `(batch, 2 * width)`.
+
+    Args:
+        num_prefix_tokens: number of tokens before the patches: class token and registers.
+
+    Raises:
+        ValueError: if `num_prefix_tokens` is not a positive integer.
+
+    Reference:
+        The linear classifiers of DINOv2 (arXiv 2304.07193); `Dinov2ForImageClassification` in
+        transformers.
+
+    Example:
+    >>> tuple(ClassTokenAndMeanPooling(num_prefix_tokens=1)(np.ones((2, 25, 8))).shape)
+    (2, 16)
+    """
+
+    def __init__(self, num_prefix_tokens, **kwargs):
+        super().__init__(**kwargs)
+        self.num_prefix_tokens = check_integer("num_prefix_tokens", num_prefix_tokens, minimum=1)
+
+    def call(self, tokens):
+        mean = ops.mean(tokens[:, self.num_prefix_tokens :], axis=1)
+        return ops.concatenate([tokens[:, 0], mean], axis=-1)
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], 2 * input_shape[2])
+
+    def get_config(self):
+        return {**super().get_config(), "num_prefix_tokens": self.num_prefix_tokens}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -117,4 +170,59 @@ class MultiHeadAttentionPooling(Layer):
             "activation": self.activation,
             "epsilon": self.epsilon,
             "attention_path": self.attention_path,
+        }
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class DistilledHead(Layer):
+    """Returns the mean of two linear classifiers, of the class and of the distillation token.
+
+    Input: `(batch, 2 * width)`, the two tokens side by side. Output: `(batch, units)`. Both
+    classifiers, `class_token` and `distillation_token`, are zero at the start.
+
+    Args:
+        units: number of classes.
+        activation: activation of the mean; `None` returns logits.
+
+    Reference:
+        Section 4 of DeiT (arXiv 2012.12877). The paper adds the softmaxes; its code, timm and
+        transformers average the logits.
+
+    Example:
+    >>> from keras_vit.layers import DistilledHead
+    >>> tuple(DistilledHead(units=3)(np.ones((2, 16))).shape)
+    (2, 3)
+    """
+
+    def __init__(self, units, activation=None, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.activation = as_activation(activation)
+        self.class_token = self._classifier("class_token")
+        self.distillation_token = self._classifier("distillation_token")
+
+    def _classifier(self, name):
+        return keras.layers.Dense(
+            self.units, kernel_initializer="zeros", name=name, **self.part_options()
+        )
+
+    def build(self, input_shape):
+        width = input_shape[-1] // 2
+        self.class_token.build((*input_shape[:-1], width))
+        self.distillation_token.build((*input_shape[:-1], width))
+
+    def call(self, tokens):
+        class_token, distillation_token = ops.split(tokens, 2, axis=-1)
+        logits = self.class_token(class_token) + self.distillation_token(distillation_token)
+        return self.activation(logits / 2)
+
+    def compute_output_shape(self, input_shape):
+        return (*input_shape[:-1], self.units)
+
+    def get_config(self):
+        name = self.activation.__name__
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "activation": None if name == "linear" else name,
         }

@@ -47,6 +47,9 @@ class TransformerBlock(Layer):
             gradients: less memory, more time. Dropout repeats with the same seeds.
         attention_path: `"fused"` for the backend's fused attention where it is faster, or
             `"explicit"`.
+        gated_mlp: whether the MLP is a gated linear unit, see `MlpBlock`.
+        key_bias: whether the key projection has a bias; `None` for `qkv_bias`.
+        rotary_grid_size: see `MultiHeadAttention`.
 
     Call arguments:
         tokens: the token sequence.
@@ -55,7 +58,7 @@ class TransformerBlock(Layer):
 
     Raises:
         ValueError: if the heads do not divide the width, a rate is not at least 0 and less than 1,
-            or `activation` or `attention_path` is unknown.
+            `activation` or `attention_path` is unknown, or `rotary_grid_size` does not fit.
 
     Reference:
         Equations 2 and 3 of the ViT paper (arXiv 2010.11929), `Encoder1DBlock` in
@@ -82,6 +85,9 @@ class TransformerBlock(Layer):
         epsilon=LAYER_NORM_EPSILON,
         remat=False,
         attention_path="fused",
+        gated_mlp=False,
+        key_bias=None,
+        rotary_grid_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -109,12 +115,17 @@ class TransformerBlock(Layer):
             qk_norm,
             epsilon,
             attention_path,
+            key_bias,
+            rotary_grid_size,
             name="attention",
             **options,
         )
+        self.key_bias = self.attention.key_bias
+        self.rotary_grid_size = self.attention.rotary_grid_size
+        self.gated_mlp = gated_mlp
         self.dropout_layer = Dropout(dropout, name="dropout", **options)
         self.layer_norm_2 = layer_norm(name="layer_norm_2", epsilon=epsilon, **options)
-        self.mlp = MlpBlock(mlp_dim, activation, dropout, name="mlp", **options)
+        self.mlp = MlpBlock(mlp_dim, activation, dropout, gated_mlp, name="mlp", **options)
         # One draw per example, shared by its tokens and channels.
         self.drop_branch = Dropout(
             stochastic_depth, noise_shape=(None, 1, 1), name="stochastic_depth", **options
@@ -204,4 +215,7 @@ class TransformerBlock(Layer):
             "epsilon": self.epsilon,
             "remat": self.remat,
             "attention_path": self.attention_path,
+            "gated_mlp": self.gated_mlp,
+            "key_bias": self.key_bias,
+            "rotary_grid_size": self.rotary_grid_size,
         }

@@ -37,6 +37,8 @@ class ImageModel(keras.Model):
       trained, each a tuple of one number or one per channel. The patch projection contains it;
       `keras_vit.save_checkpoint` restores it.
     - `resizing`: a `keras_vit.core.resizing.Resizing`, how images were resized and cropped.
+    - `layout`: name of the checkpoint layout that the weights were read from, or `None`. Of the
+      layouts of one project, `keras_vit.save_checkpoint` prefers it.
 
     Example:
     >>> model = keras_vit.resize(keras_vit.ViT_Ti16(num_classes=10, image_size=32), 48)
@@ -51,6 +53,7 @@ class ImageModel(keras.Model):
         self._class_names = None
         self.normalization = CENTERED
         self.resizing = WHOLE_IMAGE
+        self.layout = None
 
     @property
     def class_names(self):
@@ -108,6 +111,7 @@ class ImageModel(keras.Model):
             "class_names": self.class_names,
             "normalization": self.normalization,
             "resizing": dataclasses.asdict(self.resizing),
+            "layout": self.layout,
         }
 
     @classmethod
@@ -121,6 +125,7 @@ class ImageModel(keras.Model):
         class_names = config.pop("class_names", None)
         mean, deviation = config.pop("normalization", CENTERED)
         resizing = config.pop("resizing", {})
+        layout = config.pop("layout", None)
         model = super().from_config(config, custom_objects)
         if options is not None:
             # It also lacks newer options; their defaults are what it had.
@@ -128,6 +133,7 @@ class ImageModel(keras.Model):
         model.class_names = class_names
         model.normalization = tuple(mean), tuple(deviation)
         model.resizing = Resizing(**resizing)
+        model.layout = layout
         return model
 
 
@@ -181,9 +187,10 @@ def pass_on(model, new, **changes):
 
 
 def carry(model, new, keeps_head):
-    """Give a new model the class names, normalization and resizing of another."""
+    """Give a new model the class names, normalization, resizing and layout of another."""
     if isinstance(model, ImageModel) and isinstance(new, ImageModel):
         new.normalization, new.resizing = model.normalization, model.resizing
+        new.layout = model.layout
         new.class_names = model.class_names if keeps_head else None
 
 

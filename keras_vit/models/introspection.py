@@ -9,6 +9,7 @@ from keras_vit.layers import (
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
     ClassToken,
+    ClassTokenAndMeanPooling,
     ClassTokenPooling,
     MultiHeadAttentionPooling,
     PatchEmbedding,
@@ -17,8 +18,8 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.resnet import Bottleneck, PreActivationBottleneckUnit
-from keras_vit.models.head import activation_name
 from keras_vit.models.options import build_model
+from keras_vit.models.stem_and_head import activation_name
 from keras_vit.models.variants import is_resnet
 
 # Parts of a layer's configuration that do not change what it predicts, or that `_pattern` makes
@@ -82,6 +83,7 @@ def _vit_options(model, layers):
     block = blocks[0]
     patches, pooling = layers["patch_embedding"], layers.get("pooling")
     registers, pre_logits = layers.get("register_tokens"), layers.get("pre_logits")
+    projection = layers.get("projection")
     options = {
         "patch_size": patches.patch_size,
         "embedding_dim": patches.embedding_dim,
@@ -96,7 +98,7 @@ def _vit_options(model, layers):
         "stochastic_depth": blocks[-1].stochastic_depth,
         "class_token": isinstance(layers.get("class_token"), ClassToken),
         "num_registers": registers.num_registers if isinstance(registers, RegisterTokens) else 0,
-        "position_embedding": _position_embedding_name(layers.get("position_embedding")),
+        "position_embedding": _position_embedding_name(layers.get("position_embedding"), block),
         "qkv_bias": block.qkv_bias,
         "qk_norm": block.qk_norm,
         "layer_scale": block.layer_scale,
@@ -104,6 +106,11 @@ def _vit_options(model, layers):
         "fc_norm": "fc_norm" in layers,
         "patch_bias": patches.use_bias,
         "epsilon": block.epsilon,
+        "distillation_token": isinstance(layers.get("distillation_token"), ClassToken),
+        "gated_mlp": block.gated_mlp,
+        "key_bias": block.key_bias,
+        "projection_dim": projection.units if projection else None,
+        "final_norm": "encoder_norm" in layers or "fc_norm" in layers,
     }
     if "root_conv" in layers:
         options["resnet_stages"] = _stages(layers)
@@ -111,14 +118,15 @@ def _vit_options(model, layers):
     return options
 
 
-def _position_embedding_name(layer):
+def _position_embedding_name(layer, block):
     """Return the name of the option; `_check_layers` refuses layers of other kinds."""
     kinds = {
         AddPositionEmbedding: "learned",
         AddPositionEmbedding2D: "learned2d",
         AddSincosPositionEmbedding: "sincos2d",
     }
-    return next((name for kind, name in kinds.items() if isinstance(layer, kind)), "none")
+    without = "rotary" if block.rotary_grid_size else "none"
+    return next((name for kind, name in kinds.items() if isinstance(layer, kind)), without)
 
 
 def _resnet_options(layers):
@@ -216,6 +224,9 @@ def _function_of(operation):
 def _pooling_name(layer):
     if layer is None:
         return None
-    if isinstance(layer, ClassTokenPooling):
-        return "token"
-    return "map" if isinstance(layer, MultiHeadAttentionPooling) else "gap"
+    kinds = {
+        ClassTokenPooling: "token",
+        ClassTokenAndMeanPooling: "token_gap",
+        MultiHeadAttentionPooling: "map",
+    }
+    return next((name for kind, name in kinds.items() if isinstance(layer, kind)), "gap")

@@ -12,7 +12,7 @@ NUM_COLOURS = 512
 # Rows and columns of a downsized patch.
 CELLS = 4
 # Layers after the patch tokens in the models of this package.
-_AFTER_TOKENS = ("patch_tokens", "pooling", "fc_norm", "pre_logits", "head")
+_AFTER_TOKENS = ("patch_tokens", "pooling", "fc_norm", "projection", "pre_logits", "head")
 
 
 def masked_patch_predictor(model, target="mean_colour"):

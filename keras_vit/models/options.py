@@ -4,6 +4,7 @@ import inspect
 
 from keras_vit.core.arguments import as_pair
 from keras_vit.models.resnet import resnet
+from keras_vit.models.stem_and_head import CLASS_TOKEN_POOLINGS
 from keras_vit.models.variants import VARIANTS, ResNetVariant, is_resnet
 from keras_vit.models.vit import vision_transformer
 
@@ -24,8 +25,9 @@ def defaults_of(options):
     defaults = {p.name: None if p.default is p.empty else p.default for p in parameters}
     if not is_resnet(options):
         # These depend on other options.
-        defaults["class_token"] = options.get("pooling", "token") in ("token", None)
+        defaults["class_token"] = options.get("pooling", "token") in (*CLASS_TOKEN_POOLINGS, None)
         defaults["patch_bias"] = not options.get("pre_norm")
+        defaults["key_bias"] = options.get("qkv_bias", True)
     return defaults
 
 
@@ -53,9 +55,9 @@ def variable_shapes(options):
         copies[f"stage_{s}_unit_2/"] = [f"stage_{s}_unit_{u}/" for u in range(3, n + 1)]
     model = build_model({**options, **smaller})
     shapes = {variable.path: tuple(variable.shape) for variable in model.weights}
-    for path in ("head/kernel", "head/bias"):
-        if path in shapes:
-            shapes[path] = (*shapes[path][:-1], options["num_classes"])
+    for path, shape in shapes.items():
+        if path.startswith("head/"):
+            shapes[path] = (*shape[:-1], options["num_classes"])
     for path, shape in list(shapes.items()):
         layer = path.partition("/")[0] + "/"
         shapes |= {path.replace(layer, copy, 1): shape for copy in copies.get(layer, ())}

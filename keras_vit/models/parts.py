@@ -18,7 +18,7 @@ from keras_vit.layers.base import parts
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
 
-HEAD_LAYERS = ("pre_logits", "head")
+HEAD_LAYERS = ("projection", "pre_logits", "head")
 POSITION_LAYERS = (AddPositionEmbedding, AddPositionEmbedding2D, AddSincosPositionEmbedding)
 
 
@@ -127,6 +127,11 @@ def has_blocks(model):
 def find_attention_pooling(model):
     """Return a list of the layers that pool patches by attention: one, or none."""
     return _layers_of(model, MultiHeadAttentionPooling)
+
+
+def has_distillation_token(model):
+    """Return whether a model classifies by a class token and a distillation token."""
+    return any(layer.num_tokens == 2 for layer in _layers_of(model, ClassTokenPooling))
 
 
 def has_class_output(model):

@@ -7,7 +7,7 @@ import scipy.ndimage
 
 from keras_vit.core.arguments import as_pair, check_choice
 
-METHODS = ("bilinear", "bicubic", "linear")
+METHODS = ("bilinear", "bicubic", "linear", "cubic")
 KERNEL_METHODS = ("bilinear", "bicubic")
 
 
@@ -25,8 +25,9 @@ def resize_position_embedding(
         target_grid: `(rows, columns)` of patches of the result.
         source_grid: `(rows, columns)` of patches of the table; `None` if it is square.
         num_prefix_tokens: tokens before the patches: 1 with a class token, 0 without.
-        method: `"bilinear"`, corner-aligned as in the original; or antialiased with half-pixel
-            centers, `"bicubic"` as in timm, or `"linear"` as in FlexiViT.
+        method: `"bilinear"`, corner-aligned as in the original; antialiased with half-pixel
+            centers, `"bicubic"` as in timm, or `"linear"` as in FlexiViT; or `"cubic"`, bicubic
+            with half-pixel centers but not antialiased, as in transformers.
 
     Returns:
         A NumPy array.
@@ -61,8 +62,13 @@ def resize_position_embedding(
     if method == "bilinear":
         resized = _corner_aligned(grid, target_grid)
     else:
-        kernel = _cubic if method == "bicubic" else _triangle
-        rows, columns = _weights_of_both(kernel, grid.shape[:2], target_grid, antialias=True)
+        kernel = {"bicubic": _cubic, "linear": _triangle, "cubic": _sharper_cubic}[method]
+        sizes = grid.shape[:2], target_grid
+        if method == "cubic":
+            # Beyond the border, torch repeats the last row and column.
+            rows, columns = (_repeating_weights(kernel, *pair) for pair in zip(*sizes, strict=True))
+        else:
+            rows, columns = _weights_of_both(kernel, *sizes, antialias=True)
         resized = np.einsum("yr,xc,rcw->yxw", rows, columns, grid)
     resized = resized.reshape(1, -1, table.shape[-1]).astype(table.dtype)
     return np.concatenate([prefix, resized], axis=1)
@@ -153,12 +159,28 @@ def _weights(kernel, source, target, antialias):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
+def _repeating_weights(kernel, source, target):
+    """Return weights as `_weights` without antialiasing, for a border that is repeated."""
+    centres = (np.arange(target) + 0.5) * source / target - 0.5
+    places = np.floor(centres)[:, None] + np.arange(-1, 3)
+    weights = np.zeros((target, source))
+    columns = np.clip(places, 0, source - 1).astype(int)
+    values = kernel(np.abs(places - centres[:, None]))
+    np.add.at(weights, (np.arange(target)[:, None], columns), values)
+    return weights
+
+
 def _triangle(distance):
     return np.maximum(0, 1 - distance)
 
 
-def _cubic(distance):
+def _cubic(distance, a=-0.5):
     """Return the weights of PIL's and torch's antialiased bicubic filter (a = -0.5)."""
-    near = (1.5 * distance - 2.5) * distance**2 + 1
-    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
     return np.where(distance < 1, near, np.where(distance < 2, far, 0))
+
+
+def _sharper_cubic(distance):
+    """Return the weights of torch's bicubic filter that is not antialiased."""
+    return _cubic(distance, a=-0.75)

@@ -14,7 +14,7 @@ from keras_vit.layers.convolution import (
 )
 from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.models.base import ImageModel, carries_options
-from keras_vit.models.head import activation_name, classification_head
+from keras_vit.models.stem_and_head import activation_name, classification_head
 
 
 @carries_options

@@ -11,26 +11,29 @@ from keras_vit.layers import (
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
     PatchEmbedding,
+    TransformerBlock,
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
-from keras_vit.models.head import zero_head
 from keras_vit.models.parts import (
     HEAD_LAYERS,
     check_backbone,
+    has_distillation_token,
     representation,
     token_grid,
     token_stride,
 )
 from keras_vit.models.positions import resize_patch_kernel, resize_position_embedding
+from keras_vit.models.stem_and_head import zero_head
 
 
 def replace_head(model, num_classes):
     """Make a model with the same backbone and a new linear head, zero at the start.
 
-    The hidden layer of a pre-training head (`pre_logits`) is dropped. The backbone's variables are
-    copies: training the new model does not change the given one. Frozen layers and variables of the
-    backbone stay frozen; the new head is trained.
+    The layers of a pre-training head (`projection`, `pre_logits`) are dropped. The backbone's
+    variables are copies: training the new model does not change the given one. Frozen layers and
+    variables of the backbone stay frozen; the new head is trained. That of a model with a
+    distillation token has two classifiers again.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
@@ -57,10 +60,16 @@ def replace_head(model, num_classes):
     copy = _clone(backbone, model.inputs[0].shape[1:])
     _copy_weights(backbone, copy)
     if num_classes:
-        copy = kind(copy.input, zero_head(num_classes)(copy.output), name=model.name)
+        head = zero_head(num_classes, distilled=has_distillation_token(copy))
+        copy = kind(copy.input, head(copy.output), name=model.name)
     keep_frozen(model, copy, has_new_head=num_classes > 0)
     pass_on(
-        model, copy, num_classes=num_classes, representation_size=None, classifier_activation=None
+        model,
+        copy,
+        num_classes=num_classes,
+        representation_size=None,
+        projection_dim=None,
+        classifier_activation=None,
     )
     return copy
 
@@ -192,6 +201,8 @@ def _clone(model, input_shape, patch_size=None):
             config["patch_size"] = patch_size
         if isinstance(layer, (AddPositionEmbedding2D, AddSincosPositionEmbedding)):
             config["grid_size"] = grid
+        if isinstance(layer, TransformerBlock) and layer.rotary_grid_size:
+            config["rotary_grid_size"] = grid
         return layer.__class__.from_config(config)
 
     return keras.models.clone_model(model, input_tensors=inputs, clone_function=clone_layer)

@@ -18,6 +18,7 @@ class Variant:
         num_heads: attention heads of a block.
         mlp_dim: hidden width of a block's MLP.
         resnet_stages: residual units per stage of a hybrid's ResNet.
+        gated_mlp: whether the MLPs are gated (SwiGLU).
     """
 
     name: str
@@ -27,6 +28,7 @@ class Variant:
     num_heads: int
     mlp_dim: int
     resnet_stages: tuple[int, ...] | None = None
+    gated_mlp: bool = False
 
     @property
     def architecture(self):
@@ -39,6 +41,7 @@ class Variant:
             "mlp_dim": self.mlp_dim,
             "resnet_stages": self.resnet_stages,
             "resnet_width": 64,
+            "gated_mlp": self.gated_mlp,
         }
 
 
@@ -78,6 +81,18 @@ VARIANTS = (
     Variant("ViT_H14", 14, 1280, 32, 16, 5120),
     Variant("ViT_g14", 14, 1408, 40, 16, 6144),
     Variant("ViT_G14", 14, 1664, 48, 16, 8192),
+    # DINOv2 (arXiv 2304.07193) and CLIP (arXiv 2103.00020); giant14 is DINOv2's ViT-g/14.
+    Variant("ViT_S14", 14, 384, 12, 6, 1536),
+    Variant("ViT_B14", 14, 768, 12, 12, 3072),
+    Variant("ViT_L14", 14, 1024, 24, 16, 4096),
+    Variant("ViT_giant14", 14, 1536, 40, 24, 4096, gated_mlp=True),
+    # SigLIP 2 (arXiv 2502.14786).
+    Variant("ViT_So400m16", 16, 1152, 27, 16, 4304),
+    Variant("ViT_giantopt16", 16, 1536, 40, 16, 6144),
+    # DINOv3 (arXiv 2508.10104), whose other models have the sizes of S16, B16 and L16.
+    Variant("ViT_Splus16", 16, 384, 12, 6, 1536, gated_mlp=True),
+    Variant("ViT_Hplus16", 16, 1280, 32, 20, 5120, gated_mlp=True),
+    Variant("ViT_7B16", 16, 4096, 40, 32, 8192, gated_mlp=True),
     # Hybrids. Section 3.1 of the ViT paper: B and L on the last stage of a ResNet-50 (32), or on
     # its third stage with the units of the fourth added (16). The others are AugReg's, from
     # `vit_jax/configs/models.py`; R_Ti16 has only the root, and one token stands for 32 pixels.
@@ -104,8 +119,8 @@ def list_variants():
     """Return the table of architectures.
 
     Returns:
-        A tuple of rows: plain Vision Transformers and hybrids (`Variant`), each by width and then
-        by sequence length, and BiT ResNets (`ResNetVariant`).
+        A tuple of rows: plain Vision Transformers, those of later papers and hybrids (`Variant`),
+        each by width and then by sequence length, and BiT ResNets (`ResNetVariant`).
 
     Example:
     >>> [row.name for row in keras_vit.list_variants()][:3]

@@ -14,23 +14,20 @@ from keras_vit.core.arguments import (
     is_number,
 )
 from keras_vit.core.choices import ATTENTION_PATHS, POOLINGS, POSITION_EMBEDDINGS
-from keras_vit.layers import (
-    AddPositionEmbedding,
-    AddPositionEmbedding2D,
-    AddSincosPositionEmbedding,
-    ClassToken,
-    ClassTokenPooling,
-    MultiHeadAttentionPooling,
-    PatchEmbedding,
-    RegisterTokens,
-    TransformerBlock,
-)
+from keras_vit.layers import MultiHeadAttentionPooling, TransformerBlock
 from keras_vit.layers.activations import as_activation
 from keras_vit.layers.convolution import check_width
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.models.base import ImageModel, carries_options
-from keras_vit.models.head import activation_name, classification_head
 from keras_vit.models.resnet import check_stages, hybrid_maps
+from keras_vit.models.stem_and_head import (
+    CLASS_TOKEN_POOLINGS,
+    activation_name,
+    classification_head,
+    embed,
+    pool,
+    pooling_layer,
+)
 from keras_vit.models.variants import total_stride
 
 
@@ -68,15 +65,21 @@ def vision_transformer(
     remat=False,
     attention_path="fused",
     patch_bias=None,
+    distillation_token=False,
+    gated_mlp=False,
+    key_bias=None,
+    projection_dim=None,
+    final_norm=True,
 ):
     """Build a Vision Transformer of any size.
 
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see
     `keras_vit.preprocess`), and returns logits `(batch, num_classes)` in float32. Its layers are
     named `patch_embedding`, `class_token`, `position_embedding`, `block_0` ..., `encoder_norm`,
-    `pooling`, `pre_logits` and `head`. The layers of a hybrid's ResNet are named `root_conv`,
-    `root_norm`, `root_pool`, `stage_1_unit_1` ... The options from `class_token` to `epsilon`
-    describe models that are newer than the paper: with their defaults the model is the paper's.
+    `pooling`, `projection`, `pre_logits` and `head`. The layers of a hybrid's ResNet are named
+    `root_conv`, `root_norm`, `root_pool`, `stage_1_unit_1` ... The options from `class_token` to
+    `epsilon`, and those after `attention_path`, describe models that are newer than the paper: with
+    their defaults the model is the paper's.
 
     Args:
         patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, in positions of the
@@ -90,21 +93,23 @@ def vision_transformer(
             the patch size times the ResNet's stride: 4, doubled by each stage after the first.
         image_channels: channels of an image.
         pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
-            attention pooling of the patch tokens) or `None` (all tokens, the class token first).
+            attention pooling of the patch tokens), `"token_gap"` (class token and mean of the patch
+            tokens, side by side) or `None` (all tokens, the class token first).
         representation_size: width of the pre-training head's hidden tanh layer `pre_logits`, or
             `None` for no such layer.
         classifier_activation: activation of the head; `None` returns logits.
-        activation: activation of the MLPs: `"gelu_tanh"` (the original's), or `"gelu"` (erf) for
-            weights trained in PyTorch.
+        activation: activation of the MLPs: `"gelu_tanh"` (the original's), `"gelu"` (erf) for
+            weights trained in PyTorch, or another one, such as `"quick_gelu"` (CLIP) or `"silu"`.
         dropout: dropout rate after the position embedding, the attention and each layer of an MLP.
         attention_dropout: rate at which attention weights are dropped.
         stochastic_depth: rate at which the last block drops a residual branch; it grows linearly
             from 0 in the first block.
-        class_token: whether there is a class token; by default only if `pooling` is `"token"` or
-            `None`.
+        class_token: whether there is a class token; by default only if `pooling` is `"token"`,
+            `"token_gap"` or `None`.
         num_registers: number of register tokens between the class token and the patches.
         position_embedding: `"learned"`, one embedding per token; `"learned2d"`, one per row and
-            one per column of patches; `"sincos2d"`, fixed sines and cosines; or `"none"`.
+            one per column of patches; `"sincos2d"`, fixed sines and cosines; `"rotary"`, a rotation
+            of queries and keys in each block, as in DINOv3; or `"none"`.
         qkv_bias: whether query, key and value projections have biases.
         qk_norm: whether queries and keys are normalized over the width of each head.
         layer_scale: initial value of LayerScale's factors; `None` for no LayerScale.
@@ -126,6 +131,14 @@ def vision_transformer(
         attention_path: `"fused"` for the backend's fused attention where it is faster, or
             `"explicit"` for products with the matrix of scores. Both compute the same.
         patch_bias: whether the patch projection has a bias; by default only without `pre_norm`.
+        distillation_token: whether there is a distillation token after the class token, and the
+            head is the mean of two classifiers, one per token, as in DeiT.
+        gated_mlp: whether the MLPs are gated; with `activation="silu"` they are SwiGLUs.
+        key_bias: whether key projections have biases; by default as `qkv_bias`.
+        projection_dim: width of a linear projection without bias after the pooling, as in CLIP, or
+            `None` for none.
+        final_norm: whether there is a LayerNorm after the last block or, with `fc_norm`, after the
+            pooling.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
@@ -154,6 +167,8 @@ def vision_transformer(
     num_registers = check_integer("num_registers", num_registers, minimum=0)
     if representation_size is not None:
         representation_size = check_integer("representation_size", representation_size, minimum=1)
+    if projection_dim is not None:
+        projection_dim = check_integer("projection_dim", projection_dim, minimum=1)
     check_heads(embedding_dim, num_heads)
     check_rate("dropout", dropout)
     check_rate("attention_dropout", attention_dropout)
@@ -162,8 +177,10 @@ def vision_transformer(
     as_activation(classifier_activation, "classifier_activation")
     check_choice("pooling", pooling, (*POOLINGS, None))
     check_choice("position_embedding", position_embedding, POSITION_EMBEDDINGS)
-    class_token = pooling in ("token", None) if class_token is None else class_token
+    needs_class_token = pooling in CLASS_TOKEN_POOLINGS
+    class_token = needs_class_token or pooling is None if class_token is None else class_token
     patch_bias = not pre_norm if patch_bias is None else patch_bias
+    key_bias = qkv_bias if key_bias is None else key_bias
     _check_flags(
         class_token=class_token,
         patch_bias=patch_bias,
@@ -172,6 +189,10 @@ def vision_transformer(
         pre_norm=pre_norm,
         fc_norm=fc_norm,
         remat=remat,
+        distillation_token=distillation_token,
+        gated_mlp=gated_mlp,
+        key_bias=key_bias,
+        final_norm=final_norm,
     )
     check_epsilon(epsilon)
     check_choice("attention_path", attention_path, ATTENTION_PATHS)
@@ -180,10 +201,17 @@ def vision_transformer(
             "`layer_scale` must be a finite number, the factors' initial value, or None. "
             f"Received: layer_scale={layer_scale!r}"
         )
-    if pooling == "token" and not class_token:
-        raise ValueError("`pooling='token'` needs a class token. Received: class_token=False")
-    if fc_norm and pooling != "gap":
-        raise ValueError(f"`fc_norm` needs `pooling='gap'`. Received: pooling={pooling!r}")
+    if needs_class_token and not class_token:
+        raise ValueError(f"`pooling={pooling!r}` needs a class token. Received: class_token=False")
+    if distillation_token and pooling != "token":
+        raise ValueError(
+            f"`distillation_token` needs `pooling='token'`. Received: pooling={pooling!r}"
+        )
+    if fc_norm and (pooling != "gap" or not final_norm):
+        raise ValueError(
+            "`fc_norm` needs `pooling='gap'` and `final_norm=True`. "
+            f"Received: pooling={pooling!r}, final_norm={final_norm!r}"
+        )
     if resnet_stages is None and resnet_width != 64:
         raise ValueError(
             f"`resnet_width` needs `resnet_stages`. Received: resnet_width={resnet_width!r}"
@@ -197,6 +225,7 @@ def vision_transformer(
         "stochastic_depth": stochastic_depth if depth > 1 else 0.0,
         "class_token": bool(class_token),
         "patch_bias": bool(patch_bias),
+        "key_bias": bool(key_bias),
         "classifier_activation": activation_name(classifier_activation) if num_classes else None,
     }
 
@@ -206,11 +235,12 @@ def vision_transformer(
         resnet_width = check_width("resnet_width", resnet_width)
         grid_size(image_size, total_stride(patch_size, resnet_stages))
         maps = hybrid_maps(images, resnet_stages, resnet_width, dtype)
-    tokens = _embed(
+    tokens, grid = embed(
         maps,
         patch_size,
         embedding_dim,
         class_token,
+        distillation_token,
         num_registers,
         position_embedding,
         patch_bias,
@@ -233,25 +263,31 @@ def vision_transformer(
             epsilon=epsilon,
             remat=remat,
             attention_path=attention_path,
+            gated_mlp=gated_mlp,
+            key_bias=key_bias,
+            rotary_grid_size=grid if position_embedding == "rotary" else None,
             dtype=dtype,
             name=f"block_{index}",
         )(tokens)
-    if not fc_norm:
+    if final_norm and not fc_norm:
         tokens = layer_norm(dtype, "encoder_norm", epsilon)(tokens)
-    num_prefix_tokens = class_token + num_registers
-    if pooling in ("gap", "map") and num_prefix_tokens:
-        cropping = (num_prefix_tokens, 0)
-        tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
+    num_prefix_tokens = class_token + distillation_token + num_registers
     if pooling == "map":
         options = {"attention_path": attention_path, "dtype": dtype, "name": "pooling"}
-        pool = MultiHeadAttentionPooling(num_heads, mlp_dim, activation, epsilon, **options)
-        outputs = pool(tokens)
+        layer = MultiHeadAttentionPooling(num_heads, mlp_dim, activation, epsilon, **options)
     else:
-        outputs = _pool(tokens, pooling, dtype)
+        layer = pooling_layer(pooling, num_prefix_tokens, distillation_token, dtype)
+    outputs = pool(tokens, pooling, layer, num_prefix_tokens, dtype)
     if fc_norm:
         outputs = layer_norm(dtype, "fc_norm", epsilon)(outputs)
     outputs = classification_head(
-        outputs, num_classes, representation_size, classifier_activation, dtype
+        outputs,
+        num_classes,
+        representation_size,
+        projection_dim,
+        classifier_activation,
+        distillation_token,
+        dtype,
     )
     return ImageModel(images, outputs, name=name), normalized
 
@@ -260,34 +296,3 @@ def _check_flags(**flags):
     for argument, value in flags.items():
         if not isinstance(value, (bool, np.bool_)):
             raise ValueError(f"`{argument}` must be True or False. Received: {argument}={value!r}")
-
-
-def _embed(
-    maps, patch_size, width, class_token, num_registers, position_embedding, patch_bias, dtype
-):
-    """Return the tokens of equation 1 of the paper, with register tokens if there are any."""
-    patches = PatchEmbedding(
-        width, patch_size, use_bias=patch_bias, dtype=dtype, name="patch_embedding"
-    )
-    tokens = patches(maps)
-    by_grid = {"sincos2d": AddSincosPositionEmbedding, "learned2d": AddPositionEmbedding2D}
-    if position_embedding in by_grid:
-        layer = by_grid[position_embedding]
-        tokens = layer(patches.grid_size, dtype=dtype, name="position_embedding")(tokens)
-    if num_registers:
-        tokens = RegisterTokens(num_registers, dtype=dtype, name="register_tokens")(tokens)
-    if class_token:
-        tokens = ClassToken(dtype=dtype, name="class_token")(tokens)
-    if position_embedding == "learned":
-        tokens = AddPositionEmbedding(dtype=dtype, name="position_embedding")(tokens)
-    return tokens
-
-
-def _pool(tokens, pooling, dtype):
-    if pooling == "token":
-        return ClassTokenPooling(dtype=dtype, name="pooling")(tokens)
-    if pooling is None:
-        return tokens
-    return keras.layers.GlobalAveragePooling1D(
-        data_format="channels_last", dtype=dtype, name="pooling"
-    )(tokens)

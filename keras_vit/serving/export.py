@@ -13,9 +13,9 @@ from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import resize
 from keras_vit.models.base import resizing_of
 from keras_vit.models.folding import fold
-from keras_vit.models.head import has_zero_head, warn_of_zero_head
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
+from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
 from keras_vit.serving import labels
 from keras_vit.serving.calibration import check_images, warn_of_calibration
 from keras_vit.serving.checks import check_export_settings, check_model, has_serving_api

@@ -11,8 +11,8 @@ import scipy.special
 from keras import ops
 
 from keras_vit.models.base import resizing_of
-from keras_vit.models.head import has_zero_head, warn_of_zero_head
 from keras_vit.models.parts import check_classifier
+from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
 from keras_vit.serving.formats import FORMATS, file_names
 from keras_vit.serving.labels import labels_of
 from keras_vit.serving.versions import is_version, version_folders

@@ -104,13 +104,13 @@ def test_a_configuration_that_is_not_json(tmp_path):
     assert_refused(tmp_path, "config.json' must hold JSON")
 
 
-def test_the_distillation_token(tmp_path):
+def test_a_distillation_token_without_its_classifier(tmp_path):
     import safetensors.numpy
 
     arrays = case_arrays("timm_token")
     path = tmp_path / "deit.safetensors"
     safetensors.numpy.save_file({**arrays, "dist_token": arrays["cls_token"]}, path)
-    assert_refused(path, "without DeiT's distillation token")
+    assert_refused(path, "unused: 'dist_token'|`num_heads` must be given")
 
 
 def test_another_architecture():

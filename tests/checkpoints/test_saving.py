@@ -11,7 +11,7 @@ import pytest
 from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
-from keras_vit.checkpoints.formats import written_formats
+from keras_vit.checkpoints.formats import FORMATS, written_formats
 from tests.fixtures.checkpoint_files import (
     arrays_of,
     assert_same_bits,
@@ -19,6 +19,7 @@ from tests.fixtures.checkpoint_files import (
     target,
     unchanged,
 )
+from tests.fixtures.models import TOWERS
 from tests.fixtures.reference import REFERENCE, assert_logits, case_model, case_outputs, case_path
 from tests.fixtures.tiny import images
 
@@ -67,24 +68,41 @@ def test_the_configuration_of_transformers(tmp_path):
 
 # What each format has to keep: options of models, and whether the format has a place for them.
 TRANSFORMERS = ("huggingface", "huggingface_tf")
-ALL = ("google", "big_vision", "timm", *TRANSFORMERS)
+ALL = ("google", "big_vision", "timm", *TRANSFORMERS, "huggingface_vit_msn")
+SIGLIP = ("huggingface_siglip", "huggingface_siglip2")
+GAP = ("google", "big_vision", "timm", *SIGLIP)
+RELU = {"activation": "relu"}
 OPTIONS = [
     ({}, ALL),
-    ({"num_classes": 0}, ALL),
+    ({"num_classes": 0}, (*ALL, "huggingface_vit_mae")),
     ({"image_size": (8, 24)}, ALL),
-    ({"pooling": "gap"}, ("google", "big_vision", "timm")),
+    ({"pooling": "gap"}, GAP),
     ({"pooling": "map"}, ("big_vision", "timm")),
     ({"representation_size": 5}, ("google", "big_vision")),
     ({"representation_size": 5, "num_classes": 0}, ("google", "big_vision", *TRANSFORMERS)),
     ({"position_embedding": "sincos2d"}, ALL),
-    ({"position_embedding": "sincos2d", "pooling": "gap"}, ("google", "big_vision", "timm")),
-    ({"qkv_bias": False, **GELU}, ("timm", "huggingface")),
+    ({"position_embedding": "sincos2d", "pooling": "gap"}, GAP),
+    ({"qkv_bias": False, **GELU}, ("timm", "huggingface", "huggingface_vit_msn")),
     ({"qk_norm": True, **GELU}, ("timm",)),
     ({"layer_scale": 0.1, **GELU}, ("timm",)),
     ({"num_registers": 2, **GELU}, ("timm",)),
     ({"pre_norm": True, **GELU}, ("timm",)),
     ({"pooling": "gap", "fc_norm": True, **GELU}, ("timm",)),
     ({"pooling": "gap", "class_token": True, **GELU}, ("timm",)),
+    ({"pooling": "map", "num_classes": 0}, ("big_vision", "timm", *SIGLIP)),
+    ({"pooling": "token_gap", "layer_scale": 0.1, **GELU}, ("huggingface_dinov2",)),
+    (
+        {**TOWERS["dinov2_giant"], "epsilon": 1e-6},
+        ("huggingface_dinov2_with_registers",),
+    ),
+    ({**TOWERS["dinov3"], "num_classes": 0}, ("huggingface_dinov3_vit", "timm_eva")),
+    ({**TOWERS["dinov3"]}, ("timm_eva",)),
+    ({**TOWERS["dinov3"], **RELU, "num_classes": 0}, ("huggingface_dinov3_vit",)),
+    ({"distillation_token": True, **GELU}, ("timm", "huggingface_deit")),
+    ({"distillation_token": True, "num_registers": 1, **GELU}, ()),
+    ({"distillation_token": True, "num_classes": 0, **GELU}, ()),
+    ({**TOWERS["clip"], "num_classes": 0}, ("huggingface_clip",)),
+    (TOWERS["clip_classifier"], ("timm", "huggingface_clip")),
     ({"pooling": None, "num_classes": 0}, ()),
     ({"position_embedding": "learned2d"}, ()),
     ({"position_embedding": "none"}, ()),
@@ -100,7 +118,7 @@ def test_same_logits_or_refused(options, formats, tmp_path):
     logits = ops.convert_to_numpy(model(inputs))
     for format in written_formats():
         path = target(tmp_path, format)
-        if format in formats:
+        if format in formats or format in {FORMATS[name].family for name in formats}:
             save_checkpoint(model, path, format)
             again = ops.convert_to_numpy(from_checkpoint(path, image_size=size)(inputs))
             np.testing.assert_allclose(again, logits, rtol=0, atol=1e-5)

@@ -19,9 +19,9 @@ def test_settings_are_all_that_models_have():
         return make_plan(name, "digits_pretrain", "digits", "x", models=models, **options).settings
 
     kinds = [setting.changes["position_embedding"] for setting in settings("positions", "a")]
-    assert sorted(kinds) == sorted(POSITION_EMBEDDINGS)
+    assert set(kinds) == set(POSITION_EMBEDDINGS) - {"rotary"}
     kinds = [setting.changes["pooling"] for setting in settings("poolings", "a")]
-    assert sorted(kinds) == sorted(POOLINGS)
+    assert set(kinds) == set(POOLINGS) - {"token_gap"}
     assert [setting.model for setting in settings("scaling", "a", "b")] == ["a", "b"]
     names = [setting.name for setting in settings("poolings", "a", "b")]
     assert names[:3] == ["a, class token", "a, mean of patches", "a, attention"]

@@ -1,4 +1,7 @@
-"""Every ViT architecture of timm: ours computes the same function, or refuses the file."""
+"""Every ViT architecture of timm: ours computes the same function, or refuses the file.
+
+Also those of DeiT and EVA, which have other classes.
+"""
 
 import pytest
 import torch
@@ -9,7 +12,10 @@ from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.weight_map import entries
 from tests.checkpoints.test_manifests import variable_shapes
 
-ACTIVATIONS = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu"}
+ACTIVATIONS = {
+    **{"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"},
+}
+MODULES = ("vision_transformer", "deit", "eva")
 
 
 class Hub:
@@ -30,18 +36,26 @@ class Hub:
 def function_of(model):
     """What of a timm model's function its arrays do not tell."""
     (block,) = {type(block).__name__ for block in model.blocks}
-    mlp_activation = type(model.blocks[0].mlp.act).__name__
-    last_norm = model.fc_norm if isinstance(model.norm, torch.nn.Identity) else model.norm
+    mlp = model.blocks[0].mlp
+    mlp_activation = type(mlp.act).__name__
     pooling = {"avg": "gap"}.get(model.global_pool, model.global_pool)
+    norms = [type(norm).__name__ != "Identity" for norm in (model.norm, model.fc_norm)]
+    includes_prefix = getattr(model, "pool_include_prefix", False) and model.num_prefix_tokens > 0
+    rope = getattr(model, "rope", None)
     return {
         "block": block,
         "num_heads": model.blocks[0].attn.num_heads,
         "activation": ACTIVATIONS.get(mlp_activation, mlp_activation),
-        "epsilon": last_norm.eps,
+        "gated_mlp": type(mlp).__name__ in ("GluMlp", "SwiGLU"),
+        # The gate is the first half.
+        "gate_last": getattr(mlp, "gate_last", False),
+        "epsilon": model.blocks[0].norm1.eps,
         "pooling": pooling,
-        "fc_norm": isinstance(model.norm, torch.nn.Identity),
-        "pool_include_prefix": model.pool_include_prefix and model.num_prefix_tokens > 0,
+        "fc_norm": norms[1],
+        "final_norm": any(norms),
+        "pool_include_prefix": includes_prefix,
         "image_size": tuple(model.patch_embed.img_size),
+        "rope": rope and (type(rope).__name__, rope.temperature, rope.rotate_half),
     }
 
 
@@ -60,18 +74,26 @@ def accepted_options(hub):
 
 def test_every_architecture(timm):
     accepted, different = [], []
-    for name in timm.list_models(module="vision_transformer"):
+    for name in [name for module in MODULES for name in timm.list_models(module=module)]:
         with torch.device("meta"):
-            model = timm.create_model(name, depth=1)
+            # These have one number of heads per block.
+            model = timm.create_model(name, **({} if "sapiens2" in name else {"depth": 1}))
         options = accepted_options(Hub(name, model))
         if options is None:
             continue
         accepted.append(name)
         theirs = function_of(model)
         ours = {
-            **{key: options.get(key) for key in theirs},
-            "block": "Block",
+            "fc_norm": False,
+            "final_norm": True,
+            "gated_mlp": False,
+            **{key: options[key] for key in theirs if key in options},
+            "block": "EvaBlock" if theirs["rope"] else "Block",
             "pool_include_prefix": False,
+            "gate_last": False,
+            "rope": ("RotaryEmbeddingDinoV3", 100, True)
+            if options.get("position_embedding") == "rotary"
+            else None,
         }
         patch = options["patch_size"][0]
         theirs["image_size"] = tuple(size // patch * patch for size in theirs["image_size"])
@@ -79,11 +101,15 @@ def test_every_architecture(timm):
             different.append((name, ours, theirs))
     assert not different
     assert len(accepted) > 100
-    assert {"vit_base_patch16_224", "vit_base_patch16_clip_224"} <= set(accepted)
+    assert {
+        *("vit_base_patch16_224", "vit_base_patch16_clip_224", "vit_giant_patch14_reg4_dinov2"),
+        *("deit_base_distilled_patch16_224", "vit_7b_patch16_dinov3"),
+    } <= set(accepted)
 
 
 @pytest.mark.parametrize(
-    "name", ["vit_base_patch16_rpn_224", "vit_base_patch16_xp_224", "vit_giant_patch14_dinov2"]
+    "name",
+    ["vit_base_patch16_rpn_224", "vit_base_patch16_xp_224", "eva02_base_patch14_224"],
 )
 def test_other_functions_are_refused(timm, name):
     with torch.device("meta"):

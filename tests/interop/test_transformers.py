@@ -6,7 +6,7 @@ import torch
 import transformers
 
 import keras_vit
-from keras_vit.checkpoints.formats.huggingface import DEFAULT_HEADS
+from keras_vit.checkpoints.formats.transformers.vit import VIT
 from tests.fixtures.peers.torch_models import IMAGES, TOLERANCE, check, randomise, torch_images
 from tests.fixtures.reference import case_model, case_outputs
 
@@ -106,16 +106,11 @@ def test_preprocessing(tmp_path):
 
 
 def test_other_models_are_refused(tmp_path):
-    config = transformers.DeiTConfig(
-        hidden_size=48, num_hidden_layers=1, num_attention_heads=4, image_size=32, patch_size=8
-    )
-    transformers.DeiTForImageClassificationWithTeacher(config).save_pretrained(tmp_path / "deit")
-    with pytest.raises(ValueError, match="without DeiT's distillation token"):
-        keras_vit.from_checkpoint(tmp_path / "deit")
-    config = transformers.ViTConfig(**{**SMALL, "image_size": 32}, encoder_stride=8)
-    transformers.ViTForMaskedImageModeling(config).save_pretrained(tmp_path / "masked")
-    with pytest.raises(ValueError, match="unused: .*mask_token"):
-        keras_vit.from_checkpoint(tmp_path / "masked")
+    small = {"hidden_size": 48, "num_hidden_layers": 1, "num_attention_heads": 4, "image_size": 32}
+    config = transformers.BeitConfig(**small, patch_size=8)
+    transformers.BeitForImageClassification(config).save_pretrained(tmp_path / "beit")
+    with pytest.raises(ValueError, match="of a known layout. Received: .*beit.embeddings"):
+        keras_vit.from_checkpoint(tmp_path / "beit")
 
 
 def test_names_of_classes_and_the_default_number_of_heads(tmp_path):
@@ -123,4 +118,4 @@ def test_names_of_classes_and_the_default_number_of_heads(tmp_path):
     keras_vit.save_checkpoint(case_model("hf_classifier"), tmp_path, "huggingface", names)
     config = transformers.ViTConfig.from_pretrained(tmp_path)
     assert [config.id2label[index] for index in range(10)] == names
-    assert transformers.ViTConfig().num_attention_heads == DEFAULT_HEADS
+    assert transformers.ViTConfig().num_attention_heads == VIT.num_heads

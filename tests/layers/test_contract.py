@@ -6,10 +6,12 @@ from keras_vit import layers
 from tests.fixtures.contract import check_layer
 
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
+ROTARY = {"key_bias": True, "rotary_grid_size": (2, 2)}
 EXPLICIT = {"attention_path": "explicit"}
 MLP = {"mlp_dim": 12, "activation": "gelu"}
 RATES = {"attention_dropout": 0.1, "stochastic_depth": 0.1}
-BLOCK = {**ATTENTION, **MLP, **RATES, "layer_scale": 0.5, "remat": True, **EXPLICIT}
+BLOCK = {**ATTENTION, **MLP, **RATES, "layer_scale": 0.5, "remat": True, **EXPLICIT, **ROTARY}
+BLOCK["gated_mlp"] = True
 PATCHES = {"embedding_dim": 8, "patch_size": (2, 4), "use_bias": False}
 CONVOLUTION = {
     **{"filters": 8, "kernel_size": (3, 5), "strides": (2, 1)},
@@ -28,13 +30,15 @@ CASES = [
     (layers.AddSincosPositionEmbedding, {"grid_size": (2, 3)}, [(6, 8)], (6, 8), 0),
     (layers.CorruptPatches, {}, [(5, 8), (5,)], (5, 8), 1),
     (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),
-    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT}, [(3, 8), (5, 8)], (3, 8), 9),
-    (layers.MlpBlock, {"mlp_dim": 12, "activation": "relu", "dropout": 0.1}, [(5, 8)], (5, 8), 4),
-    (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 19),
+    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **ROTARY}, [(5, 8)] * 2, (5, 8), 10),
+    (layers.MlpBlock, {**MLP, "dropout": 0.1, "gated": True}, [(5, 8)], (5, 8), 6),
+    (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 22),
     (layers.StandardizedConv2D, CONVOLUTION, [(6, 8, 3)], (3, 8, 8), 1),
     (layers.BottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 12),
     (layers.PreActivationBottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 10),
-    (layers.ClassTokenPooling, {}, [(5, 8)], (8,), 0),
+    (layers.ClassTokenPooling, {"num_tokens": 2}, [(5, 8)], (16,), 0),
+    (layers.ClassTokenAndMeanPooling, {"num_prefix_tokens": 2}, [(5, 8)], (16,), 0),
+    (layers.DistilledHead, {"units": 3, "activation": None}, [(16,)], (3,), 4),
     (layers.MultiHeadAttentionPooling, POOLING, [(5, 8)], (8,), 15),
 ]
 

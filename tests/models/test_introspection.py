@@ -35,10 +35,15 @@ OPTIONS = {
     "patch_bias": True,
     "fc_norm": True,
     "epsilon": 1e-5,
+    "distillation_token": False,
+    "gated_mlp": True,
+    "key_bias": True,
+    "projection_dim": 6,
+    "final_norm": True,
     "resnet_stages": (),
     "resnet_width": 32,
 }
-ALL_POOLINGS = ("token", "map", None)
+ALL_POOLINGS = ("token", "map", "token_gap", None)
 
 
 def test_every_option():
@@ -54,6 +59,8 @@ def test_every_option():
         (resnet, BIT),
         (resnet, {**BIT, "preactivation": False}),
         (vision_transformer, HYBRID),
+        (vision_transformer, {**TINY, "distillation_token": True}),
+        (vision_transformer, {**TINY, "pooling": "gap", "final_norm": False, "class_token": True}),
         *((vision_transformer, {**TINY, "position_embedding": x}) for x in POSITION_EMBEDDINGS),
         *((vision_transformer, {**TINY, "num_classes": 0, "pooling": x}) for x in ALL_POOLINGS),
     ],

@@ -18,7 +18,8 @@ from tests.models.test_introspection import OPTIONS
 
 pytestmark = pytest.mark.backends("tensorflow", reason="counts are the same on every backend")
 
-# Totals of `jax.eval_shape` of the original models, variant by variant.
+# Totals of the original models, variant by variant: of `jax.eval_shape`, or of transformers' models
+# on the device `meta`, without their token of masked patches.
 COUNTS = json.loads((DATA / "parameter_counts.json").read_text())
 NAMES = [variant.name for variant in VARIANTS]
 
@@ -38,6 +39,7 @@ def count_of(row):
     variant, options = find_variant(row["variant"]), {}
     if isinstance(variant, Variant):
         options = {"pooling": pooling, "representation_size": row["representation_size"]}
+        options |= row.get("options", {})
     with keras.StatelessScope(initialize_variables=False):
         model = builders.build(
             variant.name, num_classes=row["num_classes"], image_size=size_of(row), **options
@@ -75,7 +77,10 @@ def test_every_variant_has_published_counts():
 
 
 LINEAR = [
-    row for row in COUNTS if row["pooling"] in ("token", "gap") and not row["representation_size"]
+    row
+    for row in COUNTS
+    if row["pooling"] in ("token", "gap", "map")
+    and not (row["representation_size"] or row.get("options"))
 ]
 
 

@@ -6,11 +6,17 @@ The table itself needs neither Keras nor NumPy.
 from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER
 from keras_vit.checkpoints.formats.big_vision import BIG_VISION
 from keras_vit.checkpoints.formats.google import GOOGLE
-from keras_vit.checkpoints.formats.huggingface import HUGGINGFACE
-from keras_vit.checkpoints.formats.huggingface_tf import HUGGINGFACE_TF
 from keras_vit.checkpoints.formats.keras import KERAS
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB
-from keras_vit.checkpoints.formats.timm import TIMM
+from keras_vit.checkpoints.formats.timm.eva import TIMM_EVA
+from keras_vit.checkpoints.formats.timm.vit import TIMM
+from keras_vit.checkpoints.formats.transformers.clip import CLIP
+from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
+from keras_vit.checkpoints.formats.transformers.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
+from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3
+from keras_vit.checkpoints.formats.transformers.siglip import SIGLIP, SIGLIP2
+from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
+from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
 from keras_vit.core.arguments import check_choice
 
 # To add a layout, add a file with its row to this folder, and the row here. A file is read by the
@@ -22,8 +28,18 @@ FORMATS = {
         BIG_VISION,
         BIG_TRANSFER,
         TIMM,
+        TIMM_EVA,
         HUGGINGFACE,
         HUGGINGFACE_TF,
+        VIT_MAE,
+        VIT_MSN,
+        HUGGINGFACE_DEIT,
+        DINOV2,
+        DINOV2_WITH_REGISTERS,
+        DINOV3,
+        CLIP,
+        SIGLIP,
+        SIGLIP2,
         KERAS,
         KERAS_HUB,
     )
@@ -61,6 +77,9 @@ def recognize(archive, format=None, opened_by=None):
         and format in (None, row.name, row.family)
         and opened_by is (row if row.open else None)
     ]
+    # Several layouts of transformers have the same arrays.
+    model_type = archive.config.get("model_type")
+    candidates.sort(key=lambda row: model_type not in row.model_types)
     for candidate in candidates:
         naming = candidate.find(archive.shapes)
         if naming is not None:

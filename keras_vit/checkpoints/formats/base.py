@@ -17,7 +17,9 @@ class Format:
     Args:
         name: value of `format`.
         family: another value of `format`, which means all layouts of one project; `None` for the
-            name alone.
+            name alone. The first of them that can describe a model is written.
+        model_types: values of `model_type` in the `config.json` of this layout; it is not that of
+            other files with a `config.json` of transformers.
         rows: the weight map.
         title: heading of the weight map in the documentation; `None` to leave it out.
         suffix: suffix of the files that are written, one of `archives.WRITERS`, or of those that
@@ -48,10 +50,12 @@ class Format:
         check: `check(options)` raises a `ValueError` for a model that the project does not have.
         has_patch_bias: `has_patch_bias(options)` returns whether the project's patch projection has
             a bias in such a model.
-        has_fixed_positions: whether a file without a position embedding stands for the fixed sines
-            and cosines.
+        position_embeddings: kinds of position embeddings that the layout can describe. Unless the
+            sines and cosines are among them, they are written as learned ones.
         store_positions: `store_positions(values, num_tokens)` returns the values of the variables
             by path, with the position embedding as it is stored.
+        constants: `constants(options)` returns arrays by name that the project's models have in
+            addition, and do not use.
         spell: `spell(name, options)` returns the name in the file of an array of the weight map.
     """
 
@@ -63,6 +67,7 @@ class Format:
     describe: Callable | None = None
     file_name: str | None = None
     family: str | None = None
+    model_types: tuple[str, ...] = ()
     open: Callable | None = None
     restore: Callable = lambda checkpoint, model, has_new_head, given: None
     prefix_rows: Callable = lambda num_tokens, shape_of: (num_tokens,)
@@ -74,8 +79,9 @@ class Format:
     configure: Callable = lambda options, arrays, class_names, normalization, resizing: {}
     check: Callable = lambda options: None
     has_patch_bias: Callable = lambda options: True
-    has_fixed_positions: bool = False
+    position_embeddings: tuple[str, ...] = ("learned",)
     store_positions: Callable = lambda values, num_tokens: values
+    constants: Callable = lambda options: {}
     spell: Callable = lambda name, options: name
 
     @property

@@ -170,7 +170,7 @@ BIG_VISION = Format(
     # Old files have a row for the class token; big_vision drops it where there is no such token.
     prefix_rows=lambda num_tokens, shape_of: (0, 1),
     check=_check,
-    has_fixed_positions=True,
+    position_embeddings=("learned", "sincos2d"),
     store_positions=_store_positions,
     spell=lambda name, options: f"params/{name}",
 )

@@ -4,18 +4,22 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER_ROWS
 from keras_vit.checkpoints.formats.big_vision import BIG_VISION_ROWS
-from keras_vit.checkpoints.formats.timm import TIMM_ROWS
+from keras_vit.checkpoints.formats.timm.vit import TIMM_ROWS
+from keras_vit.checkpoints.formats.transformers.clip import CLIP_ROWS
+from keras_vit.checkpoints.formats.transformers.deit import DEIT_ROWS
+from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3_ROWS
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
 
 # Variables of `position_embedding="learned2d"`, which no other project has.
 OWN = ("position_embedding/rows", "position_embedding/columns")
+_OTHERS = (
+    *(BIG_VISION_ROWS, BIG_TRANSFER_ROWS, TIMM_ROWS),
+    *(CLIP_ROWS, DEIT_ROWS, DINOV3_ROWS),
+)
 KERAS_ROWS = tuple(
     Row(target, target, "positions" if target == POSITIONS else "identity")
     for target in dict.fromkeys(
-        (
-            *(t for row in (*BIG_VISION_ROWS, *TIMM_ROWS, *BIG_TRANSFER_ROWS) for t in row.targets),
-            *OWN,
-        )
+        (*(target for rows in _OTHERS for row in rows for target in row.targets), *OWN)
     )
 )
 

@@ -43,7 +43,7 @@ def test_a_layout_is_a_file_and_a_row(toy, tmp_path):
 
 
 def test_the_row_is_in_errors_and_documentation(toy, tmp_path):
-    with pytest.raises(ValueError, match="`format` must be one of .*'huggingface_tf', 'toy'"):
+    with pytest.raises(ValueError, match="`format` must be one of .*'huggingface_siglip2', 'toy'"):
         save_checkpoint(vision_transformer(**TINY), tmp_path / "x.npz", "none")
     with pytest.raises(ValueError, match="`format` must be one of .*'keras', 'toy'"):
         from_checkpoint(case_path("a_vit_token"), format="keras_hub")

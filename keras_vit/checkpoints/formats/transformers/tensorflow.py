@@ -2,7 +2,7 @@
 
 from keras_vit.checkpoints.configuration import TF_MODEL
 from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.formats.huggingface import (
+from keras_vit.checkpoints.formats.transformers.vit import (
     HUGGINGFACE,
     HUGGINGFACE_ROWS,
     describe_huggingface,
@@ -96,6 +96,7 @@ HUGGINGFACE_TF = Format(
     spell=_spell,
     file_name=TF_MODEL,
     family="huggingface",
+    model_types=HUGGINGFACE.model_types,
     class_names=HUGGINGFACE.class_names,
     interpolation=HUGGINGFACE.interpolation,
     config_options=HUGGINGFACE.config_options,

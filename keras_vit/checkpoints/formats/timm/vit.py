@@ -1,4 +1,4 @@
-"""timm's `VisionTransformer`: `.safetensors` with a `config.json`."""
+"""timm's `VisionTransformer` and `VisionTransformerDistilled`, with a `config.json`."""
 
 from keras_vit.checkpoints.architecture import (
     block_depth,
@@ -6,23 +6,25 @@ from keras_vit.checkpoints.architecture import (
     check_recorded,
     in_order,
     output_size,
-    per_channel,
     torch_heads,
 )
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
+from keras_vit.checkpoints.formats.timm.configuration import check_class, configure
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, norm, two
 
 WEIGHT = ("weight", "bias")
 BLOCK = "blocks.{i}"
 
 
-def _dense(source, target):
+def dense(source, target):
+    """Return the rows of a dense layer."""
     return two(source, target, "dense", names=WEIGHT)
 
 
 TIMM_ROWS = (
     *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=WEIGHT),
     Row("cls_token", "class_token/token"),
+    Row("dist_token", "distillation_token/token"),
     Row("reg_token", "register_tokens/tokens"),
     Row("pos_embed", POSITIONS, "positions"),
     *norm("norm_pre.", "pre_norm", WEIGHT),
@@ -42,8 +44,16 @@ TIMM_ROWS = (
     *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=WEIGHT),
     Row(f"{BLOCK}.ls1.gamma", "block_{i}/layer_scale_1/gamma"),
     *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", WEIGHT),
-    *_dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    # Packed SwiGLU.
+    Row(
+        f"{BLOCK}.mlp.fc1.weight",
+        ("block_{i}/mlp/gate/kernel", "block_{i}/mlp/up/kernel"),
+        "split_dense",
+    ),
+    Row(f"{BLOCK}.mlp.fc1.bias", ("block_{i}/mlp/gate/bias", "block_{i}/mlp/up/bias"), "split"),
+    *dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
     Row(f"{BLOCK}.ls2.gamma", "block_{i}/layer_scale_2/gamma"),
     *norm("norm.", "encoder_norm", WEIGHT),
     *norm("fc_norm.", "fc_norm", WEIGHT),
@@ -61,9 +71,11 @@ TIMM_ROWS = (
     ),
     *two("attn_pool.proj.", "pooling/attention/output", "from_heads", names=WEIGHT),
     *norm("attn_pool.norm.", "pooling/layer_norm", WEIGHT),
-    *_dense("attn_pool.mlp.fc1.", "pooling/mlp/dense_0"),
-    *_dense("attn_pool.mlp.fc2.", "pooling/mlp/dense_1"),
-    *_dense("head.", "head"),
+    *dense("attn_pool.mlp.fc1.", "pooling/mlp/dense_0"),
+    *dense("attn_pool.mlp.fc2.", "pooling/mlp/dense_1"),
+    *dense("head.", "head"),
+    *dense("head.", "head/class_token"),
+    *dense("head_dist.", "head/distillation_token"),
 )
 
 # Activations: name in timm, and ours.
@@ -87,8 +99,13 @@ TANH_SIGLIP = (
 # Parts of the names of architectures that have the same arrays and arguments, but compute another
 # function: norms after attention and MLP, rotary positions, pooling with registers.
 OTHER_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
+# Parts of the names of architectures with packed SwiGLU.
+GATED = ("dinov2", "tipsv2")
 # Models whose number of heads is neither width / 64 nor that of the published model of this width.
-HEADS = {"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16}
+HEADS = {
+    **{"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16},
+    "vit_giant_patch16_radio_v3": 24,
+}
 # Arguments that change the function, but not the arrays.
 OTHER_FUNCTIONS = ("block_fn", "mlp_layer", "norm_layer", "attn_layer", "embed_norm_layer")
 
@@ -99,12 +116,9 @@ def find_timm(shapes):
         name.startswith("blocks.0.") for name in shapes
     ):
         return None
-    if "dist_token" in shapes or "head_dist.weight" in shapes:
-        raise ValueError(
-            "`path` must be a Vision Transformer without DeiT's distillation token and its second "
-            "head. Received: arrays called 'dist_token' or 'head_dist'"
-        )
-    return Naming.of(shapes)
+    # `Eva` has the same names.
+    is_eva = "blocks.0.gamma_1" in shapes and "pos_embed" not in shapes
+    return None if is_eva else Naming.of(shapes)
 
 
 def describe_timm(shape_of, config, num_heads):
@@ -118,16 +132,19 @@ def describe_timm(shape_of, config, num_heads):
     configured = width // query_norm[0] if query_norm else arguments.get("num_heads")
     configured = configured or HEADS.get(architecture)
     registers = shape_of("register_tokens/tokens")
+    is_gated, mlp_dim = _mlp(shape_of, architecture)
     options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
         "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, configured, num_heads),
-        "mlp_dim": output_size(shape_of, "block_0/mlp/dense_0", axis=0),
+        "num_heads": torch_heads(width, configured, num_heads, is_gated),
+        "mlp_dim": mlp_dim,
         "num_classes": output_size(shape_of, "head", axis=0) or 0,
         "image_channels": channels,
         "pooling": _pooling(shape_of, config, arguments),
-        "activation": _activation(config, arguments),
+        "activation": _activation(config, arguments, "silu" if is_gated else "gelu"),
+        "gated_mlp": is_gated,
+        "distillation_token": shape_of("distillation_token/token") is not None,
         "class_token": shape_of("class_token/token") is not None,
         "num_registers": registers[1] if registers else 0,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
@@ -139,6 +156,7 @@ def describe_timm(shape_of, config, num_heads):
         else None,
         "pre_norm": shape_of("pre_norm/gamma") is not None,
         "fc_norm": shape_of("fc_norm/gamma") is not None,
+        "final_norm": any(shape_of(f"{x}_norm/gamma") for x in ("encoder", "fc")),
         # CLIP towers have PyTorch's default, timm's other ViTs have 1e-6.
         "epsilon": 1e-5 if "clip" in architecture else 1e-6,
     }
@@ -158,6 +176,23 @@ def describe_timm(shape_of, config, num_heads):
     names = {"num_features": "embedding_dim", "num_classes": "num_classes"}
     check_recorded({**config, **classes}, names, options)
     return options
+
+
+def _mlp(shape_of, architecture):
+    """Return whether the MLPs are gated, and their width.
+
+    In gated ones, the first layer has twice as many outputs as the second has inputs.
+    """
+    outputs = output_size(shape_of, "block_0/mlp/dense_0", axis=0)
+    second = shape_of("block_0/mlp/dense_1/kernel")
+    if second is None or outputs != 2 * second[1]:
+        return False, outputs
+    if architecture and not any(name in architecture for name in GATED):
+        raise ValueError(
+            "The config.json of `path` must describe a ViT whose gated MLPs are SwiGLUs. "
+            f"Received: architecture={architecture!r}"
+        )
+    return True, second[1]
 
 
 def _check(architecture, arguments):
@@ -191,7 +226,7 @@ def _pooling(shape_of, config, arguments):
     return "gap" if pool == "avg" else pool
 
 
-def _activation(config, arguments):
+def _activation(config, arguments, default):
     architecture = config.get("architecture") or ""
     name = arguments.get("act_layer")
     if name is None and "quickgelu" in architecture:
@@ -199,7 +234,7 @@ def _activation(config, arguments):
     if name is None and "siglip" in architecture:
         is_tanh = any(part in architecture for part in TANH_SIGLIP)
         name = "gelu_tanh" if is_tanh else "gelu"
-    name = name or "gelu"
+    name = name or default
     if name not in ACTIVATIONS:
         raise ValueError(
             f"`act_layer` of the file's config.json must be one of {', '.join(ACTIVATIONS)}. "
@@ -208,73 +243,19 @@ def _activation(config, arguments):
     return ACTIVATIONS[name]
 
 
-def _configure(options, arrays, class_names, normalization, resizing):
-    """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
-    width, mlp_dim = options["embedding_dim"], options["mlp_dim"]
-    height, width_in_pixels = options["image_size"]
-    pool = {"token": "token", "gap": "avg", "map": "map", None: ""}[options["pooling"]]
-    tokens = options["class_token"] + options["num_registers"]
-    patches = (height // options["patch_size"][0]) * (width_in_pixels // options["patch_size"][1])
-    arguments = {
-        "img_size": [height, width_in_pixels],
-        "patch_size": list(options["patch_size"]),
-        "in_chans": options["image_channels"],
-        "embed_dim": width,
-        "depth": options["depth"],
-        "num_heads": options["num_heads"],
-        # timm computes `int(embed_dim * mlp_ratio)`, which could be 1 too small.
-        "mlp_ratio": mlp_dim / width
-        if int(mlp_dim / width * width) == mlp_dim
-        else (mlp_dim + 0.5) / width,
-        "qkv_bias": options["qkv_bias"],
-        "qk_norm": options["qk_norm"],
-        "init_values": options["layer_scale"],
-        "class_token": options["class_token"],
-        "no_embed_class": tokens > 0 and arrays["pos_embed"].shape[1] == patches,
-        "reg_tokens": options["num_registers"],
-        "pre_norm": options["pre_norm"],
-        "fc_norm": options["fc_norm"],
-        "act_layer": options["activation"],
-        "global_pool": pool,
-    }
-    config = {
-        # `model_args` replace everything in this architecture except epsilon, 1e-5 in CLIP towers.
-        "architecture": "vit_base_patch16_clip_224"
-        if options["epsilon"] == 1e-5
-        else "vit_base_patch16_224",
-        "num_classes": options["num_classes"],
-        "num_features": width,
-        "global_pool": pool,
-        "model_args": arguments,
-        "pretrained_cfg": {
-            "num_classes": options["num_classes"],
-            "input_size": [options["image_channels"], height, width_in_pixels],
-            "fixed_input_size": True,
-            "interpolation": resizing.interpolation,
-            "crop_pct": resizing.crop_share,
-            "crop_mode": "center" if resizing.keeps_aspect_ratio else "squash",
-            "mean": per_channel(normalization[0]),
-            "std": per_channel(normalization[1]),
-            "first_conv": "patch_embed.proj",
-            "classifier": "head",
-        },
-    }
-    if class_names:
-        config["label_names"] = class_names
-    return {"config.json": config}
-
-
 def _prefix_rows(num_tokens, shape_of):
     """Return the possible numbers of positions for class and register tokens, the likeliest first.
 
     DeiT III and models with registers have no positions for these tokens. Models with neither
     LayerScale nor registers have one position per token.
     """
-    has_none = num_tokens > 1 or shape_of("block_0/layer_scale_1/gamma") is not None
+    has_registers = shape_of("register_tokens/tokens") is not None
+    has_none = has_registers or shape_of("block_0/layer_scale_1/gamma") is not None
     return (0, num_tokens) if has_none else (num_tokens, 0)
 
 
-def _configured_size(config):
+def configured_size(config):
+    """Return the image size that a `config.json` of timm records, or `None`."""
     size = (config.get("model_args") or {}).get("img_size")
     return size or (config.get("pretrained_cfg") or {}).get("input_size", ())[1:] or None
 
@@ -287,12 +268,13 @@ TIMM = Format(
     find_timm,
     describe_timm,
     prefix_rows=_prefix_rows,
-    configured_size=_configured_size,
+    configured_size=configured_size,
     class_names=lambda config: in_order(config.get("label_names")),
     interpolation="bicubic",
     config_options=("pooling", "num_heads", "activation", "epsilon"),
     config_files=("config.json",),
-    configure=_configure,
+    configure=configure,
+    check=check_class,
     has_patch_bias=lambda options: not options.get("pre_norm"),
     store_positions=without_zero_rows,
 )

@@ -1,0 +1,1 @@
+"""The layouts of timm: one file per class of models."""

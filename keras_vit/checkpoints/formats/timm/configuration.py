@@ -1,0 +1,101 @@
+"""The `config.json` from which timm builds a model."""
+
+from keras_vit.checkpoints.architecture import per_channel
+from keras_vit.models.variants import token_grid_of
+
+POOLINGS = {"token": "token", "gap": "avg", "map": "map", None: ""}
+
+
+def arguments_of(options):
+    """Return the `model_args` that all classes of timm have; others are added to them."""
+    width, mlp_dim = options["embedding_dim"], options["mlp_dim"]
+    # The packed gate is a part of the hidden layer.
+    hidden = 2 * mlp_dim if options["gated_mlp"] else mlp_dim
+    return {
+        "img_size": list(options["image_size"]),
+        "patch_size": list(options["patch_size"]),
+        "in_chans": options["image_channels"],
+        "embed_dim": width,
+        "depth": options["depth"],
+        "num_heads": options["num_heads"],
+        "mlp_ratio": ratio(hidden, width),
+        "qkv_bias": options["qkv_bias"],
+        "init_values": options["layer_scale"],
+        "class_token": options["class_token"],
+        "global_pool": POOLINGS.get(options["pooling"]),
+    }
+
+
+def ratio(hidden, width):
+    """Return a ratio from which timm computes the hidden width as `int(width * ratio)`."""
+    # The product could be a little too small.
+    exact = hidden / width
+    return exact if int(width * exact) == hidden else (hidden + 0.5) / width
+
+
+def configuration(architecture, arguments, options, class_names, normalization, resizing):
+    """Return the contents of a `config.json`."""
+    config = {
+        "architecture": architecture,
+        "num_classes": options["num_classes"],
+        "num_features": options["embedding_dim"],
+        "global_pool": arguments["global_pool"],
+        "model_args": arguments,
+        "pretrained_cfg": {
+            "num_classes": options["num_classes"],
+            "input_size": [options["image_channels"], *options["image_size"]],
+            "fixed_input_size": True,
+            "interpolation": resizing.interpolation,
+            "crop_pct": resizing.crop_share,
+            "crop_mode": "center" if resizing.keeps_aspect_ratio else "squash",
+            "mean": per_channel(normalization[0]),
+            "std": per_channel(normalization[1]),
+            "first_conv": "patch_embed.proj",
+            "classifier": ["head", "head_dist"] if options["distillation_token"] else "head",
+        },
+    }
+    if class_names:
+        config["label_names"] = class_names
+    return config
+
+
+def check_class(options):
+    """Raise an error for a model with a distillation token that timm's class does not describe.
+
+    Without classes, its output is the mean of both tokens.
+    """
+    names = ("num_classes", "num_registers", "gated_mlp")
+    classes, *others = (options.get(name) for name in names)
+    if options.get("distillation_token") and (any(others) or not classes):
+        raise ValueError(
+            "`model` must be one that timm has: a model with a distillation token has classes, and "
+            "neither registers nor gated MLPs. Received: a model with "
+            + ", ".join(f"{name}={options.get(name)}" for name in names)
+        )
+
+
+def configure(options, arrays, class_names, normalization, resizing):
+    """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
+    tokens = options["class_token"] + options["distillation_token"] + options["num_registers"]
+    rows, columns = token_grid_of(options)
+    has_positions_for_patches_only = arrays["pos_embed"].shape[1] == rows * columns
+    arguments = arguments_of(options) | {
+        "qk_norm": options["qk_norm"],
+        "no_embed_class": tokens > 0 and has_positions_for_patches_only,
+        "reg_tokens": options["num_registers"],
+        "pre_norm": options["pre_norm"],
+        "fc_norm": options["fc_norm"],
+        "final_norm": options["final_norm"],
+        "act_layer": options["activation"],
+    }
+    # `model_args` replace everything in this architecture except the class of the model, the packed
+    # SwiGLU, and epsilon, which is 1e-5 in CLIP towers.
+    architecture = "vit_base_patch16_224"
+    if options["epsilon"] == 1e-5:
+        architecture = "vit_base_patch16_clip_224"
+    elif options["gated_mlp"]:
+        architecture = "vit_giant_patch14_dinov2"
+    elif options["distillation_token"]:
+        architecture = "deit_base_distilled_patch16_224"
+    facts = class_names, normalization, resizing
+    return {"config.json": configuration(architecture, arguments, options, *facts)}

@@ -1,0 +1,158 @@
+"""timm's `Eva` with the rotary positions of DINOv3: `.safetensors` with a `config.json`."""
+
+from keras_vit.checkpoints.architecture import (
+    block_depth,
+    check_project,
+    check_recorded,
+    in_order,
+    output_size,
+    torch_heads,
+)
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.timm.configuration import arguments_of, configuration, ratio
+from keras_vit.checkpoints.formats.timm.vit import BLOCK, WEIGHT, configured_size, dense
+from keras_vit.checkpoints.weight_map import Naming, Row, norm, two
+from keras_vit.core.choices import ROTARY_BASE
+
+ARCHITECTURE = "vit_small_patch16_dinov3"
+# Parts of the names of architectures with these rotary positions.
+ROTARY = ("dinov3", "lingbot")
+# Arguments that change the function: the only values that are read.
+FUNCTION = {
+    "rope_type": ("dinov3",),
+    "rope_temperature": (ROTARY_BASE,),
+    "rope_rotate_half": (True,),
+    "rope_grid_offset": (0,),
+    "rope_grid_indexing": ("ij",),
+    "use_rot_pos_emb": (True,),
+    "use_abs_pos_emb": (False,),
+    "attn_type": ("eva",),
+}
+EVA_ROWS = (
+    *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=WEIGHT),
+    Row("cls_token", "class_token/token"),
+    Row("reg_token", "register_tokens/tokens"),
+    *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    Row(
+        f"{BLOCK}.attn.qkv.weight",
+        tuple(f"block_{{i}}/attention/{x}/kernel" for x in ("query", "key", "value")),
+        "split_to_heads",
+    ),
+    Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias", "heads_bias"),
+    Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias", "heads_bias"),
+    *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=WEIGHT),
+    Row(f"{BLOCK}.gamma_1", "block_{i}/layer_scale_1/gamma"),
+    *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", WEIGHT),
+    *dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *dense(f"{BLOCK}.mlp.fc1_g.", "block_{i}/mlp/gate"),
+    *dense(f"{BLOCK}.mlp.fc1_x.", "block_{i}/mlp/up"),
+    *dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
+    Row(f"{BLOCK}.gamma_2", "block_{i}/layer_scale_2/gamma"),
+    *norm("norm.", "encoder_norm", WEIGHT),
+    *norm("fc_norm.", "fc_norm", WEIGHT),
+    *dense("head.", "head"),
+)
+
+
+def _find(shapes):
+    has_all = {"patch_embed.proj.weight", "blocks.0.gamma_1", "cls_token"} <= set(shapes)
+    return Naming.of(shapes) if has_all and "pos_embed" not in shapes else None
+
+
+def _describe(shape_of, config, num_heads):
+    check_project(config, ("architecture", "model_args", "num_features"), "timm")
+    arguments = config.get("model_args") or {}
+    _check(config.get("architecture") or ARCHITECTURE, arguments)
+    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
+    registers = shape_of("register_tokens/tokens")
+    gate = output_size(shape_of, "block_0/mlp/gate", axis=0)
+    pool = arguments.get("global_pool", config.get("global_pool")) or "avg"
+    options = {
+        "patch_size": tuple(patch_size),
+        "embedding_dim": width,
+        "depth": block_depth(shape_of),
+        "num_heads": torch_heads(width, arguments.get("num_heads"), num_heads, gate is not None),
+        "mlp_dim": gate or output_size(shape_of, "block_0/mlp/dense_0", axis=0),
+        "num_classes": output_size(shape_of, "head", axis=0) or 0,
+        "image_channels": channels,
+        "pooling": {"avg": "gap"}.get(pool, pool),
+        "activation": "gelu" if gate is None else "silu",
+        "class_token": True,
+        "num_registers": registers[1] if registers else 0,
+        "position_embedding": "rotary",
+        "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
+        "key_bias": False,
+        "layer_scale": arguments.get("init_values") or 1e-5,
+        "gated_mlp": gate is not None,
+        "fc_norm": shape_of("fc_norm/gamma") is not None,
+        "epsilon": 1e-5,
+    }
+    names = {
+        "embed_dim": "embedding_dim",
+        "depth": "depth",
+        "patch_size": "patch_size",
+        "in_chans": "image_channels",
+        "num_reg_tokens": "num_registers",
+        "qkv_bias": "qkv_bias",
+        "swiglu_mlp": "gated_mlp",
+    }
+    check_recorded(arguments, names, options)
+    # Configurations of backbones have 0 classes, but the file may have a head.
+    classes = {"num_classes": config.get("num_classes") or None}
+    names = {"num_features": "embedding_dim", "num_classes": "num_classes"}
+    check_recorded({**config, **classes}, names, options)
+    return options
+
+
+def _check(architecture, arguments):
+    """Raise an error if timm computes another function with the same arrays."""
+    others = {k: v for k, v in arguments.items() if v not in FUNCTION.get(k, (v,))}
+    if not any(name in architecture for name in ROTARY):
+        others["architecture"] = architecture
+    if others:
+        raise ValueError(
+            "The config.json of `path` must describe a ViT with the rotary positions of DINOv3. "
+            "Received: " + ", ".join(f"{name}={value!r}" for name, value in others.items())
+        )
+
+
+def _check_activation(options):
+    activation = "silu" if options.get("gated_mlp") else "gelu"
+    if options.get("activation") != activation:
+        raise ValueError(
+            "`model` must be one that timm has: the activation of `Eva` is the erf GELU or, of "
+            f"gated MLPs, SiLU. Received: a model with activation={options.get('activation')!r}"
+        )
+
+
+def _configure(options, arrays, class_names, normalization, resizing):
+    arguments = arguments_of(options) | {
+        "mlp_ratio": ratio(options["mlp_dim"], options["embedding_dim"]),
+        "num_reg_tokens": options["num_registers"],
+        "swiglu_mlp": options["gated_mlp"],
+        # SwiGLU is not packed if there is an alignment.
+        "swiglu_align_to": 1,
+        "use_fc_norm": options["fc_norm"],
+    }
+    facts = class_names, normalization, resizing
+    return {"config.json": configuration(ARCHITECTURE, arguments, options, *facts)}
+
+
+TIMM_EVA = Format(
+    "timm_eva",
+    EVA_ROWS,
+    "`timm_eva`: `.safetensors` of `Eva`, as for DINOv3",
+    ".safetensors",
+    _find,
+    _describe,
+    family="timm",
+    configured_size=configured_size,
+    class_names=lambda config: in_order(config.get("label_names")),
+    interpolation="bicubic",
+    config_options=("pooling", "num_heads", "activation", "epsilon"),
+    config_files=("config.json",),
+    configure=_configure,
+    check=_check_activation,
+    position_embeddings=("rotary",),
+)

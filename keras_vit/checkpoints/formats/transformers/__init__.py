@@ -1,0 +1,1 @@
+"""The layouts of Hugging Face transformers: one file per kind of model."""

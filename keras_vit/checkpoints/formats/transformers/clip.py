@@ -1,0 +1,146 @@
+"""The image tower of CLIP in transformers, alone or in a file with the text tower."""
+
+import numpy as np
+
+from keras_vit.checkpoints.architecture import check_recorded, output_size
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.transformers.common import (
+    CONFIG_FILES,
+    CONFIG_OPTIONS,
+    WEIGHT,
+    Defaults,
+    attention,
+    class_names,
+    configuration,
+    dense,
+    describe,
+    files,
+    finder,
+    settings_of,
+)
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm
+
+LAYER = "encoder.layers.{i}"
+PATCHES = "embeddings.patch_embedding.weight"
+CLASS_TOKEN = "embeddings.class_embedding"
+POST_NORM = "post_layernorm."
+PROJECTIONS = tuple(f"self_attn.{x}" for x in ("q_proj", "k_proj", "v_proj", "out_proj"))
+# What is not the image tower: the text tower, the factors of the contrastive loss, and indices that
+# older versions stored.
+NOT_THE_TOWER = r"text_model\.|text_projection\.|logit_|embeddings\.position_ids$"
+DEFAULTS = Defaults(("clip_vision_model", "clip"), epsilon=1e-5, activation="quick_gelu")
+
+# Names of the blocks of CLIP and of SigLIP, without the prefix `vision_model.`.
+BLOCK_ROWS = (
+    *norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    *attention(f"{LAYER}.", "block_{i}/attention", PROJECTIONS),
+    *norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2", WEIGHT),
+    *dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *norm(POST_NORM, "encoder_norm", WEIGHT),
+)
+CLIP_ROWS = (
+    Row(PATCHES, "patch_embedding/projection/kernel", "convolution"),
+    Row(CLASS_TOKEN, "class_token/token", "flat_token"),
+    Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
+    # The name is misspelled in transformers.
+    *norm("pre_layrnorm.", "pre_norm", WEIGHT),
+    *BLOCK_ROWS,
+    Row("visual_projection.weight", "projection/kernel", "dense"),
+    *dense("classifier.", "head"),
+)
+
+
+def tower_settings(config):
+    """Return the settings of the image tower: a part of the `config.json`, or all of it."""
+    return config.get("vision_config") or config
+
+
+def tower_finder(markers, ignored_with_classifier, absent=()):
+    """Return a function for `Format.find`.
+
+    Classifiers take the mean of the patches, and do not use all that is in their files.
+    """
+
+    def find(shapes):
+        ignored = NOT_THE_TOWER
+        if "classifier.weight" in shapes:
+            ignored += f"|{ignored_with_classifier}"
+        return finder(markers, ("vision_model.", ""), ignored, absent)(shapes)
+
+    return find
+
+
+def spell_tower(name, options):
+    """Return the name in the file: all but those of heads are under `vision_model.`."""
+    is_head = name.startswith(("classifier.", "visual_projection."))
+    return name if is_head else f"vision_model.{name}"
+
+
+def _describe(shape_of, config, num_heads):
+    settings = tower_settings(config)
+    is_classifier = shape_of("head/kernel") is not None
+    options = describe(
+        shape_of,
+        config,
+        num_heads,
+        DEFAULTS,
+        settings,
+        pooling="gap" if is_classifier else "token",
+        final_norm=not is_classifier,
+        pre_norm=True,
+        projection_dim=output_size(shape_of, "projection", axis=0),
+    )
+    if options["projection_dim"]:
+        # The image tower in a whole model has a default of its own, which is not used.
+        whole = config if "projection_dim" in config else settings
+        check_recorded(whole, {"projection_dim": "projection_dim"}, options)
+    return options
+
+
+def _configure(options, arrays, names, normalization, resizing):
+    settings = {
+        **settings_of(options),
+        "intermediate_size": options["mlp_dim"],
+        "attention_dropout": options["attention_dropout"],
+    }
+    if options["projection_dim"]:
+        settings["projection_dim"] = options["projection_dim"]
+    architecture, model_type = "CLIPVisionModel", "clip_vision_model"
+    if options["num_classes"]:
+        architecture, model_type = "CLIPForImageClassification", "clip"
+        settings = {"vision_config": {"model_type": "clip_vision_model", **settings}}
+    elif options["projection_dim"]:
+        architecture = "CLIPVisionModelWithProjection"
+    config = configuration(architecture, model_type, settings, names, options["num_classes"])
+    return files(config, options, normalization, resizing)
+
+
+def _constants(options):
+    """Return the norm that a classifier does not use."""
+    if options["final_norm"]:
+        return {}
+    width = options["embedding_dim"]
+    values = {"weight": np.ones(width, "float32"), "bias": np.zeros(width, "float32")}
+    return {f"{POST_NORM}{name}": value for name, value in values.items()}
+
+
+CLIP = Format(
+    "huggingface_clip",
+    CLIP_ROWS,
+    "`huggingface_clip`: `.safetensors` of CLIP, all but the heads under `vision_model.`",
+    ".safetensors",
+    tower_finder([PATCHES, CLASS_TOKEN], POST_NORM),
+    _describe,
+    family="huggingface",
+    model_types=DEFAULTS.model_types,
+    configured_size=lambda config: tower_settings(config).get("image_size"),
+    class_names=class_names,
+    interpolation="cubic",
+    config_options=CONFIG_OPTIONS,
+    config_files=CONFIG_FILES,
+    configure=_configure,
+    has_patch_bias=lambda options: False,
+    constants=_constants,
+    spell=spell_tower,
+)

@@ -1,0 +1,244 @@
+"""What the layouts of Hugging Face transformers share.
+
+Files keep the names of the first release; transformers 5 has other names in memory.
+"""
+
+import dataclasses
+import re
+
+from keras_vit.checkpoints.architecture import (
+    block_depth,
+    check_epsilon,
+    check_project,
+    check_recorded,
+    in_order,
+    logger,
+    output_size,
+    torch_heads,
+)
+from keras_vit.checkpoints.configuration.images import preprocessor_of
+from keras_vit.checkpoints.weight_map import Naming, StoredArray, two
+
+WEIGHT = ("weight", "bias")
+CONFIG_FILES = ("config.json", "preprocessor_config.json")
+CONFIG_OPTIONS = ("num_heads", "activation", "epsilon")
+
+# Activations: name in transformers, and ours.
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",  # of several names, the last is written
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Defaults:
+    """The settings of a kind of model where its `config.json` does not record them.
+
+    Args:
+        model_types: values of `model_type`.
+        epsilon: epsilon of the LayerNorms.
+        num_heads: attention heads.
+        activation: transformers' name of the activation.
+    """
+
+    model_types: tuple[str, ...]
+    epsilon: float
+    num_heads: int = 12
+    activation: str = "gelu"
+
+
+def dense(source, target):
+    """Return the rows of a dense layer."""
+    return two(source, target, "dense", names=WEIGHT)
+
+
+def attention(source, target, names):
+    """Return the rows of an attention layer; `names` are those of its four projections."""
+    *inputs, output = names
+    return (
+        *(
+            row
+            for name, ours in zip(inputs, ("query", "key", "value"), strict=True)
+            for row in two(f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias", WEIGHT)
+        ),
+        *two(f"{source}{output}.", f"{target}/output", "from_heads", names=WEIGHT),
+    )
+
+
+def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: name):
+    """Return a function for `Format.find`.
+
+    Args:
+        markers: names of arrays that a file must have, without the prefix.
+        prefixes: possible beginnings of the names.
+        ignored: pattern of the names of arrays that are not part of the model.
+        absent: names of arrays that a file must not have, without the prefix.
+        rename: function from a name without the prefix to that of the weight map.
+    """
+
+    def find(shapes):
+        for prefix in prefixes:
+            names = {name: rename(name.removeprefix(prefix)) for name in shapes}
+            own = {ours for name, ours in names.items() if name.startswith(prefix)}
+            if own.issuperset(markers) and own.isdisjoint(absent):
+                return _naming(shapes, names, ignored)
+        return None
+
+    return find
+
+
+def _naming(shapes, names, ignored):
+    naming = Naming({}, {}, [])
+    for name, shape in shapes.items():
+        if re.match(ignored, names[name]):
+            naming.ignored.append(name)
+        else:
+            naming.add(names[name], StoredArray(name), shape)
+    return naming
+
+
+def describe(shape_of, config, num_heads, defaults, settings=None, **own):
+    """Return the options of a model, from its arrays and its `config.json`.
+
+    Args:
+        shape_of: as in `Format.describe`.
+        config: likewise.
+        num_heads: likewise.
+        defaults: the `Defaults` of the kind of model.
+        settings: the part of the configuration that describes the image tower, by default all.
+        **own: options of this kind of model.
+    """
+    check_project(config, ("model_type", "architectures"), "transformers")
+    settings = config if settings is None else settings
+    _check(config, settings, defaults)
+    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
+    activation = settings.get("hidden_act", defaults.activation)
+    options = {
+        "patch_size": tuple(patch_size),
+        "embedding_dim": width,
+        "depth": block_depth(shape_of),
+        "num_heads": torch_heads(width, _heads(settings, num_heads, defaults), num_heads),
+        "mlp_dim": output_size(shape_of, "block_0/mlp/dense_0", axis=0),
+        "num_classes": output_size(shape_of, "head", axis=0) or 0,
+        "image_channels": channels,
+        "pooling": "token",
+        "activation": ACTIVATIONS[activation],
+        "class_token": True,
+        "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
+        "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
+        "epsilon": check_epsilon(settings.get("layer_norm_eps", defaults.epsilon)),
+        **own,
+    }
+    _check_recorded(config, settings, options)
+    return options
+
+
+def _check_recorded(config, settings, options):
+    names = {
+        "hidden_size": "embedding_dim",
+        "num_hidden_layers": "depth",
+        "intermediate_size": "mlp_dim",
+        "patch_size": "patch_size",
+        "num_channels": "image_channels",
+        "qkv_bias": "qkv_bias",
+    }
+    check_recorded(settings, names, options)
+    if options["num_classes"]:
+        # Without a head, transformers writes its default of two labels.
+        labels = config.get("id2label")
+        labels = {"id2label": None if labels is None else len(labels)}
+        names = {"num_labels": "num_classes", "id2label": "num_classes"}
+        check_recorded({**config, **labels}, names, options)
+
+
+def _heads(settings, asked, defaults):
+    """Return the number of heads of a `config.json`, or the default if the caller gave none.
+
+    `None` without a `config.json`.
+    """
+    heads = settings.get("num_attention_heads")
+    if heads is not None or not settings or asked is not None:
+        return heads
+    logger.warning(
+        "the config.json does not record num_attention_heads: %d are assumed, as in transformers",
+        defaults.num_heads,
+    )
+    return defaults.num_heads
+
+
+def _check(config, settings, defaults):
+    check_setting(config, "model_type", *defaults.model_types)
+    check_setting(settings, "hidden_act", *ACTIVATIONS)
+    if config.get("problem_type") not in (None, "single_label_classification"):
+        logger.warning(
+            "the model is for problem_type=%r and not for one class per image: the softmax of its "
+            "logits does not give its probabilities",
+            config["problem_type"],
+        )
+
+
+def check_setting(config, name, *allowed):
+    """Raise an error if a configuration has another value of a setting than the allowed ones."""
+    if config.get(name, allowed[0]) not in allowed:
+        raise ValueError(
+            f"`{name}` of the file's config.json must be {' or '.join(map(repr, allowed))}. "
+            f"Received: {name}={config[name]!r}"
+        )
+
+
+def settings_of(options):
+    """Return the settings of an image tower for a `config.json`."""
+    names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+    return {
+        "hidden_size": options["embedding_dim"],
+        "num_hidden_layers": options["depth"],
+        "num_attention_heads": options["num_heads"],
+        # None for an activation that transformers lacks: `save_checkpoint` reads the file back and
+        # refuses it.
+        "hidden_act": names.get(options["activation"]),
+        "layer_norm_eps": options["epsilon"],
+        "image_size": one_or_both(options["image_size"]),
+        "patch_size": one_or_both(options["patch_size"]),
+        "num_channels": options["image_channels"],
+    }
+
+
+def configuration(architecture, model_type, settings, class_names, num_classes):
+    """Return the contents of a `config.json`."""
+    config = {
+        "architectures": [architecture],
+        "model_type": model_type,
+        **settings,
+        "dtype": "float32",
+    }
+    labels = class_names or default_names(num_classes)
+    if labels:
+        config["id2label"] = dict(enumerate(labels))
+        config["label2id"] = {label: index for index, label in enumerate(labels)}
+    return config
+
+
+def files(config, options, normalization, resizing):
+    """Return the contents of the JSON files by name; see `Format.configure`."""
+    preprocessor = preprocessor_of(options["image_size"], normalization, resizing)
+    return dict(zip(CONFIG_FILES, (config, preprocessor), strict=True))
+
+
+def one_or_both(pair):
+    """Return one number for two equal ones."""
+    return pair[0] if pair[0] == pair[1] else list(pair)
+
+
+def class_names(config):
+    """Return the names of the classes that a `config.json` records, or `None`."""
+    names = in_order(config.get("id2label"))
+    return None if isinstance(names, list) and names == default_names(len(names)) else names
+
+
+def default_names(num_classes):
+    """Return the names that transformers gives to classes without names."""
+    return [f"LABEL_{index}" for index in range(num_classes)]

@@ -1,0 +1,73 @@
+"""DeiT of transformers: a ViT with a distillation token."""
+
+from keras_vit.checkpoints.architecture import output_size
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.transformers.common import (
+    CONFIG_FILES,
+    CONFIG_OPTIONS,
+    Defaults,
+    class_names,
+    configuration,
+    dense,
+    files,
+    finder,
+)
+from keras_vit.checkpoints.formats.transformers.vit import (
+    HUGGINGFACE_ROWS,
+    PATCHES,
+    describe_vit,
+    name_in_files,
+    speller,
+    vit_settings,
+)
+from keras_vit.checkpoints.weight_map import Row
+
+TOKEN = "embeddings.distillation_token"
+HEADS = ("classifier.", "cls_classifier.", "distillation_classifier.")
+DEIT = Defaults(("deit",), epsilon=1e-12)
+
+# Without the second classifier, the distillation token is like a register token: its output is not
+# used.
+DEIT_ROWS = (
+    *HUGGINGFACE_ROWS,
+    Row(TOKEN, "distillation_token/token"),
+    Row(TOKEN, "register_tokens/tokens"),
+    *dense("cls_classifier.", "head/class_token"),
+    *dense("distillation_classifier.", "head/distillation_token"),
+)
+
+
+def _describe(shape_of, config, num_heads):
+    classes = output_size(shape_of, "head/class_token", axis=0)
+    own = {"num_registers": 1}
+    if classes:
+        own = {"distillation_token": True, "num_classes": classes}
+    return describe_vit(shape_of, config, num_heads, DEIT, **own)
+
+
+def _configure(options, arrays, names, normalization, resizing):
+    architecture = "DeiTModel"
+    if options["num_classes"]:
+        architecture = "DeiTForImageClassification"
+        architecture += "WithTeacher" if options["distillation_token"] else ""
+    settings = vit_settings(options)
+    config = configuration(architecture, "deit", settings, names, options["num_classes"])
+    return files(config, options, normalization, resizing)
+
+
+HUGGINGFACE_DEIT = Format(
+    "huggingface_deit",
+    DEIT_ROWS,
+    "`huggingface_deit`: `.safetensors` of DeiT, all but the classifiers under `deit.`",
+    ".safetensors",
+    finder([PATCHES, TOKEN], ("deit.", ""), ignored="embeddings.mask_token$", rename=name_in_files),
+    _describe,
+    family="huggingface",
+    model_types=DEIT.model_types,
+    class_names=class_names,
+    interpolation="cubic",
+    config_options=CONFIG_OPTIONS,
+    config_files=CONFIG_FILES,
+    configure=_configure,
+    spell=speller("deit.", *HEADS),
+)

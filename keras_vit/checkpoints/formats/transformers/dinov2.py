@@ -1,0 +1,186 @@
+"""DINOv2 of transformers, without and with register tokens."""
+
+import numpy as np
+
+from keras_vit.checkpoints.architecture import check_recorded, output_size
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.transformers.common import (
+    CONFIG_FILES,
+    CONFIG_OPTIONS,
+    WEIGHT,
+    Defaults,
+    attention,
+    class_names,
+    configuration,
+    dense,
+    describe,
+    files,
+    finder,
+    settings_of,
+)
+from keras_vit.checkpoints.formats.transformers.vit import (
+    CLASSIFIER_ROWS,
+    LAYER,
+    PATCHES,
+    PROJECTIONS,
+    speller,
+)
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm, two
+
+REGISTERS = "register_tokens/tokens"
+DINOV2_ROWS = (
+    *two(
+        "embeddings.patch_embeddings.projection.",
+        "patch_embedding/projection",
+        "convolution",
+        names=WEIGHT,
+    ),
+    Row("embeddings.cls_token", "class_token/token"),
+    Row("embeddings.position_embeddings", POSITIONS, "positions"),
+    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
+    Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
+    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", WEIGHT),
+    *dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    Row(
+        f"{LAYER}.mlp.weights_in.weight",
+        ("block_{i}/mlp/gate/kernel", "block_{i}/mlp/up/kernel"),
+        "split_dense",
+    ),
+    Row(
+        f"{LAYER}.mlp.weights_in.bias",
+        ("block_{i}/mlp/gate/bias", "block_{i}/mlp/up/bias"),
+        "split",
+    ),
+    *dense(f"{LAYER}.mlp.weights_out.", "block_{i}/mlp/down"),
+    Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
+    *norm("layernorm.", "encoder_norm", WEIGHT),
+    *CLASSIFIER_ROWS,
+)
+SCALE = "encoder.layer.0.layer_scale1.lambda1"
+REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
+
+
+def _describe(defaults):
+    def describe_dinov2(shape_of, config, num_heads):
+        packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
+        registers = shape_of(REGISTERS)
+        own = {
+            "pooling": "token_gap" if shape_of("head/kernel") else "token",
+            # The file has the factors, but not their initial value.
+            "layer_scale": config.get("layerscale_value", 1.0),
+            "num_registers": registers[1] if registers else 0,
+            "gated_mlp": packed is not None,
+        }
+        if packed:
+            # Whatever the configuration says.
+            own |= {"mlp_dim": packed // 2, "activation": "silu"}
+        options = describe(shape_of, config, num_heads, defaults, **own)
+        names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
+        check_recorded(config, names, options)
+        return options
+
+    return describe_dinov2
+
+
+def _check(options):
+    if options.get("gated_mlp") and options["activation"] != "silu":
+        raise ValueError(
+            "`model` must be one that transformers has: gated MLPs of DINOv2 are SwiGLUs. "
+            f"Received: a model with activation={options['activation']!r}"
+        )
+
+
+def _mlp_ratio(options):
+    """Return the integer from which transformers computes the width of the MLP."""
+    width, mlp_dim = options["embedding_dim"], options["mlp_dim"]
+    for ratio in range(1, 4 * mlp_dim // width + 2):
+        hidden = width * ratio
+        if options["gated_mlp"]:
+            hidden = (int(hidden * 2 / 3) + 7) // 8 * 8
+        if hidden == mlp_dim:
+            return ratio
+    raise ValueError(
+        "`model` must have MLPs whose width follows from an integer `mlp_ratio`, as DINOv2 in "
+        f"transformers. Received: a model with mlp_dim={mlp_dim}, embedding_dim={width}, "
+        f"gated_mlp={options['gated_mlp']}"
+    )
+
+
+def _configure(kind, model_type):
+    def configure(options, arrays, names, normalization, resizing):
+        settings = {
+            **settings_of(options),
+            "mlp_ratio": _mlp_ratio(options),
+            "hidden_dropout_prob": options["dropout"],
+            "attention_probs_dropout_prob": options["attention_dropout"],
+            "qkv_bias": options["qkv_bias"],
+            "layerscale_value": options["layer_scale"],
+            "use_swiglu_ffn": options["gated_mlp"],
+        }
+        if options["gated_mlp"]:
+            settings["hidden_act"] = "gelu"
+        if options["num_registers"]:
+            settings["num_register_tokens"] = options["num_registers"]
+        else:
+            settings["use_mask_token"] = False
+        suffix = "ForImageClassification" if options["num_classes"] else "Model"
+        num_classes = options["num_classes"]
+        config = configuration(f"{kind}{suffix}", model_type, settings, names, num_classes)
+        return files(config, options, normalization, resizing)
+
+    return configure
+
+
+def _without_register_positions(values, num_tokens):
+    """Add the positions of the registers to the tokens: transformers has none for them."""
+    if REGISTERS not in values:
+        return values
+    table = values[POSITIONS]
+    tokens = values[REGISTERS] + table[:, 1:num_tokens]
+    table = np.concatenate([table[:, :1], table[:, num_tokens:]], axis=1)
+    return {**values, REGISTERS: tokens, POSITIONS: table}
+
+
+def _mask_token(options):
+    """Return the token of masked patches, which models with registers have and do not use."""
+    return {"embeddings.mask_token": np.zeros((1, options["embedding_dim"]), "float32")}
+
+
+def _layout(kind, model_type, rows, absent=(), **own):
+    defaults = Defaults((model_type,), epsilon=1e-6)
+    markers = [PATCHES, SCALE, *(() if absent else [REGISTER_ROW.source])]
+    return Format(
+        f"huggingface_{model_type}",
+        rows,
+        f"`huggingface_{model_type}`: `.safetensors` of DINOv2, all but the classifier under "
+        f"`{model_type}.`",
+        ".safetensors",
+        finder(markers, (f"{model_type}.", ""), "embeddings.mask_token$", absent),
+        _describe(defaults),
+        family="huggingface",
+        model_types=defaults.model_types,
+        class_names=class_names,
+        config_options=CONFIG_OPTIONS,
+        config_files=CONFIG_FILES,
+        configure=_configure(kind, model_type),
+        check=_check,
+        spell=speller(f"{model_type}.", "classifier."),
+        **own,
+    )
+
+
+DINOV2 = _layout(
+    "Dinov2", "dinov2", DINOV2_ROWS, absent=[REGISTER_ROW.source], interpolation="cubic"
+)
+DINOV2_WITH_REGISTERS = _layout(
+    "Dinov2WithRegisters",
+    "dinov2_with_registers",
+    (*DINOV2_ROWS, REGISTER_ROW),
+    # Antialiased, in contrast to the models without registers.
+    interpolation="bicubic",
+    prefix_rows=lambda num_tokens, shape_of: (1,),
+    store_positions=_without_register_positions,
+    constants=_mask_token,
+)

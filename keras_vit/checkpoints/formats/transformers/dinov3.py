@@ -1,0 +1,126 @@
+"""The ViT of DINOv3 in transformers: rotary positions and register tokens."""
+
+import re
+
+import numpy as np
+
+from keras_vit.checkpoints.architecture import check_recorded, output_size
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.transformers.common import (
+    CONFIG_FILES,
+    CONFIG_OPTIONS,
+    WEIGHT,
+    Defaults,
+    attention,
+    check_setting,
+    configuration,
+    dense,
+    describe,
+    files,
+    finder,
+    settings_of,
+)
+from keras_vit.checkpoints.weight_map import Row, norm, two
+from keras_vit.core.choices import ROTARY_BASE
+
+LAYER = "layer.{i}"
+DEFAULTS = Defaults(("dinov3_vit",), epsilon=1e-5, num_heads=6)
+DINOV3_ROWS = (
+    *two("embeddings.patch_embeddings.", "patch_embedding/projection", "convolution", names=WEIGHT),
+    Row("embeddings.cls_token", "class_token/token"),
+    Row("embeddings.register_tokens", "register_tokens/tokens"),
+    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    *attention(
+        f"{LAYER}.attention.", "block_{i}/attention", ("q_proj", "k_proj", "v_proj", "o_proj")
+    ),
+    Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
+    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", WEIGHT),
+    *dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/dense_0"),
+    *dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/dense_1"),
+    *dense(f"{LAYER}.mlp.gate_proj.", "block_{i}/mlp/gate"),
+    *dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/up"),
+    *dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/down"),
+    Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
+    *norm("norm.", "encoder_norm", WEIGHT),
+)
+REGISTERS = "embeddings.register_tokens"
+
+
+def _find(shapes):
+    # A model without registers has an array of none.
+    shapes = {name: shape for name, shape in shapes.items() if 0 not in shape}
+    return finder(
+        ["embeddings.patch_embeddings.weight", "layer.0.attention.q_proj.weight"],
+        ("",),
+        ignored=r"embeddings.mask_token$|rope_embeddings\.",
+        rename=lambda name: re.sub(r"^model\.layer\.", "layer.", name),
+    )(shapes)
+
+
+def _describe(shape_of, config, num_heads):
+    check_setting(config, "rope_theta", ROTARY_BASE)
+    registers = shape_of("register_tokens/tokens")
+    is_gated = output_size(shape_of, "block_0/mlp/gate", axis=0) is not None
+    options = describe(
+        shape_of,
+        config,
+        num_heads,
+        DEFAULTS,
+        position_embedding="rotary",
+        num_registers=registers[1] if registers else 0,
+        layer_scale=config.get("layerscale_value", 1.0),
+        gated_mlp=is_gated,
+        key_bias=shape_of("block_0/attention/key/bias") is not None,
+    )
+    names = {
+        "use_gated_mlp": "gated_mlp",
+        "num_register_tokens": "num_registers",
+        "query_bias": "qkv_bias",
+        "key_bias": "key_bias",
+        "value_bias": "qkv_bias",
+    }
+    check_recorded(config, names, options)
+    return options
+
+
+def _configure(options, arrays, names, normalization, resizing):
+    settings = {
+        **settings_of(options),
+        "intermediate_size": options["mlp_dim"],
+        "attention_dropout": options["attention_dropout"],
+        "query_bias": options["qkv_bias"],
+        "key_bias": options["key_bias"],
+        "value_bias": options["qkv_bias"],
+        "layerscale_value": options["layer_scale"],
+        "use_gated_mlp": options["gated_mlp"],
+        "num_register_tokens": options["num_registers"],
+        "rope_theta": ROTARY_BASE,
+    }
+    config = configuration("DINOv3ViTModel", "dinov3_vit", settings, names, 0)
+    return files(config, options, normalization, resizing)
+
+
+def _constants(options):
+    """Return the token of masked patches, which no image uses, and registers if there are none."""
+    width = options["embedding_dim"]
+    constants = {"embeddings.mask_token": np.zeros((1, 1, width), "float32")}
+    if not options["num_registers"]:
+        constants[REGISTERS] = np.zeros((1, 0, width), "float32")
+    return constants
+
+
+DINOV3 = Format(
+    "huggingface_dinov3_vit",
+    DINOV3_ROWS,
+    "`huggingface_dinov3_vit`: `.safetensors` of DINOv3's ViT",
+    ".safetensors",
+    _find,
+    _describe,
+    family="huggingface",
+    model_types=DEFAULTS.model_types,
+    position_embeddings=("rotary",),
+    config_options=CONFIG_OPTIONS,
+    config_files=CONFIG_FILES,
+    configure=_configure,
+    constants=_constants,
+)

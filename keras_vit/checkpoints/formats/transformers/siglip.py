@@ -1,0 +1,182 @@
+"""The image towers of SigLIP and SigLIP 2 in transformers, alone or with the text tower.
+
+SigLIP 2 with images of fixed size is a SigLIP. Its other models (NaFlex) take any grid of patches;
+their kernels are stored as matrices, and a model of this package has one grid, at first square.
+"""
+
+import math
+
+from keras_vit.checkpoints.architecture import check_recorded
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.transformers.clip import (
+    BLOCK_ROWS,
+    CLASS_TOKEN,
+    PATCHES,
+    spell_tower,
+    tower_finder,
+    tower_settings,
+)
+from keras_vit.checkpoints.formats.transformers.common import (
+    CONFIG_FILES,
+    CONFIG_OPTIONS,
+    WEIGHT,
+    Defaults,
+    class_names,
+    configuration,
+    dense,
+    describe,
+    files,
+    settings_of,
+)
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm, two
+from keras_vit.core.arguments import as_pair
+
+BIAS = "embeddings.patch_embedding.bias"
+POSITION_TABLE = "embeddings.position_embedding.weight"
+ATTENTION = tuple(f"pooling/attention/{x}" for x in ("query", "key", "value"))
+TANH = "gelu_pytorch_tanh"
+SIGLIP_MODELS = Defaults(("siglip_vision_model", "siglip"), epsilon=1e-6, activation=TANH)
+SIGLIP2_MODELS = Defaults(("siglip2_vision_model", "siglip2"), epsilon=1e-6, activation=TANH)
+# The default of `patch_size` of transformers' `Siglip2VisionConfig`.
+DEFAULT_PATCH_SIZE = 16
+
+
+def _rows(kernel):
+    """Return the weight map, with the transform of the patches' kernel."""
+    return (
+        *two("embeddings.patch_embedding.", "patch_embedding/projection", kernel, names=WEIGHT),
+        Row(POSITION_TABLE, POSITIONS, "flat_positions"),
+        *BLOCK_ROWS,
+        Row("head.probe", "pooling/probe"),
+        Row(
+            "head.attention.in_proj_weight",
+            tuple(f"{part}/kernel" for part in ATTENTION),
+            "split_to_heads",
+        ),
+        Row(
+            "head.attention.in_proj_bias",
+            tuple(f"{part}/bias" for part in ATTENTION),
+            "split_heads_bias",
+        ),
+        *two("head.attention.out_proj.", "pooling/attention/output", "from_heads", names=WEIGHT),
+        *norm("head.layernorm.", "pooling/layer_norm", WEIGHT),
+        *dense("head.mlp.fc1.", "pooling/mlp/dense_0"),
+        *dense("head.mlp.fc2.", "pooling/mlp/dense_1"),
+        *dense("classifier.", "head"),
+    )
+
+
+def _describe(defaults, is_flat):
+    def describe_siglip(shape_of, config, num_heads):
+        settings = tower_settings(config)
+        has_probe = shape_of("pooling/probe") is not None
+
+        def shape_of_kernel(path):
+            shape = shape_of(path)
+            if not is_flat or path != "patch_embedding/projection/kernel":
+                return shape
+            return _unflattened(shape, settings)
+
+        options = describe(
+            shape_of_kernel,
+            config,
+            num_heads,
+            defaults,
+            settings,
+            pooling="map" if has_probe else "gap",
+            class_token=False,
+        )
+        if not options["num_classes"]:
+            check_recorded(
+                {**settings, "has_head": settings.get("vision_use_head")},
+                {"has_head": "has_head"},
+                {"has_head": has_probe},
+            )
+        return options
+
+    return describe_siglip
+
+
+def _unflattened(shape, settings):
+    """Return the shape of a kernel `(out, in, height, width)` that is stored as a matrix."""
+    height, width = as_pair(settings.get("patch_size", DEFAULT_PATCH_SIZE), "patch_size")
+    filters, size = shape
+    return filters, size // (height * width), height, width
+
+
+def _configure(model, model_type, is_flat):
+    def configure(options, arrays, names, normalization, resizing):
+        settings = {
+            **settings_of(options),
+            "intermediate_size": options["mlp_dim"],
+            "attention_dropout": options["attention_dropout"],
+            "vision_use_head": options["pooling"] == "map",
+        }
+        if is_flat:
+            del settings["image_size"]
+            settings["num_patches"] = len(arrays[f"vision_model.{POSITION_TABLE}"])
+        architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
+        if options["num_classes"]:
+            architecture = f"{model}ForImageClassification"
+            settings = {"vision_config": {"model_type": kind, **settings}}
+            kind = model_type
+        config = configuration(architecture, kind, settings, names, options["num_classes"])
+        return files(config, options, normalization, resizing)
+
+    return configure
+
+
+def _size_of_patches(config):
+    """Return the image size of the square grid that NaFlex's positions are stored for."""
+    settings = tower_settings(config)
+    if not settings.get("num_patches"):
+        return None
+    patch_size = as_pair(settings.get("patch_size", DEFAULT_PATCH_SIZE), "patch_size")
+    return tuple(math.isqrt(settings["num_patches"]) * size for size in patch_size)
+
+
+def _layout(name, what, model, defaults, is_flat, **own):
+    # Markers; a kernel with two axes is one of NaFlex.
+    find_tower = tower_finder([PATCHES, BIAS], r"head\.", absent=[CLASS_TOKEN])
+
+    def find(shapes):
+        naming = find_tower(shapes)
+        has_matrix = naming is not None and len(naming.shapes[PATCHES]) == 2
+        return naming if naming is not None and has_matrix == is_flat else None
+
+    return Format(
+        name,
+        _rows("flat_patches" if is_flat else "convolution"),
+        f"`{name}`: `.safetensors` of {what}, all but the classifier under `vision_model.`",
+        ".safetensors",
+        find,
+        _describe(defaults, is_flat),
+        family="huggingface",
+        model_types=defaults.model_types,
+        class_names=class_names,
+        config_options=CONFIG_OPTIONS,
+        config_files=CONFIG_FILES,
+        configure=_configure(model, defaults.model_types[1], is_flat),
+        spell=spell_tower,
+        **own,
+    )
+
+
+SIGLIP = _layout(
+    "huggingface_siglip",
+    "SigLIP and SigLIP 2",
+    "Siglip",
+    SIGLIP_MODELS,
+    is_flat=False,
+    configured_size=lambda config: tower_settings(config).get("image_size"),
+    interpolation="cubic",
+)
+SIGLIP2 = _layout(
+    "huggingface_siglip2",
+    "SigLIP 2 for any grid (NaFlex)",
+    "Siglip2",
+    SIGLIP2_MODELS,
+    is_flat=True,
+    configured_size=_size_of_patches,
+    interpolation="linear",
+)

@@ -1,0 +1,197 @@
+"""ViT of transformers, and the models with the same arrays: ViT-MSN and the encoder of ViT-MAE."""
+
+import re
+
+from keras_vit.checkpoints.architecture import output_size
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.formats.transformers.common import (
+    CONFIG_FILES,
+    CONFIG_OPTIONS,
+    WEIGHT,
+    Defaults,
+    attention,
+    check_setting,
+    class_names,
+    configuration,
+    dense,
+    describe,
+    files,
+    finder,
+    settings_of,
+)
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm, two
+from keras_vit.core.arguments import as_pair
+
+LAYER = "encoder.layer.{i}"
+PATCHES = "embeddings.patch_embeddings.projection.weight"
+PROJECTIONS = ("attention.query", "attention.key", "attention.value", "output.dense")
+
+# Names without the prefix `vit.`. In a model with a classifier, all names except those of the
+# classifier have it.
+ENCODER_ROWS = (
+    *two(
+        "embeddings.patch_embeddings.projection.",
+        "patch_embedding/projection",
+        "convolution",
+        names=WEIGHT,
+    ),
+    Row("embeddings.cls_token", "class_token/token"),
+    Row("embeddings.position_embeddings", POSITIONS, "positions"),
+    *norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1", WEIGHT),
+    *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
+    *norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2", WEIGHT),
+    *dense(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
+    *dense(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
+    *norm("layernorm.", "encoder_norm", WEIGHT),
+)
+CLASSIFIER_ROWS = dense("classifier.", "head")
+HUGGINGFACE_ROWS = (*ENCODER_ROWS, *dense("pooler.dense.", "pre_logits"), *CLASSIFIER_ROWS)
+
+# Patterns of the names that transformers 5 has in memory, and the names in files.
+IN_MEMORY = [
+    (r"^layers\.(\d+)\.", r"encoder.layer.\1."),
+    (r"\.attention\.q_proj\.", ".attention.attention.query."),
+    (r"\.attention\.k_proj\.", ".attention.attention.key."),
+    (r"\.attention\.v_proj\.", ".attention.attention.value."),
+    (r"\.attention\.o_proj\.", ".attention.output.dense."),
+    (r"\.mlp\.fc1\.", ".intermediate.dense."),
+    (r"\.mlp\.fc2\.", ".output.dense."),
+]
+
+
+def name_in_files(name):
+    """Return the name in files of an array that may have its name in memory."""
+    for pattern, replacement in IN_MEMORY:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+find_huggingface = finder(
+    [PATCHES],
+    ("vit.", ""),
+    # Those of DeiT, and of DINOv2.
+    absent=("embeddings.distillation_token", "encoder.layer.0.layer_scale1.lambda1"),
+    ignored="decoder|embeddings.mask_token$",
+    rename=name_in_files,
+)
+
+VIT = Defaults(("vit",), epsilon=1e-12)
+MAE = Defaults(("vit_mae",), epsilon=1e-12)
+MSN = Defaults(("vit_msn",), epsilon=1e-6)
+
+
+def describe_huggingface(shape_of, config, num_heads):
+    """Return the options of a transformers ViT, from its arrays and `config.json`."""
+    return describe_vit(shape_of, config, num_heads, VIT)
+
+
+def describe_vit(shape_of, config, num_heads, defaults, **own):
+    """Return the options of a model with the arrays of ViT; see `common.describe`."""
+    check_setting(config, "pooler_act", "tanh")
+    pooler_size = output_size(shape_of, "pre_logits", axis=0)
+    options = describe(
+        shape_of, config, num_heads, defaults, representation_size=pooler_size, **own
+    )
+    if options["num_classes"] and pooler_size:
+        raise ValueError(
+            "`path` must not have both a classifier and a pooler: transformers has no pooler "
+            "before a classifier. Received: both"
+        )
+    tokens = 1 + options.get("distillation_token", 0) + options.get("num_registers", 0)
+    _check_grid(shape_of(POSITIONS), config.get("image_size"), options["patch_size"], tokens)
+    return options
+
+
+def _check_grid(table, image_size, patch_size, num_tokens):
+    """Raise an error if the position embedding is not of the configured image size."""
+    if table is None or image_size is None:
+        return
+    sizes = as_pair(image_size, "image_size")
+    rows, columns = (size // patch for size, patch in zip(sizes, patch_size, strict=True))
+    if table[1:2] != (num_tokens + rows * columns,):
+        raise ValueError(
+            "`image_size` of the file's config.json must fit its position embedding of shape "
+            f"{table}. Received: image_size={image_size!r} with patches of {tuple(patch_size)}"
+        )
+
+
+def vit_settings(options):
+    """Return the settings of a `config.json` of ViT and of the models like it."""
+    return {
+        **settings_of(options),
+        "intermediate_size": options["mlp_dim"],
+        "hidden_dropout_prob": options["dropout"],
+        "attention_probs_dropout_prob": options["attention_dropout"],
+        "qkv_bias": options["qkv_bias"],
+        "pooler_act": "tanh",
+        "pooler_output_size": options["representation_size"] or options["embedding_dim"],
+    }
+
+
+def speller(prefix, *heads):
+    """Return a function for `Format.spell`.
+
+    In a model with a classifier, all names have the prefix, except those that begin with one of
+    `heads`.
+    """
+
+    def spell(name, options):
+        is_backbone = not options["num_classes"]
+        return name if is_backbone or name.startswith(heads) else f"{prefix}{name}"
+
+    return spell
+
+
+def _layout(name, title, rows, defaults, classifier, model):
+    """Return the row of a model with the arrays of ViT."""
+
+    def configure(options, arrays, names, normalization, resizing):
+        architecture = classifier if options["num_classes"] else model
+        settings = vit_settings(options)
+        config = configuration(
+            architecture, defaults.model_types[0], settings, names, options["num_classes"]
+        )
+        return files(config, options, normalization, resizing)
+
+    return Format(
+        name,
+        rows,
+        title,
+        ".safetensors",
+        find_huggingface,
+        lambda shape_of, config, num_heads: describe_vit(shape_of, config, num_heads, defaults),
+        family="huggingface",
+        model_types=defaults.model_types,
+        class_names=class_names,
+        interpolation="bicubic",
+        config_options=CONFIG_OPTIONS,
+        config_files=CONFIG_FILES,
+        configure=configure,
+        spell=speller("vit.", "classifier."),
+    )
+
+
+HUGGINGFACE = _layout(
+    "huggingface",
+    "`huggingface`: `.safetensors` of ViT, all but the classifier under `vit.`",
+    HUGGINGFACE_ROWS,
+    VIT,
+    "ViTForImageClassification",
+    "ViTModel",
+)
+VIT_MAE = _layout(
+    "huggingface_vit_mae",
+    "`huggingface_vit_mae`: `.safetensors` of the encoder of ViT-MAE",
+    ENCODER_ROWS,
+    MAE,
+    None,
+    "ViTMAEModel",
+)
+VIT_MSN = _layout(
+    "huggingface_vit_msn",
+    "`huggingface_vit_msn`: `.safetensors` of ViT-MSN, all but the classifier under `vit.`",
+    (*ENCODER_ROWS, *CLASSIFIER_ROWS),
+    MSN,
+    "ViTMSNForImageClassification",
+    "ViTMSNModel",
+)

@@ -1,0 +1,145 @@
+"""The stem and the head of a model: what is before and after its blocks."""
+
+import logging
+
+import keras
+from keras import ops
+
+from keras_vit.layers import (
+    AddPositionEmbedding,
+    AddPositionEmbedding2D,
+    AddSincosPositionEmbedding,
+    ClassToken,
+    ClassTokenAndMeanPooling,
+    ClassTokenPooling,
+    DistilledHead,
+    PatchEmbedding,
+    RegisterTokens,
+)
+
+# Poolings that use the class token.
+CLASS_TOKEN_POOLINGS = ("token", "token_gap")
+
+
+def embed(
+    maps,
+    patch_size,
+    width,
+    class_token,
+    distillation_token,
+    num_registers,
+    position_embedding,
+    patch_bias,
+    dtype,
+):
+    """Return the tokens of equation 1 of the paper, and the grid of the patches.
+
+    The order is class token, distillation token, registers, patches.
+    """
+    patches = PatchEmbedding(
+        width, patch_size, use_bias=patch_bias, dtype=dtype, name="patch_embedding"
+    )
+    tokens = patches(maps)
+    by_grid = {"sincos2d": AddSincosPositionEmbedding, "learned2d": AddPositionEmbedding2D}
+    if position_embedding in by_grid:
+        layer = by_grid[position_embedding]
+        tokens = layer(patches.grid_size, dtype=dtype, name="position_embedding")(tokens)
+    if num_registers:
+        tokens = RegisterTokens(num_registers, dtype=dtype, name="register_tokens")(tokens)
+    if distillation_token:
+        tokens = ClassToken(dtype=dtype, name="distillation_token")(tokens)
+    if class_token:
+        tokens = ClassToken(dtype=dtype, name="class_token")(tokens)
+    if position_embedding == "learned":
+        tokens = AddPositionEmbedding(dtype=dtype, name="position_embedding")(tokens)
+    return tokens, patches.grid_size
+
+
+def pooling_layer(pooling, num_prefix_tokens, distillation_token, dtype):
+    """Return the layer that pools without weights, or `None` for no pooling."""
+    options = {"dtype": dtype, "name": "pooling"}
+    if pooling == "token":
+        return ClassTokenPooling(num_tokens=2 if distillation_token else 1, **options)
+    if pooling == "token_gap":
+        return ClassTokenAndMeanPooling(num_prefix_tokens, **options)
+    if pooling == "gap":
+        return keras.layers.GlobalAveragePooling1D(data_format="channels_last", **options)
+    return None
+
+
+def pool(tokens, pooling, layer, num_prefix_tokens, dtype):
+    """Apply a pooling layer to the tokens, to those of the patches if it does not choose itself."""
+    if pooling in ("gap", "map") and num_prefix_tokens:
+        cropping = (num_prefix_tokens, 0)
+        tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)
+    return tokens if layer is None else layer(tokens)
+
+
+def zero_head(num_classes, activation=None, distilled=False):
+    """Return the float32 linear classifier, zero at the start (section 3.2 of the paper).
+
+    `distilled`: whether the classifier is that of a model with a distillation token.
+    """
+    if distilled:
+        return DistilledHead(num_classes, activation, dtype="float32", name="head")
+    return keras.layers.Dense(
+        num_classes,
+        activation=activation,
+        kernel_initializer="zeros",
+        dtype="float32",
+        name="head",
+    )
+
+
+def classification_head(
+    outputs,
+    num_classes,
+    representation_size=None,
+    projection_dim=None,
+    classifier_activation=None,
+    distilled=False,
+    dtype=None,
+):
+    """Apply the projection, the hidden tanh layer and the classifier, if there are any."""
+    if projection_dim is not None:
+        outputs = keras.layers.Dense(
+            projection_dim,
+            use_bias=False,
+            kernel_initializer="lecun_normal",
+            dtype=dtype,
+            name="projection",
+        )(outputs)
+    if representation_size is not None:
+        outputs = keras.layers.Dense(
+            representation_size,
+            activation="tanh",
+            kernel_initializer="lecun_normal",
+            dtype=dtype,
+            name="pre_logits",
+        )(outputs)
+    if not num_classes:
+        return outputs
+    return zero_head(num_classes, classifier_activation, distilled)(outputs)
+
+
+def activation_name(activation):
+    """Return the name of a head's activation, `None` for a head that returns logits."""
+    # `keras.activations.serialize` would import TensorFlow on every backend.
+    name = keras.activations.get(activation).__name__
+    return None if name == "linear" else name
+
+
+def has_zero_head(model):
+    """Return whether the kernel of the head is zero: all images have the same logits."""
+    weights = model.get_layer("head").weights
+    kernels = [weight.value for weight in weights if weight.name == "kernel"]
+    return not any(bool(ops.any(kernel)) for kernel in kernels)
+
+
+def warn_of_zero_head(num_classes):
+    """Log that a classifier is not trained."""
+    logging.getLogger("keras_vit").warning(
+        "all images have the same logits of the %d classes: the kernel of the model's head is "
+        "zero, so it is not trained",
+        num_classes,
+    )

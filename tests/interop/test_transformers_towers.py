@@ -1,0 +1,235 @@
+"""Models of transformers other than ViT, with random weights, in both directions."""
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+import transformers
+
+import keras_vit
+from tests.fixtures.peers.torch_models import TOLERANCE, check, randomise, torch_images
+
+PATCH = 8
+SMALL = {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "patch_size": PATCH}
+SIZED = {**SMALL, "image_size": 32}
+WIDE = {**SIZED, "intermediate_size": 96}
+NAFLEX = {**SMALL, "intermediate_size": 96, "num_patches": 16}
+TEXT = {
+    **{"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+    **{"intermediate_size": 16, "vocab_size": 50, "max_position_embeddings": 5},
+    **{"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0},
+}
+IMAGES = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype("float32")
+LABELS = {"num_labels": 3}
+# Class, configuration, and the layout that its files are recognized as.
+CASES = {
+    "Dinov2ForImageClassification": [
+        ("Dinov2Config", {**SIZED, **LABELS}),
+        ("Dinov2Config", {**SIZED, **LABELS, "use_swiglu_ffn": True, "layer_norm_eps": 1e-3}),
+    ],
+    "Dinov2Model": [
+        ("Dinov2Config", {**SIZED, "hidden_act": "gelu_pytorch_tanh", "mlp_ratio": 2}),
+        ("Dinov2Config", {**SIZED, "use_swiglu_ffn": True, "qkv_bias": False}),
+    ],
+    "Dinov2WithRegistersForImageClassification": [
+        ("Dinov2WithRegistersConfig", {**SIZED, **LABELS, "num_register_tokens": 4}),
+    ],
+    "Dinov2WithRegistersModel": [
+        ("Dinov2WithRegistersConfig", {**SIZED, "num_register_tokens": 2, "use_swiglu_ffn": True}),
+    ],
+    "DINOv3ViTModel": [
+        ("DINOv3ViTConfig", {**WIDE, "num_register_tokens": 4}),
+        ("DINOv3ViTConfig", {**WIDE, "use_gated_mlp": True, "hidden_act": "silu"}),
+        ("DINOv3ViTConfig", {**WIDE, "key_bias": True, "num_register_tokens": 1}),
+        ("DINOv3ViTConfig", {**WIDE, "query_bias": False, "value_bias": False}),
+    ],
+    "DeiTForImageClassificationWithTeacher": [
+        ("DeiTConfig", {**WIDE, **LABELS}),
+        ("DeiTConfig", {**WIDE, "num_labels": 4, "hidden_act": "gelu_new", "qkv_bias": False}),
+    ],
+    "DeiTForImageClassification": [("DeiTConfig", {**WIDE, **LABELS})],
+    "DeiTModel": [("DeiTConfig", {**WIDE, "layer_norm_eps": 1e-3, "pooler_output_size": 20})],
+    "ViTMAEModel": [
+        ("ViTMAEConfig", WIDE),
+        ("ViTMAEConfig", {**WIDE, "qkv_bias": False, "layer_norm_eps": 1e-3}),
+    ],
+    "ViTMSNModel": [("ViTMSNConfig", WIDE)],
+    "ViTMSNForImageClassification": [("ViTMSNConfig", {**WIDE, **LABELS, "hidden_act": "relu"})],
+    "CLIPVisionModel": [("CLIPVisionConfig", WIDE)],
+    "CLIPVisionModelWithProjection": [
+        ("CLIPVisionConfig", {**WIDE, "projection_dim": 24}),
+        ("CLIPVisionConfig", {**WIDE, "projection_dim": 24, "hidden_act": "gelu"}),
+    ],
+    "CLIPModel": [
+        ("CLIPConfig", {"text_config": TEXT, "vision_config": WIDE, "projection_dim": 24}),
+    ],
+    "CLIPForImageClassification": [
+        ("CLIPConfig", {"text_config": TEXT, "vision_config": WIDE, **LABELS}),
+    ],
+    "SiglipVisionModel": [
+        ("SiglipVisionConfig", WIDE),
+        ("SiglipVisionConfig", {**WIDE, "hidden_act": "gelu", "layer_norm_eps": 1e-3}),
+    ],
+    "SiglipModel": [("SiglipConfig", {"text_config": TEXT, "vision_config": WIDE})],
+    "SiglipForImageClassification": [
+        ("SiglipConfig", {"text_config": TEXT, "vision_config": WIDE, **LABELS}),
+    ],
+    "Siglip2VisionModel": [
+        ("Siglip2VisionConfig", NAFLEX),
+        ("Siglip2VisionConfig", {**NAFLEX, "hidden_act": "gelu"}),
+    ],
+    "Siglip2ForImageClassification": [
+        ("Siglip2Config", {"text_config": TEXT, "vision_config": NAFLEX, **LABELS}),
+    ],
+}
+# Of a file with a text tower, the image tower is read.
+WRITTEN_AS = {"CLIPModel": "CLIPVisionModelWithProjection", "SiglipModel": "SiglipVisionModel"}
+# What transformers has in addition, and no image needs.
+UNUSED = ("mask_token", "text_model.", "logit_", "text_projection.", "post_layernorm.", "head.")
+
+
+def theirs_of(name, config, settings):
+    config = getattr(transformers, config)(**settings)
+    return randomise(getattr(transformers, name)(config))
+
+
+def outputs_of(model, images=IMAGES, **options):
+    """The logits of a model, or the pooled output."""
+    name, pixels = type(model).__name__, torch_images(images)
+    if name.startswith("ViTMAE"):
+        # It masks and shuffles the patches by random numbers.
+        model.config.mask_ratio = 0.0
+        patches = images.shape[1] * images.shape[2] // PATCH**2
+        options["noise"] = torch.arange(patches).repeat(len(images), 1)
+    if name.startswith("Siglip2"):
+        pixels, options = naflex_inputs(images)
+    run = model.get_image_features if name in WRITTEN_AS else model
+    with torch.no_grad():
+        outputs = run(pixels, **options)
+    for kind in ("logits", "image_embeds", "pooler_output"):
+        if getattr(outputs, kind, None) is not None:
+            return getattr(outputs, kind).numpy()
+    return outputs.last_hidden_state[:, 0].numpy()
+
+
+def naflex_inputs(images):
+    batch, height, width, channels = images.shape
+    rows, columns = height // PATCH, width // PATCH
+    patches = images.reshape(batch, rows, PATCH, columns, PATCH, channels)
+    patches = patches.transpose(0, 1, 3, 2, 4, 5).reshape(batch, rows * columns, -1)
+    return torch.from_numpy(patches.copy()), {
+        "pixel_attention_mask": torch.ones(batch, rows * columns, dtype=torch.int64),
+        "spatial_shapes": torch.tensor([[rows, columns]] * batch),
+    }
+
+
+def stored_arrays(directory):
+    """The arrays of a file by the names that are the same in every version of transformers."""
+    arrays = safetensors.torch.load_file(directory / "model.safetensors")
+    prefixes = ("vision_model.", "vit.")
+    named = {}
+    for name, array in arrays.items():
+        for prefix in prefixes:
+            name = name.removeprefix(prefix)
+        if not any(part in name for part in UNUSED):
+            named[name] = array
+    return named
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "settings"),
+    [
+        pytest.param(name, *case, id=f"{name}-{index}")
+        for name, cases in CASES.items()
+        for index, case in enumerate(cases)
+    ],
+)
+def test_read_and_written_back(name, config, settings, tmp_path):
+    theirs = theirs_of(name, config, settings)
+    expected = outputs_of(theirs)
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = keras_vit.from_checkpoint(tmp_path / "theirs")
+    check(ours, expected, IMAGES)
+    keras_vit.save_checkpoint(ours, tmp_path / "ours", format="huggingface")
+    again, report = getattr(transformers, WRITTEN_AS.get(name, name)).from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert not any(report.values())
+    np.testing.assert_allclose(outputs_of(again.eval()), expected, rtol=0, atol=TOLERANCE)
+    first, second = (stored_arrays(tmp_path / place) for place in ("theirs", "ours"))
+    assert first.keys() == second.keys()
+    for key, array in first.items():
+        torch.testing.assert_close(second[key], array, rtol=0, atol=0)
+
+
+def test_every_kind_of_model_has_two_configurations():
+    kinds = [config.replace("Vision", "") for cases in CASES.values() for config, _ in cases]
+    assert min(kinds.count(kind) for kind in kinds) >= 2
+
+
+# Models, and what interpolates their positions.
+RESIZED = {
+    **dict.fromkeys(("Dinov2Model", "Dinov2WithRegistersModel", "DINOv3ViTModel"), {}),
+    **dict.fromkeys(
+        ("DeiTModel", "CLIPVisionModel", "SiglipVisionModel"), {"interpolate_pos_encoding": True}
+    ),
+    "Siglip2VisionModel": {},
+}
+
+
+@pytest.mark.parametrize("size", [(48, 40), (24, 24)])
+@pytest.mark.parametrize("name", RESIZED)
+def test_other_image_sizes(name, size, tmp_path):
+    """Positions are interpolated as transformers does it."""
+    theirs = theirs_of(name, *CASES[name][0])
+    theirs.save_pretrained(tmp_path)
+    images = np.random.default_rng(1).normal(size=(2, *size, 3)).astype("float32")
+    ours = keras_vit.from_checkpoint(tmp_path, image_size=size)
+    check(ours, outputs_of(theirs, images, **RESIZED[name]), images)
+
+
+def test_the_encoder_of_a_pretrained_autoencoder(tmp_path):
+    config = transformers.ViTMAEConfig(**WIDE, decoder_hidden_size=32, decoder_intermediate_size=40)
+    theirs = randomise(transformers.ViTMAEForPreTraining(config))
+    theirs.save_pretrained(tmp_path)
+    check(keras_vit.from_checkpoint(tmp_path), outputs_of(theirs.vit), IMAGES)
+
+
+def test_the_encoder_of_masked_image_modeling(tmp_path):
+    theirs = randomise(
+        transformers.ViTForMaskedImageModeling(transformers.ViTConfig(**WIDE, encoder_stride=8))
+    )
+    theirs.save_pretrained(tmp_path)
+    check(keras_vit.from_checkpoint(tmp_path), outputs_of(theirs.vit), IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rope_theta": 1000.0}, "`rope_theta` .* must be 100.0. Received: rope_theta=1000.0"),
+        ({"mlp_bias": False}, "missing: .*up_proj.bias"),
+        ({"proj_bias": False}, "missing: .*o_proj.bias"),
+        ({"value_bias": False}, "`value_bias` .* must be that of its arrays, True"),
+    ],
+)
+def test_other_functions_are_refused(settings, message, tmp_path):
+    theirs_of("DINOv3ViTModel", "DINOv3ViTConfig", {**WIDE, **settings}).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        keras_vit.from_checkpoint(tmp_path)
+
+
+def test_processors_of_whole_models(tmp_path):
+    """transformers 5 saves the settings of images with those of texts."""
+    theirs = theirs_of("CLIPModel", *CASES["CLIPModel"][0])
+    theirs.save_pretrained(tmp_path)
+    processor = transformers.CLIPImageProcessor(
+        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
+    )
+    processor.save_pretrained(tmp_path)
+    ours = keras_vit.from_checkpoint(tmp_path)
+    assert ours.normalization == (tuple(processor.image_mean), tuple(processor.image_std))
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3)).astype("uint8")
+    inputs = processor(list(pixels), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        expected = theirs.get_image_features(inputs).pooler_output.numpy()
+    check(ours, expected, keras_vit.preprocess(pixels))
