@@ -167,13 +167,11 @@ def test_every_kind_of_model_has_two_configurations():
     assert min(kinds.count(kind) for kind in kinds) >= 2
 
 
-# Models, and what interpolates their positions.
+ASKED = {"interpolate_pos_encoding": True}
+# Models, and what lets them interpolate their positions.
 RESIZED = {
-    **dict.fromkeys(("Dinov2Model", "Dinov2WithRegistersModel", "DINOv3ViTModel"), {}),
-    **dict.fromkeys(
-        ("DeiTModel", "CLIPVisionModel", "SiglipVisionModel"), {"interpolate_pos_encoding": True}
-    ),
-    "Siglip2VisionModel": {},
+    **{"Dinov2Model": {}, "Dinov2WithRegistersModel": {}, "DINOv3ViTModel": {}, "DeiTModel": ASKED},
+    **{"CLIPVisionModel": ASKED, "SiglipVisionModel": ASKED, "Siglip2VisionModel": {}},
 }
 
 
