@@ -46,10 +46,12 @@ test-torch: $(VENV)/.backends
 test-processes: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes
 
-# Checkpoint files of and for the real transformers, timm and keras-hub, and their preprocessing:
-# 2 minutes.
+# Checkpoint files of and for the real transformers, timm and keras-hub, and their preprocessing;
+# models other than ViT on the three backends: 4 minutes.
 test-interop: $(VENV)/.interop $(VENV)-transformers4/.installed
 	$(PYTEST) -m interop tests/interop
+	for backend in jax torch; do \
+		KERAS_BACKEND=$$backend $(PYTEST) -m interop tests/interop/*_towers.py || exit; done
 
 # The main job again, with a check of its accuracies: 2 to 4 minutes.
 test-demo: $(VENV)/.test

@@ -29,12 +29,15 @@ CATALOGUE = """# Published checkpoints
 `keras_vit.from_checkpoint(name)` loads each of these; the part after the slash is the `weights=` of
 a builder. Images are scaled to [-1, 1] (`keras_vit.preprocess`). Classes: 21843 are ImageNet-21k,
 1000 ImageNet-1k, 0 an image tower without a head; "(zero)" was published with a head of zeros, for
-fine-tuning. The source reports the accuracy for this very file, on ImageNet-1k's validation images.
+fine-tuning. The source reports the accuracy for this very file, on ImageNet-1k's validation images;
+"(linear)" is that of a linear classifier of the features. `hf://` is a repository of the Hugging
+Face Hub, and needs `pip install 'keras-vit[hub]'`; DINOv3's are gated. The license is the one that
+the Hub shows for the weights.
 
-Written by `make docs` from `keras_vit/checkpoints/catalog/published.py`.
+Written by `make docs` from `keras_vit/checkpoints/catalog/published.py` and `hub_models.py`.
 
-| name | size | classes | `pre_logits` | GELU | top-1 | file | source |
-| --- | ---: | ---: | ---: | --- | ---: | --- | --- |
+| name | size | classes | `pre_logits` | activation | top-1 | file | license | source |
+| --- | ---: | ---: | ---: | --- | ---: | --- | --- | --- |
 """
 
 RECIPES_PAGE = """# Recipes
@@ -101,15 +104,20 @@ def catalogue():
 
 
 def _line(row):
-    activation = {"gelu_tanh": "tanh", "gelu": "erf"}.get(row.activation, "-")
+    names = {"gelu_tanh": "GELU, tanh", "gelu": "GELU, erf", "quick_gelu": "quick GELU"}
+    activation = names.get(row.activation, "SwiGLU" if row.activation == "silu" else "ReLU")
+    accuracy = f"{row.accuracy:.2f}" if row.accuracy else "-"
+    if row.linear_accuracy:
+        accuracy = f"{row.linear_accuracy:.1f} (linear)"
     cells = (
         f"`{row.name}`",
         row.image_size,
         f"{row.num_classes}{' (zero)' if row.zero_head else ''}",
         row.representation_size or "-",
         activation,
-        f"{row.accuracy:.2f}" if row.accuracy else "-",
+        accuracy,
         f"`{row.url}`",
+        row.license or "-",
         row.source,
     )
     return f"| {' | '.join(map(str, cells))} |\n"

@@ -6,6 +6,7 @@ from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path
+from keras_vit.checkpoints.catalog.hub import HUB, is_of_repository
 from keras_vit.checkpoints.positions import DEFAULT_IMAGE_SIZE
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.models.options import defaults_of, match_variant
@@ -62,7 +63,8 @@ def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
 def _check_published(file, checkpoint, options, variant):
     """Raise an error if a file in the cache, under the name of a published one, is another."""
     row = published_row(file)
-    if row is None:
+    # Nobody else puts files into the cache of the Hub.
+    if row is None or row.url.startswith(HUB):
         return
     found = {**defaults_of(options), **options, "variant": variant}
     expected = {"variant": row.variant, "num_classes": row.num_classes}
@@ -88,4 +90,8 @@ def published_row(file):
     rows = list(CHECKPOINTS)
     with contextlib.suppress(ValueError):
         rows.append(parse_augreg(file.name))
-    return next((row for row in rows if cache_path(row.url) == file), None)
+    return next((row for row in rows if _is_file_of(row.url, file)), None)
+
+
+def _is_file_of(url, file):
+    return is_of_repository(file, url) if url.startswith(HUB) else cache_path(url) == file

@@ -2,7 +2,11 @@
 
 import difflib
 
-from keras_vit.checkpoints.catalog.published import CHECKPOINTS, Checkpoint
+from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
+from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS
+from keras_vit.checkpoints.catalog.row import Checkpoint
+
+CHECKPOINTS = (*GOOGLE_CHECKPOINTS, *HUB_CHECKPOINTS)
 
 __all__ = ["CHECKPOINTS", "Checkpoint", "find_checkpoint", "list_checkpoints"]
 

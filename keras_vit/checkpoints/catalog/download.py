@@ -17,7 +17,7 @@ from keras_vit.checkpoints.archives.npz import what_it_is
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import HUB, fetch_from_hub
-from keras_vit.checkpoints.configuration import MODEL, TF_MODEL, has_configuration
+from keras_vit.checkpoints.configuration import MODEL, PROCESSOR, TF_MODEL, has_configuration
 from keras_vit.checkpoints.formats import config_files
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
@@ -126,7 +126,7 @@ def _home():
 def _download_configuration(url):
     """Download the JSON files next to a file of weights, if there are any."""
     parts = urllib.parse.urlsplit(url)
-    for name in config_files():
+    for name in (*config_files(), PROCESSOR):
         path = str(pathlib.PurePosixPath(parts.path).with_name(name))
         sibling = urllib.parse.urlunsplit(parts._replace(path=path))
         target = cache_path(sibling)

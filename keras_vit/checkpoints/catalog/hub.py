@@ -8,13 +8,18 @@ import re
 from keras_vit.checkpoints.configuration import (
     CONFIGURATION,
     MODEL,
+    PROCESSOR,
     SHARD_INDEX,
     TF_MODEL,
     has_configuration,
 )
 
 HUB = "hf://"
-ADDRESS = re.compile(r"hf://(?P<repository>[^/@]+/[^/@]+)(@(?P<revision>[^/]+))?(/(?P<file>.+))?")
+# Revisions of pull requests contain slashes.
+ADDRESS = re.compile(
+    r"hf://(?P<repository>[^/@]+/[^/@]+)"
+    r"(@(?P<revision>refs/(?:pr|convert)/[^/]+|[^/]+))?(/(?P<file>.+))?"
+)
 # The first of these that a repository has is read.
 WEIGHTS = (MODEL, SHARD_INDEX, TF_MODEL)
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json", "flax_model.msgpack")
@@ -84,6 +89,12 @@ def parse_repository(name):
     )
 
 
+def is_of_repository(path, address):
+    """Return whether a file is in the Hub's cache of the repository of an address."""
+    repository = ADDRESS.fullmatch(address)["repository"]
+    return f"models--{repository.replace('/', '--')}" in path.parts
+
+
 class _Repository:
     """A repository of models at a revision; `address` is for error messages."""
 
@@ -99,7 +110,8 @@ class _Repository:
             return self._with_companions(found, "")
         if any(self._download(name, dry_run=True) for name in PICKLED):
             raise self._refused(
-                "has only pickled weights, which are never read: save them as .safetensors, by "
+                "has only pickled weights, which are never read: look for a pull request with "
+                f"model.safetensors ({HUB}{self.name}@refs/pr/N), or save them as .safetensors by "
                 "`save_pretrained` of transformers or https://hf.co/spaces/safetensors/convert"
             )
         raise self._refused(f"has none of the files {', '.join(WEIGHTS)}")
@@ -120,7 +132,7 @@ class _Repository:
                 if self._download(f"{prefix}{shard}") is None:
                     raise self._refused(f"has no file {shard!r}, which its index lists")
         if has_configuration(path) or path.name == SHARD_INDEX:
-            for name in CONFIGURATION:
+            for name in (*CONFIGURATION, PROCESSOR):
                 self._download(f"{prefix}{name}")
         return path
 

@@ -6,6 +6,8 @@ MODEL = "model.safetensors"
 SHARD_INDEX = f"{MODEL}.index.json"
 TF_MODEL = "tf_model.h5"
 CONFIGURATION = ("config.json", "preprocessor_config.json")
+# transformers 5 saves the settings of images in it, where there are also settings of texts.
+PROCESSOR = "processor_config.json"
 
 
 def read_config(directory):
@@ -27,9 +29,19 @@ def has_configuration(path):
 
 
 def read_preprocessor(directory):
-    """Return the contents of the `preprocessor_config.json` of a directory; empty without one."""
-    path = directory / "preprocessor_config.json"
-    return read_json(path) if path.is_file() else {}
+    """Return the settings of an image processor next to weights; empty if there are none.
+
+    As in transformers, those in a `processor_config.json` come before a `preprocessor_config.json`.
+    """
+    paths = [directory / PROCESSOR, directory / "preprocessor_config.json"]
+    nested, own = (read_json(path) if path.is_file() else {} for path in paths)
+    settings = nested.get("image_processor") or own
+    if not isinstance(settings, dict):
+        raise ValueError(
+            f"`image_processor` of {str(paths[0])!r} must be a JSON object. "
+            f"Received: {settings!r:.60}"
+        )
+    return settings
 
 
 def read_json(path):

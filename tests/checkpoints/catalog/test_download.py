@@ -179,7 +179,8 @@ def test_safetensors_come_with_their_configuration(server, caplog):
         model = keras_vit.from_checkpoint(address)
         assert model.get_layer("block_0").num_heads == 4
         assert model.get_layer("block_0").epsilon == 1e-12
-    names = ("config.json", "preprocessor_config.json", "model.safetensors")
+    names = ("config.json", "preprocessor_config.json", "processor_config.json")
+    names += ("model.safetensors",)
     # An error is logged twice.
     assert list(dict.fromkeys(QuietHandler.requests)) == [f"/hf/{name}" for name in names]
     assert not [line for line in caplog.messages if "assumed" in line]

@@ -6,6 +6,9 @@ import pytest
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint, list_checkpoints
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.checkpoints.catalog.hub import ADDRESS
+from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
+from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS
 from keras_vit.models import VARIANTS, Variant
 from keras_vit.models.variants import total_stride
 
@@ -16,6 +19,8 @@ PATCHES = {
 }
 NAMES = {variant.name for variant in VARIANTS}
 EACH = pytest.mark.parametrize("row", CHECKPOINTS, ids=lambda row: row.name)
+GOOGLE = pytest.mark.parametrize("row", GOOGLE_CHECKPOINTS, ids=lambda row: row.name)
+HUB = pytest.mark.parametrize("row", HUB_CHECKPOINTS, ids=lambda row: row.name)
 AUGREG = [row for row in CHECKPOINTS if "/augreg/" in row.url]
 
 
@@ -28,7 +33,6 @@ def test_names_and_urls_are_unique():
 def test_row(row):
     assert row.variant in NAMES
     assert re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)*", row.tag)
-    assert re.fullmatch(r"gs://(vit_models|big_vision|bit_models)/[\w./+-]+\.npz", row.url)
     assert row.image_size % PATCHES.get(row.variant, 1) == 0
     assert row.num_classes in (0, 1000, 21843)
     assert row.value_range == (-1, 1)
@@ -36,8 +40,21 @@ def test_row(row):
     assert row.accuracy is None or (row.num_classes == 1000 and 70 < row.accuracy < 90)
 
 
-@EACH
+@HUB
+def test_row_of_the_hub(row):
+    assert ADDRESS.fullmatch(row.url)["file"] is None
+    assert (row.num_classes, row.accuracy is None) in ((0, True), (1000, False))
+    assert row.linear_accuracy is None or 80 < row.linear_accuracy < 90
+    assert row.license or "openai" in row.url
+    # The patches of the variant are in the names of all repositories that name any.
+    patch = re.search(r"(?:patch|vit[a-z]+)(\d\d)", row.url)
+    assert patch is None or int(patch[1]) == PATCHES[row.variant]
+    assert str(row.image_size) in row.url or "_224" not in row.url
+
+
+@GOOGLE
 def test_the_url_agrees_with_the_row(row):
+    assert re.fullmatch(r"gs://(vit_models|big_vision|bit_models)/[\w./+-]+\.npz", row.url)
     expected = {"B": "BiT_", "R": "R", "V": "ViT_"}[row.variant[0]]
     assert row.variant.startswith(expected)
     letters = row.url.rpartition("/")[2].lower().replace("_", "")
@@ -49,7 +66,7 @@ def test_the_url_agrees_with_the_row(row):
     assert size in letters.replace("+vit-", "").replace("-", "")
 
 
-@EACH
+@GOOGLE
 def test_the_head(row):
     original = "/imagenet21k/" in row.url
     assert row.zero_head == original

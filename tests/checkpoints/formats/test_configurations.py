@@ -146,6 +146,19 @@ def test_how_pixels_are_rescaled_counts(value, settings, normalization, tmp_path
     assert not caplog.messages
 
 
+def test_processors_of_images_and_texts(tmp_path, caplog):
+    """transformers 5 saves the settings of an image processor with those of a tokenizer."""
+    path = config_next_to("hf_classifier", tmp_path, {})
+    images = {"image_mean": [0.25] * 3, "image_std": [0.125] * 3}
+    (path / "processor_config.json").write_text(json.dumps({"image_processor": images}))
+    assert from_checkpoint(path).normalization == ((0.25,) * 3, (0.125,) * 3)
+    (path / "processor_config.json").write_text(json.dumps({"processor_class": "CLIPProcessor"}))
+    assert from_checkpoint(path).normalization == CENTERED
+    (path / "processor_config.json").write_text(json.dumps({"image_processor": [1]}))
+    with pytest.raises(ValueError, match="`image_processor` of .* must be a JSON object"):
+        from_checkpoint(path)
+
+
 def test_timm_knows_its_own_normalisation(tmp_path, caplog):
     """A directory of transformers may have become one of timm."""
     config = {**BASE, "pretrained_cfg": {"mean": 0.5, "std": 0.5}}
