@@ -87,7 +87,7 @@ def test_commands_of_the_pages_are_valid():
         assert type(parse(command[1:])).__name__.lower() == command[1].replace("-", "")
 
 
-@pytest.mark.parametrize("name", ["weight_maps.md", "catalogue.md", "recipes.md"])
+@pytest.mark.parametrize("name", ["weight_maps.md", "support.md", "catalogue.md", "recipes.md"])
 def test_pages_of_tables_are_generated(name):
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"][name]() == PAGES[name]
 

@@ -22,6 +22,9 @@ class Format:
             other files with a `config.json` of transformers.
         rows: the weight map.
         title: heading of the weight map in the documentation; `None` to leave it out.
+        models: the project's names of the models whose files are read and written, for the
+            documentation.
+        read_only_models: those of which a part is read, the image tower or the encoder.
         suffix: suffix of the files that are written, one of `archives.WRITERS`, or of those that
             `open` reads.
         file_name: name of the file of weights in a directory, by default `model` and the suffix.
@@ -68,6 +71,8 @@ class Format:
     file_name: str | None = None
     family: str | None = None
     model_types: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    read_only_models: tuple[str, ...] = ()
     open: Callable | None = None
     restore: Callable = lambda checkpoint, model, has_new_head, given: None
     prefix_rows: Callable = lambda num_tokens, shape_of: (num_tokens,)

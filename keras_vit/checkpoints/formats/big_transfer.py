@@ -44,4 +44,5 @@ BIG_TRANSFER = Format(
     ".npz",
     find_big_transfer,
     describe_resnet,
+    models=("BiT",),
 )

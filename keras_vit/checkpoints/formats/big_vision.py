@@ -167,6 +167,7 @@ BIG_VISION = Format(
     ".npz",
     find_big_vision,
     describe_flax,
+    models=("ViT", "SigLIP's image tower", "FlexiViT", "DeiT III", "`bit.py`"),
     # Old files have a row for the class token; big_vision drops it where there is no such token.
     prefix_rows=lambda num_tokens, shape_of: (0, 1),
     check=_check,

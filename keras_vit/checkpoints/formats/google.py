@@ -59,5 +59,6 @@ GOOGLE = Format(
     ".npz",
     find_google,
     describe_flax,
+    models=("vit_jax: ViT", "vit_jax: hybrids", "AugReg", "SAM"),
     check=_check,
 )

@@ -146,6 +146,7 @@ TIMM_EVA = Format(
     ".safetensors",
     _find,
     _describe,
+    models=("DINOv3", "LingBot-Vision"),
     family="timm",
     configured_size=configured_size,
     class_names=lambda config: in_order(config.get("label_names")),

@@ -267,6 +267,10 @@ TIMM = Format(
     ".safetensors",
     find_timm,
     describe_timm,
+    models=(
+        *("ViT", "DeiT", "DeiT III", "DINOv2", "MAE", "MSN", "SigLIP", "CLIP", "RADIO"),
+        "`VisionTransformerDistilled`",
+    ),
     prefix_rows=_prefix_rows,
     configured_size=configured_size,
     class_names=lambda config: in_order(config.get("label_names")),

@@ -132,6 +132,8 @@ CLIP = Format(
     ".safetensors",
     tower_finder([PATCHES, CLASS_TOKEN], POST_NORM),
     _describe,
+    models=("CLIPVisionModel", "CLIPVisionModelWithProjection", "CLIPForImageClassification"),
+    read_only_models=("CLIPModel",),
     family="huggingface",
     model_types=DEFAULTS.model_types,
     configured_size=lambda config: tower_settings(config).get("image_size"),

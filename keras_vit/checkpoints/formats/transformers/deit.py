@@ -62,6 +62,7 @@ HUGGINGFACE_DEIT = Format(
     ".safetensors",
     finder([PATCHES, TOKEN], ("deit.", ""), ignored="embeddings.mask_token$", rename=name_in_files),
     _describe,
+    models=(*("DeiTModel", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),),
     family="huggingface",
     model_types=DEIT.model_types,
     class_names=class_names,

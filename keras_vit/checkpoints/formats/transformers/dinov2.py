@@ -159,6 +159,7 @@ def _layout(kind, model_type, rows, absent=(), **own):
         ".safetensors",
         finder(markers, (f"{model_type}.", ""), "embeddings.mask_token$", absent),
         _describe(defaults),
+        models=(f"{kind}Model", f"{kind}ForImageClassification"),
         family="huggingface",
         model_types=defaults.model_types,
         class_names=class_names,

@@ -116,6 +116,7 @@ DINOV3 = Format(
     ".safetensors",
     _find,
     _describe,
+    models=("DINOv3ViTModel",),
     family="huggingface",
     model_types=DEFAULTS.model_types,
     position_embeddings=("rotary",),

@@ -151,6 +151,8 @@ def _layout(name, what, model, defaults, is_flat, **own):
         ".safetensors",
         find,
         _describe(defaults, is_flat),
+        models=(f"{model}VisionModel", f"{model}ForImageClassification"),
+        read_only_models=(f"{model}Model",),
         family="huggingface",
         model_types=defaults.model_types,
         class_names=class_names,

@@ -93,6 +93,7 @@ HUGGINGFACE_TF = Format(
     ".h5",
     find_huggingface_tf,
     describe_huggingface_tf,
+    models=("TFViTModel", "TFViTForImageClassification"),
     spell=_spell,
     file_name=TF_MODEL,
     family="huggingface",

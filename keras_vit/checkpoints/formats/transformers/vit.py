@@ -142,7 +142,7 @@ def speller(prefix, *heads):
     return spell
 
 
-def _layout(name, title, rows, defaults, classifier, model):
+def _layout(name, title, rows, defaults, classifier, model, read_only_models=()):
     """Return the row of a model with the arrays of ViT."""
 
     def configure(options, arrays, names, normalization, resizing):
@@ -160,6 +160,8 @@ def _layout(name, title, rows, defaults, classifier, model):
         ".safetensors",
         find_huggingface,
         lambda shape_of, config, num_heads: describe_vit(shape_of, config, num_heads, defaults),
+        models=(model, classifier) if classifier else (model,),
+        read_only_models=read_only_models,
         family="huggingface",
         model_types=defaults.model_types,
         class_names=class_names,
@@ -178,6 +180,7 @@ HUGGINGFACE = _layout(
     VIT,
     "ViTForImageClassification",
     "ViTModel",
+    ("ViTForMaskedImageModeling",),
 )
 VIT_MAE = _layout(
     "huggingface_vit_mae",
@@ -186,6 +189,7 @@ VIT_MAE = _layout(
     MAE,
     None,
     "ViTMAEModel",
+    ("ViTMAEForPreTraining",),
 )
 VIT_MSN = _layout(
     "huggingface_vit_msn",
