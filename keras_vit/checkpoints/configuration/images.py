@@ -32,6 +32,7 @@ PROCESSORS = {
     "CLIP": Processor(keeps_aspect_ratio=True, crops=True),
     "Bit": Processor(keeps_aspect_ratio=True, crops=True),
     "Siglip": Processor(),
+    "Siglip2": Processor(resample=2),
 }
 
 
@@ -137,19 +138,23 @@ def _resizing_of_timm(settings):
 
 def _resizing_of_transformers(settings):
     size = settings.get("size")
-    if size is None or settings.get("do_resize") is False:
+    # NaFlex's number of patches fits the grid of the model.
+    has_size = size is not None or "max_num_patches" in settings
+    if not has_size or settings.get("do_resize") is False:
         return None
     kind = settings.get("image_processor_type") or settings.get("feature_extractor_type") or ""
     names = sorted(PROCESSORS, key=len, reverse=True)
     default = PROCESSORS[next((name for name in names if kind.startswith(name)), "ViT")]
     resample = settings.get("resample")
+    filter = default.resample if resample is None else resample
+    if filter not in FILTERS:
+        raise ValueError(f"resample={filter!r}")
+    if size is None:
+        return Resizing(FILTERS[filter], antialias=True)
     length, keeps_aspect_ratio = _length_of(size, default)
     share = 1.0
     if settings.get("do_center_crop", default.crops):
         share = min(1.0, _length_of(settings.get("crop_size") or length, default)[0] / length)
-    filter = default.resample if resample is None else resample
-    if filter not in FILTERS:
-        raise ValueError(f"resample={filter!r}")
     return Resizing(FILTERS[filter], True, share, keeps_aspect_ratio)
 
 

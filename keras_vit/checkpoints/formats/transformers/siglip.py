@@ -87,11 +87,8 @@ def _describe(defaults, is_flat):
             class_token=False,
         )
         if not options["num_classes"]:
-            check_recorded(
-                {**settings, "has_head": settings.get("vision_use_head")},
-                {"has_head": "has_head"},
-                {"has_head": has_probe},
-            )
+            name = "vision_use_head"
+            check_recorded(settings, {name: name}, {name: has_probe})
         return options
 
     return describe_siglip
