@@ -48,8 +48,6 @@ def find_file(weights, variant=None, argument="path"):
     text = str(weights)
     if not isinstance(weights, (str, os.PathLike)) or not text:
         raise ValueError(f"`{argument}` must be a name or a path. Received: {argument}={weights!r}")
-    if text.startswith(HUB):
-        return fetch_from_hub(text)
     if "://" in text:
         return fetch(text)
     if "-aug_" in text and "/" not in text and not _exists(pathlib.Path(text)):
@@ -83,11 +81,15 @@ def _is_name(text, variant):
 def fetch(url):
     """Download a file into Keras's cache with a progress bar, unless it is there; return its path.
 
+    An `hf://` address is that of `fetch_from_hub`.
+
     The file appears under its name when it is complete; an interrupted download starts again. The
     `config.json` and the `preprocessor_config.json` next to a `.safetensors` or `.h5` file are
     downloaded first, if there are any. The environment variable `KERAS_VIT_MIRROR` replaces the
     address https://storage.googleapis.com.
     """
+    if url.startswith(HUB):
+        return fetch_from_hub(url)
     url = _over_https(url)
     target = cache_path(url)
     if not target.is_file():

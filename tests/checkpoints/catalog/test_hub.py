@@ -52,6 +52,31 @@ def test_a_model(address, hub):
     ]
 
 
+@pytest.mark.parametrize("file", ["", "/model.safetensors"])
+def test_the_weights_of_a_pull_request(file, hub):
+    """Many repositories have pickled weights, and others only there."""
+    pull_request = hub.folder / "org" / "pickled@refs%2Fpr%2F5"
+    shutil.copytree(REFERENCE / "hf_dinov2_classifier", pull_request)
+    hub.add_commit(pull_request, [])
+    model = keras_vit.from_checkpoint(f"hf://org/pickled@refs/pr/5{file}")
+    reference = case_outputs("hf_dinov2_classifier")
+    assert_logits(to_numpy(model(reference["images"])), reference["logits"])
+    assert model.class_names == ("cat", "dog", "owl")
+
+
+def test_names_of_the_catalog(hub):
+    """The name of a row loads its repository, and its classes are ImageNet's."""
+    model = keras_vit.ViT_Ti16(num_classes=1000, distillation_token=True, activation="gelu")
+    repository = hub.folder / "timm" / "deit_tiny_distilled_patch16_224.fb_in1k"
+    keras_vit.save_checkpoint(model, repository, "timm")
+    for loaded in (
+        keras_vit.from_checkpoint("ViT_Ti16/deit_distilled"),
+        keras_vit.ViT_Ti16(weights="deit_distilled"),
+    ):
+        assert loaded.options == model.options
+        assert loaded.class_names[:2] == ("tench", "goldfish")
+
+
 def test_shards(hub):
     folder = hub.folder / "org" / "vit"
     arrays = sorted(safetensors.numpy.load_file(folder / "model.safetensors").items())
