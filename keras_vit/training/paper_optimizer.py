@@ -10,7 +10,10 @@ from keras_vit.core.arguments import check_rate, is_integer
 from keras_vit.training.distribution import sum_over_replicas
 
 # Layers after the blocks, which layer-wise decay leaves at the full learning rate.
-AFTER_BLOCKS = ("encoder_norm/", "pooling/", "fc_norm/", "pre_logits/", "head/", "patch_head/")
+AFTER_BLOCKS = (
+    *("encoder_norm/", "pooling/", "fc_norm/"),
+    *("projection/", "pre_logits/", "head/", "patch_head/"),
+)
 
 
 class PaperOptimizer(keras.optimizers.Optimizer):

@@ -59,8 +59,10 @@ def make_model(recipe, model, num_classes, dtype=None):
     made.resizing = WHOLE_IMAGE
     freeze_blocks(made, recipe.frozen_blocks)
     if recipe.head_bias:
-        bias = made.get_layer("head").bias
-        bias.assign(keras.ops.full(bias.shape, recipe.head_bias))
+        # Two, in a model with a distillation token.
+        for variable in made.get_layer("head").weights:
+            if variable.name == "bias":
+                variable.assign(keras.ops.full(variable.shape, recipe.head_bias))
     return made
 
 

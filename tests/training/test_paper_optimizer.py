@@ -110,6 +110,14 @@ FACTORS = {
         {"pooling": "gap", "fc_norm": True, "representation_size": 4},
         {**EMBEDDING, **FIRST, "fc_norm": 1.0, "pre_logits": 1.0, "head": 1.0},
     ),
+    "deit": (
+        {"distillation_token": True},
+        {**EMBEDDING, "class_token": 0.125, "distillation_token": 0.125, **FIRST, **LAST},
+    ),
+    "clip": (
+        {"pre_norm": True, "projection_dim": 4},
+        {**EMBEDDING, "class_token": 0.125, "pre_norm": 0.125, **FIRST, **LAST, "projection": 1.0},
+    ),
     "hybrid": (
         {"resnet_stages": (1, 1), "patch_size": 1, "image_size": 32},
         {**RESNET, **EMBEDDING, "class_token": 0.125, **FIRST, **LAST},

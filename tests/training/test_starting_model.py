@@ -104,6 +104,14 @@ def test_a_new_head_gets_the_recipes_bias(model):
     np.testing.assert_array_equal(to_numpy(bias.value), [-10] * 3)
 
 
+def test_both_classifiers_of_a_distilled_model_get_the_recipes_bias(tmp_path):
+    vision_transformer(**TINY, distillation_token=True).save(tmp_path / "deit.keras")
+    recipe = RECIPES["augreg_imagenet21k"].smoke()
+    head = make_model(recipe, tmp_path / "deit.keras", num_classes=3).get_layer("head")
+    for classifier in (head.class_token, head.distillation_token):
+        np.testing.assert_array_equal(to_numpy(classifier.bias.value), [-10] * 3)
+
+
 def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
     trained = vision_transformer(**TINY, representation_size=6)
     trained.save(tmp_path / "trained.keras")
