@@ -130,7 +130,8 @@ class MultiHeadAttention(Layer):
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_grid_size:
-            query, key = (rotate(heads, *self.rotary_tables) for heads in (query, key))
+            tables = [ops.cast(table, query.dtype) for table in self.rotary_tables]
+            query, key = rotate(query, *tables), rotate(key, *tables)
         needs_scores = return_attention_scores or (training and self.dropout > 0)
         scores = None
         if needs_scores:

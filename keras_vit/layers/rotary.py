@@ -21,7 +21,7 @@ def rotary_tables(grid_size, num_tokens, head_dim):
         head_dim: width of a head, a multiple of 4.
 
     Returns:
-        Two float32 arrays `(num_tokens, head_dim // 2)`, one angle for each pair of channels.
+        Two float32 arrays `(num_tokens, 1, head_dim // 2)`, one angle for each pair of channels.
 
     Raises:
         ValueError: if there are fewer tokens than patches, or `head_dim` is not a multiple of 4.
@@ -33,7 +33,7 @@ def rotary_tables(grid_size, num_tokens, head_dim):
     >>> from keras_vit.layers.rotary import rotary_tables
     >>> cosines, sines = rotary_tables((2, 3), num_tokens=7, head_dim=8)
     >>> cosines.shape, float(cosines[0].min())
-    ((7, 4), 1.0)
+    ((7, 1, 4), 1.0)
     """
     rows, columns = grid_size
     num_prefix_tokens = num_tokens - rows * columns
@@ -47,7 +47,7 @@ def rotary_tables(grid_size, num_tokens, head_dim):
     places = [(np.arange(n) + 0.5) / n * 2 - 1 for n in grid_size]
     coordinates = np.stack(np.meshgrid(*places, indexing="ij"), axis=-1).reshape(-1, 2)
     angles = 2 * math.pi * (coordinates[:, :, None] * frequencies).reshape(len(coordinates), -1)
-    angles = np.pad(angles, ((num_prefix_tokens, 0), (0, 0)))
+    angles = np.pad(angles, ((num_prefix_tokens, 0), (0, 0)))[:, None]
     return np.cos(angles).astype("float32"), np.sin(angles).astype("float32")
 
 
@@ -56,7 +56,7 @@ def rotate(heads, cosines, sines):
 
     Args:
         heads: queries or keys `(batch, tokens, heads, head_dim)`.
-        cosines: as `rotary_tables` returns them.
+        cosines: as `rotary_tables` returns them, in the dtype of `heads`.
         sines: likewise.
 
     Returns:
@@ -67,7 +67,6 @@ def rotate(heads, cosines, sines):
     >>> tuple(rotate(np.ones((1, 7, 2, 8), "float32"), *rotary_tables((2, 3), 7, 8)).shape)
     (1, 7, 2, 8)
     """
-    cosines, sines = (ops.cast(table[:, None], heads.dtype) for table in (cosines, sines))
     first, second = ops.split(heads, 2, axis=-1)
     return ops.concatenate(
         [first * cosines - second * sines, second * cosines + first * sines], axis=-1

@@ -216,8 +216,8 @@ def test_other_functions_are_refused(settings, message, tmp_path):
         keras_vit.from_checkpoint(tmp_path)
 
 
-def test_processors_of_whole_models(tmp_path):
-    """transformers 5 saves the settings of images with those of texts."""
+def test_the_normalization_of_clip(tmp_path):
+    """Its projection of patches has no bias; the arrays are restored."""
     theirs = theirs_of("CLIPModel", *CASES["CLIPModel"][0])
     theirs.save_pretrained(tmp_path)
     processor = transformers.CLIPImageProcessor(
@@ -231,3 +231,8 @@ def test_processors_of_whole_models(tmp_path):
     with torch.no_grad():
         expected = theirs.get_image_features(inputs).pooler_output.numpy()
     check(ours, expected, keras_vit.preprocess(pixels))
+    keras_vit.save_checkpoint(ours, tmp_path / "ours", "huggingface")
+    for key, array in stored_arrays(tmp_path / "ours").items():
+        torch.testing.assert_close(array, stored_arrays(tmp_path)[key], rtol=0, atol=1e-6)
+    again = transformers.AutoImageProcessor.from_pretrained(tmp_path / "ours")
+    assert (again.image_mean, again.image_std) == (processor.image_mean, processor.image_std)
