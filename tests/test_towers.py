@@ -66,9 +66,10 @@ def test_surgery(name):
     larger = keras_vit.resize(model, (24, 32))
     assert larger.options == {**model.options, "image_size": (24, 32)}
     assert to_numpy(larger(images(1, 24, 32, 3))).shape == (1, 3)
-    back = keras_vit.resize(larger, (24, 32))
-    batch = images(2, 24, 32, 3)
-    np.testing.assert_array_equal(to_numpy(back(batch)), to_numpy(larger(batch)))
+    if name == "dinov3":
+        # Rotary positions are computed from the grid.
+        back, batch = keras_vit.resize(larger, (16, 24)), images(2, 16, 24, 3)
+        np.testing.assert_array_equal(to_numpy(back(batch)), to_numpy(model(batch)))
     other = keras_vit.replace_head(model, 5)
     assert not to_numpy(other(images(2, 16, 24, 3))).any()
     changed = {"num_classes": 5, "projection_dim": None}

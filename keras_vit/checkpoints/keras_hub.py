@@ -158,6 +158,8 @@ def _build(options):
         raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
     needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
     different = [name for name, value in needed.items() if options[name] != value]
+    if options["pooling"] not in ("token", "gap", None):
+        different.append("pooling")
     is_backbone = options["pooling"] is None and not options["num_classes"]
     # The mean of keras-hub includes the class token.
     pools = options["num_classes"] and (options["pooling"] == "gap") != options["class_token"]

@@ -218,6 +218,9 @@ def _carry(checkpoint, model, keeps_head=True):
     elif isinstance(model, ImageModel):
         model.normalization, model.resizing = checkpoint.normalization, checkpoint.resizing
         model.layout = checkpoint.format.name
+        if checkpoint.format.has_normalizations and not checkpoint.archive.preprocessor:
+            text = "%s: no file records the normalization of images: mean and deviation are 0.5"
+            logger.warning(text, checkpoint.path)
         if keeps_head:
             model.class_names = _class_names(checkpoint, model.options["num_classes"])
 

@@ -113,6 +113,12 @@ def stored_image_size(checkpoint, options, asked):
 
 def _configured_grid(checkpoint, patch_size):
     size = checkpoint.configured_size
+    if size and any(pixels % patch for pixels, patch in zip(size, patch_size, strict=True)):
+        logger.warning(
+            "%s: its images of %s pixels are no multiple of the patches of %s: what is over is not "
+            "seen, and images are resized to the multiple",
+            *(checkpoint.path, size, patch_size),
+        )
     return _grid(size, patch_size) if size else None
 
 

@@ -10,12 +10,14 @@ from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS
 from keras_vit.checkpoints.configuration import (
     CONFIGURATION,
     MODEL,
+    PREPROCESSOR,
+    PROCESSOR,
     read_config,
     read_preprocessor,
 )
 from keras_vit.checkpoints.configuration.images import recorded_normalization
 from keras_vit.checkpoints.formats import written_formats
-from keras_vit.checkpoints.stored import arrays_of, check_read_back, size_to_record, values_of
+from keras_vit.checkpoints.stored import arrays_of, lost_options, size_to_record, values_of
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.class_names import check_class_names
@@ -39,8 +41,8 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
             TensorFlow it is a directory or an `.h5` file too.
         format: name of the layout, such as `"google"` (vit_jax), `"timm"`, `"huggingface"` or
             `"huggingface_tf"`, a key of `keras_vit.checkpoints.formats.FORMATS`. `"huggingface"`
-            and `"timm"` are the first layout of the project that can describe the model: ViT,
-            DeiT, DINOv2, CLIP and others.
+            and `"timm"` are the layout of the project that the model was read from, or else the
+            first one that can describe it: ViT, DeiT, DINOv2, CLIP and others.
         class_names: names of the classes, for the `config.json`; `None` for those of the model. If
             they are given and there is no such file, a warning is logged.
         normalization: `(mean, standard_deviation)` of pixels in [0, 1], each a tuple of one number
@@ -80,7 +82,7 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
         facts = names and list(names), normalization, getattr(model, "resizing", WHOLE_IMAGE)
         format, arrays, files = _stored(model, options, format, normalization, facts=facts)
         path = path / format.name_in_directory
-        _check_not_hidden(path)
+        _check_not_hidden(path, files)
     else:
         if class_names is not None:
             logger.warning("%s does not record the names of the classes", path)
@@ -110,19 +112,29 @@ def _stored(model, options, format, normalization, present=({}, {}), facts=None)
             if facts is not None:
                 files = row.configure(options, arrays, *facts)
                 present = tuple(files.get(name, {}) for name in CONFIGURATION)
-            check_read_back(arrays, present, options, row)
+            lost = lost_options(arrays, present, options, row)
         except ValueError as error:
-            errors.append(error)
+            errors.append((row.name == getattr(model, "layout", None), error))
             continue
+        for name, value in lost.items():
+            text = "%s files do not record %s: %r becomes %r when this one is read"
+            logger.warning(text, row.name, name, options[name], value)
         return row, arrays, files
-    raise errors[0]
+    # That of the layout of the model, or else the first.
+    error = max(errors, key=lambda error: error[0])[1]
+    rows = [row for row in written_formats().values() if format.name not in (row.name, row.family)]
+    others = dict.fromkeys(
+        repr(row.family or row.name) for row in rows if _has_place(row, options, values)
+    )
+    hint = f"; other formats have a place for it: {', '.join(others)}" if others else ""
+    raise ValueError(f"{error}{hint}") from error
 
 
 def _layouts(format, paths, preferred):
     """Return the layouts in the files of `format` that a name means: all those of a family.
 
-    Those that have a place for all of a model's variables come first, the preferred one before
-    others.
+    Those that have a place for all of a model's variables come first, `preferred`, the name of a
+    layout, before others.
     """
     family = [
         row
@@ -135,18 +147,23 @@ def _layouts(format, paths, preferred):
 
 
 def format_for(model, suffix):
-    """Return the name of the first layout in files of a suffix that has a place for all weights.
+    """Return the name of a layout in files of a suffix that has a place for all weights.
 
-    If there is none, return the first layout of this suffix.
+    It is the layout that the model was read from, if possible, or else the first one. If there is
+    none, return the first layout of this suffix.
     """
     options, paths = options_of(model), [variable.path for variable in model.weights]
     rows = [row for row in written_formats().values() if row.suffix == suffix]
-    for row in rows:
-        with contextlib.suppress(ValueError):
-            row.check(options)
-            if not entries(row.rows, paths)[1]:
-                return row.name
-    return rows[0].name
+    rows.sort(key=lambda row: row.name != getattr(model, "layout", None))
+    return next((row.name for row in rows if _has_place(row, options, paths)), rows[0].name)
+
+
+def _has_place(row, options, paths):
+    """Return whether a layout has a place for the variables of these paths."""
+    with contextlib.suppress(ValueError):
+        row.check(options)
+        return not entries(row.rows, paths)[1]
+    return False
 
 
 def _configuration_next_to(path):
@@ -176,14 +193,15 @@ def _check_path(path, format):
     return path
 
 
-def _check_not_hidden(path):
+def _check_not_hidden(path, files):
     """Raise an error if another file of the directory would be read instead of a new one."""
-    other = path.with_name(MODEL)
-    if path != other and other.exists():
-        raise ValueError(
-            f"`path` must be a directory without {MODEL}, which is read instead of {path.name}. "
-            f"Received: path={str(path.parent)!r}"
-        )
+    hidden = {MODEL: path.name, PROCESSOR: PREPROCESSOR if PREPROCESSOR in files else None}
+    for name, own in hidden.items():
+        if own not in (None, name) and path.with_name(name).exists():
+            raise ValueError(
+                f"`path` must be a directory without {name}, which is read instead of {own}. "
+                f"Received: path={str(path.parent)!r}"
+            )
 
 
 def _write(path, arrays, files, image_size):

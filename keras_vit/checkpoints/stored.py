@@ -5,7 +5,6 @@ import contextlib
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives.memory import ArrayArchive
 from keras_vit.checkpoints.formats import recognize
 from keras_vit.checkpoints.normalization import (
@@ -108,14 +107,17 @@ def _with_positions_of(format, values, options):
     return format.store_positions(values, num_prefix)
 
 
-def check_read_back(arrays, configuration, options, format):
-    """Raise an error if a file would be read as another model than the one written.
+def lost_options(arrays, configuration, options, format):
+    """Return the options that a file does not record, and the values with which it is read.
 
     Args:
         arrays: the arrays of the file by name.
         configuration: contents of the `config.json` and the `preprocessor_config.json` next to it.
         options: options of the model.
         format: the `Format` of the file.
+
+    Raises:
+        ValueError: if a file would be read as another model than the one written.
     """
     archive = ArrayArchive(f"the {format.name} file", arrays, *configuration)
     compared = set(options) - set(NOT_COMPARED)
@@ -145,11 +147,7 @@ def check_read_back(arrays, configuration, options, format):
     if not is_recorded and size != options["image_size"]:
         read["image_size"] = size
         different.append("image_size")
-    for name in different:
-        logger.warning(
-            "%s files do not record %s: %r becomes %r when this one is read",
-            *(format.name, name, options[name], read[name]),
-        )
+    return {name: read[name] for name in different}
 
 
 def _read_option(name, checkpoint, num_heads, image_size=None):

@@ -3,6 +3,8 @@
 import dataclasses
 import re
 
+# Names of kernel and bias, or of scale and offset, in PyTorch.
+TORCH_NAMES = ("weight", "bias")
 # Path of the variable of learned position embeddings.
 POSITIONS = "position_embedding/embedding"
 # Transforms of the arrays that `positions.py` adapts to the tokens and the grid of the model.
@@ -35,6 +37,11 @@ def two(source, target, kernel="identity", bias="identity", names=("kernel", "bi
         Row(f"{source}{names[0]}", f"{target}/kernel", kernel),
         Row(f"{source}{names[1]}", f"{target}/bias", bias),
     )
+
+
+def torch_dense(source, target):
+    """Return the rows of a dense layer whose kernel is that of PyTorch, `(outputs, inputs)`."""
+    return two(source, target, "dense", names=TORCH_NAMES)
 
 
 def norm(source, target, names=("scale", "bias"), transform="identity"):
@@ -106,14 +113,16 @@ def entries(rows, paths):
     """
     by_target = {target: row for row in rows for target in row.targets}
     found, without_row = {}, []
+    present = set(paths)
     for path in paths:
         template, indices = template_of(path)
         row = by_target.get(template)
-        if row is None:
+        targets = tuple(target.format(**indices) for target in row.targets) if row else ()
+        # One array may hold several variables, and the model may lack one of them.
+        if row is None or not present.issuperset(targets):
             without_row.append(path)
             continue
         source = row.source.format(**indices)
-        targets = tuple(target.format(**indices) for target in row.targets)
         found[source] = Entry(source, targets, row.transform)
     return list(found.values()), without_row
 

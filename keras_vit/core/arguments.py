@@ -51,12 +51,20 @@ def check_epsilon(epsilon):
         )
 
 
-def check_heads(width, num_heads):
-    """Raise `ValueError` unless the number of heads divides the width."""
+def check_heads(width, num_heads, is_rotary=False):
+    """Raise `ValueError` unless the number of heads divides the width.
+
+    `is_rotary`: whether heads are rotated, so that their width must be a multiple of 4.
+    """
     if not is_integer(num_heads) or num_heads < 1 or width % num_heads:
         raise ValueError(
             f"`num_heads` must be a positive divisor of the width {width}. "
             f"Received: num_heads={num_heads!r}"
+        )
+    if is_rotary and width // num_heads % 4:
+        raise ValueError(
+            f"`num_heads` must divide the width {width} into multiples of 4, which rotary position "
+            f"embeddings need. Received: num_heads={num_heads!r}"
         )
 
 

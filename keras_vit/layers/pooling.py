@@ -184,6 +184,9 @@ class DistilledHead(Layer):
         units: number of classes.
         activation: activation of the mean; `None` returns logits.
 
+    Raises:
+        ValueError: if `units` is not a positive integer, or the width of the input is odd.
+
     Reference:
         Section 4 of DeiT (arXiv 2012.12877). The paper adds the softmaxes; its code, timm and
         transformers average the logits.
@@ -196,7 +199,7 @@ class DistilledHead(Layer):
 
     def __init__(self, units, activation=None, **kwargs):
         super().__init__(**kwargs)
-        self.units = units
+        self.units = check_integer("units", units, minimum=1)
         self.activation = as_activation(activation)
         self.class_token = self._classifier("class_token")
         self.distillation_token = self._classifier("distillation_token")
@@ -207,6 +210,11 @@ class DistilledHead(Layer):
         )
 
     def build(self, input_shape):
+        if input_shape[-1] % 2:
+            raise ValueError(
+                "The input of `DistilledHead` must be two tokens of the same width, side by side. "
+                f"Received: input_shape={tuple(input_shape)}"
+            )
         width = input_shape[-1] // 2
         self.class_token.build((*input_shape[:-1], width))
         self.distillation_token.build((*input_shape[:-1], width))

@@ -37,8 +37,8 @@ class ImageModel(keras.Model):
       trained, each a tuple of one number or one per channel. The patch projection contains it;
       `keras_vit.save_checkpoint` restores it.
     - `resizing`: a `keras_vit.core.resizing.Resizing`, how images were resized and cropped.
-    - `layout`: name of the checkpoint layout that the weights were read from, or `None`. Of the
-      layouts of one project, `keras_vit.save_checkpoint` prefers it.
+    - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
+      `keras_vit.save_checkpoint` prefers it to the other layouts of the project.
 
     Example:
     >>> model = keras_vit.resize(keras_vit.ViT_Ti16(num_classes=10, image_size=32), 48)
@@ -204,3 +204,10 @@ def _as_json(value):
     if callable(value):
         return value.__name__
     return value.item() if isinstance(value, np.generic) else value
+
+
+def check_flags(**flags):
+    """Raise `ValueError` unless all options are booleans."""
+    for name, value in flags.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")

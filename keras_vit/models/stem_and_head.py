@@ -25,6 +25,7 @@ def embed(
     maps,
     patch_size,
     width,
+    *,
     class_token,
     distillation_token,
     num_registers,
@@ -68,7 +69,7 @@ def pooling_layer(pooling, num_prefix_tokens, distillation_token, dtype):
 
 
 def pool(tokens, pooling, layer, num_prefix_tokens, dtype):
-    """Apply a pooling layer to the tokens, to those of the patches if it does not choose itself."""
+    """Apply a pooling layer to the tokens; `gap` and `map` pool the patch tokens only."""
     if pooling in ("gap", "map") and num_prefix_tokens:
         cropping = (num_prefix_tokens, 0)
         tokens = keras.layers.Cropping1D(cropping, dtype=dtype, name="patch_tokens")(tokens)

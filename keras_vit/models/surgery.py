@@ -32,8 +32,8 @@ def replace_head(model, num_classes):
 
     The layers of a pre-training head (`projection`, `pre_logits`) are dropped. The backbone's
     variables are copies: training the new model does not change the given one. Frozen layers and
-    variables of the backbone stay frozen; the new head is trained. That of a model with a
-    distillation token has two classifiers again.
+    variables of the backbone stay frozen; the new head is trained. If the model has a
+    distillation token, the new head has two classifiers.
 
     Args:
         model: a model of this package, built, tuned or reloaded.
@@ -86,7 +86,7 @@ def resize(model, image_size=None, patch_size=None):
             ResNet's stride. `None` for that of the model.
         patch_size: int or `(height, width)`; the kernel of the patches is changed by
             `resize_patch_kernel`, and the position embeddings as in FlexiViT. `None` for that of
-            the model, whose position embeddings are interpolated as in the ViT paper.
+            the model, whose position embeddings are interpolated bilinearly, as in the ViT paper.
 
     Returns:
         A model of the class of the given one, not compiled.

@@ -1,7 +1,6 @@
 """Vision Transformers, plain and on a ResNet, as Functional Keras models."""
 
 import keras
-import numpy as np
 
 from keras_vit.core.arguments import (
     as_pair,
@@ -18,7 +17,7 @@ from keras_vit.layers import MultiHeadAttentionPooling, TransformerBlock
 from keras_vit.layers.activations import as_activation
 from keras_vit.layers.convolution import check_width
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
-from keras_vit.models.base import ImageModel, carries_options
+from keras_vit.models.base import ImageModel, carries_options, check_flags
 from keras_vit.models.resnet import check_stages, hybrid_maps
 from keras_vit.models.stem_and_head import (
     CLASS_TOKEN_POOLINGS,
@@ -133,7 +132,8 @@ def vision_transformer(
         patch_bias: whether the patch projection has a bias; by default only without `pre_norm`.
         distillation_token: whether there is a distillation token after the class token, and the
             head is the mean of two classifiers, one per token, as in DeiT.
-        gated_mlp: whether the MLPs are gated; with `activation="silu"` they are SwiGLUs.
+        gated_mlp: whether the MLPs of the blocks are gated; with `activation="silu"` they are
+            SwiGLUs.
         key_bias: whether key projections have biases; by default as `qkv_bias`.
         projection_dim: width of a linear projection without bias after the pooling, as in CLIP, or
             `None` for none.
@@ -145,8 +145,8 @@ def vision_transformer(
 
     Raises:
         ValueError: if a size is not positive or `num_classes` negative, the patches do not tile the
-            image, the heads do not divide the width, a rate is not in [0, 1), an
-            option is unknown, or two options exclude each other.
+            image, the heads do not divide the width, a rate is not in [0, 1), an option is unknown,
+            or two options exclude each other.
 
     Reference:
         "An Image is Worth 16x16 Words", arXiv 2010.11929; hybrids: its section 3.1.
@@ -169,7 +169,7 @@ def vision_transformer(
         representation_size = check_integer("representation_size", representation_size, minimum=1)
     if projection_dim is not None:
         projection_dim = check_integer("projection_dim", projection_dim, minimum=1)
-    check_heads(embedding_dim, num_heads)
+    check_heads(embedding_dim, num_heads, is_rotary=position_embedding == "rotary")
     check_rate("dropout", dropout)
     check_rate("attention_dropout", attention_dropout)
     check_rate("stochastic_depth", stochastic_depth)
@@ -181,7 +181,7 @@ def vision_transformer(
     class_token = needs_class_token or pooling is None if class_token is None else class_token
     patch_bias = not pre_norm if patch_bias is None else patch_bias
     key_bias = qkv_bias if key_bias is None else key_bias
-    _check_flags(
+    check_flags(
         class_token=class_token,
         patch_bias=patch_bias,
         qkv_bias=qkv_bias,
@@ -203,9 +203,11 @@ def vision_transformer(
         )
     if needs_class_token and not class_token:
         raise ValueError(f"`pooling={pooling!r}` needs a class token. Received: class_token=False")
-    if distillation_token and pooling != "token":
+    head_layers = representation_size, projection_dim
+    if distillation_token and (pooling != "token" or head_layers != (None, None)):
         raise ValueError(
-            f"`distillation_token` needs `pooling='token'`. Received: pooling={pooling!r}"
+            "`distillation_token` needs `pooling='token'`, and neither `representation_size` nor "
+            f"`projection_dim`. Received: {pooling=}, {representation_size=}, {projection_dim=}"
         )
     if fc_norm and (pooling != "gap" or not final_norm):
         raise ValueError(
@@ -239,12 +241,12 @@ def vision_transformer(
         maps,
         patch_size,
         embedding_dim,
-        class_token,
-        distillation_token,
-        num_registers,
-        position_embedding,
-        patch_bias,
-        dtype,
+        class_token=class_token,
+        distillation_token=distillation_token,
+        num_registers=num_registers,
+        position_embedding=position_embedding,
+        patch_bias=patch_bias,
+        dtype=dtype,
     )
     tokens = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")(tokens)
     if pre_norm:
@@ -290,9 +292,3 @@ def vision_transformer(
         dtype,
     )
     return ImageModel(images, outputs, name=name), normalized
-
-
-def _check_flags(**flags):
-    for argument, value in flags.items():
-        if not isinstance(value, (bool, np.bool_)):
-            raise ValueError(f"`{argument}` must be True or False. Received: {argument}={value!r}")

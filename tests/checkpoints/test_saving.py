@@ -89,12 +89,15 @@ OPTIONS = [
     ({"pre_norm": True, **GELU}, ("timm",)),
     ({"pooling": "gap", "fc_norm": True, **GELU}, ("timm",)),
     ({"pooling": "gap", "class_token": True, **GELU}, ("timm",)),
+    ({"key_bias": False, **GELU}, ()),
     ({"pooling": "map", "num_classes": 0}, ("big_vision", "timm", *SIGLIP)),
     ({"pooling": "token_gap", "layer_scale": 0.1, **GELU}, ("huggingface_dinov2",)),
     (
         {**TOWERS["dinov2_giant"], "epsilon": 1e-6},
         ("huggingface_dinov2_with_registers",),
     ),
+    ({"pooling": "token_gap", "layer_scale": 0.1, "image_size": (8, 24), **GELU}, ()),
+    ({"pooling": "token_gap", "layer_scale": 0.1, "patch_size": (4, 8), **GELU}, ()),
     ({**TOWERS["dinov3"], "num_classes": 0}, ("huggingface_dinov3_vit", "timm_eva")),
     ({**TOWERS["dinov3"]}, ("timm_eva",)),
     ({**TOWERS["dinov3"], **RELU, "num_classes": 0}, ("huggingface_dinov3_vit",)),
@@ -102,6 +105,8 @@ OPTIONS = [
     ({"distillation_token": True, "num_registers": 1, **GELU}, ()),
     ({"distillation_token": True, "num_classes": 0, **GELU}, ()),
     ({**TOWERS["clip"], "num_classes": 0}, ("huggingface_clip",)),
+    ({**TOWERS["clip"], "num_classes": 0, "image_size": (8, 24)}, ()),
+    ({"pooling": "map", "num_classes": 0, "image_size": (8, 24)}, ("big_vision", "timm")),
     (TOWERS["clip_classifier"], ("timm", "huggingface_clip")),
     ({"pooling": None, "num_classes": 0}, ()),
     ({"position_embedding": "learned2d"}, ()),
@@ -164,6 +169,14 @@ def test_options_that_are_not_recorded_are_reported(tmp_path, caplog):
     save_checkpoint(model, tmp_path / "file.safetensors", "timm")
     line = "timm files do not record num_heads: 2 becomes 1 when this one is read"
     assert caplog.messages == [line]
+
+
+def test_only_the_layout_that_is_written_reports(tmp_path, caplog):
+    """Those of ViT and of DeiT come first in the table, and have no place for something."""
+    model = random_model({**TOWERS["dinov2_giant"], "epsilon": 1e-3})
+    with caplog.at_level(logging.WARNING):
+        save_checkpoint(model, tmp_path / "directory", "huggingface")
+    assert not caplog.messages
 
 
 def test_weights_alone(tmp_path, caplog):

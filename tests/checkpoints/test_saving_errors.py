@@ -6,6 +6,7 @@ import pytest
 import keras_vit
 from keras_vit.checkpoints import save_checkpoint
 from tests.fixtures.checkpoint_files import random_model
+from tests.fixtures.models import TOWERS
 from tests.fixtures.reference import case_model
 
 
@@ -74,6 +75,24 @@ def test_weights_next_to_the_configuration_of_another_model(tmp_path):
     other = random_model({"epsilon": 1e-12, "activation": "gelu"})
     with pytest.raises(ValueError, match="`model` must be one that"):
         save_checkpoint(other, tmp_path / "other.safetensors", "huggingface")
+
+
+def test_settings_of_images_that_would_not_be_read(tmp_path):
+    """transformers 5 reads a `processor_config.json` first."""
+    (tmp_path / "processor_config.json").write_text("{}")
+    model = case_model("hf_classifier")
+    with pytest.raises(ValueError, match="processor_config.json, which is read instead of pre"):
+        save_checkpoint(model, tmp_path, "huggingface")
+    assert len(list(tmp_path.iterdir())) == 1
+    save_checkpoint(model, tmp_path, "timm")
+
+
+def test_the_error_is_that_of_the_layout_of_the_model(tmp_path):
+    model = random_model({**TOWERS["dinov3"], "num_classes": 0})
+    save_checkpoint(model, tmp_path / "backbone", "huggingface")
+    model = keras_vit.from_checkpoint(tmp_path / "backbone", num_classes=4)
+    with pytest.raises(ValueError, match="huggingface_dinov3_vit files .* with head/kernel"):
+        save_checkpoint(model, tmp_path / "classifier", "huggingface")
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def test_no_counterpart():
         {"activation": "gelu_tanh"},
         {"num_registers": 2},
         {"pooling": "map"},
+        {"pooling": "token_gap"},
     ):
         arguments = {"num_classes": 3, "image_size": 32, "activation": "gelu", **options}
         with pytest.raises(ValueError, match="`model` must have a counterpart in keras-hub"):

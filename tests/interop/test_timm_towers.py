@@ -6,6 +6,7 @@ import torch
 from keras import ops
 
 import keras_vit
+from tests.fixtures.contract import randomise as randomise_ours
 from tests.fixtures.peers.torch_models import TOLERANCE, check, randomise, torch_images
 
 SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 3, "num_heads": 4}
@@ -79,23 +80,48 @@ def test_other_image_sizes(timm, name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "changes", "message"),
     [
-        ("vit_small_patch16_dinov3", {"rope_temperature": 1000.0}),
-        ("vit_small_patch16_dinov3", {"rope_rotate_half": False}),
-        ("vit_small_patch16_dinov3", {"qkv_fused": False}),
-        ("eva02_tiny_patch14_224", {"init_values": 0.1, "use_abs_pos_emb": False}),
+        ("small_patch16_dinov3", {"rope_temperature": 1e3}, "of DINOv3.*rope_temperature=1000.0"),
+        ("small_patch16_dinov3", {"rope_rotate_half": False}, "of DINOv3.*rope_rotate_half=False"),
+        ("small_patch16_dinov3", {"qkv_fused": False}, "unused: 'blocks.0.attn.k_proj.w"),
+        ("small_patch16_dinov3", {"global_pool": ""}, "`global_pool` .*global_pool=''"),
     ],
 )
-def test_other_functions_are_refused(timm, name, changes, tmp_path):
-    theirs, _ = theirs_of(timm, name, changes)
+def test_other_functions_are_refused(timm, name, changes, message, tmp_path):
+    theirs, _ = theirs_of(timm, f"vit_{name}", changes)
     save(timm, theirs, changes, tmp_path)
-    with pytest.raises(ValueError, match="rotary positions of DINOv3|unused|known layout"):
+    with pytest.raises(ValueError, match=message):
         keras_vit.from_checkpoint(tmp_path)
 
 
+def test_other_rotary_positions_are_refused(timm, tmp_path):
+    changes = {"init_values": 0.1, "use_abs_pos_emb": False}
+    theirs, _ = theirs_of(timm, "eva02_tiny_patch14_224", changes)
+    save(timm, theirs, changes, tmp_path)
+    with pytest.raises(ValueError, match="of DINOv3. Received: architecture='eva02_t"):
+        keras_vit.from_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "options", [{"epsilon": 1e-5}, {"position_embedding": "sincos2d"}], ids=str
+)
+def test_distilled_models_of_other_options(timm, options, tmp_path):
+    """timm's class has positions of both tokens, and one epsilon."""
+    changes = {"distillation_token": True, "activation": "gelu", **options}
+    ours = keras_vit.ViT_Ti16(num_classes=3, image_size=32, **changes)
+    randomise_ours(ours)
+    keras_vit.save_checkpoint(ours, tmp_path, format="timm")
+    theirs = timm.create_model(f"local-dir:{tmp_path}", pretrained=True).eval()
+    with torch.no_grad():
+        actual = theirs(torch_images(IMAGES)).numpy()
+    ours = keras_vit.from_checkpoint(tmp_path)
+    assert ours.options["epsilon"] == 1e-6
+    np.testing.assert_allclose(actual, ops.convert_to_numpy(ours(IMAGES)), rtol=0, atol=5e-5)
+
+
 def test_from_transformers_to_timm(timm, tmp_path):
-    """DINOv2 with registers: timm stores no position of the class token beside it."""
+    """DINOv2 with registers: timm stores positions of the patches only."""
     import transformers
 
     config = transformers.Dinov2WithRegistersConfig(

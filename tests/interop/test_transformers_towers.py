@@ -1,5 +1,7 @@
 """Models of transformers other than ViT, with random weights, in both directions."""
 
+import json
+
 import numpy as np
 import pytest
 import safetensors.torch
@@ -82,7 +84,7 @@ CASES = {
         ("Siglip2Config", {"text_config": TEXT, "vision_config": NAFLEX, **LABELS}),
     ],
 }
-# Of a file with a text tower, the image tower is read.
+# Only the image tower of a file with a text tower is read.
 WRITTEN_AS = {"CLIPModel": "CLIPVisionModelWithProjection", "SiglipModel": "SiglipVisionModel"}
 # What transformers has in addition, and no image needs.
 UNUSED = ("mask_token", "text_model.", "logit_", "text_projection.", "post_layernorm.", "head.")
@@ -162,15 +164,30 @@ def test_read_and_written_back(name, config, settings, tmp_path):
         torch.testing.assert_close(second[key], array, rtol=0, atol=0)
 
 
-def test_every_kind_of_model_has_two_configurations():
-    kinds = [config.replace("Vision", "") for cases in CASES.values() for config, _ in cases]
-    assert min(kinds.count(kind) for kind in kinds) >= 2
+# They compute a square grid from one number.
+SQUARE = ("Dinov2", "CLIP", "Siglip")
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in WRITTEN_AS])
+def test_images_that_are_not_square(name, tmp_path):
+    """transformers gives the same outputs, or the model is refused."""
+    theirs_of(name, *CASES[name][0]).save_pretrained(tmp_path / "theirs")
+    ours = keras_vit.from_checkpoint(tmp_path / "theirs", image_size=(16, 24))
+    if name.startswith(SQUARE):
+        with pytest.raises(ValueError, match=r"square images.*image_size=\(16, 24\)"):
+            keras_vit.save_checkpoint(ours, tmp_path / "ours", format="huggingface")
+        return
+    keras_vit.save_checkpoint(ours, tmp_path / "ours", format="huggingface")
+    again = getattr(transformers, name).from_pretrained(tmp_path / "ours").eval()
+    images = np.ascontiguousarray(IMAGES[:, :16, :24])
+    check(ours, outputs_of(again, images), images)
 
 
 ASKED = {"interpolate_pos_encoding": True}
 # Models, and what lets them interpolate their positions.
 RESIZED = {
     **{"Dinov2Model": {}, "Dinov2WithRegistersModel": {}, "DINOv3ViTModel": {}, "DeiTModel": ASKED},
+    **{"ViTMAEModel": ASKED, "ViTMSNModel": ASKED},
     **{"CLIPVisionModel": ASKED, "SiglipVisionModel": ASKED, "Siglip2VisionModel": {}},
 }
 
@@ -214,6 +231,27 @@ def test_other_functions_are_refused(settings, message, tmp_path):
     theirs_of("DINOv3ViTModel", "DINOv3ViTConfig", {**WIDE, **settings}).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=message):
         keras_vit.from_checkpoint(tmp_path)
+
+
+def test_old_configurations_of_clip(tmp_path):
+    """Of two parts for the image tower, transformers uses the older one."""
+    config = {"text_config": TEXT, "vision_config": {**WIDE, "hidden_act": "quick_gelu"}}
+    config |= {"vision_config_dict": {**WIDE, "hidden_act": "gelu"}, "projection_dim": 24}
+    theirs = theirs_of("CLIPModel", "CLIPConfig", config)
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "clip", **config}))
+    check(keras_vit.from_checkpoint(tmp_path), outputs_of(theirs), IMAGES)
+
+
+def test_heads_without_a_configuration(tmp_path):
+    """Those of the published models of this width and kind of MLP: 24 in DINOv2's giant, not 16."""
+    config = {**SIZED, "hidden_size": 1536, "num_hidden_layers": 1, "use_swiglu_ffn": True}
+    theirs = theirs_of("Dinov2Model", "Dinov2Config", {**config, "num_attention_heads": 24})
+    theirs.save_pretrained(tmp_path)
+    ours = keras_vit.from_checkpoint(tmp_path / "model.safetensors")
+    assert ours.options["num_heads"] == 24
+    (tmp_path / "config.json").unlink()
+    assert keras_vit.from_checkpoint(tmp_path / "model.safetensors").options["num_heads"] == 24
 
 
 def test_the_normalization_of_clip(tmp_path):

@@ -4,9 +4,11 @@ import pytest
 
 from keras_vit import layers
 from tests.fixtures.contract import check_layer
+from tests.fixtures.tiny import images
 
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
 ROTARY = {"key_bias": True, "rotary_grid_size": (2, 2)}
+PLAIN = {"key_bias": False, "rotary_grid_size": None}
 EXPLICIT = {"attention_path": "explicit"}
 MLP = {"mlp_dim": 12, "activation": "gelu"}
 RATES = {"attention_dropout": 0.1, "stochastic_depth": 0.1}
@@ -31,14 +33,16 @@ CASES = [
     (layers.CorruptPatches, {}, [(5, 8), (5,)], (5, 8), 1),
     (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),
     (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **ROTARY}, [(5, 8)] * 2, (5, 8), 10),
+    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **PLAIN}, [(3, 8), (5, 8)], (3, 8), 9),
     (layers.MlpBlock, {**MLP, "dropout": 0.1, "gated": True}, [(5, 8)], (5, 8), 6),
+    (layers.MlpBlock, {**MLP, "dropout": 0.1, "gated": False}, [(5, 8)], (5, 8), 4),
     (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 22),
     (layers.StandardizedConv2D, CONVOLUTION, [(6, 8, 3)], (3, 8, 8), 1),
     (layers.BottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 12),
     (layers.PreActivationBottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 10),
     (layers.ClassTokenPooling, {"num_tokens": 2}, [(5, 8)], (16,), 0),
     (layers.ClassTokenAndMeanPooling, {"num_prefix_tokens": 2}, [(5, 8)], (16,), 0),
-    (layers.DistilledHead, {"units": 3, "activation": None}, [(16,)], (3,), 4),
+    (layers.DistilledHead, {"units": 3, "activation": "softmax"}, [(16,)], (3,), 4),
     (layers.MultiHeadAttentionPooling, POOLING, [(5, 8)], (8,), 15),
 ]
 
@@ -49,4 +53,15 @@ def test_layer_keeps_the_contract(case, tmp_path):
 
 
 def test_every_layer_has_a_case():
-    assert sorted(case[0].__name__ for case in CASES) == sorted(layers.__all__)
+    assert sorted({case[0].__name__ for case in CASES}) == sorted(layers.__all__)
+
+
+@pytest.mark.parametrize("units", [0, 2.5, None])
+def test_wrong_units(units):
+    with pytest.raises(ValueError, match=f"`units` must be .*units={units}"):
+        layers.DistilledHead(units)
+
+
+def test_a_head_of_two_tokens_of_different_width():
+    with pytest.raises(ValueError, match=r"two tokens of the same width.*input_shape=\(1, 7\)"):
+        layers.DistilledHead(3)(images(1, 7))

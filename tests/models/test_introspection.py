@@ -14,7 +14,7 @@ from keras_vit.models.introspection import options_of, read_options
 from tests.fixtures.tiny import TINY
 from tests.models.test_resnet import BIT, HYBRID
 
-# Every option, at a value that is not its default.
+# Every option, at a value that is not its default unless another option forbids that.
 OPTIONS = {
     **TINY,
     "image_channels": 1,

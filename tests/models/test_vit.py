@@ -213,7 +213,7 @@ def test_summary_has_a_line_for_each_block(capsys):
         ({"gated_mlp": 1}, "`gated_mlp` must be True or False.*=1"),
         ({"key_bias": "no"}, "`key_bias` must be True or False.*='no'"),
         ({"projection_dim": 0}, "`projection_dim` must be .*projection_dim=0"),
-        ({"num_heads": 4, "position_embedding": "rotary"}, "head a multiple of 4.*width 2"),
+        ({"num_heads": 4, "position_embedding": "rotary"}, "`num_heads` must .* 4.*=4"),
         ({"class_token": 2, "pooling": "gap"}, "`class_token` must be True or False.*=2"),
         ({"qkv_bias": "False"}, "`qkv_bias` must be True or False.*='False'"),
         ({"pre_norm": "no"}, "`pre_norm` must be True or False.*='no'"),

@@ -8,7 +8,7 @@ import urllib.parse
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import ADDRESS, parse_repository
-from keras_vit.checkpoints.configuration import TF_MODEL
+from keras_vit.checkpoints.configuration import TF_MODEL, read_config
 from keras_vit.checkpoints.configuration.class_names import read_class_names
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.reader import open_checkpoint
@@ -107,7 +107,7 @@ def model_card(directory, name, *, source=None, finetuned=False, accuracy=None, 
         f"---\n{data.to_yaml()}\n---\n\n# {title}\n\n"
         f"{what}, written by keras_vit {__version__}.\n\n{lines}\n\n"
         f"## Keras\n{_block(KERAS_CODE.format(name=_with(repository, branch)))}\n"
-        f"{_loading(repository, branch, summary, library)}"
+        f"{_loading(directory, repository, branch, summary, library)}"
     )
 
 
@@ -177,7 +177,7 @@ def _numbers(values):
     return ", ".join(f"{value:.6g}" for value in values)
 
 
-def _loading(repository, branch, summary, library):
+def _loading(directory, repository, branch, summary, library):
     """Return the section with the code that loads the weights in their own library."""
     has_head = bool(summary.options["num_classes"])
     place = f'"{repository}"' + (f', revision="{branch}"' if branch else "")
@@ -187,7 +187,9 @@ def _loading(repository, branch, summary, library):
         model_class = "TFViTForImageClassification" if has_head else "TFViTModel"
         code = TENSORFLOW_CODE.format(model_class=model_class, place=place)
         return f"## transformers before version 5, in TensorFlow\n{_block(code)}"
-    model_class = "AutoModelForImageClassification" if has_head else "AutoModel"
+    # `AutoModel` leaves out the projection of CLIP.
+    (own_class,) = read_config(directory)["architectures"]
+    model_class = "AutoModelForImageClassification" if has_head else own_class
     code = TRANSFORMERS_CODE.format(model_class=model_class, place=place)
     return f"## transformers\n{_block(code)}"
 

@@ -8,7 +8,7 @@ import re
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog.card import model_card
 from keras_vit.checkpoints.catalog.hub import parse_repository
-from keras_vit.checkpoints.configuration import MODEL
+from keras_vit.checkpoints.configuration import MODEL, PREPROCESSOR, PROCESSOR
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.core.files import replacing
 from keras_vit.version import __version__
@@ -123,11 +123,13 @@ def _make_repository(api, repository, branch, private):
 
 
 def _check_repository(api, repository, branch, files):
-    """Return the names of the files in a repository; raise an error if one hides the weights."""
+    """Return the names of the files in a repository; raise an error if one hides a new file."""
     info = api.model_info(repository, revision=branch)
     present = {file.rfilename for file in info.siblings or ()}
     if MODEL in present and MODEL not in files:
         raise _UnfitError(f"has a {MODEL}, which is read instead of {next(iter(files))}")
+    if PROCESSOR in present and PREPROCESSOR in files:
+        raise _UnfitError(f"has a {PROCESSOR}, which is read instead of {PREPROCESSOR}")
     return present
 
 

@@ -5,7 +5,8 @@ import json
 MODEL = "model.safetensors"
 SHARD_INDEX = f"{MODEL}.index.json"
 TF_MODEL = "tf_model.h5"
-CONFIGURATION = ("config.json", "preprocessor_config.json")
+PREPROCESSOR = "preprocessor_config.json"
+CONFIGURATION = ("config.json", PREPROCESSOR)
 # transformers 5 saves the settings of images in it, where there are also settings of texts.
 PROCESSOR = "processor_config.json"
 
@@ -33,7 +34,7 @@ def read_preprocessor(directory):
 
     As in transformers, those in a `processor_config.json` come before a `preprocessor_config.json`.
     """
-    paths = [directory / PROCESSOR, directory / "preprocessor_config.json"]
+    paths = [directory / PROCESSOR, directory / PREPROCESSOR]
     nested, own = (read_json(path) if path.is_file() else {} for path in paths)
     settings = nested.get("image_processor") or own
     if not isinstance(settings, dict):

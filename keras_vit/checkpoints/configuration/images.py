@@ -2,35 +2,42 @@
 
 import dataclasses
 
-from keras_vit.checkpoints.architecture import per_channel
+from keras_vit.checkpoints.architecture import logger, per_channel
 from keras_vit.core.resizing import Resizing
 
+# Mean and standard deviation of pixels in [0, 1]: of the images of ImageNet, and of those of CLIP.
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+OPENAI = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+# Names of the two in files of transformers, and of timm.
+NAMES_OF_NORMALIZATION = ("image_mean", "mean"), ("image_std", "std")
 # Numbers of Pillow's filters in files of transformers.
 FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Processor:
-    """What an image processor of transformers does where its file does not say it.
+    """Defaults of an image processor of transformers.
 
     Args:
         resample: number of Pillow's filter.
         keeps_aspect_ratio: whether a size that is one number is the length of the smaller side.
         crops: whether the middle is cut out.
+        normalization: mean and standard deviation of pixels in [0, 1].
     """
 
     resample: int = 3
     keeps_aspect_ratio: bool = False
     crops: bool = False
+    normalization: tuple = ((0.5,), (0.5,))
 
 
 # By the beginning of `image_processor_type`, or of `feature_extractor_type` in older files.
 PROCESSORS = {
     "ViT": Processor(resample=2),
-    "DINOv3ViT": Processor(resample=2),
+    "DINOv3ViT": Processor(resample=2, normalization=IMAGENET),
     "DeiT": Processor(crops=True),
-    "CLIP": Processor(keeps_aspect_ratio=True, crops=True),
-    "Bit": Processor(keeps_aspect_ratio=True, crops=True),
+    "CLIP": Processor(keeps_aspect_ratio=True, crops=True, normalization=OPENAI),
+    "Bit": Processor(keeps_aspect_ratio=True, crops=True, normalization=OPENAI),
     "Siglip": Processor(),
     "Siglip2": Processor(resample=2),
 }
@@ -46,19 +53,20 @@ def recorded_normalization(config, preprocessor, path):
         preprocessor: contents of the `preprocessor_config.json`.
         path: path of the weights, for error messages.
     """
-    recorded = _timm_settings(config) or preprocessor
-    pairs = (
-        (recorded.get("image_mean"), recorded.get("image_std")),
-        (recorded.get("mean"), recorded.get("std")),
+    timm = _timm_settings(config)
+    recorded = timm or preprocessor
+    if not recorded:
+        return None
+    defaults = IMAGENET if timm else _defaults_of(preprocessor).normalization
+    found = tuple(
+        _first(recorded, names, default)
+        for names, default in zip(NAMES_OF_NORMALIZATION, defaults, strict=True)
     )
-    found = next((pair for pair in pairs if not any(values in (None, []) for values in pair)), None)
     # Without rescaling, the caller of the model has scaled the pixels to [0, 1].
     is_scaling = recorded.get("do_rescale") is not False
     factor = (is_scaling and recorded.get("rescale_factor")) or 1 / 255
     if recorded.get("do_normalize") is False:
         found = [0], [1]
-    elif found is None:
-        return None
     # For pixels in [0, 1]; files record fewer than 12 digits.
     mean, deviation, (factor, *_) = (_as_channels(values, path) for values in (*found, factor))
     if factor <= 0 or min(deviation) <= 0:
@@ -69,6 +77,12 @@ def recorded_normalization(config, preprocessor, path):
     return tuple(
         tuple(round(value / (255 * factor), 12) for value in values) for values in (mean, deviation)
     )
+
+
+def _first(settings, names, default):
+    """Return the first of several settings that is recorded."""
+    values = (settings.get(name) for name in names)
+    return next((value for value in values if value not in (None, [])), default)
 
 
 def recorded_resizing(config, preprocessor, path):
@@ -97,13 +111,24 @@ def preprocessor_of(image_size, normalization, resizing):
     else:
         kind = "ViT" if resizing.crop_share == 1 else "DeiT"
     crop = {"do_center_crop": True, "crop_size": size} if kind != "ViT" else {}
+    return _preprocessor(kind, {"size": before_crop, **crop}, normalization, resizing)
+
+
+def naflex_preprocessor_of(patch_size, num_patches, normalization, resizing):
+    """Return the contents of a `preprocessor_config.json` of SigLIP 2 for any grid of patches."""
+    if resizing.crop_share != 1 or resizing.keeps_aspect_ratio:
+        logger.warning("the image processor of NaFlex cannot crop images: %s", resizing.in_words())
+    settings = {"patch_size": patch_size, "max_num_patches": num_patches}
+    return _preprocessor("Siglip2", settings, normalization, resizing)
+
+
+def _preprocessor(kind, settings, normalization, resizing):
     numbers = {name: number for number, name in FILTERS.items()}
     return {
         "image_processor_type": f"{kind}ImageProcessor",
         "do_resize": True,
-        "size": before_crop,
+        **settings,
         "resample": numbers[resizing.interpolation],
-        **crop,
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
@@ -138,13 +163,11 @@ def _resizing_of_timm(settings):
 
 def _resizing_of_transformers(settings):
     size = settings.get("size")
-    # NaFlex's number of patches fits the grid of the model.
+    # NaFlex files record `max_num_patches` and no size: the model's image size is used.
     has_size = size is not None or "max_num_patches" in settings
     if not has_size or settings.get("do_resize") is False:
         return None
-    kind = settings.get("image_processor_type") or settings.get("feature_extractor_type") or ""
-    names = sorted(PROCESSORS, key=len, reverse=True)
-    default = PROCESSORS[next((name for name in names if kind.startswith(name)), "ViT")]
+    default = _defaults_of(settings)
     resample = settings.get("resample")
     filter = default.resample if resample is None else resample
     if filter not in FILTERS:
@@ -158,6 +181,13 @@ def _resizing_of_transformers(settings):
     return Resizing(FILTERS[filter], True, share, keeps_aspect_ratio)
 
 
+def _defaults_of(settings):
+    """Return the `Processor` of the class that a `preprocessor_config.json` names, or of ViT."""
+    kind = settings.get("image_processor_type") or settings.get("feature_extractor_type") or ""
+    names = sorted(PROCESSORS, key=len, reverse=True)
+    return PROCESSORS[next((name for name in names if kind.startswith(name)), "ViT")]
+
+
 def _length_of(size, default):
     """Return the length of a side in pixels, and whether it is the smaller side of an image."""
     if not isinstance(size, dict):
@@ -168,7 +198,7 @@ def _length_of(size, default):
 
 def _as_channels(values, path):
     """Return the values per channel; one number stands for all channels."""
-    values = values if isinstance(values, list) else [values]
+    values = values if isinstance(values, (list, tuple)) else [values]
     if not all(isinstance(value, (int, float)) for value in values):
         raise ValueError(
             "Mean, standard deviation and factor of pixels next to the weights in "

@@ -18,8 +18,8 @@ class Format:
         name: value of `format`.
         family: another value of `format`, which means all layouts of one project; `None` for the
             name alone. The first of them that can describe a model is written.
-        model_types: values of `model_type` in the `config.json` of this layout; it is not that of
-            other files with a `config.json` of transformers.
+        model_types: values of `model_type` in the `config.json` of this layout. Layouts with the
+            `model_type` of a file are tried first.
         rows: the weight map.
         title: heading of the weight map in the documentation; `None` to leave it out.
         models: the project's names of the models whose files are read and written, for the
@@ -47,6 +47,8 @@ class Format:
         config_options: options that are only recorded in the `config.json`; without the file, they
             are assumed.
         config_files: names of the JSON files next to the weights.
+        has_normalizations: whether published weights have different normalizations of images, so
+            that a file without a record of it gives a warning.
         configure: `configure(options, arrays, class_names, normalization, resizing)` returns the
             contents of `config_files` by file name; the arguments are those of `save_checkpoint`,
             the arrays of the file by name, and the `Resizing` of the model.
@@ -81,6 +83,7 @@ class Format:
     interpolation: str = "bilinear"
     config_options: tuple[str, ...] = ()
     config_files: tuple[str, ...] = ()
+    has_normalizations: bool = False
     configure: Callable = lambda options, arrays, class_names, normalization, resizing: {}
     check: Callable = lambda options: None
     has_patch_bias: Callable = lambda options: True

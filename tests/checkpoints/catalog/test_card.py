@@ -71,7 +71,7 @@ def test_the_facts_are_those_of_the_files(directory):
 def test_without_a_head(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=0, image_size=32)
     for to, code in (
-        ("huggingface", "AutoModel.from_pretrained"),
+        ("huggingface", "ViTModel.from_pretrained"),
         ("huggingface_tf", "TFViTModel"),
     ):
         keras_vit.save_checkpoint(model, tmp_path / to, to)

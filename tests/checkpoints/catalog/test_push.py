@@ -171,6 +171,13 @@ def test_weights_that_would_not_be_read(hub, directory, tmp_path):
     assert len(hub.commits) == 1
 
 
+def test_settings_of_images_that_would_not_be_read(hub, directory):
+    (hub.folder / "org" / "vit").mkdir()
+    (hub.folder / "org" / "vit" / "processor_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="has a processor_config.json, which is read instead of"):
+        push_to_hub(directory, "org/vit")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -17,6 +17,7 @@ from keras_vit.models import resnet, vision_transformer
 from tests.fixtures.checkpoint_files import unchanged
 from tests.fixtures.checkpoints.toy_layout import TOY
 from tests.fixtures.contract import randomise
+from tests.fixtures.models import TOWERS
 from tests.fixtures.reference import case_path
 from tests.fixtures.tiny import TINY
 
@@ -64,6 +65,8 @@ def test_the_row_is_in_errors_and_documentation(toy, tmp_path):
         ({"preactivation": False}, ".npz", "big_vision"),
         ({}, ".safetensors", "timm"),
         ({"representation_size": 4, "num_classes": 0}, ".safetensors", "huggingface"),
+        (TOWERS["dinov2_giant"], ".safetensors", "huggingface_dinov2_with_registers"),
+        ({**TOWERS["dinov3"], "num_classes": 0}, ".safetensors", "timm_eva"),
     ],
     ids=str,
 )
@@ -73,3 +76,10 @@ def test_the_layout_for_a_file(model, suffix, expected):
     else:
         model = vision_transformer(**{**TINY, **model})
     assert format_for(model, suffix) == expected
+
+
+def test_the_layout_that_the_model_was_read_from_is_preferred():
+    model = vision_transformer(**{**TINY, **TOWERS["dinov3"], "num_classes": 0})
+    model.layout = "huggingface_dinov3_vit"
+    assert format_for(model, ".safetensors") == "huggingface_dinov3_vit"
+    assert format_for(model, ".npz") == "google"

@@ -1,9 +1,9 @@
 """The `config.json` from which timm builds a model."""
 
-from keras_vit.checkpoints.architecture import per_channel
+from keras_vit.checkpoints.architecture import check_project, check_recorded, per_channel
 from keras_vit.models.variants import token_grid_of
 
-POOLINGS = {"token": "token", "gap": "avg", "map": "map", None: ""}
+POOLINGS = {"token": "token", "gap": "avg", "map": "map"}
 
 
 def arguments_of(options):
@@ -22,7 +22,7 @@ def arguments_of(options):
         "qkv_bias": options["qkv_bias"],
         "init_values": options["layer_scale"],
         "class_token": options["class_token"],
-        "global_pool": POOLINGS.get(options["pooling"]),
+        "global_pool": POOLINGS[options["pooling"]],
     }
 
 
@@ -59,11 +59,52 @@ def configuration(architecture, arguments, options, class_names, normalization, 
     return config
 
 
+def model_arguments(config):
+    """Return the `model_args` of a `config.json`, checked to be one of timm."""
+    check_project(config, ("architecture", "model_args", "num_features"), "timm")
+    return config.get("model_args") or {}
+
+
+def check_arguments(config, options, names):
+    """Raise an error if a `config.json` does not fit the arrays; see `check_recorded`.
+
+    `names` are those of arguments that not all classes have.
+    """
+    common = {
+        "embed_dim": "embedding_dim",
+        "depth": "depth",
+        "patch_size": "patch_size",
+        "in_chans": "image_channels",
+        "qkv_bias": "qkv_bias",
+    }
+    check_recorded(config.get("model_args") or {}, common | names, options)
+    # Configurations of backbones have 0 classes, but the file may have a head.
+    classes = {"num_classes": config.get("num_classes") or None}
+    names = {"num_features": "embedding_dim", "num_classes": "num_classes"}
+    check_recorded({**config, **classes}, names, options)
+
+
+def configured_size(config):
+    """Return the image size that a `config.json` records, or `None`."""
+    size = (config.get("model_args") or {}).get("img_size")
+    return size or (config.get("pretrained_cfg") or {}).get("input_size", ())[1:] or None
+
+
+def check_pooling(options):
+    """Raise an error for a pooling that timm does not have."""
+    if options.get("pooling", "token") not in POOLINGS:
+        raise ValueError(
+            f"`model` must be one that timm has: `pooling` is one of {tuple(POOLINGS)}. "
+            f"Received: a model with pooling={options['pooling']!r}"
+        )
+
+
 def check_class(options):
     """Raise an error for a model with a distillation token that timm's class does not describe.
 
     Without classes, its output is the mean of both tokens.
     """
+    check_pooling(options)
     names = ("num_classes", "num_registers", "gated_mlp")
     classes, *others = (options.get(name) for name in names)
     if options.get("distillation_token") and (any(others) or not classes):
@@ -91,11 +132,11 @@ def configure(options, arrays, class_names, normalization, resizing):
     # `model_args` replace everything in this architecture except the class of the model, the packed
     # SwiGLU, and epsilon, which is 1e-5 in CLIP towers.
     architecture = "vit_base_patch16_224"
-    if options["epsilon"] == 1e-5:
-        architecture = "vit_base_patch16_clip_224"
+    if options["distillation_token"]:
+        architecture = "deit_base_distilled_patch16_224"
     elif options["gated_mlp"]:
         architecture = "vit_giant_patch14_dinov2"
-    elif options["distillation_token"]:
-        architecture = "deit_base_distilled_patch16_224"
+    elif options["epsilon"] == 1e-5:
+        architecture = "vit_base_patch16_clip_224"
     facts = class_names, normalization, resizing
     return {"config.json": configuration(architecture, arguments, options, *facts)}

@@ -2,16 +2,22 @@
 
 from keras_vit.checkpoints.architecture import (
     block_depth,
-    check_project,
-    check_recorded,
     in_order,
     output_size,
     torch_heads,
 )
 from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.formats.timm.configuration import arguments_of, configuration, ratio
-from keras_vit.checkpoints.formats.timm.vit import BLOCK, WEIGHT, configured_size, dense
-from keras_vit.checkpoints.weight_map import Naming, Row, norm, two
+from keras_vit.checkpoints.formats.timm.configuration import (
+    arguments_of,
+    check_arguments,
+    check_pooling,
+    configuration,
+    configured_size,
+    model_arguments,
+    ratio,
+)
+from keras_vit.checkpoints.formats.timm.vit import BLOCK
+from keras_vit.checkpoints.weight_map import TORCH_NAMES, Naming, Row, norm, torch_dense, two
 from keras_vit.core.choices import ROTARY_BASE
 
 ARCHITECTURE = "vit_small_patch16_dinov3"
@@ -29,10 +35,10 @@ FUNCTION = {
     "attn_type": ("eva",),
 }
 EVA_ROWS = (
-    *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=WEIGHT),
+    *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=TORCH_NAMES),
     Row("cls_token", "class_token/token"),
     Row("reg_token", "register_tokens/tokens"),
-    *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
     Row(
         f"{BLOCK}.attn.qkv.weight",
         tuple(f"block_{{i}}/attention/{x}/kernel" for x in ("query", "key", "value")),
@@ -40,18 +46,18 @@ EVA_ROWS = (
     ),
     Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias", "heads_bias"),
     Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias", "heads_bias"),
-    *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=WEIGHT),
+    *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=TORCH_NAMES),
     Row(f"{BLOCK}.gamma_1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", WEIGHT),
-    *dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    *dense(f"{BLOCK}.mlp.fc1_g.", "block_{i}/mlp/gate"),
-    *dense(f"{BLOCK}.mlp.fc1_x.", "block_{i}/mlp/up"),
-    *dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
+    *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
+    *torch_dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *torch_dense(f"{BLOCK}.mlp.fc1_g.", "block_{i}/mlp/gate"),
+    *torch_dense(f"{BLOCK}.mlp.fc1_x.", "block_{i}/mlp/up"),
+    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
     Row(f"{BLOCK}.gamma_2", "block_{i}/layer_scale_2/gamma"),
-    *norm("norm.", "encoder_norm", WEIGHT),
-    *norm("fc_norm.", "fc_norm", WEIGHT),
-    *dense("head.", "head"),
+    *norm("norm.", "encoder_norm", TORCH_NAMES),
+    *norm("fc_norm.", "fc_norm", TORCH_NAMES),
+    *torch_dense("head.", "head"),
 )
 
 
@@ -61,13 +67,11 @@ def _find(shapes):
 
 
 def _describe(shape_of, config, num_heads):
-    check_project(config, ("architecture", "model_args", "num_features"), "timm")
-    arguments = config.get("model_args") or {}
+    arguments = model_arguments(config)
     _check(config.get("architecture") or ARCHITECTURE, arguments)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
     registers = shape_of("register_tokens/tokens")
     gate = output_size(shape_of, "block_0/mlp/gate", axis=0)
-    pool = arguments.get("global_pool", config.get("global_pool")) or "avg"
     options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
@@ -76,7 +80,7 @@ def _describe(shape_of, config, num_heads):
         "mlp_dim": gate or output_size(shape_of, "block_0/mlp/dense_0", axis=0),
         "num_classes": output_size(shape_of, "head", axis=0) or 0,
         "image_channels": channels,
-        "pooling": {"avg": "gap"}.get(pool, pool),
+        "pooling": _pooling(config, arguments),
         "activation": "gelu" if gate is None else "silu",
         "class_token": True,
         "num_registers": registers[1] if registers else 0,
@@ -88,21 +92,21 @@ def _describe(shape_of, config, num_heads):
         "fc_norm": shape_of("fc_norm/gamma") is not None,
         "epsilon": 1e-5,
     }
-    names = {
-        "embed_dim": "embedding_dim",
-        "depth": "depth",
-        "patch_size": "patch_size",
-        "in_chans": "image_channels",
-        "num_reg_tokens": "num_registers",
-        "qkv_bias": "qkv_bias",
-        "swiglu_mlp": "gated_mlp",
-    }
-    check_recorded(arguments, names, options)
-    # Configurations of backbones have 0 classes, but the file may have a head.
-    classes = {"num_classes": config.get("num_classes") or None}
-    names = {"num_features": "embedding_dim", "num_classes": "num_classes"}
-    check_recorded({**config, **classes}, names, options)
+    names = {"num_reg_tokens": "num_registers", "swiglu_mlp": "gated_mlp"}
+    check_arguments(config, options, names)
     return options
+
+
+def _pooling(config, arguments):
+    poolings = {"avg": "gap", "token": "token"}
+    pool = arguments.get("global_pool", config.get("global_pool"))
+    pool = "avg" if pool is None else pool
+    if pool not in poolings:
+        raise ValueError(
+            f"`global_pool` of the file's config.json must be one of {tuple(poolings)}. "
+            f"Received: global_pool={pool!r}"
+        )
+    return poolings[pool]
 
 
 def _check(architecture, arguments):
@@ -117,7 +121,8 @@ def _check(architecture, arguments):
         )
 
 
-def _check_activation(options):
+def _check_class(options):
+    check_pooling(options)
     activation = "silu" if options.get("gated_mlp") else "gelu"
     if options.get("activation") != activation:
         raise ValueError(
@@ -154,6 +159,6 @@ TIMM_EVA = Format(
     config_options=("pooling", "num_heads", "activation", "epsilon"),
     config_files=("config.json",),
     configure=_configure,
-    check=_check_activation,
+    check=_check_class,
     position_embeddings=("rotary",),
 )

@@ -2,33 +2,39 @@
 
 from keras_vit.checkpoints.architecture import (
     block_depth,
-    check_project,
-    check_recorded,
     in_order,
     output_size,
     torch_heads,
 )
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
-from keras_vit.checkpoints.formats.timm.configuration import check_class, configure
-from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, norm, two
+from keras_vit.checkpoints.formats.timm.configuration import (
+    check_arguments,
+    check_class,
+    configure,
+    configured_size,
+    model_arguments,
+)
+from keras_vit.checkpoints.weight_map import (
+    POSITIONS,
+    TORCH_NAMES,
+    Naming,
+    Row,
+    norm,
+    torch_dense,
+    two,
+)
 
-WEIGHT = ("weight", "bias")
 BLOCK = "blocks.{i}"
 
 
-def dense(source, target):
-    """Return the rows of a dense layer."""
-    return two(source, target, "dense", names=WEIGHT)
-
-
 TIMM_ROWS = (
-    *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=WEIGHT),
+    *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=TORCH_NAMES),
     Row("cls_token", "class_token/token"),
     Row("dist_token", "distillation_token/token"),
     Row("reg_token", "register_tokens/tokens"),
     Row("pos_embed", POSITIONS, "positions"),
-    *norm("norm_pre.", "pre_norm", WEIGHT),
-    *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    *norm("norm_pre.", "pre_norm", TORCH_NAMES),
+    *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
     Row(
         f"{BLOCK}.attn.qkv.weight",
         tuple(f"block_{{i}}/attention/{x}/kernel" for x in ("query", "key", "value")),
@@ -39,13 +45,13 @@ TIMM_ROWS = (
         tuple(f"block_{{i}}/attention/{x}/bias" for x in ("query", "key", "value")),
         "split_heads_bias",
     ),
-    *norm(f"{BLOCK}.attn.q_norm.", "block_{i}/attention/query_norm", WEIGHT),
-    *norm(f"{BLOCK}.attn.k_norm.", "block_{i}/attention/key_norm", WEIGHT),
-    *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=WEIGHT),
+    *norm(f"{BLOCK}.attn.q_norm.", "block_{i}/attention/query_norm", TORCH_NAMES),
+    *norm(f"{BLOCK}.attn.k_norm.", "block_{i}/attention/key_norm", TORCH_NAMES),
+    *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=TORCH_NAMES),
     Row(f"{BLOCK}.ls1.gamma", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", WEIGHT),
-    *dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
+    *torch_dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
     # Packed SwiGLU.
     Row(
         f"{BLOCK}.mlp.fc1.weight",
@@ -53,12 +59,12 @@ TIMM_ROWS = (
         "split_dense",
     ),
     Row(f"{BLOCK}.mlp.fc1.bias", ("block_{i}/mlp/gate/bias", "block_{i}/mlp/up/bias"), "split"),
-    *dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
+    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
     Row(f"{BLOCK}.ls2.gamma", "block_{i}/layer_scale_2/gamma"),
-    *norm("norm.", "encoder_norm", WEIGHT),
-    *norm("fc_norm.", "fc_norm", WEIGHT),
+    *norm("norm.", "encoder_norm", TORCH_NAMES),
+    *norm("fc_norm.", "fc_norm", TORCH_NAMES),
     Row("attn_pool.latent", "pooling/probe"),
-    *two("attn_pool.q.", "pooling/attention/query", "to_heads", "heads_bias", WEIGHT),
+    *two("attn_pool.q.", "pooling/attention/query", "to_heads", "heads_bias", TORCH_NAMES),
     Row(
         "attn_pool.kv.weight",
         ("pooling/attention/key/kernel", "pooling/attention/value/kernel"),
@@ -69,13 +75,13 @@ TIMM_ROWS = (
         ("pooling/attention/key/bias", "pooling/attention/value/bias"),
         "split_heads_bias",
     ),
-    *two("attn_pool.proj.", "pooling/attention/output", "from_heads", names=WEIGHT),
-    *norm("attn_pool.norm.", "pooling/layer_norm", WEIGHT),
-    *dense("attn_pool.mlp.fc1.", "pooling/mlp/dense_0"),
-    *dense("attn_pool.mlp.fc2.", "pooling/mlp/dense_1"),
-    *dense("head.", "head"),
-    *dense("head.", "head/class_token"),
-    *dense("head_dist.", "head/distillation_token"),
+    *two("attn_pool.proj.", "pooling/attention/output", "from_heads", names=TORCH_NAMES),
+    *norm("attn_pool.norm.", "pooling/layer_norm", TORCH_NAMES),
+    *torch_dense("attn_pool.mlp.fc1.", "pooling/mlp/dense_0"),
+    *torch_dense("attn_pool.mlp.fc2.", "pooling/mlp/dense_1"),
+    *torch_dense("head.", "head"),
+    *torch_dense("head.", "head/class_token"),
+    *torch_dense("head_dist.", "head/distillation_token"),
 )
 
 # Activations: name in timm, and ours.
@@ -123,8 +129,7 @@ def find_timm(shapes):
 
 def describe_timm(shape_of, config, num_heads):
     """Return the options of a timm model, from its arrays and `config.json`."""
-    check_project(config, ("architecture", "model_args", "num_features"), "timm")
-    arguments = config.get("model_args") or {}
+    arguments = model_arguments(config)
     architecture = config.get("architecture") or ""
     _check(architecture, arguments)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
@@ -160,21 +165,8 @@ def describe_timm(shape_of, config, num_heads):
         # CLIP towers have PyTorch's default, timm's other ViTs have 1e-6.
         "epsilon": 1e-5 if "clip" in architecture else 1e-6,
     }
-    names = {
-        "embed_dim": "embedding_dim",
-        "depth": "depth",
-        "patch_size": "patch_size",
-        "in_chans": "image_channels",
-        "class_token": "class_token",
-        "reg_tokens": "num_registers",
-        "qkv_bias": "qkv_bias",
-        "qk_norm": "qk_norm",
-    }
-    check_recorded(arguments, names, options)
-    # Configurations of backbones have 0 classes, but the file may have a head.
-    classes = {"num_classes": config.get("num_classes") or None}
-    names = {"num_features": "embedding_dim", "num_classes": "num_classes"}
-    check_recorded({**config, **classes}, names, options)
+    names = {"class_token": "class_token", "reg_tokens": "num_registers", "qk_norm": "qk_norm"}
+    check_arguments(config, options, names)
     return options
 
 
@@ -247,17 +239,18 @@ def _prefix_rows(num_tokens, shape_of):
     """Return the possible numbers of positions for class and register tokens, the likeliest first.
 
     DeiT III and models with registers have no positions for these tokens. Models with neither
-    LayerScale nor registers have one position per token.
+    LayerScale nor registers, and those with a distillation token, have one position per token.
     """
+    if shape_of("distillation_token/token") is not None:
+        return (num_tokens,)
     has_registers = shape_of("register_tokens/tokens") is not None
     has_none = has_registers or shape_of("block_0/layer_scale_1/gamma") is not None
     return (0, num_tokens) if has_none else (num_tokens, 0)
 
 
-def configured_size(config):
-    """Return the image size that a `config.json` of timm records, or `None`."""
-    size = (config.get("model_args") or {}).get("img_size")
-    return size or (config.get("pretrained_cfg") or {}).get("input_size", ())[1:] or None
+def _store_positions(values, num_tokens):
+    is_distilled = "distillation_token/token" in values
+    return values if is_distilled else without_zero_rows(values, num_tokens)
 
 
 TIMM = Format(
@@ -280,5 +273,5 @@ TIMM = Format(
     configure=configure,
     check=check_class,
     has_patch_bias=lambda options: not options.get("pre_norm"),
-    store_positions=without_zero_rows,
+    store_positions=_store_positions,
 )

@@ -3,57 +3,54 @@
 import numpy as np
 
 from keras_vit.checkpoints.architecture import check_recorded, output_size
-from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.transformers.common import (
-    CONFIG_FILES,
-    CONFIG_OPTIONS,
-    WEIGHT,
     Defaults,
     attention,
-    class_names,
+    check_square,
     configuration,
-    dense,
     describe,
     files,
     finder,
     settings_of,
+    transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm
+from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense
 
 LAYER = "encoder.layers.{i}"
 PATCHES = "embeddings.patch_embedding.weight"
 CLASS_TOKEN = "embeddings.class_embedding"
 POST_NORM = "post_layernorm."
 PROJECTIONS = tuple(f"self_attn.{x}" for x in ("q_proj", "k_proj", "v_proj", "out_proj"))
-# What is not the image tower: the text tower, the factors of the contrastive loss, and indices that
-# older versions stored.
+# Names of arrays outside the image tower: the text tower, the factors of the contrastive loss, and
+# indices that older versions stored.
 NOT_THE_TOWER = r"text_model\.|text_projection\.|logit_|embeddings\.position_ids$"
 DEFAULTS = Defaults(("clip_vision_model", "clip"), epsilon=1e-5, activation="quick_gelu")
 
 # Names of the blocks of CLIP and of SigLIP, without the prefix `vision_model.`.
 BLOCK_ROWS = (
-    *norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    *norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
     *attention(f"{LAYER}.", "block_{i}/attention", PROJECTIONS),
-    *norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2", WEIGHT),
-    *dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    *norm(POST_NORM, "encoder_norm", WEIGHT),
+    *norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
+    *torch_dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *norm(POST_NORM, "encoder_norm", TORCH_NAMES),
 )
 CLIP_ROWS = (
     Row(PATCHES, "patch_embedding/projection/kernel", "convolution"),
     Row(CLASS_TOKEN, "class_token/token", "flat_token"),
     Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
     # The name is misspelled in transformers.
-    *norm("pre_layrnorm.", "pre_norm", WEIGHT),
+    *norm("pre_layrnorm.", "pre_norm", TORCH_NAMES),
     *BLOCK_ROWS,
     Row("visual_projection.weight", "projection/kernel", "dense"),
-    *dense("classifier.", "head"),
+    *torch_dense("classifier.", "head"),
 )
 
 
 def tower_settings(config):
     """Return the settings of the image tower: a part of the `config.json`, or all of it."""
-    return config.get("vision_config") or config
+    # Old files have both; transformers uses the first one alone.
+    return config.get("vision_config_dict") or config.get("vision_config") or config
 
 
 def tower_finder(markers, ignored_with_classifier, absent=()):
@@ -125,23 +122,19 @@ def _constants(options):
     return {f"{POST_NORM}{name}": value for name, value in values.items()}
 
 
-CLIP = Format(
+CLIP = transformers_format(
     "huggingface_clip",
     CLIP_ROWS,
     "`huggingface_clip`: `.safetensors` of CLIP, all but the heads under `vision_model.`",
-    ".safetensors",
     tower_finder([PATCHES, CLASS_TOKEN], POST_NORM),
     _describe,
+    DEFAULTS,
     models=("CLIPVisionModel", "CLIPVisionModelWithProjection", "CLIPForImageClassification"),
     read_only_models=("CLIPModel",),
-    family="huggingface",
-    model_types=DEFAULTS.model_types,
     configured_size=lambda config: tower_settings(config).get("image_size"),
-    class_names=class_names,
     interpolation="cubic",
-    config_options=CONFIG_OPTIONS,
-    config_files=CONFIG_FILES,
     configure=_configure,
+    check=check_square,
     has_patch_bias=lambda options: False,
     constants=_constants,
     spell=spell_tower,

@@ -17,9 +17,9 @@ from keras_vit.checkpoints.architecture import (
     torch_heads,
 )
 from keras_vit.checkpoints.configuration.images import preprocessor_of
-from keras_vit.checkpoints.weight_map import Naming, StoredArray, two
+from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.weight_map import TORCH_NAMES, Naming, StoredArray, two
 
-WEIGHT = ("weight", "bias")
 CONFIG_FILES = ("config.json", "preprocessor_config.json")
 CONFIG_OPTIONS = ("num_heads", "activation", "epsilon")
 
@@ -30,6 +30,7 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",  # of several names, the last is written
     "quick_gelu": "quick_gelu",
     "relu": "relu",
+    "swish": "silu",
     "silu": "silu",
 }
 
@@ -51,11 +52,6 @@ class Defaults:
     activation: str = "gelu"
 
 
-def dense(source, target):
-    """Return the rows of a dense layer."""
-    return two(source, target, "dense", names=WEIGHT)
-
-
 def attention(source, target, names):
     """Return the rows of an attention layer; `names` are those of its four projections."""
     *inputs, output = names
@@ -63,9 +59,11 @@ def attention(source, target, names):
         *(
             row
             for name, ours in zip(inputs, ("query", "key", "value"), strict=True)
-            for row in two(f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias", WEIGHT)
+            for row in two(
+                f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias", TORCH_NAMES
+            )
         ),
-        *two(f"{source}{output}.", f"{target}/output", "from_heads", names=WEIGHT),
+        *two(f"{source}{output}.", f"{target}/output", "from_heads", names=TORCH_NAMES),
     )
 
 
@@ -94,7 +92,8 @@ def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: nam
 def _naming(shapes, names, ignored):
     naming = Naming({}, {}, [])
     for name, shape in shapes.items():
-        if re.match(ignored, names[name]):
+        # transformers has an array of no registers.
+        if re.match(ignored, names[name]) or 0 in shape:
             naming.ignored.append(name)
         else:
             naming.add(names[name], StoredArray(name), shape)
@@ -117,11 +116,12 @@ def describe(shape_of, config, num_heads, defaults, settings=None, **own):
     _check(config, settings, defaults)
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
     activation = settings.get("hidden_act", defaults.activation)
+    heads = _heads(settings, num_heads, defaults)
     options = {
         "patch_size": tuple(patch_size),
         "embedding_dim": width,
         "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, _heads(settings, num_heads, defaults), num_heads),
+        "num_heads": torch_heads(width, heads, num_heads, own.get("gated_mlp", False)),
         "mlp_dim": output_size(shape_of, "block_0/mlp/dense_0", axis=0),
         "num_classes": output_size(shape_of, "head", axis=0) or 0,
         "image_channels": channels,
@@ -190,6 +190,19 @@ def check_setting(config, name, *allowed):
         )
 
 
+def check_square(options):
+    """Raise an error for a model that takes other images than squares.
+
+    See `Format.check`. These models of transformers compute a square grid from one number.
+    """
+    sizes = {name: options[name] for name in ("image_size", "patch_size") if name in options}
+    if any(height != width for height, width in sizes.values()):
+        raise ValueError(
+            "`model` must have square images and patches, as this model of transformers. "
+            f"Received: a model with {', '.join(f'{k}={v!r}' for k, v in sizes.items())}"
+        )
+
+
 def settings_of(options):
     """Return the settings of an image tower for a `config.json`."""
     names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
@@ -224,7 +237,11 @@ def configuration(architecture, model_type, settings, class_names, num_classes):
 
 def files(config, options, normalization, resizing):
     """Return the contents of the JSON files by name; see `Format.configure`."""
-    preprocessor = preprocessor_of(options["image_size"], normalization, resizing)
+    return named_files(config, preprocessor_of(options["image_size"], normalization, resizing))
+
+
+def named_files(config, preprocessor):
+    """Return the contents of the JSON files by name."""
     return dict(zip(CONFIG_FILES, (config, preprocessor), strict=True))
 
 
@@ -242,3 +259,24 @@ def class_names(config):
 def default_names(num_classes):
     """Return the names that transformers gives to classes without names."""
     return [f"LABEL_{index}" for index in range(num_classes)]
+
+
+def transformers_format(
+    name, rows, title, find, describe, defaults, has_normalizations=True, **own
+):
+    """Return the `Format` of a kind of model, with the arguments that all kinds share."""
+    return Format(
+        name,
+        rows,
+        title,
+        ".safetensors",
+        find,
+        describe,
+        family="huggingface",
+        model_types=defaults.model_types,
+        class_names=class_names,
+        config_options=CONFIG_OPTIONS,
+        config_files=CONFIG_FILES,
+        has_normalizations=has_normalizations,
+        **own,
+    )

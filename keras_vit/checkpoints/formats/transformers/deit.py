@@ -1,16 +1,12 @@
 """DeiT of transformers: a ViT with a distillation token."""
 
 from keras_vit.checkpoints.architecture import output_size
-from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.transformers.common import (
-    CONFIG_FILES,
-    CONFIG_OPTIONS,
     Defaults,
-    class_names,
     configuration,
-    dense,
     files,
     finder,
+    transformers_format,
 )
 from keras_vit.checkpoints.formats.transformers.vit import (
     HUGGINGFACE_ROWS,
@@ -20,7 +16,7 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     speller,
     vit_settings,
 )
-from keras_vit.checkpoints.weight_map import Row
+from keras_vit.checkpoints.weight_map import Row, torch_dense
 
 TOKEN = "embeddings.distillation_token"
 HEADS = ("classifier.", "cls_classifier.", "distillation_classifier.")
@@ -32,8 +28,8 @@ DEIT_ROWS = (
     *HUGGINGFACE_ROWS,
     Row(TOKEN, "distillation_token/token"),
     Row(TOKEN, "register_tokens/tokens"),
-    *dense("cls_classifier.", "head/class_token"),
-    *dense("distillation_classifier.", "head/distillation_token"),
+    *torch_dense("cls_classifier.", "head/class_token"),
+    *torch_dense("distillation_classifier.", "head/distillation_token"),
 )
 
 
@@ -55,20 +51,15 @@ def _configure(options, arrays, names, normalization, resizing):
     return files(config, options, normalization, resizing)
 
 
-HUGGINGFACE_DEIT = Format(
+HUGGINGFACE_DEIT = transformers_format(
     "huggingface_deit",
     DEIT_ROWS,
     "`huggingface_deit`: `.safetensors` of DeiT, all but the classifiers under `deit.`",
-    ".safetensors",
     finder([PATCHES, TOKEN], ("deit.", ""), ignored="embeddings.mask_token$", rename=name_in_files),
     _describe,
-    models=(*("DeiTModel", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),),
-    family="huggingface",
-    model_types=DEIT.model_types,
-    class_names=class_names,
+    DEIT,
+    models=("DeiTModel", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),
     interpolation="cubic",
-    config_options=CONFIG_OPTIONS,
-    config_files=CONFIG_FILES,
     configure=_configure,
     spell=speller("deit.", *HEADS),
 )

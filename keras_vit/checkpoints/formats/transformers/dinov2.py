@@ -3,20 +3,16 @@
 import numpy as np
 
 from keras_vit.checkpoints.architecture import check_recorded, output_size
-from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.transformers.common import (
-    CONFIG_FILES,
-    CONFIG_OPTIONS,
-    WEIGHT,
     Defaults,
     attention,
-    class_names,
+    check_square,
     configuration,
-    dense,
     describe,
     files,
     finder,
     settings_of,
+    transformers_format,
 )
 from keras_vit.checkpoints.formats.transformers.vit import (
     CLASSIFIER_ROWS,
@@ -25,7 +21,8 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     PROJECTIONS,
     speller,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm, two
+from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense, two
+from keras_vit.core.arguments import as_pair
 
 REGISTERS = "register_tokens/tokens"
 DINOV2_ROWS = (
@@ -33,16 +30,16 @@ DINOV2_ROWS = (
         "embeddings.patch_embeddings.projection.",
         "patch_embedding/projection",
         "convolution",
-        names=WEIGHT,
+        names=TORCH_NAMES,
     ),
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.position_embeddings", POSITIONS, "positions"),
-    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
     *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", WEIGHT),
-    *dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
+    *torch_dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
     Row(
         f"{LAYER}.mlp.weights_in.weight",
         ("block_{i}/mlp/gate/kernel", "block_{i}/mlp/up/kernel"),
@@ -53,9 +50,9 @@ DINOV2_ROWS = (
         ("block_{i}/mlp/gate/bias", "block_{i}/mlp/up/bias"),
         "split",
     ),
-    *dense(f"{LAYER}.mlp.weights_out.", "block_{i}/mlp/down"),
+    *torch_dense(f"{LAYER}.mlp.weights_out.", "block_{i}/mlp/down"),
     Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
-    *norm("layernorm.", "encoder_norm", WEIGHT),
+    *norm("layernorm.", "encoder_norm", TORCH_NAMES),
     *CLASSIFIER_ROWS,
 )
 SCALE = "encoder.layer.0.layer_scale1.lambda1"
@@ -64,6 +61,7 @@ REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
 
 def _describe(defaults):
     def describe_dinov2(shape_of, config, num_heads):
+        _check_size(config)
         packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
         registers = shape_of(REGISTERS)
         own = {
@@ -84,7 +82,18 @@ def _describe(defaults):
     return describe_dinov2
 
 
+def _check_size(config):
+    """Raise an error for a grid that transformers would read as another, square one."""
+    height, width = as_pair(config.get("image_size") or 1, "image_size")
+    if height != width:
+        raise ValueError(
+            "`image_size` of the file's config.json must be square for DINOv2. "
+            f"Received: image_size={config['image_size']!r}"
+        )
+
+
 def _check(options):
+    check_square(options)
     if options.get("gated_mlp") and options["activation"] != "silu":
         raise ValueError(
             "`model` must be one that transformers has: gated MLPs of DINOv2 are SwiGLUs. "
@@ -151,20 +160,15 @@ def _mask_token(options):
 def _layout(kind, model_type, rows, absent=(), **own):
     defaults = Defaults((model_type,), epsilon=1e-6)
     markers = [PATCHES, SCALE, *(() if absent else [REGISTER_ROW.source])]
-    return Format(
+    return transformers_format(
         f"huggingface_{model_type}",
         rows,
         f"`huggingface_{model_type}`: `.safetensors` of DINOv2, all but the classifier under "
         f"`{model_type}.`",
-        ".safetensors",
         finder(markers, (f"{model_type}.", ""), "embeddings.mask_token$", absent),
         _describe(defaults),
+        defaults,
         models=(f"{kind}Model", f"{kind}ForImageClassification"),
-        family="huggingface",
-        model_types=defaults.model_types,
-        class_names=class_names,
-        config_options=CONFIG_OPTIONS,
-        config_files=CONFIG_FILES,
         configure=_configure(kind, model_type),
         check=_check,
         spell=speller(f"{model_type}.", "classifier."),

@@ -1,71 +1,64 @@
 """The ViT of DINOv3 in transformers: rotary positions and register tokens."""
 
+import dataclasses
 import re
 
 import numpy as np
 
 from keras_vit.checkpoints.architecture import check_recorded, output_size
-from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.transformers.common import (
-    CONFIG_FILES,
-    CONFIG_OPTIONS,
-    WEIGHT,
     Defaults,
     attention,
     check_setting,
     configuration,
-    dense,
     describe,
     files,
     finder,
     settings_of,
+    transformers_format,
 )
-from keras_vit.checkpoints.weight_map import Row, norm, two
+from keras_vit.checkpoints.weight_map import TORCH_NAMES, Row, norm, torch_dense, two
 from keras_vit.core.choices import ROTARY_BASE
 
 LAYER = "layer.{i}"
 DEFAULTS = Defaults(("dinov3_vit",), epsilon=1e-5, num_heads=6)
 DINOV3_ROWS = (
-    *two("embeddings.patch_embeddings.", "patch_embedding/projection", "convolution", names=WEIGHT),
+    *two(
+        "embeddings.patch_embeddings.",
+        "patch_embedding/projection",
+        "convolution",
+        names=TORCH_NAMES,
+    ),
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.register_tokens", "register_tokens/tokens"),
-    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", WEIGHT),
+    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
     *attention(
         f"{LAYER}.attention.", "block_{i}/attention", ("q_proj", "k_proj", "v_proj", "o_proj")
     ),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", WEIGHT),
-    *dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/dense_0"),
-    *dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/dense_1"),
-    *dense(f"{LAYER}.mlp.gate_proj.", "block_{i}/mlp/gate"),
-    *dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/up"),
-    *dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/down"),
+    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
+    *torch_dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/dense_0"),
+    *torch_dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/dense_1"),
+    *torch_dense(f"{LAYER}.mlp.gate_proj.", "block_{i}/mlp/gate"),
+    *torch_dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/up"),
+    *torch_dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/down"),
     Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
-    *norm("norm.", "encoder_norm", WEIGHT),
+    *norm("norm.", "encoder_norm", TORCH_NAMES),
 )
 REGISTERS = "embeddings.register_tokens"
-
-
-def _find(shapes):
-    # A model without registers has an array of none.
-    shapes = {name: shape for name, shape in shapes.items() if 0 not in shape}
-    return finder(
-        ["embeddings.patch_embeddings.weight", "layer.0.attention.q_proj.weight"],
-        ("",),
-        ignored=r"embeddings.mask_token$|rope_embeddings\.",
-        rename=lambda name: re.sub(r"^model\.layer\.", "layer.", name),
-    )(shapes)
 
 
 def _describe(shape_of, config, num_heads):
     check_setting(config, "rope_theta", ROTARY_BASE)
     registers = shape_of("register_tokens/tokens")
     is_gated = output_size(shape_of, "block_0/mlp/gate", axis=0) is not None
+    # The gated models of the release are SwiGLUs.
+    activation = DEFAULTS.activation if config or not is_gated else "silu"
     options = describe(
         shape_of,
         config,
         num_heads,
-        DEFAULTS,
+        dataclasses.replace(DEFAULTS, activation=activation),
         position_embedding="rotary",
         num_registers=registers[1] if registers else 0,
         layer_scale=config.get("layerscale_value", 1.0),
@@ -109,19 +102,20 @@ def _constants(options):
     return constants
 
 
-DINOV3 = Format(
+DINOV3 = transformers_format(
     "huggingface_dinov3_vit",
     DINOV3_ROWS,
     "`huggingface_dinov3_vit`: `.safetensors` of DINOv3's ViT",
-    ".safetensors",
-    _find,
+    finder(
+        ["embeddings.patch_embeddings.weight", "layer.0.attention.q_proj.weight"],
+        ("",),
+        ignored=r"embeddings.mask_token$|rope_embeddings\.",
+        rename=lambda name: re.sub(r"^model\.layer\.", "layer.", name),
+    ),
     _describe,
+    DEFAULTS,
     models=("DINOv3ViTModel",),
-    family="huggingface",
-    model_types=DEFAULTS.model_types,
     position_embeddings=("rotary",),
-    config_options=CONFIG_OPTIONS,
-    config_files=CONFIG_FILES,
     configure=_configure,
     constants=_constants,
 )

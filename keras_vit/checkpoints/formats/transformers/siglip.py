@@ -7,7 +7,7 @@ their kernels are stored as matrices, and a model of this package has one grid, 
 import math
 
 from keras_vit.checkpoints.architecture import check_recorded
-from keras_vit.checkpoints.formats.base import Format
+from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of
 from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
     CLASS_TOKEN,
@@ -17,18 +17,16 @@ from keras_vit.checkpoints.formats.transformers.clip import (
     tower_settings,
 )
 from keras_vit.checkpoints.formats.transformers.common import (
-    CONFIG_FILES,
-    CONFIG_OPTIONS,
-    WEIGHT,
     Defaults,
-    class_names,
+    check_square,
     configuration,
-    dense,
     describe,
     files,
+    named_files,
     settings_of,
+    transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm, two
+from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense, two
 from keras_vit.core.arguments import as_pair
 
 BIAS = "embeddings.patch_embedding.bias"
@@ -44,7 +42,9 @@ DEFAULT_PATCH_SIZE = 16
 def _rows(kernel):
     """Return the weight map, with the transform of the patches' kernel."""
     return (
-        *two("embeddings.patch_embedding.", "patch_embedding/projection", kernel, names=WEIGHT),
+        *two(
+            "embeddings.patch_embedding.", "patch_embedding/projection", kernel, names=TORCH_NAMES
+        ),
         Row(POSITION_TABLE, POSITIONS, "flat_positions"),
         *BLOCK_ROWS,
         Row("head.probe", "pooling/probe"),
@@ -58,11 +58,13 @@ def _rows(kernel):
             tuple(f"{part}/bias" for part in ATTENTION),
             "split_heads_bias",
         ),
-        *two("head.attention.out_proj.", "pooling/attention/output", "from_heads", names=WEIGHT),
-        *norm("head.layernorm.", "pooling/layer_norm", WEIGHT),
-        *dense("head.mlp.fc1.", "pooling/mlp/dense_0"),
-        *dense("head.mlp.fc2.", "pooling/mlp/dense_1"),
-        *dense("classifier.", "head"),
+        *two(
+            "head.attention.out_proj.", "pooling/attention/output", "from_heads", names=TORCH_NAMES
+        ),
+        *norm("head.layernorm.", "pooling/layer_norm", TORCH_NAMES),
+        *torch_dense("head.mlp.fc1.", "pooling/mlp/dense_0"),
+        *torch_dense("head.mlp.fc2.", "pooling/mlp/dense_1"),
+        *torch_dense("classifier.", "head"),
     )
 
 
@@ -96,8 +98,12 @@ def _describe(defaults, is_flat):
 
 def _unflattened(shape, settings):
     """Return the shape of a kernel `(out, in, height, width)` that is stored as a matrix."""
-    height, width = as_pair(settings.get("patch_size", DEFAULT_PATCH_SIZE), "patch_size")
     filters, size = shape
+    patch_size = settings.get("patch_size", DEFAULT_PATCH_SIZE)
+    if not settings:
+        # Without a config.json: patches of RGB images.
+        patch_size = max(1, math.isqrt(size // 3))
+    height, width = as_pair(patch_size, "patch_size")
     return filters, size // (height * width), height, width
 
 
@@ -109,15 +115,20 @@ def _configure(model, model_type, is_flat):
             "attention_dropout": options["attention_dropout"],
             "vision_use_head": options["pooling"] == "map",
         }
+        num_patches = len(arrays[f"vision_model.{POSITION_TABLE}"])
         if is_flat:
             del settings["image_size"]
-            settings["num_patches"] = len(arrays[f"vision_model.{POSITION_TABLE}"])
+            settings["num_patches"] = num_patches
         architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
         if options["num_classes"]:
             architecture = f"{model}ForImageClassification"
             settings = {"vision_config": {"model_type": kind, **settings}}
             kind = model_type
         config = configuration(architecture, kind, settings, names, options["num_classes"])
+        if is_flat:
+            size = options["patch_size"][0]
+            facts = size, num_patches, normalization, resizing
+            return named_files(config, naflex_preprocessor_of(*facts))
         return files(config, options, normalization, resizing)
 
     return configure
@@ -141,21 +152,18 @@ def _layout(name, what, model, defaults, is_flat, **own):
         has_matrix = naming is not None and len(naming.shapes[PATCHES]) == 2
         return naming if naming is not None and has_matrix == is_flat else None
 
-    return Format(
+    return transformers_format(
         name,
         _rows("flat_patches" if is_flat else "convolution"),
         f"`{name}`: `.safetensors` of {what}, all but the classifier under `vision_model.`",
-        ".safetensors",
         find,
         _describe(defaults, is_flat),
+        defaults,
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
-        family="huggingface",
-        model_types=defaults.model_types,
-        class_names=class_names,
-        config_options=CONFIG_OPTIONS,
-        config_files=CONFIG_FILES,
         configure=_configure(model, defaults.model_types[1], is_flat),
+        check=check_square,
+        has_normalizations=False,
         spell=spell_tower,
         **own,
     )

@@ -3,23 +3,18 @@
 import re
 
 from keras_vit.checkpoints.architecture import output_size
-from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.transformers.common import (
-    CONFIG_FILES,
-    CONFIG_OPTIONS,
-    WEIGHT,
     Defaults,
     attention,
     check_setting,
-    class_names,
     configuration,
-    dense,
     describe,
     files,
     finder,
     settings_of,
+    transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm, two
+from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense, two
 from keras_vit.core.arguments import as_pair
 
 LAYER = "encoder.layer.{i}"
@@ -33,19 +28,19 @@ ENCODER_ROWS = (
         "embeddings.patch_embeddings.projection.",
         "patch_embedding/projection",
         "convolution",
-        names=WEIGHT,
+        names=TORCH_NAMES,
     ),
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.position_embeddings", POSITIONS, "positions"),
-    *norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1", WEIGHT),
+    *norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1", TORCH_NAMES),
     *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
-    *norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2", WEIGHT),
-    *dense(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
-    *dense(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
-    *norm("layernorm.", "encoder_norm", WEIGHT),
+    *norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2", TORCH_NAMES),
+    *torch_dense(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
+    *torch_dense(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
+    *norm("layernorm.", "encoder_norm", TORCH_NAMES),
 )
-CLASSIFIER_ROWS = dense("classifier.", "head")
-HUGGINGFACE_ROWS = (*ENCODER_ROWS, *dense("pooler.dense.", "pre_logits"), *CLASSIFIER_ROWS)
+CLASSIFIER_ROWS = torch_dense("classifier.", "head")
+HUGGINGFACE_ROWS = (*ENCODER_ROWS, *torch_dense("pooler.dense.", "pre_logits"), *CLASSIFIER_ROWS)
 
 # Patterns of the names that transformers 5 has in memory, and the names in files.
 IN_MEMORY = [
@@ -142,32 +137,37 @@ def speller(prefix, *heads):
     return spell
 
 
-def _layout(name, title, rows, defaults, classifier, model, read_only_models=()):
+def _layout(
+    name,
+    title,
+    rows,
+    defaults,
+    model,
+    classifier=None,
+    read_only_models=(),
+    own_settings=None,
+    **own,
+):
     """Return the row of a model with the arrays of ViT."""
 
     def configure(options, arrays, names, normalization, resizing):
         architecture = classifier if options["num_classes"] else model
-        settings = vit_settings(options)
+        settings = {**vit_settings(options), **(own_settings or {})}
         config = configuration(
             architecture, defaults.model_types[0], settings, names, options["num_classes"]
         )
         return files(config, options, normalization, resizing)
 
-    return Format(
+    return transformers_format(
         name,
         rows,
         title,
-        ".safetensors",
         find_huggingface,
         lambda shape_of, config, num_heads: describe_vit(shape_of, config, num_heads, defaults),
-        models=(model, classifier) if classifier else (model,),
+        defaults,
+        models=tuple(filter(None, (model, classifier))),
         read_only_models=read_only_models,
-        family="huggingface",
-        model_types=defaults.model_types,
-        class_names=class_names,
-        interpolation="bicubic",
-        config_options=CONFIG_OPTIONS,
-        config_files=CONFIG_FILES,
+        **{"interpolation": "cubic", **own},
         configure=configure,
         spell=speller("vit.", "classifier."),
     )
@@ -178,24 +178,28 @@ HUGGINGFACE = _layout(
     "`huggingface`: `.safetensors` of ViT, all but the classifier under `vit.`",
     HUGGINGFACE_ROWS,
     VIT,
-    "ViTForImageClassification",
     "ViTModel",
+    "ViTForImageClassification",
     ("ViTForMaskedImageModeling",),
+    # As timm, and not as transformers: so it has always been here.
+    interpolation="bicubic",
+    has_normalizations=False,
 )
 VIT_MAE = _layout(
     "huggingface_vit_mae",
     "`huggingface_vit_mae`: `.safetensors` of the encoder of ViT-MAE",
     ENCODER_ROWS,
     MAE,
-    None,
     "ViTMAEModel",
-    ("ViTMAEForPreTraining",),
+    read_only_models=("ViTMAEForPreTraining",),
+    # By default transformers masks three of four patches, in prediction too.
+    own_settings={"mask_ratio": 0.0},
 )
 VIT_MSN = _layout(
     "huggingface_vit_msn",
     "`huggingface_vit_msn`: `.safetensors` of ViT-MSN, all but the classifier under `vit.`",
     (*ENCODER_ROWS, *CLASSIFIER_ROWS),
     MSN,
-    "ViTMSNForImageClassification",
     "ViTMSNModel",
+    "ViTMSNForImageClassification",
 )
