@@ -11,9 +11,11 @@ import pytest
 from PIL import Image
 
 import keras_vit
+from tests.fixtures.checkpoint_files import random_model
 from tests.fixtures.checkpoints.hub_server import serving, use
 from tests.fixtures.checkpoints.hub_uploads import MEMBER
 from tests.fixtures.contract import to_numpy
+from tests.fixtures.models import TOWERS
 from tests.fixtures.reference import case_model
 
 CASE = "hf_vit_imagenet_mean_std"
@@ -32,16 +34,27 @@ code, image, outputs = sys.argv[1:]
 names = {"image": Image.open(image)}
 exec(code, names)
 found = names["outputs"]
-found = getattr(found, "logits", found)
+kinds = ("logits", "image_embeds", "pooler_output", "last_hidden_state")
+kind = next((kind for kind in kinds if getattr(found, kind, None) is not None), None)
+found = found if kind is None else getattr(found, kind)
+found = found[:, 0] if kind == "last_hidden_state" else found
 np.save(outputs, found.detach() if hasattr(found, "detach") else found)
 """
 
 
+OTHERS = {
+    "huggingface_dinov2_with_registers": {**TOWERS["dinov2_giant"], "epsilon": 1e-6},
+    "huggingface_clip": TOWERS["clip"] | {"num_classes": 0},
+    "huggingface_siglip2": TOWERS["siglip"] | {"num_classes": 0},
+    "huggingface_vit_mae": {"num_classes": 0},
+}
+
+
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
-@pytest.mark.parametrize("to", ["huggingface", "huggingface_tf", "timm"])
+@pytest.mark.parametrize("to", ["huggingface", "huggingface_tf", "timm", *OTHERS])
 def test_the_code_of_a_card(to, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", MEMBER)
-    model = case_model(CASE)
+    model = random_model(OTHERS[to]) if to in OTHERS else case_model(CASE)
     pixels = np.random.default_rng(0).integers(0, 256, (*model.input_shape[1:3], 3), "uint8")
     Image.fromarray(pixels).save(tmp_path / "image.png")
     keras_vit.save_checkpoint(model, tmp_path / to, to)

@@ -13,6 +13,7 @@ import transformers
 import keras_vit
 from keras_vit.data.images.transforms import read_evaluation_image
 from tests.data.images.test_resizing import photograph
+from tests.fixtures.checkpoint_files import config_next_to
 from tests.fixtures.peers.torch_models import randomise
 
 SIZE = (32, 32)
@@ -131,6 +132,17 @@ def test_pixels_of_transformers(backend, directory, jpeg):
     theirs = processor(opened(jpeg), return_tensors="np")["pixel_values"][0]
     normalization = recorded["image_mean"], recorded["image_std"]
     check_pixels(theirs, normalization, keras_vit.from_checkpoint(directory), jpeg)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in PROCESSORS.values()}))
+def test_a_file_without_a_normalization(name, tmp_path):
+    """It is that of the class."""
+    path = config_next_to("hf_classifier", tmp_path, {})
+    (path / "preprocessor_config.json").write_text(json.dumps({"image_processor_type": name}))
+    theirs = getattr(transformers, name).from_pretrained(path)
+    mean, deviation = keras_vit.from_checkpoint(path).normalization
+    np.testing.assert_allclose(np.broadcast_to(mean, 3), theirs.image_mean, rtol=1e-9)
+    np.testing.assert_allclose(np.broadcast_to(deviation, 3), theirs.image_std, rtol=1e-9)
 
 
 def test_pixels_of_siglip2_for_free_sizes(jpeg, tmp_path):

@@ -38,6 +38,7 @@ CASES = {
     ],
     "Dinov2WithRegistersModel": [
         ("Dinov2WithRegistersConfig", {**SIZED, "num_register_tokens": 2, "use_swiglu_ffn": True}),
+        ("Dinov2WithRegistersConfig", {**SIZED, "num_register_tokens": 0, "hidden_act": "swish"}),
     ],
     "DINOv3ViTModel": [
         ("DINOv3ViTConfig", {**WIDE, "num_register_tokens": 4}),
@@ -241,6 +242,23 @@ def test_old_configurations_of_clip(tmp_path):
     theirs.save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "clip", **config}))
     check(keras_vit.from_checkpoint(tmp_path), outputs_of(theirs), IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "options"),
+    [
+        ("Siglip2VisionModel", 0, {"patch_size": (8, 8)}),
+        ("DINOv3ViTModel", 1, {"activation": "silu"}),
+        ("DINOv3ViTModel", 0, {"activation": "gelu"}),
+    ],
+)
+def test_weights_without_a_configuration(name, index, options, tmp_path):
+    theirs = theirs_of(name, *CASES[name][index])
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "config.json").unlink()
+    ours = keras_vit.from_checkpoint(tmp_path / "model.safetensors", num_heads=4, image_size=32)
+    assert {key: ours.options[key] for key in options} == options
+    check(ours, outputs_of(theirs), IMAGES)
 
 
 def test_heads_without_a_configuration(tmp_path):

@@ -209,6 +209,10 @@ def test_summary_has_a_line_for_each_block(capsys):
         ({"fc_norm": True}, "`fc_norm` needs `pooling='gap'` and .* Received: pooling='token'"),
         ({"pooling": "token_gap", "class_token": False}, "`pooling='token_gap'` needs a class tok"),
         ({"distillation_token": True, "pooling": "gap"}, "`distillation_token` needs .*'gap'"),
+        (
+            {"distillation_token": True, "projection_dim": 4},
+            "nor `projection_dim`.*_dim=4",
+        ),
         ({"final_norm": False, "fc_norm": True, "pooling": "gap"}, "`fc_norm` .*final_norm=False"),
         ({"gated_mlp": 1}, "`gated_mlp` must be True or False.*=1"),
         ({"key_bias": "no"}, "`key_bias` must be True or False.*='no'"),

@@ -8,9 +8,10 @@ from keras import ops
 
 import keras_vit
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
+from keras_vit.checkpoints.configuration.images import IMAGENET, OPENAI
 from keras_vit.models.base import CENTERED
 from tests.fixtures.checkpoint_files import config_next_to
-from tests.fixtures.reference import assert_logits, case_model
+from tests.fixtures.reference import assert_logits, case_model, case_path
 from tests.fixtures.tiny import images
 
 BASE = {"architecture": "vit_base_patch16_224"}
@@ -156,6 +157,55 @@ def test_processors_of_images_and_texts(tmp_path, caplog):
     assert from_checkpoint(path).normalization == CENTERED
     (path / "processor_config.json").write_text(json.dumps({"image_processor": [1]}))
     with pytest.raises(ValueError, match="`image_processor` of .* must be a JSON object"):
+        from_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "normalization"),
+    [
+        ({"image_processor_type": "CLIPImageProcessorFast"}, OPENAI),
+        ({"feature_extractor_type": "CLIPFeatureExtractor"}, OPENAI),
+        ({"image_processor_type": "DINOv3ViTImageProcessorFast"}, IMAGENET),
+        ({"image_processor_type": "SiglipImageProcessor"}, CENTERED),
+        ({"image_processor_type": "BitImageProcessor", "image_std": [1]}, (OPENAI[0], (1,))),
+        ({"image_mean": [0.25] * 3}, ((0.25,) * 3, (0.5,))),
+        ({"size": 32}, CENTERED),
+    ],
+    ids=str,
+)
+def test_what_is_not_recorded_is_the_default_of_the_class(settings, normalization, tmp_path):
+    path = config_next_to("hf_classifier", tmp_path, {})
+    (path / "preprocessor_config.json").write_text(json.dumps(settings))
+    assert from_checkpoint(path).normalization == normalization
+
+
+def test_timms_default_of_the_deviation(tmp_path):
+    assert load_timm(tmp_path, pretrained_cfg={"mean": 0.5}).normalization == ((0.5,), IMAGENET[1])
+
+
+@pytest.mark.parametrize(("case", "is_told"), [("hf_classifier", 0), ("hf_dinov2_classifier", 1)])
+def test_a_normalization_that_is_not_recorded_is_told(case, is_told, tmp_path, caplog):
+    """ViT's is 0.5; most models of other kinds have another one."""
+    path = config_next_to(case, tmp_path, {})
+    (path / "preprocessor_config.json").unlink(missing_ok=True)
+    model = from_checkpoint(path)
+    load_checkpoint(model, path)
+    assert caplog.text.count("no file records the normalization of images") == 2 * is_told
+
+
+@pytest.mark.parametrize("case", ["hf_classifier", "hf_dinov2_classifier"])
+def test_images_that_patches_do_not_tile_are_told(case, tmp_path, caplog):
+    sizes = json.loads((case_path(case) / "config.json").read_text())
+    size, patch_size = sizes["image_size"], sizes["patch_size"]
+    path = config_next_to(case, tmp_path, {"image_size": size + patch_size - 1})
+    assert from_checkpoint(path).input_shape == (None, size, size, 3)
+    assert "are no multiple of the patches" in caplog.text
+
+
+def test_a_grid_that_transformers_would_read_as_another(tmp_path):
+    """DINOv2 computes a square grid from the number of positions."""
+    path = config_next_to("hf_dinov2_classifier", tmp_path, {"image_size": [16, 64]})
+    with pytest.raises(ValueError, match=r"`image_size` .* square for DINOv2.*=\[16, 64\]"):
         from_checkpoint(path)
 
 

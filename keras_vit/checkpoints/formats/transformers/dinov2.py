@@ -130,10 +130,10 @@ def _configure(kind, model_type):
         }
         if options["gated_mlp"]:
             settings["hidden_act"] = "gelu"
-        if options["num_registers"]:
-            settings["num_register_tokens"] = options["num_registers"]
-        else:
+        if model_type == "dinov2":
             settings["use_mask_token"] = False
+        else:
+            settings["num_register_tokens"] = options["num_registers"]
         suffix = "ForImageClassification" if options["num_classes"] else "Model"
         num_classes = options["num_classes"]
         config = configuration(f"{kind}{suffix}", model_type, settings, names, num_classes)
@@ -152,9 +152,13 @@ def _without_register_positions(values, num_tokens):
     return {**values, REGISTERS: tokens, POSITIONS: table}
 
 
-def _mask_token(options):
-    """Return the token of masked patches, which models with registers have and do not use."""
-    return {"embeddings.mask_token": np.zeros((1, options["embedding_dim"]), "float32")}
+def _constants(options):
+    """Return the token of masked patches, which no image uses, and registers if there are none."""
+    width = options["embedding_dim"]
+    constants = {"embeddings.mask_token": np.zeros((1, width), "float32")}
+    if not options["num_registers"]:
+        constants[REGISTER_ROW.source] = np.zeros((1, 0, width), "float32")
+    return constants
 
 
 def _layout(kind, model_type, rows, absent=(), **own):
@@ -187,5 +191,5 @@ DINOV2_WITH_REGISTERS = _layout(
     interpolation="bicubic",
     prefix_rows=lambda num_tokens, shape_of: (1,),
     store_positions=_without_register_positions,
-    constants=_mask_token,
+    constants=_constants,
 )
