@@ -1,4 +1,4 @@
-"""What every other part of the package does with the models of other papers."""
+"""Models of other papers in training, surgery, inspection and serving."""
 
 import keras
 import numpy as np

@@ -4,8 +4,10 @@ import difflib
 
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS
+from keras_vit.models.parts import HEAD_LAYERS
 
-HEAD_LAYERS = ("head/", "pre_logits/", "projection/")
+# Beginnings of the paths of the head's variables.
+HEAD_PATHS = tuple(f"{name}/" for name in HEAD_LAYERS)
 # Names that an error lists per kind of difference.
 MAX_LISTED = 4
 
@@ -22,7 +24,7 @@ def mismatches(checkpoint, found, shapes, fits_positions, drop_head):
         used |= {
             row.source
             for row in checkpoint.format.rows
-            if any(target.startswith(HEAD_LAYERS) for target in row.targets)
+            if any(target.startswith(HEAD_PATHS) for target in row.targets)
         }
     missing = [entry.source for entry in found if entry.source not in naming.shapes]
     unused = [naming.sources[name].name for name in naming.shapes if name not in used]

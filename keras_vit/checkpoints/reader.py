@@ -10,7 +10,7 @@ from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.configuration.class_names import valid_class_names
 from keras_vit.checkpoints.configuration.images import recorded_normalization, recorded_resizing
 from keras_vit.checkpoints.formats import FORMATS, opening_format, recognize
-from keras_vit.checkpoints.matching import HEAD_LAYERS, listed, mismatches
+from keras_vit.checkpoints.matching import HEAD_PATHS, listed, mismatches
 from keras_vit.checkpoints.normalization import (
     BIAS,
     KERNEL,
@@ -206,7 +206,7 @@ class CheckpointReader:
         `grid` is `None` for a ResNet. Return a list with an `Entry` for each array, and the
         arguments of `fit_positions` or `None`.
         """
-        wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_LAYERS))]
+        wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_PATHS))]
         if self._adds_bias:
             if BIAS not in wanted:
                 raise ValueError(

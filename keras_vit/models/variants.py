@@ -119,8 +119,8 @@ def list_variants():
     """Return the table of architectures.
 
     Returns:
-        A tuple of rows: plain Vision Transformers, those of later papers and hybrids (`Variant`),
-        each by width and then by sequence length, and BiT ResNets (`ResNetVariant`).
+        A tuple of rows: plain Vision Transformers by width and then by sequence length, those of
+        later papers, hybrids (all `Variant`), and BiT ResNets (`ResNetVariant`).
 
     Example:
     >>> [row.name for row in keras_vit.list_variants()][:3]

@@ -23,6 +23,7 @@ CASES = {
     ],
     "vit_small_plus_patch16_dinov3": [{"global_pool": "token"}],
     "vit_7b_patch16_dinov3": [{"num_classes": 3}],
+    "vit_small_patch16_lingbot": [{}],
     "deit_base_distilled_patch16_224": [{"num_classes": 3}, {"num_classes": 4, "qkv_bias": False}],
     "vit_base_patch16_clip_224": [{"num_classes": 16}, {}],
     "vit_base_patch16_clip_quickgelu_224": [{"num_classes": 16}],
