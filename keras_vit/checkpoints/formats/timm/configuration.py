@@ -3,7 +3,7 @@
 from keras_vit.checkpoints.architecture import check_project, check_recorded, per_channel
 from keras_vit.models.variants import token_grid_of
 
-POOLINGS = {"token": "token", "gap": "avg", "map": "map"}
+GLOBAL_POOLS = {"token": "token", "gap": "avg", "map": "map"}
 
 
 def arguments_of(options):
@@ -22,7 +22,7 @@ def arguments_of(options):
         "qkv_bias": options["qkv_bias"],
         "init_values": options["layer_scale"],
         "class_token": options["class_token"],
-        "global_pool": POOLINGS[options["pooling"]],
+        "global_pool": GLOBAL_POOLS[options["pooling"]],
     }
 
 
@@ -33,7 +33,7 @@ def ratio(hidden, width):
     return exact if int(width * exact) == hidden else (hidden + 0.5) / width
 
 
-def configuration(architecture, arguments, options, class_names, normalization, resizing):
+def config_of(architecture, arguments, options, class_names, normalization, resizing):
     """Return the contents of a `config.json`."""
     config = {
         "architecture": architecture,
@@ -92,9 +92,9 @@ def configured_size(config):
 
 def check_pooling(options):
     """Raise an error for a pooling that timm does not have."""
-    if options.get("pooling", "token") not in POOLINGS:
+    if options.get("pooling", "token") not in GLOBAL_POOLS:
         raise ValueError(
-            f"`model` must be one that timm has: `pooling` is one of {tuple(POOLINGS)}. "
+            f"`model` must be one that timm has: `pooling` is one of {tuple(GLOBAL_POOLS)}. "
             f"Received: a model with pooling={options['pooling']!r}"
         )
 
@@ -139,4 +139,4 @@ def configure(options, arrays, class_names, normalization, resizing):
     elif options["epsilon"] == 1e-5:
         architecture = "vit_base_patch16_clip_224"
     facts = class_names, normalization, resizing
-    return {"config.json": configuration(architecture, arguments, options, *facts)}
+    return {"config.json": config_of(architecture, arguments, options, *facts)}

@@ -11,7 +11,7 @@ from keras_vit.checkpoints.formats.timm.configuration import (
     arguments_of,
     check_arguments,
     check_pooling,
-    configuration,
+    config_of,
     configured_size,
     model_arguments,
     ratio,
@@ -141,7 +141,7 @@ def _configure(options, arrays, class_names, normalization, resizing):
         "use_fc_norm": options["fc_norm"],
     }
     facts = class_names, normalization, resizing
-    return {"config.json": configuration(ARCHITECTURE, arguments, options, *facts)}
+    return {"config.json": config_of(ARCHITECTURE, arguments, options, *facts)}
 
 
 TIMM_EVA = Format(

@@ -108,7 +108,7 @@ OTHER_ARCHITECTURES = ("_rpn_", "vit_pe_", "test_vit3")
 # Parts of the names of architectures with packed SwiGLU.
 GATED = ("dinov2", "tipsv2")
 # Models whose number of heads is neither width / 64 nor that of the published model of this width.
-HEADS = {
+NUM_HEADS = {
     **{"test_vit": 2, "test_vit2": 2, "vit_base_patch16_gap_224": 16},
     "vit_giant_patch16_radio_v3": 24,
 }
@@ -135,7 +135,7 @@ def describe_timm(shape_of, config, num_heads):
     width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
     query_norm = shape_of("block_0/attention/query_norm/gamma")
     configured = width // query_norm[0] if query_norm else arguments.get("num_heads")
-    configured = configured or HEADS.get(architecture)
+    configured = configured or NUM_HEADS.get(architecture)
     registers = shape_of("register_tokens/tokens")
     is_gated, mlp_dim = _mlp(shape_of, architecture)
     options = {

@@ -7,7 +7,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_square,
-    configuration,
+    config_of,
     describe,
     files,
     finder,
@@ -109,7 +109,7 @@ def _configure(options, arrays, names, normalization, resizing):
         settings = {"vision_config": {"model_type": "clip_vision_model", **settings}}
     elif options["projection_dim"]:
         architecture = "CLIPVisionModelWithProjection"
-    config = configuration(architecture, model_type, settings, names, options["num_classes"])
+    config = config_of(architecture, model_type, settings, names, options["num_classes"])
     return files(config, options, normalization, resizing)
 
 

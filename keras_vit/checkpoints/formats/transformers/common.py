@@ -220,7 +220,7 @@ def settings_of(options):
     }
 
 
-def configuration(architecture, model_type, settings, class_names, num_classes):
+def config_of(architecture, model_type, settings, class_names, num_classes):
     """Return the contents of a `config.json`."""
     config = {
         "architectures": [architecture],

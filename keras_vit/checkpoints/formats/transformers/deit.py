@@ -3,7 +3,7 @@
 from keras_vit.checkpoints.architecture import output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
-    configuration,
+    config_of,
     files,
     finder,
     transformers_format,
@@ -19,7 +19,7 @@ from keras_vit.checkpoints.formats.transformers.vit import (
 from keras_vit.checkpoints.weight_map import Row, torch_dense
 
 TOKEN = "embeddings.distillation_token"
-HEADS = ("classifier.", "cls_classifier.", "distillation_classifier.")
+CLASSIFIERS = ("classifier.", "cls_classifier.", "distillation_classifier.")
 DEIT = Defaults(("deit",), epsilon=1e-12)
 
 # Without the second classifier, the distillation token is like a register token: its output is not
@@ -47,7 +47,7 @@ def _configure(options, arrays, names, normalization, resizing):
         architecture = "DeiTForImageClassification"
         architecture += "WithTeacher" if options["distillation_token"] else ""
     settings = vit_settings(options)
-    config = configuration(architecture, "deit", settings, names, options["num_classes"])
+    config = config_of(architecture, "deit", settings, names, options["num_classes"])
     return files(config, options, normalization, resizing)
 
 
@@ -61,5 +61,5 @@ HUGGINGFACE_DEIT = transformers_format(
     models=("DeiTModel", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),
     interpolation="cubic",
     configure=_configure,
-    spell=speller("deit.", *HEADS),
+    spell=speller("deit.", *CLASSIFIERS),
 )

@@ -7,7 +7,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_square,
-    configuration,
+    config_of,
     describe,
     files,
     finder,
@@ -59,7 +59,7 @@ SCALE = "encoder.layer.0.layer_scale1.lambda1"
 REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
 
 
-def _describe(defaults):
+def _describer(defaults):
     def describe_dinov2(shape_of, config, num_heads):
         _check_size(config)
         packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
@@ -117,7 +117,7 @@ def _mlp_ratio(options):
     )
 
 
-def _configure(kind, model_type):
+def _configurer(kind, model_type):
     def configure(options, arrays, names, normalization, resizing):
         settings = {
             **settings_of(options),
@@ -136,7 +136,7 @@ def _configure(kind, model_type):
             settings["num_register_tokens"] = options["num_registers"]
         suffix = "ForImageClassification" if options["num_classes"] else "Model"
         num_classes = options["num_classes"]
-        config = configuration(f"{kind}{suffix}", model_type, settings, names, num_classes)
+        config = config_of(f"{kind}{suffix}", model_type, settings, names, num_classes)
         return files(config, options, normalization, resizing)
 
     return configure
@@ -170,10 +170,10 @@ def _layout(kind, model_type, rows, absent=(), **own):
         f"`huggingface_{model_type}`: `.safetensors` of DINOv2, all but the classifier under "
         f"`{model_type}.`",
         finder(markers, (f"{model_type}.", ""), "embeddings.mask_token$", absent),
-        _describe(defaults),
+        _describer(defaults),
         defaults,
         models=(f"{kind}Model", f"{kind}ForImageClassification"),
-        configure=_configure(kind, model_type),
+        configure=_configurer(kind, model_type),
         check=_check,
         spell=speller(f"{model_type}.", "classifier."),
         **own,

@@ -10,7 +10,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_setting,
-    configuration,
+    config_of,
     describe,
     files,
     finder,
@@ -45,7 +45,7 @@ DINOV3_ROWS = (
     Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
     *norm("norm.", "encoder_norm", TORCH_NAMES),
 )
-REGISTERS = "embeddings.register_tokens"
+REGISTER_TOKENS = "embeddings.register_tokens"
 
 
 def _describe(shape_of, config, num_heads):
@@ -89,7 +89,7 @@ def _configure(options, arrays, names, normalization, resizing):
         "num_register_tokens": options["num_registers"],
         "rope_theta": ROTARY_BASE,
     }
-    config = configuration("DINOv3ViTModel", "dinov3_vit", settings, names, 0)
+    config = config_of("DINOv3ViTModel", "dinov3_vit", settings, names, 0)
     return files(config, options, normalization, resizing)
 
 
@@ -98,7 +98,7 @@ def _constants(options):
     width = options["embedding_dim"]
     constants = {"embeddings.mask_token": np.zeros((1, 1, width), "float32")}
     if not options["num_registers"]:
-        constants[REGISTERS] = np.zeros((1, 0, width), "float32")
+        constants[REGISTER_TOKENS] = np.zeros((1, 0, width), "float32")
     return constants
 
 

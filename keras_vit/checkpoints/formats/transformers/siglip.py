@@ -19,7 +19,7 @@ from keras_vit.checkpoints.formats.transformers.clip import (
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     check_square,
-    configuration,
+    config_of,
     describe,
     files,
     named_files,
@@ -68,7 +68,7 @@ def _rows(kernel):
     )
 
 
-def _describe(defaults, is_flat):
+def _describer(defaults, is_flat):
     def describe_siglip(shape_of, config, num_heads):
         settings = tower_settings(config)
         has_probe = shape_of("pooling/probe") is not None
@@ -107,7 +107,7 @@ def _unflattened(shape, settings):
     return filters, size // (height * width), height, width
 
 
-def _configure(model, model_type, is_flat):
+def _configurer(model, model_type, is_flat):
     def configure(options, arrays, names, normalization, resizing):
         settings = {
             **settings_of(options),
@@ -124,7 +124,7 @@ def _configure(model, model_type, is_flat):
             architecture = f"{model}ForImageClassification"
             settings = {"vision_config": {"model_type": kind, **settings}}
             kind = model_type
-        config = configuration(architecture, kind, settings, names, options["num_classes"])
+        config = config_of(architecture, kind, settings, names, options["num_classes"])
         if is_flat:
             size = options["patch_size"][0]
             facts = size, num_patches, normalization, resizing
@@ -157,11 +157,11 @@ def _layout(name, what, model, defaults, is_flat, **own):
         _rows("flat_patches" if is_flat else "convolution"),
         f"`{name}`: `.safetensors` of {what}, all but the classifier under `vision_model.`",
         find,
-        _describe(defaults, is_flat),
+        _describer(defaults, is_flat),
         defaults,
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
-        configure=_configure(model, defaults.model_types[1], is_flat),
+        configure=_configurer(model, defaults.model_types[1], is_flat),
         check=check_square,
         has_normalizations=False,
         spell=spell_tower,

@@ -7,7 +7,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_setting,
-    configuration,
+    config_of,
     describe,
     files,
     finder,
@@ -153,7 +153,7 @@ def _layout(
     def configure(options, arrays, names, normalization, resizing):
         architecture = classifier if options["num_classes"] else model
         settings = {**vit_settings(options), **(own_settings or {})}
-        config = configuration(
+        config = config_of(
             architecture, defaults.model_types[0], settings, names, options["num_classes"]
         )
         return files(config, options, normalization, resizing)
