@@ -70,6 +70,7 @@ def test_the_configuration_of_transformers(tmp_path):
 TRANSFORMERS = ("huggingface", "huggingface_tf")
 ALL = ("google", "big_vision", "timm", *TRANSFORMERS, "huggingface_vit_msn")
 SIGLIP = ("huggingface_siglip", "huggingface_siglip2")
+DINOV2 = "huggingface_dinov2_with_registers"
 GAP = ("google", "big_vision", "timm", *SIGLIP)
 RELU = {"activation": "relu"}
 OPTIONS = [
@@ -91,11 +92,8 @@ OPTIONS = [
     ({"pooling": "gap", "class_token": True, **GELU}, ("timm",)),
     ({"key_bias": False, **GELU}, ()),
     ({"pooling": "map", "num_classes": 0}, ("big_vision", "timm", *SIGLIP)),
-    ({"pooling": "token_gap", "layer_scale": 0.1, **GELU}, ("huggingface_dinov2",)),
-    (
-        {**TOWERS["dinov2_giant"], "epsilon": 1e-6},
-        ("huggingface_dinov2_with_registers",),
-    ),
+    ({"pooling": "token_gap", "layer_scale": 0.1, **GELU}, ("huggingface_dinov2", DINOV2)),
+    ({**TOWERS["dinov2_giant"], "epsilon": 1e-6}, (DINOV2,)),
     ({"pooling": "token_gap", "layer_scale": 0.1, "image_size": (8, 24), **GELU}, ()),
     ({"pooling": "token_gap", "layer_scale": 0.1, "patch_size": (4, 8), **GELU}, ()),
     ({**TOWERS["dinov3"], "num_classes": 0}, ("huggingface_dinov3_vit", "timm_eva")),
