@@ -5,7 +5,7 @@ import numpy as np
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog.download import find_file
 from keras_vit.checkpoints.known_files import described_options, published_row, warn_of_assumed
-from keras_vit.checkpoints.positions import warn_of_assumed_grid
+from keras_vit.checkpoints.positions import resizing_for, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_integer
@@ -216,7 +216,8 @@ def _carry(checkpoint, model, keeps_head=True):
     if saved is not None:
         carry(saved, model, keeps_head)
     elif isinstance(model, ImageModel):
-        model.normalization, model.resizing = checkpoint.normalization, checkpoint.resizing
+        model.normalization = checkpoint.normalization
+        model.resizing = resizing_for(checkpoint, model.options)
         model.layout = checkpoint.format.name
         if checkpoint.format.has_normalizations and not checkpoint.archive.preprocessor:
             text = "%s: no file records the normalization of images: mean and deviation are 0.5"

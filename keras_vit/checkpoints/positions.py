@@ -14,7 +14,7 @@ from keras_vit.checkpoints.formats.flax_resnet import describe_stages
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair
 from keras_vit.models.positions import resize_position_embedding
-from keras_vit.models.variants import total_stride
+from keras_vit.models.variants import is_resnet, total_stride
 
 # The image size of files that do not record one: those of ResNets and of fixed positions.
 DEFAULT_IMAGE_SIZE = 224
@@ -82,10 +82,12 @@ def stored_image_size(checkpoint, options, asked):
     `asked` is the caller's, for a file whose grid is neither square nor recorded.
     """
     table = checkpoint.shape_of(POSITIONS)
-    if table is None:
+    if table is None and (is_resnet(options) or checkpoint.configured_size is None):
         asked = DEFAULT_IMAGE_SIZE if asked is None else asked
         return checkpoint.configured_size or as_pair(asked, "image_size")
     patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
+    if table is None:
+        return _tiled(checkpoint.configured_size, patch_size)
     if len(table) != 3:
         raise ValueError(
             "the position embedding must have the shape `(1, positions, width)`. "
@@ -111,14 +113,23 @@ def stored_image_size(checkpoint, options, asked):
     return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
 
 
+def resizing_for(checkpoint, options):
+    """Return the `Resizing` of a file for a model of these options.
+
+    The patches of a file may not reach the last rows and columns of its images.
+    """
+    size = checkpoint.configured_size
+    if is_resnet(options) or size is None:
+        return checkpoint.resizing
+    patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
+    if _tiled(size, patch_size) != options["image_size"]:
+        return checkpoint.resizing
+    cut_off = tuple(n % patch for n, patch in zip(size, patch_size, strict=True))
+    return dataclasses.replace(checkpoint.resizing, cut_off=cut_off)
+
+
 def _configured_grid(checkpoint, patch_size):
     size = checkpoint.configured_size
-    if size and any(pixels % patch for pixels, patch in zip(size, patch_size, strict=True)):
-        logger.warning(
-            "%s: its images of %s pixels are no multiple of the patches of %s: what is over is not "
-            "seen, and images are resized to the multiple",
-            *(checkpoint.path, size, patch_size),
-        )
     return _grid(size, patch_size) if size else None
 
 
@@ -168,6 +179,11 @@ def warn_of_assumed_grid(path, grid):
             "%s does not record its grid of patches: it is assumed to be the model's, %s",
             *(path, grid),
         )
+
+
+def _tiled(image_size, patch_size):
+    """Return the part of an image that whole patches tile."""
+    return tuple(n - n % patch for n, patch in zip(image_size, patch_size, strict=True))
 
 
 def _grid(image_size, patch_size):

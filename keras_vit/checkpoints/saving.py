@@ -110,7 +110,9 @@ def _stored(model, options, format, normalization, present=({}, {}), facts=None)
             row.check(options)
             arrays, files = arrays_of(values, options, row, normalization), {}
             if facts is not None:
-                files = row.configure(options, arrays, *facts)
+                *_, resizing = facts
+                recorded = {**options, "image_size": resizing.whole(options["image_size"])}
+                files = row.configure(recorded, arrays, *facts)
                 present = tuple(files.get(name, {}) for name in CONFIGURATION)
             lost = lost_options(arrays, present, options, row)
         except ValueError as error:

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_vit.core.arguments import check_choice, is_number
+from keras_vit.core.arguments import check_choice, is_integer, is_number
 
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
 
@@ -25,9 +25,13 @@ class Resizing:
             not both sides.
         rounds_offset: whether the first row and column of the crop are rounded half to even, as in
             torchvision, and not down, as in transformers.
+        cut_off: rows at the bottom and columns at the right that the patches of the original model
+            do not reach; they are cut off after all else, as in SigLIP of 384 pixels with patches
+            of 14.
 
     Raises:
-        ValueError: if the interpolation is unknown, or the share not greater than 0 and at most 1.
+        ValueError: if the interpolation is unknown, the share not greater than 0 and at most 1, or
+            `cut_off` not two numbers of at least 0.
 
     Example:
     >>> from keras_vit.core.resizing import Resizing
@@ -40,6 +44,7 @@ class Resizing:
     crop_share: float = 1.0
     keeps_aspect_ratio: bool = False
     rounds_offset: bool = False
+    cut_off: tuple[int, int] = (0, 0)
 
     def __post_init__(self):
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
@@ -48,6 +53,23 @@ class Resizing:
                 "`crop_share` must be greater than 0 and at most 1. "
                 f"Received: crop_share={self.crop_share!r}"
             )
+
+        # JSON has lists.
+        object.__setattr__(self, "cut_off", self._checked_cut_off())
+
+    def _checked_cut_off(self):
+        cut_off = self.cut_off
+        is_pair = isinstance(cut_off, (tuple, list)) and len(cut_off) == 2
+        if not is_pair or not all(is_integer(pixels) and pixels >= 0 for pixels in cut_off):
+            raise ValueError(
+                "`cut_off` must be two integers of at least 0: rows and columns. "
+                f"Received: cut_off={cut_off!r}"
+            )
+        return tuple(cut_off)
+
+    def whole(self, image_size):
+        """Return the image size of a model with what is cut off."""
+        return tuple(pixels + cut for pixels, cut in zip(image_size, self.cut_off, strict=True))
 
     def length_before_crop(self, length):
         """Return the length in pixels of which the middle `length` is kept, rounded down."""
@@ -61,7 +83,9 @@ class Resizing:
         is_cropped = self.keeps_aspect_ratio or self.crop_share < 1
         share = f"{100 * self.crop_share:.4g} %"
         crop = f"; the middle {share} of the smaller side is kept" if is_cropped else ""
-        return f"{self.interpolation} resize of the {what}, {how}{crop}"
+        rows, columns = self.cut_off
+        cut = f"; {rows} rows at the bottom and {columns} columns at the right are cut off"
+        return f"{self.interpolation} resize of the {what}, {how}{crop}{cut * any(self.cut_off)}"
 
 
 WHOLE_IMAGE = Resizing()

@@ -190,6 +190,8 @@ def carry(model, new, keeps_head):
     """Give a new model the class names, normalization, resizing and layout of another."""
     if isinstance(model, ImageModel) and isinstance(new, ImageModel):
         new.normalization, new.resizing = model.normalization, model.resizing
+        if new.inputs[0].shape != model.inputs[0].shape:
+            new.resizing = dataclasses.replace(model.resizing, cut_off=(0, 0))
         new.layout = model.layout
         new.class_names = model.class_names if keeps_head else None
 

@@ -145,6 +145,33 @@ def test_a_file_without_a_normalization(name, tmp_path):
     np.testing.assert_allclose(np.broadcast_to(deviation, 3), theirs.image_std, rtol=1e-9)
 
 
+def test_pixels_that_no_patch_reaches(jpeg, tmp_path):
+    """As of google/siglip-so400m-patch14-384: images are resized, and the rest is not seen."""
+    config = transformers.SiglipVisionConfig(
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=80,
+        image_size=38,
+        patch_size=8,
+    )
+    theirs = randomise(transformers.SiglipVisionModel(config))
+    theirs.save_pretrained(tmp_path)
+    processor = transformers.SiglipImageProcessor(size={"height": 38, "width": 38})
+    processor.save_pretrained(tmp_path)
+    inputs = processor(opened(jpeg), return_tensors="pt")["pixel_values"]
+    normalization = processor.image_mean, processor.image_std
+    ours = keras_vit.from_checkpoint(tmp_path)
+    check_pixels(inputs[0, :, :32, :32].numpy(), normalization, ours, jpeg)
+    with torch.no_grad():
+        expected = theirs(inputs).pooler_output.numpy()
+    images = inputs[:, :, :32, :32].permute(0, 2, 3, 1).numpy()
+    np.testing.assert_allclose(keras.ops.convert_to_numpy(ours(images)), expected, atol=1e-4)
+    keras_vit.save_checkpoint(ours, tmp_path / "ours", "huggingface")
+    again = transformers.SiglipImageProcessor.from_pretrained(tmp_path / "ours")
+    assert again.size == processor.size
+
+
 def test_pixels_of_siglip2_for_free_sizes(jpeg, tmp_path):
     """Of a square photograph, the grid of patches is that of the model."""
     if len(set(opened(jpeg).size)) > 1:

@@ -1,6 +1,5 @@
 """A model's own resizing in `predict`, in each kind of export, and in evaluation."""
 
-import dataclasses
 import json
 
 import keras
@@ -19,7 +18,7 @@ from keras_vit.serving.predict import keras_predictor
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import files, small_classifier
 
-RESIZING = Resizing("bicubic", True, 0.8, True)
+RESIZING = Resizing("bicubic", True, 0.8, True, cut_off=(2, 1))
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def test_predict(model):
 def test_exports(format, model, tmp_path):
     version = export(model, tmp_path / "pets", format=format)
     facts = json.loads((version / "model.json").read_text())
-    assert facts["resizing"] == dataclasses.asdict(RESIZING)
+    assert Resizing(**facts["resizing"]) == RESIZING
     assert facts["preprocessing"].startswith("bicubic resize of the smaller side, antialiased")
     encoded = files(5)
     expected = logits_of(model, encoded, RESIZING)
@@ -93,5 +92,7 @@ def test_evaluation(model, tmp_path):
 
 
 def test_a_model_of_another_size_keeps_it(model):
-    assert keras_vit.resize(model, 32).resizing == RESIZING
+    """Its patches reach all of the image."""
+    uncut = dataclasses.replace(RESIZING, cut_off=(0, 0))
+    assert keras_vit.resize(model, 32).resizing == uncut
     assert preprocess_files(files(1), (32, 32), RESIZING).shape == (1, 32, 32, 3)

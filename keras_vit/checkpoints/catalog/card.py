@@ -11,6 +11,7 @@ from keras_vit.checkpoints.catalog.hub import ADDRESS, parse_repository
 from keras_vit.checkpoints.configuration import TF_MODEL, read_config
 from keras_vit.checkpoints.configuration.class_names import read_class_names
 from keras_vit.checkpoints.formats import FORMATS
+from keras_vit.checkpoints.positions import resizing_for
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.summary import inspect_checkpoint
 from keras_vit.core.text import printable
@@ -159,7 +160,8 @@ def _escaped(text):
 def _images(directory, summary):
     """Return what the files need of images: size, resizing and normalization."""
     with open_checkpoint(directory) as checkpoint:
-        (mean, deviation), resizing = checkpoint.normalization, checkpoint.resizing
+        mean, deviation = checkpoint.normalization
+        resizing = resizing_for(checkpoint, summary.options)
     height, width = summary.options["image_size"]
     return {
         "Images": f"{height} x {width} pixels (height x width)",

@@ -4,6 +4,8 @@ Each takes pixels in [0, 255] and works the same eagerly, inside `Dataset.map` a
 graph. Random functions take a seed, an int tensor of shape `(2,)`, that determines the result.
 """
 
+import dataclasses
+
 import tensorflow as tf
 
 from keras_vit.core.resizing import WHOLE_IMAGE
@@ -125,6 +127,10 @@ def resize_as(image, image_size, resizing):
     """
     if resizing == WHOLE_IMAGE:
         return resize(image, image_size)
+    if any(resizing.cut_off):
+        uncut = dataclasses.replace(resizing, cut_off=(0, 0))
+        whole = resize_as(image, resizing.whole(image_size), uncut)
+        return tf.image.crop_to_bounding_box(whole, 0, 0, *image_size)
     before_crop = [resizing.length_before_crop(length) for length in image_size]
     if resizing.keeps_aspect_ratio:
         before_crop = check_size(_covering(tf.shape(image)[-3:-1], *before_crop))

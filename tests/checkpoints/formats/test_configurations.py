@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import pytest
 import safetensors.numpy
 from keras import ops
@@ -194,12 +195,25 @@ def test_a_normalization_that_is_not_recorded_is_told(case, is_told, tmp_path, c
 
 
 @pytest.mark.parametrize("case", ["hf_classifier", "hf_dinov2_classifier"])
-def test_images_that_patches_do_not_tile_are_told(case, tmp_path, caplog):
+def test_images_that_patches_do_not_tile(case, tmp_path):
+    """They are resized as recorded, and cut; the files that are written record the same."""
     sizes = json.loads((case_path(case) / "config.json").read_text())
-    size, patch_size = sizes["image_size"], sizes["patch_size"]
-    path = config_next_to(case, tmp_path, {"image_size": size + patch_size - 1})
-    assert from_checkpoint(path).input_shape == (None, size, size, 3)
-    assert "are no multiple of the patches" in caplog.text
+    size, cut = sizes["image_size"], sizes["patch_size"] - 1
+    path = config_next_to(case, tmp_path / "theirs", {"image_size": size + cut})
+    model = from_checkpoint(path)
+    assert model.input_shape == (None, size, size, 3)
+    assert model.resizing.cut_off == (cut, cut)
+    keras_vit.save_checkpoint(model, tmp_path / "ours", "huggingface")
+    written = json.loads((tmp_path / "ours" / "config.json").read_text())
+    assert written["image_size"] == size + cut
+    again = from_checkpoint(tmp_path / "ours")
+    assert (again.input_shape, again.resizing.cut_off) == (model.input_shape, (cut, cut))
+    model.save(tmp_path / "model.keras")
+    assert keras.models.load_model(tmp_path / "model.keras").resizing == model.resizing
+    larger = keras_vit.resize(model, 2 * size)
+    assert larger.resizing.cut_off == (0, 0)
+    assert from_checkpoint(path, image_size=2 * size).resizing.cut_off == (0, 0)
+    assert keras_vit.replace_head(model, 2).resizing == model.resizing
 
 
 def test_a_grid_that_transformers_would_read_as_another(tmp_path):

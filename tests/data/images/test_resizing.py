@@ -89,6 +89,23 @@ def test_images_that_are_not_square():
     assert np.abs(resized - whole[16:80]).max() <= 1
 
 
+def test_what_patches_do_not_reach_is_cut_off():
+    pixels = photograph(300, 400)
+    for share in (1.0, 0.9):
+        resizing = Resizing("bicubic", True, share, cut_off=(6, 5))
+        whole = resize_as(pixels, (70, 133), Resizing("bicubic", True, share))
+        np.testing.assert_array_equal(resize_as(pixels, (64, 128), resizing), whole[:64, :128])
+        assert resizing.in_words().endswith(
+            "6 rows at the bottom and 5 columns at the right are cut off"
+        )
+
+
+@pytest.mark.parametrize("cut_off", [(-1, 0), (0.5, 0), (0,), (1, 2, 3), 3, None])
+def test_wrong_parts_to_cut_off(cut_off):
+    with pytest.raises(ValueError, match="`cut_off` must be .* Received: "):
+        Resizing(cut_off=cut_off)
+
+
 def test_load(tmp_path):
     folder = write_folder(tmp_path, ("cat", "dog"), count=4)
     resizing = Resizing("bicubic", antialias=True)

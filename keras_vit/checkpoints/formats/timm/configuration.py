@@ -1,7 +1,8 @@
 """The `config.json` from which timm builds a model."""
 
+import math
+
 from keras_vit.checkpoints.architecture import check_project, check_recorded, per_channel
-from keras_vit.models.variants import token_grid_of
 
 GLOBAL_POOLS = {"token": "token", "gap": "avg", "map": "map"}
 
@@ -118,8 +119,9 @@ def check_class(options):
 def configure(options, arrays, class_names, normalization, resizing):
     """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
     tokens = options["class_token"] + options["distillation_token"] + options["num_registers"]
-    rows, columns = token_grid_of(options)
-    has_positions_for_patches_only = arrays["pos_embed"].shape[1] == rows * columns
+    sizes = zip(options["image_size"], options["patch_size"], strict=True)
+    num_patches = math.prod(pixels // patch for pixels, patch in sizes)
+    has_positions_for_patches_only = arrays["pos_embed"].shape[1] == num_patches
     arguments = arguments_of(options) | {
         "qk_norm": options["qk_norm"],
         "no_embed_class": tokens > 0 and has_positions_for_patches_only,
