@@ -1,5 +1,6 @@
 """A model's own resizing in `predict`, in each kind of export, and in evaluation."""
 
+import dataclasses
 import json
 
 import keras
