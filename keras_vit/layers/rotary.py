@@ -64,7 +64,8 @@ def rotate(heads, cosines, sines):
 
     Example:
     >>> from keras_vit.layers.rotary import rotary_tables, rotate
-    >>> tuple(rotate(np.ones((1, 7, 2, 8), "float32"), *rotary_tables((2, 3), 7, 8)).shape)
+    >>> tables = map(ops.convert_to_tensor, rotary_tables((2, 3), num_tokens=7, head_dim=8))
+    >>> tuple(rotate(ops.ones((1, 7, 2, 8)), *tables).shape)
     (1, 7, 2, 8)
     """
     first, second = ops.split(heads, 2, axis=-1)
