@@ -46,14 +46,13 @@ class ImageModel(keras.Model):
     ((48, 48), 12)
     """
 
-    # Keras keeps the graph of layers only in subclasses with exactly these arguments.
-    def __init__(self, inputs, outputs, name=None, **kwargs):
-        super().__init__(inputs, outputs, name=name, **kwargs)
-        self._options = None
-        self._class_names = None
-        self.normalization = CENTERED
-        self.resizing = WHOLE_IMAGE
-        self.layout = None
+    # Keras keeps the graph of layers in a subclass that has no constructor of its own; versions
+    # differ in which other constructors they accept.
+    _options = None
+    _class_names = None
+    normalization = CENTERED
+    resizing = WHOLE_IMAGE
+    layout = None
 
     @property
     def class_names(self):
