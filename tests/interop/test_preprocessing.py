@@ -64,6 +64,10 @@ TIMM = {
     "dinov2": "vit_small_patch14_reg4_dinov2.lvd142m",
     "dinov3": "vit_small_patch16_dinov3.lvd1689m",
 }
+TOWER = {
+    **{"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4},
+    **{"intermediate_size": 80, "patch_size": 8},
+}
 SMALL = {"img_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 2, "num_heads": 4}
 
 
@@ -107,15 +111,7 @@ def check_arrays(theirs, again):
 def directory(request, tmp_path_factory):
     """A classifier of transformers with the image processor of some model."""
     folder = tmp_path_factory.mktemp(request.param)
-    config = transformers.ViTConfig(
-        hidden_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=80,
-        image_size=32,
-        patch_size=8,
-        num_labels=10,
-    )
+    config = transformers.ViTConfig(**TOWER, image_size=32, num_labels=10)
     randomise(transformers.ViTForImageClassification(config)).save_pretrained(folder)
     name, settings = PROCESSORS[request.param]
     getattr(transformers, name)(**settings).save_pretrained(folder)
@@ -147,14 +143,7 @@ def test_a_file_without_a_normalization(name, tmp_path):
 
 def test_pixels_that_no_patch_reaches(jpeg, tmp_path):
     """As of google/siglip-so400m-patch14-384: images are resized, and the rest is not seen."""
-    config = transformers.SiglipVisionConfig(
-        hidden_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=80,
-        image_size=38,
-        patch_size=8,
-    )
+    config = transformers.SiglipVisionConfig(**TOWER, image_size=38)
     theirs = randomise(transformers.SiglipVisionModel(config))
     theirs.save_pretrained(tmp_path)
     processor = transformers.SiglipImageProcessor(size={"height": 38, "width": 38})
@@ -173,15 +162,11 @@ def test_pixels_that_no_patch_reaches(jpeg, tmp_path):
 
 
 def test_pixels_of_siglip2_for_free_sizes(jpeg, tmp_path):
-    """Of a square photograph, the grid of patches is that of the model."""
+    """The grid of patches of a square photograph is that of the model."""
     if len(set(opened(jpeg).size)) > 1:
         pytest.skip("the processor gives other photographs another grid of patches")
     config = transformers.Siglip2VisionConfig(
-        hidden_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        intermediate_size=80,
-        patch_size=8,
+        **TOWER,
         num_patches=16,
     )
     transformers.Siglip2VisionModel(config).save_pretrained(tmp_path)

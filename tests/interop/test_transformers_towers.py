@@ -235,7 +235,7 @@ def test_other_functions_are_refused(settings, message, tmp_path):
 
 
 def test_old_configurations_of_clip(tmp_path):
-    """Of two parts for the image tower, transformers uses the older one."""
+    """transformers uses `vision_config_dict` where there is also a `vision_config`."""
     config = {"text_config": TEXT, "vision_config": {**WIDE, "hidden_act": "quick_gelu"}}
     config |= {"vision_config_dict": {**WIDE, "hidden_act": "gelu"}, "projection_dim": 24}
     theirs = theirs_of("CLIPModel", "CLIPConfig", config)

@@ -16,24 +16,18 @@ from keras_vit.checkpoints.formats.transformers.common import (
 )
 from keras_vit.checkpoints.formats.transformers.vit import (
     CLASSIFIER_ROWS,
+    EMBEDDING_ROWS,
     LAYER,
     PATCHES,
     PROJECTIONS,
     speller,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense, two
+from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense
 from keras_vit.core.arguments import as_pair
 
 REGISTERS = "register_tokens/tokens"
 DINOV2_ROWS = (
-    *two(
-        "embeddings.patch_embeddings.projection.",
-        "patch_embedding/projection",
-        "convolution",
-        names=TORCH_NAMES,
-    ),
-    Row("embeddings.cls_token", "class_token/token"),
-    Row("embeddings.position_embeddings", POSITIONS, "positions"),
+    *EMBEDDING_ROWS,
     *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
     *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),

@@ -21,9 +21,7 @@ LAYER = "encoder.layer.{i}"
 PATCHES = "embeddings.patch_embeddings.projection.weight"
 PROJECTIONS = ("attention.query", "attention.key", "attention.value", "output.dense")
 
-# Names without the prefix `vit.`. In a model with a classifier, all names except those of the
-# classifier have it.
-ENCODER_ROWS = (
+EMBEDDING_ROWS = (
     *two(
         "embeddings.patch_embeddings.projection.",
         "patch_embedding/projection",
@@ -32,6 +30,11 @@ ENCODER_ROWS = (
     ),
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.position_embeddings", POSITIONS, "positions"),
+)
+# Names without the prefix `vit.`. In a model with a classifier, all names except those of the
+# classifier have it.
+ENCODER_ROWS = (
+    *EMBEDDING_ROWS,
     *norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1", TORCH_NAMES),
     *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     *norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2", TORCH_NAMES),
