@@ -159,7 +159,7 @@ def _validation_accuracy(path, run, image_size):
 
     recipe = run.get("recipe", {})
     # If the weights are averaged, the run evaluates the averages.
-    is_averaged = recipe.get("average_momentum") is not None
+    is_averaged = recipe.get("ema_momentum") is not None
     last = AVERAGED_MODEL if is_averaged else LAST_MODEL
     is_measured = path.name in (BEST_MODEL, last) and "class_names" in run
     is_measured &= tuple(image_size) == (recipe.get("image_size"),) * 2

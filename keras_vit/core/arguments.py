@@ -1,5 +1,6 @@
 """Checks of arguments: the error names the argument, the rule and what was received."""
 
+import functools
 import math
 import numbers
 
@@ -91,3 +92,20 @@ def grid_size(image_size, patch_size):
             f"Received: image_size={image_size}"
         )
     return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
+
+
+def accepts_old_name(old, new):
+    """Decorate a function so that it also takes a keyword argument by its old name."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def renamed(*args, **kwargs):
+            if old in kwargs:
+                if new in kwargs:
+                    raise ValueError(f"`{new}` and its old name `{old}` were both given.")
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return renamed
+
+    return decorate

@@ -158,7 +158,7 @@ class SaveModels(keras.callbacks.Callback):
         if trained is not self.saved:
             save_model(trained, self.workdir / PREDICTOR_MODEL, self.metadata)
         with averaged_weights(trained):
-            if inner_optimizer(trained).average_momentum is not None:
+            if inner_optimizer(trained).ema_momentum is not None:
                 save_model(self.saved, self.workdir / AVERAGED_MODEL, self.metadata)
             if _score(self.history[-1]) > best:
                 save_model(self.saved, self.workdir / BEST_MODEL, self.metadata)

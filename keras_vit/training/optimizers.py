@@ -7,7 +7,8 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_rate
-from keras_vit.training.paper_optimizer import PaperOptimizer
+from keras_vit.training.paper_optimizer import PaperOptimizer, PaperUpdates
+from keras_vit.training.recipes.recipe import KERAS_OPTIMIZERS
 from keras_vit.training.schedules import learning_rate_schedule
 
 
@@ -94,23 +95,24 @@ def make_optimizer(recipe, model, total_steps):
     Reference:
         Tables 3 and 4 of the ViT paper (arXiv 2010.11929).
     """
-    start = (recipe.average_momentum or 0.0) ** total_steps
+    start = (recipe.ema_momentum or 0.0) ** total_steps
     if start > 0.5:
         logging.getLogger("keras_vit").warning(
             "after %d steps the averaged weights are still %.0f %% those of the first step; choose "
-            "a smaller `average_momentum` than %s",
-            *(total_steps, 100 * start, recipe.average_momentum),
+            "a smaller `ema_momentum` than %s",
+            *(total_steps, 100 * start, recipe.ema_momentum),
         )
     learning_rate = learning_rate_schedule(
         recipe.decay, recipe.learning_rate, total_steps, recipe.warmup_steps, recipe.boundaries
     )
-    optimizer = {"sgd": SGD, "adamw": AdamW}[recipe.optimizer](
+    optimizer = _find_optimizer(recipe.optimizer)(
         learning_rate,
         weight_decay=recipe.weight_decay,
         clip_norm=recipe.clip_norm,
         layer_decay=recipe.layer_decay,
         accumulation_steps=recipe.accumulation_steps,
-        average_momentum=recipe.average_momentum,
+        ema_momentum=recipe.ema_momentum,
+        unfreeze_steps=recipe.unfreeze_steps,
     )
     # Keras scales the loss itself only under a global float16 policy.
     if any(layer.compute_dtype == "float16" for layer in model.layers):
@@ -122,6 +124,19 @@ def make_optimizer(recipe, model, total_steps):
             )
         return keras.optimizers.LossScaleOptimizer(optimizer)
     return optimizer
+
+
+def _find_optimizer(name):
+    """Return the optimizer class of a recipe: the paper's, or Keras's with the paper's updates."""
+    if name not in KERAS_OPTIMIZERS:
+        return {"sgd": SGD, "adamw": AdamW}[name]
+    classes = {kind.lower(): getattr(keras.optimizers, kind) for kind in dir(keras.optimizers)}
+    if name not in classes:
+        raise ValueError(
+            "`optimizer` must be one that this version of Keras has. "
+            f"Received: optimizer={name!r} with Keras {keras.__version__}"
+        )
+    return type(classes[name].__name__, (PaperUpdates, classes[name]), {})
 
 
 def inner_optimizer(model):

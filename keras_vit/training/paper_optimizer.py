@@ -1,4 +1,4 @@
-"""The base class of the paper's optimizers."""
+"""Updates of the recipes: clipping, decay of kernels, layer-wise rates, accumulation, averages."""
 
 import math
 import re
@@ -6,7 +6,7 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_rate, is_integer
+from keras_vit.core.arguments import accepts_old_name, check_rate, is_integer
 from keras_vit.training.distribution import sum_over_replicas
 
 # Layers after the blocks, which layer-wise decay leaves at the full learning rate.
@@ -16,8 +16,8 @@ AFTER_BLOCKS = (
 )
 
 
-class PaperOptimizer(keras.optimizers.Optimizer):
-    """Base class of the paper's optimizers: clipping, decay of kernels, accumulation, averages.
+class PaperUpdates:
+    """Mixin for optimizers: clipping, decay of kernels, layer-wise rates, accumulation, averages.
 
     Keras has most of this too. But it clips each replica's gradients before it sums them, cannot
     accumulate under `MirroredStrategy`, and then counts the steps of a schedule in batches.
@@ -28,15 +28,22 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         clip_norm: global norm at which gradients are clipped; `None` for no clipping.
         layer_decay: ratio of a block's learning rate to that of the next block.
         accumulation_steps: number of batches whose mean gradient makes one update.
-        average_momentum: momentum of an exponential moving average (EMA) of the weights over the
+        ema_momentum: momentum of an exponential moving average (EMA) of the weights over the
             updates; `None` for no averages.
+        unfreeze_steps: number of updates after which the next block, from the last, is trained too;
+            the layers after the blocks are trained from the start. 0 trains all from the start.
         name: name of the optimizer.
+        **arguments: further arguments of the Keras optimizer that is mixed in.
 
     Raises:
-        ValueError: if an argument is out of range; and in `build` with `layer_decay`, if the
-            variables belong to no Transformer blocks.
+        ValueError: if an argument is out of range; and in `build` with `layer_decay` or
+            `unfreeze_steps`, if the variables belong to no Transformer blocks.
+
+    Reference:
+        Gradual unfreezing: ULMFiT (arXiv 1801.06146), section 3.3.
     """
 
+    @accepts_old_name("average_momentum", "ema_momentum")
     def __init__(
         self,
         learning_rate,
@@ -44,39 +51,48 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         clip_norm=None,
         layer_decay=1.0,
         accumulation_steps=1,
-        average_momentum=None,
+        ema_momentum=None,
+        unfreeze_steps=0,
         name=None,
+        **arguments,
     ):
         count_is_right = is_integer(accumulation_steps) and accumulation_steps >= 1
+        pause_is_right = is_integer(unfreeze_steps) and unfreeze_steps >= 0
         rules = {
             "weight_decay": (weight_decay, 0 <= weight_decay < math.inf, "not be negative"),
             "clip_norm": (clip_norm, clip_norm is None or clip_norm > 0, "be positive"),
             "layer_decay": (layer_decay, 0 < layer_decay < math.inf, "be positive"),
             "accumulation_steps": (accumulation_steps, count_is_right, "be a positive integer"),
+            "unfreeze_steps": (unfreeze_steps, pause_is_right, "be an integer of at least 0"),
         }
         for argument, (value, is_right, rule) in rules.items():
             if not is_right:
                 raise ValueError(f"`{argument}` must {rule}. Received: {argument}={value}")
-        check_rate("average_momentum", average_momentum or 0)
-        super().__init__(learning_rate, name=name)
+        check_rate("ema_momentum", ema_momentum or 0)
+        super().__init__(learning_rate, name=name, **arguments)
         self.schedule = learning_rate
         self.kernel_decay = weight_decay
         self.clip_norm = clip_norm
         self.layer_decay = layer_decay
         self.accumulation_steps = accumulation_steps
-        self.average_momentum = average_momentum
+        self.ema_momentum = ema_momentum
+        self.unfreeze_steps = unfreeze_steps
 
     def build(self, variables):
+        # Some of Keras's optimizers have a decay of their own by default.
+        self.exclude_from_weight_decay(var_list=variables)
         super().build(variables)
         # It is assigned in each replica, with the same value.
         self.gradient_norm = self.add_variable(
             (), dtype="float32", aggregation="only_first_replica", name="gradient_norm"
         )
-        self.factors = layer_factors(variables, self.layer_decay)
+        # The layers after the blocks are at distance 0, the last block at 1.
+        is_needed = self.layer_decay != 1 or self.unfreeze_steps
+        self.distances = layer_distances(variables, is_needed)
         self.decays = [self.kernel_decay * (v.name == "kernel") for v in variables]
         if self.accumulation_steps > 1:
             self.sums = self.add_optimizer_variables(variables, "sum")
-        if self.average_momentum is not None:
+        if self.ema_momentum is not None:
             self.averages = [
                 # A copy: JAX donates the buffers of a model's variables to the training step.
                 self.add_variable_from_reference(
@@ -131,21 +147,28 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         if self.clip_norm is not None:
             scale = self.clip_norm * ops.minimum(1 / self.gradient_norm, 1 / self.clip_norm)
             gradient = gradient * ops.cast(scale, dtype)
-        direction = self.direction(gradient, index)
-        if self.decays[index]:
-            direction = direction + self.decays[index] * variable
-        rate = ops.cast(learning_rate * self.factors[index], dtype)
-        self.assign_sub(variable, rate * direction)
-        if self.average_momentum is not None:
+        rate = ops.cast(learning_rate * self._factor(index), dtype)
+        self.move(variable, gradient, rate, index)
+        if self.ema_momentum is not None:
             self._add_to_average(self.averages[index], variable)
 
-    def direction(self, gradient, index):
-        """Return the direction of an update, before weight decay and learning rate.
+    def move(self, variable, gradient, rate, index):
+        """Update a variable by a gradient, which is clipped and a mean over accumulated batches.
 
-        The gradient is clipped, and a mean over accumulated batches. The index is that of the
-        variable among those that the optimizer was built with.
+        The index is that of the variable among those that the optimizer was built with.
         """
-        raise NotImplementedError
+        if self.decays[index]:
+            self.assign_sub(variable, rate * self.decays[index] * variable)
+        super().update_step(gradient, variable, rate)
+
+    def _factor(self, index):
+        """Return the factor of a variable's learning rate in this update."""
+        distance = self.distances[index]
+        factor = self.layer_decay**distance
+        if not self.unfreeze_steps:
+            return factor
+        is_trained = self.updates >= self.unfreeze_steps * distance
+        return ops.where(is_trained, factor, 0.0)
 
     def _is_update(self):
         return ops.equal((self.iterations + 1) % self.accumulation_steps, 0)
@@ -161,9 +184,23 @@ class PaperOptimizer(keras.optimizers.Optimizer):
         self.assign(variable, value)
 
     def _add_to_average(self, average, variable):
-        momentum = ops.where(ops.equal(self.updates, 0), 0.0, self.average_momentum)
+        momentum = ops.where(ops.equal(self.updates, 0), 0.0, self.ema_momentum)
         momentum = ops.cast(momentum, variable.dtype)
         self._set(average, momentum * average + (1 - momentum) * variable)
+
+
+class PaperOptimizer(PaperUpdates, keras.optimizers.Optimizer):
+    """Base class of the paper's optimizers."""
+
+    def move(self, variable, gradient, rate, index):
+        direction = self.direction(gradient, index)
+        if self.decays[index]:
+            direction = direction + self.decays[index] * variable
+        self.assign_sub(variable, rate * direction)
+
+    def direction(self, gradient, index):
+        """Return the direction of an update, before weight decay and learning rate."""
+        raise NotImplementedError
 
     def get_config(self):
         return {
@@ -172,15 +209,16 @@ class PaperOptimizer(keras.optimizers.Optimizer):
             "clip_norm": self.clip_norm,
             "layer_decay": self.layer_decay,
             "accumulation_steps": self.accumulation_steps,
-            "average_momentum": self.average_momentum,
+            "ema_momentum": self.ema_momentum,
+            "unfreeze_steps": self.unfreeze_steps,
             "name": self.name,
         }
 
 
-def layer_factors(variables, decay):
-    """Return the factor of each variable's learning rate under layer-wise decay.
+def layer_distances(variables, is_needed=True):
+    """Return how many layers each variable is before the layers after the blocks.
 
-    The factor of the head, the pooling and the last LayerNorm is 1, that of the last block `decay`,
+    The distance of the head, the pooling and the last LayerNorm is 0, that of the last block 1,
     and so on down to the patch embedding (and the ResNet of a hybrid).
 
     Reference:
@@ -188,16 +226,15 @@ def layer_factors(variables, decay):
     """
     blocks = [re.match(r"block_(\d+)/", variable.path) for variable in variables]
     depth = max((int(block[1]) + 1 for block in blocks if block), default=0)
-    if decay != 1 and not depth:
+    if is_needed and not depth:
         raise ValueError(
-            "`layer_decay` is for the Transformer blocks of a model of this package. "
-            f"Received: layer_decay={decay} and a model without any"
+            "`layer_decay` and `unfreeze_steps` are for the Transformer blocks of a model of this "
+            "package. Received: a model whose trained variables are in no block"
         )
-    factors = []
+    distances = []
     for variable, block in zip(variables, blocks, strict=True):
         if block:
-            layer = int(block[1]) + 1
+            distances.append(depth - int(block[1]))
         else:
-            layer = depth + 1 if variable.path.startswith(AFTER_BLOCKS) else 0
-        factors.append(decay ** (depth + 1 - layer))
-    return factors
+            distances.append(0 if variable.path.startswith(AFTER_BLOCKS) else depth + 1)
+    return distances

@@ -131,7 +131,7 @@ def test_a_run_that_ends_without_a_model(tmp_path, caplog):
 
 
 def test_averages_are_evaluated_and_weights_go_on(tmp_path):
-    recipe = small_recipe(average_momentum=0.5)
+    recipe = small_recipe(ema_momentum=0.5)
     data = small_data(recipe)
     history = fit(recipe, small_model(recipe), data, tmp_path / "run")
     averaged, last = (

@@ -110,7 +110,7 @@ def test_errors(tmp_path):
     "target", ["mean_colour", pytest.param("pixels", marks=pytest.mark.examples)]
 )
 def test_a_model_trained_on_masked_patches_is_fine_tuned(target, tmp_path):
-    recipe = small_recipe(loss=target, average_momentum=0.5, learning_rate=0.3)
+    recipe = small_recipe(loss=target, ema_momentum=0.5, learning_rate=0.3)
     model = small_model(recipe, num_classes=0)
     history = small_fit(tmp_path / "run", recipe, model)
     assert ("val_accuracy" in history[-1]) == (target == "mean_colour")

@@ -5,12 +5,15 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.models import vision_transformer
 from keras_vit.training.losses import make_loss, sigmoid_cross_entropy
 from keras_vit.training.optimizers import SGD, AdamW, make_optimizer
 from keras_vit.training.recipes import DIGITS_PRETRAIN, FINETUNE, PRETRAIN
+from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS
+from keras_vit.training.recipes.recipe import KERAS_OPTIMIZERS
 from keras_vit.training.schedules import learning_rate_schedule
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import case_model, case_outputs
@@ -56,7 +59,7 @@ def test_a_small_learning_rate_never_rises():
 
 @pytest.mark.parametrize(("momentum", "is_told"), [(0.9999, True), (0.9, False), (None, False)])
 def test_averages_that_are_nearly_the_start(momentum, is_told, caplog):
-    recipe = dataclasses.replace(FINETUNING, average_momentum=momentum)
+    recipe = dataclasses.replace(FINETUNING, ema_momentum=momentum)
     make_optimizer(recipe, vision_transformer(**TINY), total_steps=100)
     assert ("averaged weights are still 99 % those of the first step" in caplog.text) == is_told
 
@@ -222,3 +225,41 @@ def test_weight_decay_is_of_kernels_alone():
         if variable.path.endswith("kernel"):
             expected = expected * (1 - 0.1 * 0.5)
         np.testing.assert_allclose(to_numpy(variable.value), expected, rtol=1e-6, atol=1e-9)
+
+
+def classes_of_keras():
+    wrappers = {"lossscaleoptimizer", "multioptimizer", "optimizermap", "optimizer"}
+    found = vars(keras.optimizers).values()
+    kinds = [kind for kind in found if isinstance(kind, type)]
+    return {kind.__name__.lower(): kind for kind in kinds if kind.__name__.lower() not in wrappers}
+
+
+def test_a_recipe_takes_every_optimizer_of_keras():
+    assert {*KERAS_OPTIMIZERS, *PAPER_OPTIMIZERS} == {*classes_of_keras()}
+
+
+# On the other backends two, with steps of their own, stand for all.
+QUICK = KERAS_OPTIMIZERS if keras.backend.backend() == "tensorflow" else ("muon", "nadam")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_an_optimizer_of_keras_computes_as_keras(name):
+    """Without what recipes add: three updates from the same weights."""
+    recipe = dataclasses.replace(FINETUNING, optimizer=name, clip_norm=None, accumulation_steps=1)
+    weights = {}
+    for kind in ("ours", "keras"):
+        keras.utils.set_random_seed(0)
+        model = vision_transformer(**TINY)
+        if kind == "ours":
+            optimizer = make_optimizer(recipe, model, 10)
+        else:
+            schedule = learning_rate_schedule("cosine", 0.02, 10, recipe.warmup_steps)
+            more = {"adam_weight_decay": 0.0} if name == "muon" else {}
+            optimizer = classes_of_keras()[name](schedule, weight_decay=0.0, **more)
+        for seed in range(3):
+            rng, variables = np.random.default_rng(seed), model.trainable_variables
+            gradients = [rng.normal(size=v.shape).astype("float32") for v in variables]
+            optimizer.apply([ops.convert_to_tensor(g) for g in gradients], variables)
+        weights[kind] = [to_numpy(variable.value) for variable in model.trainable_variables]
+    for ours, other in zip(weights["ours"], weights["keras"], strict=True):
+        np.testing.assert_allclose(ours, other, rtol=0, atol=1e-6)

@@ -10,7 +10,7 @@ from keras_vit.models import vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.optimizers import SGD, AdamW
-from keras_vit.training.paper_optimizer import layer_factors
+from keras_vit.training.paper_optimizer import layer_distances
 from keras_vit.training.schedules import learning_rate_schedule
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY
@@ -76,7 +76,7 @@ def test_updates_are_optaxs(optimizer, accumulation_steps):
 
 @pytest.mark.parametrize("accumulation_steps", [1, 2])
 def test_averages_begin_with_the_first_update(accumulation_steps):
-    options = {"average_momentum": 0.8, "accumulation_steps": accumulation_steps}
+    options = {"ema_momentum": 0.8, "accumulation_steps": accumulation_steps}
     optimizer = SGD(learning_rate=0.1, **options)
     averages = None
     for batch, weights in enumerate(weights_after(optimizer, 10), start=1):
@@ -92,7 +92,7 @@ def test_averages_begin_with_the_first_update(accumulation_steps):
 def test_averages_before_the_first_update_are_the_weights():
     model = vision_transformer(**{**TINY, "depth": 1})
     before = model.get_weights()
-    model.compile(SGD(0.1, average_momentum=0.9), "mse")
+    model.compile(SGD(0.1, ema_momentum=0.9), "mse")
     model.optimizer.build(model.trainable_variables)
     assign_averages(model)
     for ours, expected in zip(model.get_weights(), before, strict=True):
@@ -126,19 +126,19 @@ FACTORS = {
 
 
 def factors_by_layer(model):
-    factors = layer_factors(model.trainable_variables, decay=0.5)
+    factors = [0.5**distance for distance in layer_distances(model.trainable_variables)]
     paths = [variable.path for variable in model.trainable_variables]
     return {path.partition("/")[0]: f for path, f in zip(paths, factors, strict=True)}
 
 
 @pytest.mark.parametrize("name", FACTORS)
-def test_layer_factors(name):
+def test_layer_distances(name):
     options, expected = FACTORS[name]
     model = vision_transformer(**{**TINY, "depth": 2, **options})
     assert factors_by_layer(model) == expected
 
 
-def test_layer_factors_of_masked_patches():
+def test_layer_distances_of_masked_patches():
     model = masked_patch_predictor(vision_transformer(**{**TINY, "depth": 2}))
     assert factors_by_layer(model) == {
         **{**EMBEDDING, "class_token": 0.125, **FIRST, "encoder_norm": 1.0},
@@ -159,11 +159,30 @@ def test_a_layer_goes_by_its_factor(optimizer):
         np.testing.assert_allclose(step, 0.01 * factor, rtol=0, atol=1e-6, err_msg=variable.path)
 
 
+@pytest.mark.parametrize("optimizer", [SGD, AdamW])
+def test_blocks_are_unfrozen_from_the_last(optimizer):
+    """The head is trained from the start, the embeddings after the blocks."""
+    model = vision_transformer(**{**TINY, "depth": 2})
+    before = {v.path: np.array(to_numpy(v.value)) for v in model.trainable_variables}
+    ones = [keras.ops.ones(v.shape) for v in model.trainable_variables]
+    optimizer = optimizer(learning_rate=0.01, unfreeze_steps=2)
+    groups = [{"head", "encoder_norm"}, {"block_1"}, {"block_0"}]
+    groups += [{"patch_embedding", "class_token", "position_embedding"}]
+    for step in range(8):
+        optimizer.apply(ones, model.trainable_variables)
+        moved = {
+            variable.path.partition("/")[0]
+            for variable in model.trainable_variables
+            if not np.array_equal(before[variable.path], to_numpy(variable.value))
+        }
+        assert moved == set().union(*groups[: step // 2 + 1])
+
+
 def test_a_saved_model_is_trained_on(tmp_path):
     """With a float for a learning rate, as who does without recipes writes it."""
     model = vision_transformer(**{**TINY, "depth": 1})
     model.compile(
-        AdamW(0.01, clip_norm=1.0, average_momentum=0.9),
+        AdamW(0.01, clip_norm=1.0, ema_momentum=0.9),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
     rng = np.random.default_rng(0)
@@ -188,7 +207,7 @@ def test_a_saved_model_is_trained_on(tmp_path):
         (SGD, "layer_decay", 0),
         (SGD, "accumulation_steps", 0),
         (SGD, "accumulation_steps", 1.5),
-        (SGD, "average_momentum", 1),
+        (SGD, "ema_momentum", 1),
         (SGD, "momentum", math.nan),
         *((AdamW, name, math.nan) for name in ("beta_1", "beta_2", "epsilon")),
     ],

@@ -139,7 +139,7 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"seed": 2**32}, "`seed` must be less than"),
         ({"learning_rate": 0.0}, "`learning_rate` must be positive.*learning_rate=0"),
         ({"warmup_steps": -1}, "`warmup_steps` must not be negative.*warmup_steps=-1"),
-        ({"optimizer": "adam"}, "`optimizer` must be one of .*optimizer='adam'"),
+        ({"optimizer": "adamx"}, "`optimizer` must be one of .*optimizer='adamx'"),
         ({"dropout": 1.0}, "`dropout` must be .*dropout=1.0"),
         ({"min_crop_area": 1.5}, "`min_crop_area` must be .*min_crop_area=1.5"),
         ({"weight_decay": -0.1}, "`weight_decay` must not be negative.*weight_decay=-0.1"),

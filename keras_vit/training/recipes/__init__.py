@@ -99,7 +99,7 @@ def _finetune(steps, learning_rate=0.03, warmup_steps=500, learning_rates=()):
 
 def _imagenet(image_size):
     """Table 2's fine-tuning on ImageNet, at higher resolution and with averaged weights."""
-    return dataclasses.replace(FINETUNE, image_size=image_size, average_momentum=0.9999)
+    return dataclasses.replace(FINETUNE, image_size=image_size, ema_momentum=0.9999)
 
 
 def _hyper_rules():

@@ -7,16 +7,18 @@ import typing
 
 from keras_vit.core.arguments import check_choice, is_integer
 
+# They compute as optax does.
+PAPER_OPTIMIZERS = ("adamw", "sgd")
 WHOLE = (
     *("image_size", "batch_size", "warmup_steps", "epochs", "steps", "frozen_blocks"),
-    *("accumulation_steps", "random_crop_from", "seed"),
+    *("accumulation_steps", "random_crop_from", "seed", "patience", "unfreeze_steps"),
 )
 POSITIVE = (
     *("image_size", "batch_size", "learning_rate", "epochs", "steps", "layer_decay"),
-    *("accumulation_steps", "clip_norm"),
+    *("accumulation_steps", "clip_norm", "patience"),
 )
-NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed")
-SHARES = ("dropout", "label_smoothing", "average_momentum")
+NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed", "unfreeze_steps")
+SHARES = ("dropout", "label_smoothing", "ema_momentum")
 
 
 def check_recipe(recipe):
@@ -35,6 +37,7 @@ def check_recipe(recipe):
             "`head_bias` is for classes, not for masked patches. "
             f"Received: head_bias={recipe.head_bias}, loss={recipe.loss!r}"
         )
+    _check_training(recipe)
     if recipe.batch_size % recipe.accumulation_steps:
         raise ValueError(
             "`accumulation_steps` must divide `batch_size`. Received: "
@@ -96,4 +99,31 @@ def _check_crop(recipe):
         raise ValueError(
             f"`random_crop_from` must be at least the `image_size`, {recipe.image_size}. "
             f"Received: random_crop_from={recipe.random_crop_from}"
+        )
+
+
+def _check_training(recipe):
+    """Check what is trained, and on which examples."""
+    if recipe.optimizer not in PAPER_OPTIMIZERS and recipe.accumulation_steps > 1:
+        raise ValueError(
+            "`accumulation_steps` needs the optimizer `adamw` or `sgd`. Received: "
+            f"accumulation_steps={recipe.accumulation_steps}, optimizer={recipe.optimizer!r}"
+        )
+    for name in ("class_balance", "freeze"):
+        if getattr(recipe, name) not in ("none", False) and not recipe.is_of_classes:
+            raise ValueError(
+                f"`{name}` is for classes, not for masked patches. "
+                f"Received: {name}={getattr(recipe, name)!r}, loss={recipe.loss!r}"
+            )
+    if recipe.freeze and recipe.augmentation != "none":
+        raise ValueError(
+            "`freeze` computes the features of each image once, without augmentation. "
+            f"Received: freeze=True, augmentation={recipe.augmentation!r}"
+        )
+    frozen = [name for name in ("frozen_blocks", "unfreeze_steps") if getattr(recipe, name)]
+    if len(frozen) + recipe.freeze > 1:
+        raise ValueError(
+            "Only one of `freeze`, `frozen_blocks` and `unfreeze_steps` can be given. Received: "
+            f"freeze={recipe.freeze}, frozen_blocks={recipe.frozen_blocks}, "
+            f"unfreeze_steps={recipe.unfreeze_steps}"
         )

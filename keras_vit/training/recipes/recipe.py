@@ -3,14 +3,23 @@
 import dataclasses
 from typing import Literal
 
+from keras_vit.core.arguments import accepts_old_name
 from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS, TARGETS
 from keras_vit.data.images.augmentations import AUGMENTATIONS
-from keras_vit.training.recipes.checks import check_recipe
+from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_recipe
 
-OPTIMIZERS = ("adamw", "sgd")
+# Names of classes of `keras.optimizers`.
+KERAS_OPTIMIZERS = (
+    *("adadelta", "adafactor", "adagrad", "adam", "adamax", "ftrl", "lamb", "lion", "muon"),
+    *("nadam", "rmsprop", "schedulefreeadamw"),
+)
+OPTIMIZERS = (*PAPER_OPTIMIZERS, *KERAS_OPTIMIZERS)
 CLASS_LOSSES = ("softmax", "sigmoid")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 FLIPS = ("never", "random", "always")
+BALANCES = ("none", "weights", "sampling")
+# Fields that had other names in earlier versions.
+OLD_NAMES = {"average_momentum": "ema_momentum"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +29,8 @@ class Recipe:
     Args:
         image_size: side of the square training images, in pixels.
         batch_size: number of images in a training step.
-        optimizer: AdamW, or SGD with momentum 0.9.
+        optimizer: `"adamw"` or `"sgd"` (momentum 0.9), which compute as optax does, or the name of
+            another class of `keras.optimizers` in small letters, such as `"lion"` or `"muon"`.
         learning_rate: learning rate at the end of the warm-up.
         decay: decay of the learning rate after the warm-up: linear or cosine to the end of
             training, by the reciprocal square root of the steps, or piecewise constant
@@ -42,7 +52,7 @@ class Recipe:
             the whole batch does not fit into memory.
         remat: whether to recompute the activations of blocks in the backward pass, where they do
             not fit into memory.
-        average_momentum: momentum of an exponential moving average (EMA) of the weights over the
+        ema_momentum: momentum of an exponential moving average (EMA) of the weights over the
             updates; if given, evaluation uses the averaged weights.
         clip_norm: global norm at which gradients are clipped.
         dropout: dropout rate of a new model, or of one from another project's file. A `.keras` file
@@ -61,6 +71,18 @@ class Recipe:
         learning_rates: learning rates of a sweep, which chooses one on held-out images: with
             `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
         seed: seed of weights, dropout, shuffling and augmentation.
+        monitor: metric of an epoch that selects the best model, such as `"val_loss"`,
+            `"val_accuracy"` or `"val_balanced_accuracy"` (mean of the accuracies per class); by
+            default the accuracy, then the loss. Of a name with `loss` the smallest is best.
+        patience: number of epochs without a better model after which training ends; `None` to
+            train to the end.
+        class_balance: how classes with few images are made to count: `"weights"` weights each image
+            by the inverse of its class's share, `"sampling"` repeats images so that an epoch has
+            about equally many of each class, `"none"` does neither.
+        freeze: whether only the head is trained (linear probing), on features that are computed
+            once, without crops, flips and augmentation.
+        unfreeze_steps: number of steps after which the next block, from the last, is trained too
+            (gradual unfreezing); the head is trained from the start. 0 trains all from the start.
     """
 
     image_size: int
@@ -80,7 +102,7 @@ class Recipe:
     frozen_blocks: int = 0
     accumulation_steps: int = 1
     remat: bool = False
-    average_momentum: float | None = None
+    ema_momentum: float | None = None
     clip_norm: float | None = None
     dropout: float = 0.0
     pre_logits: bool = False
@@ -92,9 +114,19 @@ class Recipe:
     augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
     learning_rates: tuple[float, ...] = ()
     seed: int = 0
+    monitor: str | None = None
+    patience: int | None = None
+    class_balance: Literal[BALANCES] = "none"
+    freeze: bool = False
+    unfreeze_steps: int = 0
 
     def __post_init__(self):
         check_recipe(self)
+
+    @property
+    def average_momentum(self):
+        """The old name of `ema_momentum`."""
+        return self.ema_momentum
 
     @property
     def needs_soft_labels(self):
@@ -154,3 +186,7 @@ class Recipe:
                 f"Received: boundaries={self.boundaries}"
             )
         return epochs, steps_per_epoch
+
+
+for _names in OLD_NAMES.items():
+    Recipe.__init__ = accepts_old_name(*_names)(Recipe.__init__)

@@ -11,6 +11,7 @@ import keras
 
 from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.core.locks import exclusive_lock
+from keras_vit.training.recipes.recipe import OLD_NAMES
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
@@ -44,7 +45,7 @@ def open_run(workdir, recipe, facts, resume=False, digests=()):
         is_made = not workdir.exists()
         if _holds_something(workdir):
             check_new(workdir, resume)
-            _check_same(workdir, run)
+            _check_same(workdir, run, recipe)
             return []
         workdir.mkdir(parents=True, exist_ok=True)
         write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
@@ -105,7 +106,7 @@ def locked(workdir):
         yield
 
 
-def _check_same(workdir, run):
+def _check_same(workdir, run, recipe):
     """Check that a directory holds the same run, which can be resumed."""
     before = read_run(workdir / LAST_MODEL)
     if "recipe" not in before:
@@ -113,8 +114,10 @@ def _check_same(workdir, run):
             "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
             f"Received: workdir={str(workdir)!r}"
         )
-    # Not all versions recorded the split in studies and the digest of the model in sweeps.
-    unrecorded = {"split": "train", "model_digest": run.get("model_digest")}
+    # Earlier versions had fewer settings. Not all recorded the split in studies and the digest of
+    # the model in sweeps.
+    unrecorded = {field.name: field.default for field in dataclasses.fields(recipe)}
+    unrecorded |= {"split": "train", "model_digest": run.get("model_digest")}
     old, new = (
         {**unrecorded, **settings["recipe"], **settings}
         | {"recipe": None, "keras": None, "id": None}
@@ -152,6 +155,9 @@ def read_run(path):
         raise ValueError(
             f"The `run.json` of a run must be a dictionary with {kinds}. Received: {str(path)!r}"
         )
+    for old, new in OLD_NAMES.items():
+        if old in run.get("recipe", {}):
+            run["recipe"][new] = run["recipe"].pop(old)
     return run
 
 

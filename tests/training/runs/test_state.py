@@ -12,7 +12,7 @@ from tests.fixtures.small_runs import small_model, small_recipe
 from tests.fixtures.tiny import images
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
-RECIPE = small_recipe(average_momentum=0.9, accumulation_steps=2)
+RECIPE = small_recipe(ema_momentum=0.9, accumulation_steps=2)
 
 
 def composed():
