@@ -91,6 +91,7 @@ PUBLIC_MODULES = [
     "keras_vit.models",
     "keras_vit.serving",
     "keras_vit.training",
+    "keras_vit.training.callbacks",
     "keras_vit.training.losses",
     "keras_vit.training.optimizers",
 ]
@@ -99,6 +100,7 @@ REGISTERED = (
     "keras_vit.layers",
     "keras_vit.models.base",
     "keras_vit.training.losses",
+    "keras_vit.training.metrics",
     "keras_vit.training.optimizers",
 )
 

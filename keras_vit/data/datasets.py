@@ -10,6 +10,7 @@ from keras_vit.core.arguments import is_integer
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
+from keras_vit.data.features import compute_features, feature_source
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.images.augment import mixing
 from keras_vit.data.images.image_maker import ImageMaker
@@ -33,6 +34,7 @@ def load(
     repeat=False,
     classes=None,
     fraction=1.0,
+    balanced=False,
     exclude=(),
     max_skipped=0.1,
     cache=None,
@@ -70,6 +72,8 @@ def load(
         fraction: approximate share of the examples to take, chosen at random. The choice does not
             depend on the seed, and a smaller share is part of a larger one. All examples are still
             read.
+        balanced: whether images of classes with few of them are repeated, so that each pass has
+            about equally many of each class.
         exclude: ids of examples to leave out, or the path of a file with one per line, such
             as `keras_vit.data.find_duplicates` writes.
         max_skipped: greatest share of images that may be skipped; ten are always allowed.
@@ -113,6 +117,10 @@ def load(
     _check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
     source = leave_out(source, exclude, name, functools.partial(_find_every, name, data_dir))
+    find_fingerprints = functools.cache(functools.partial(fingerprints, source))
+    single, stored = source, source if cache is None else cached(source, cache, find_fingerprints)
+    if balanced:
+        source, stored = source.balanced(), stored.balanced()
     broken = source.find_numbers(skip)
     if source.num_examples <= len(broken):
         raise ValueError(
@@ -120,13 +128,11 @@ def load(
             f"{source.num_examples} images of {name!r}, of which {len(broken)} cannot be decoded, "
             f"for split={split!r}, shard={shard!r}"
         )
-    find_fingerprints = functools.cache(functools.partial(fingerprints, source))
-    stored = source if cache is None else cached(source, cache, find_fingerprints)
     augmentation = maker.preprocessing.augmentation
     pipeline = Pipeline(
         source=stored,
         make_image=dataclasses.replace(maker, scale=source.scale).make(),
-        image_size=maker.image_size,
+        shape=(*maker.image_size, 3),
         batch_size=batch_size,
         training=training,
         repeat=repeat,
@@ -139,28 +145,53 @@ def load(
         one_hot=maker.preprocessing.one_hot or augmentation.mixes,
     )
 
-    def from_step(start_step, skip=()):
-        broken = source.find_numbers(skip)
-        return describe(
-            dataclasses.replace(
-                pipeline,
-                start_step=start_step,
-                skipped=Skipped(source, max_skipped, broken),
-                broken=tuple(broken),
-            )
+    def from_step(pipeline, start_step, skip=()):
+        examples = pipeline.source
+        resumed = dataclasses.replace(
+            pipeline,
+            start_step=start_step,
+            skipped=Skipped(examples, max_skipped, single.find_numbers(skip)),
+            broken=tuple(examples.find_numbers(skip)),
         )
+        return describe(resumed)
+
+    def with_features(extract):
+        passed = dataclasses.replace(
+            pipeline,
+            source=single,
+            training=False,
+            repeat=False,
+            start_step=0,
+            skipped=Skipped(single, max_skipped),
+            broken=(),
+            one_hot=False,
+        )
+        found = compute_features(describe(passed), extract)
+        skipped = single.find_numbers(passed.skipped.ids)
+        examples, make_features = feature_source(single, *found, skipped)
+        examples = examples.balanced() if balanced else examples
+        replaced = dataclasses.replace(
+            pipeline,
+            source=examples,
+            make_image=make_features,
+            shape=found[0].shape[1:],
+            skipped=Skipped(examples, max_skipped, skipped),
+            broken=(),
+        )
+        return describe(replaced)
 
     def describe(pipeline):
         info = DatasetInfo(
             class_names=source.class_names,
-            num_examples=source.num_examples,
+            num_examples=pipeline.source.num_examples,
             shard=pipeline.shard,
             skipped=pipeline.skipped,
             left_out=source.left_out,
             source=source,
             preprocessing=maker.preprocessing,
             fingerprints=find_fingerprints,
-            from_step=from_step,
+            from_step=functools.partial(from_step, pipeline),
+            with_features=with_features,
         )
         return info.attach(pipeline.batches())
 

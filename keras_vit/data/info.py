@@ -32,6 +32,8 @@ class DatasetInfo:
             `keras_vit.data.fingerprints.Fingerprints`.
         from_step: function of `start_step` and `skip` that returns the same dataset from another
             step on, for resuming.
+        with_features: function of a function from images to features, that returns the same dataset
+            with features, computed once, in place of the images.
 
     Example:
     >>> digits = keras_vit.data.load("digits", "test", image_size=16, batch_size=32)
@@ -51,6 +53,7 @@ class DatasetInfo:
     preprocessing: Preprocessing
     fingerprints: Callable
     from_step: Callable
+    with_features: Callable
 
     def attach(self, dataset):
         """Set the fields and `info` as attributes of a dataset, and return the dataset."""

@@ -38,7 +38,7 @@ class Pipeline:
         source: a `Source`.
         make_image: a function of the bytes of a file and a seed, an int64 tensor `(2,)`, that
             returns an image.
-        image_size: `(height, width)` of the images.
+        shape: shape of what `make_image` returns.
         batch_size: images in a batch.
         training: whether each epoch is shuffled.
         repeat: whether epochs follow one another without end, in full batches.
@@ -53,7 +53,7 @@ class Pipeline:
 
     source: Source
     make_image: Callable
-    image_size: tuple[int, int]
+    shape: tuple[int, ...]
     batch_size: int
     training: bool
     repeat: bool
@@ -145,7 +145,7 @@ class Pipeline:
     def _make_image(self, in_flight, key, number, payload, label):
         def make_image(payload):
             image = self.make_image(self.source.read(payload), self._seed(position_of(key)))
-            return tf.ensure_shape(image, (*self.image_size, 3))
+            return tf.ensure_shape(image, self.shape)
 
         image = in_flight.run(key, number, make_image, payload)
         return key, number, image, label

@@ -10,19 +10,18 @@ import tempfile
 
 import keras
 import numpy as np
-import tqdm
 from keras import ops
 
 from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
+from keras_vit.data.features import compute_features
 from keras_vit.data.fingerprints import source_digest
-from keras_vit.data.skipped import explaining_errors
 from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.base import resizing_of
 from keras_vit.models.folding import fold
-from keras_vit.models.parts import check_backbone, representation
+from keras_vit.models.prediction import feature_extractor
 from keras_vit.version import __version__
 
 
@@ -50,7 +49,7 @@ def extract_features(model, dataset):
     >>> features.shape, labels.shape
     ((72, 192), (72,))
     """
-    return _extract(_extractor(model), dataset)
+    return _extract(feature_extractor(model), dataset)
 
 
 def split_features(
@@ -70,7 +69,7 @@ def split_features(
     of the model, every image and label as they are stored, the image size, the crop, and the
     versions. It is used as long as none of these have changed, whatever the names are.
     """
-    extractor = _extractor(model)
+    extractor = feature_extractor(model)
     image_size = model.input_shape[1:3]
     resizing = WHOLE_IMAGE if central_crop_from else resizing_of(model)
 
@@ -107,22 +106,6 @@ def split_features(
     return *found, source.class_names
 
 
-def _extractor(model):
-    check_backbone(model)
-    # The head has no part in the features, nor in their cache.
-    output = representation(model, ("head",))
-    shape = model.inputs[0].shape
-    if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:
-        raise ValueError(
-            "`model` must map RGB images to a vector for each. "
-            f"Received: a model from {[tuple(image.shape) for image in model.inputs]} to "
-            f"{tuple(output.shape)}"
-        )
-    # Float32, as NumPy has no bfloat16.
-    as_float32 = keras.layers.Activation("linear", dtype="float32", name="features")
-    return keras.Model(model.input, as_float32(output), name="extractor")
-
-
 def _extract(extractor, dataset):
     _, labels = dataset.element_spec
     if labels.shape.rank != 1:
@@ -131,20 +114,10 @@ def _extract(extractor, dataset):
             f"Received: labels of shape {tuple(labels.shape)}"
         )
     check_ends(dataset)
-    extractor = fold(extractor, casting=True)
-    all_features, all_labels = [], []
-    with (
-        explaining_errors(dataset),
-        tqdm.tqdm(total=dataset.num_examples, unit="image", desc="features") as progress,
-    ):
-        # One pass, so that an image and its label are skipped together.
-        for images, labels in dataset.as_numpy_iterator():
-            all_features.append(ops.convert_to_numpy(extractor.predict_on_batch(images)))
-            all_labels.append(labels)
-            progress.update(len(labels))
+    found = compute_features(dataset, fold(extractor, casting=True).predict_on_batch)
     if len(dataset.skipped):
         logging.getLogger("keras_vit").warning("%s", dataset.skipped)
-    return np.concatenate(all_features), np.concatenate(all_labels)
+    return found
 
 
 def _usable_directory(path):

@@ -6,7 +6,7 @@ import pathlib
 
 from keras_vit.experiments.digests import file_digest
 from keras_vit.training import job
-from keras_vit.training.callbacks import NotFiniteError
+from keras_vit.training.callbacks.measuring import NotFiniteError
 from keras_vit.training.recipes import find_recipe
 from keras_vit.training.runs.run import check_new, find_model
 

@@ -13,7 +13,7 @@ from keras_vit.core.pixels import (
     warned_of_range,
 )
 from keras_vit.models.folding import fold
-from keras_vit.models.parts import representation, token_grid
+from keras_vit.models.parts import check_backbone, representation, token_grid
 
 
 def features(model, images, layers=None, as_maps=False, batch_size=32):
@@ -99,6 +99,27 @@ def predict_images(model, extractor, images, batch_size=32, verbose=0):
         check_range(bounds)
         warn_of_range(bounds)
     return found["outputs"]
+
+
+def feature_extractor(model):
+    """Return a model from images to what the head sees, in float32.
+
+    Raises:
+        ValueError: if the model does not map an RGB image to a vector.
+    """
+    check_backbone(model)
+    # The head has no part in the features, nor in their cache.
+    output = representation(model, ("head",))
+    shape = model.inputs[0].shape
+    if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:
+        raise ValueError(
+            "`model` must map RGB images to a vector for each. "
+            f"Received: a model from {[tuple(image.shape) for image in model.inputs]} to "
+            f"{tuple(output.shape)}"
+        )
+    # Float32, as NumPy has no bfloat16.
+    as_float32 = keras.layers.Activation("linear", dtype="float32", name="features")
+    return keras.Model(model.input, as_float32(output), name="extractor")
 
 
 def _layer(model, name):

@@ -172,6 +172,12 @@ def freeze_blocks(model, num_blocks):
         layer.trainable = False
 
 
+def freeze_backbone(model):
+    """Freeze all layers of a model but the head."""
+    for layer in model.layers:
+        set_trainable(layer, layer.name == "head")
+
+
 def keep_frozen(model, new, has_new_head=False):
     """Freeze the same layers and variables in a new model as in the model it was made from.
 

@@ -16,7 +16,7 @@ def averaged_weights(model):
     the last digits of the weights.
     """
     optimizer = inner_optimizer(model)
-    if optimizer.ema_momentum is None:
+    if getattr(optimizer, "averages", None) is None:
         yield
         return
     kept = [ops.convert_to_numpy(variable) for variable in model.trainable_variables]
@@ -31,7 +31,7 @@ def averaged_weights(model):
 def assign_averages(model):
     """Assign the averages of its weights to a model, if its optimizer has them."""
     optimizer = inner_optimizer(model)
-    if optimizer.ema_momentum is None:
+    if getattr(optimizer, "averages", None) is None:
         return
     for variable, average in zip(model.trainable_variables, optimizer.averages, strict=True):
         # A copy: JAX donates a variable's buffer to the training step.

@@ -77,6 +77,7 @@ class PaperUpdates:
         self.accumulation_steps = accumulation_steps
         self.ema_momentum = ema_momentum
         self.unfreeze_steps = unfreeze_steps
+        self.averages = None
 
     def build(self, variables):
         # Some of Keras's optimizers have a decay of their own by default.

@@ -19,6 +19,7 @@ from keras_vit.models import (
     resize,
 )
 from keras_vit.models.introspection import options_of
+from keras_vit.models.surgery import freeze_backbone
 from keras_vit.models.variants import is_resnet
 from keras_vit.training.runs.run import find_model
 from keras_vit.training.runs.saved_models import load_unscaled
@@ -58,6 +59,8 @@ def make_model(recipe, model, num_classes, dtype=None):
     # Runs evaluate images that are resized as in the ViT paper.
     made.resizing = WHOLE_IMAGE
     freeze_blocks(made, recipe.frozen_blocks)
+    if recipe.freeze:
+        freeze_backbone(made)
     if recipe.head_bias:
         # Two, in a model with a distillation token.
         for variable in made.get_layer("head").weights:

@@ -1,5 +1,6 @@
 """The task of a recipe: classification, or masked patch prediction."""
 
+import collections
 import dataclasses
 import logging
 
@@ -9,15 +10,21 @@ from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
+from keras_vit.models.folding import fold
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.parts import check_classifier, token_stride
+from keras_vit.models.prediction import feature_extractor
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import are_numbers, make_loss, masked_patch_loss
+from keras_vit.training.metrics import BalancedAccuracy
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """The arguments of `model.compile` and `model.fit`, and facts to record in `run.json`."""
+    """The arguments of `model.compile` and `model.fit`, and facts to record in `run.json`.
+
+    `predictor` is a model to save besides the one of the run, or `None`.
+    """
 
     model: keras.Model
     train: object
@@ -25,6 +32,8 @@ class Task:
     loss: object
     metrics: tuple[keras.metrics.Metric, ...]
     facts: dict
+    class_weights: dict | None = None
+    predictor: keras.Model | None = None
 
 
 def make_task(recipe, model, data):
@@ -33,9 +42,13 @@ def make_task(recipe, model, data):
     The model of the task is the one to compile and train; it shares its weights with `model`.
     """
     _check_batches(recipe, data[0])
-    if not recipe.is_of_classes:
-        return _masked_patches(recipe, model, *data)
-    train, validation = data
+    make = _classes if recipe.is_of_classes else _masked_patches
+    task = make(recipe, model, *data)
+    _check_monitor(recipe, task)
+    return task
+
+
+def _classes(recipe, model, train, validation):
     check_class_names(train.class_names)
     if validation is not None and validation.class_names != train.class_names:
         raise ValueError(
@@ -51,8 +64,49 @@ def make_task(recipe, model, data):
     _check_classes(train)
     loss = make_loss(recipe, train.element_spec[1])
     facts = {"class_names": train.class_names, "num_examples": train.num_examples}
-    accuracy = _accuracy(is_sparse=are_numbers(train.element_spec[1]))
-    return Task(model, train, validation, loss, (accuracy,), facts)
+    metrics = [_accuracy(is_sparse=are_numbers(train.element_spec[1]))]
+    if recipe.class_balance != "none" or recipe.monitor == "val_balanced_accuracy":
+        metrics.append(BalancedAccuracy(num_classes))
+    weights = _class_weights(train) if recipe.class_balance == "weights" else None
+    if recipe.freeze:
+        model, train, validation = _only_head(model, train, validation)
+    return Task(model, train, validation, loss, tuple(metrics), facts, weights)
+
+
+def _only_head(model, train, validation):
+    """Return the head of a model as a model of its own, and datasets of features for it."""
+    extractor = feature_extractor(model)
+    features = keras.Input(extractor.output_shape[1:], name="features")
+    head = keras.Model(features, model.get_layer("head")(features), name="linear_probe")
+    extract = fold(extractor, casting=True).predict_on_batch
+    datasets = [data and data.with_features(extract) for data in (train, validation)]
+    return head, *datasets
+
+
+def _class_weights(train):
+    """Return the weight of each class, as `model.fit` takes it: 1 for a class of mean size."""
+    counts = collections.Counter(train.fingerprints().labels)
+    if any("," in label for label in counts):
+        raise ValueError(
+            "`class_balance` needs images of one class each. Received: images with several labels"
+        )
+    mean = sum(counts.values()) / len(counts)
+    return {int(label): mean / count for label, count in counts.items()}
+
+
+def _check_monitor(recipe, task):
+    """Check that the metrics of an epoch have the one that selects the best model."""
+    if task.validation is None and (recipe.monitor or recipe.patience):
+        raise ValueError(
+            "`monitor` and `patience` need images to validate on. Received: "
+            f"monitor={recipe.monitor!r}, patience={recipe.patience}, no validation split"
+        )
+    names = ["val_loss", *(f"val_{metric.name}" for metric in task.metrics)]
+    if recipe.monitor is not None and recipe.monitor not in names:
+        raise ValueError(
+            f"`monitor` must be one of the metrics of an epoch, {', '.join(names)}. "
+            f"Received: monitor={recipe.monitor!r}"
+        )
 
 
 def _accuracy(is_sparse):
@@ -106,4 +160,5 @@ def _masked_patches(recipe, model, train, validation):
         # Pixels have no accuracy.
         () if recipe.loss == "pixels" else (_accuracy(is_sparse=True),),
         {"num_examples": train.num_examples},
+        predictor=predictor,
     )

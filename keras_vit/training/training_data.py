@@ -59,24 +59,25 @@ def load_training_data(
         "shard": (index, count),
         **options,
     }
+    crops = (recipe.min_crop_area, FLIPS[recipe.flip], recipe.random_crop_from)
+    part = {"fraction": fraction, "balanced": recipe.class_balance == "sampling"}
     train = load(
         name,
         split,
         training=True,
         repeat=True,
-        **changes_that_keep_labels(
-            name, recipe.min_crop_area, FLIPS[recipe.flip], recipe.random_crop_from
-        ),
+        # The features of frozen layers are those of whole images.
+        **({} if recipe.freeze else changes_that_keep_labels(name, *crops)),
         augmentation=recipe.augmentation,
-        fraction=fraction,
         cache=cache,
+        **part,
         **shared,
     )
     held_out = None if validation is None else load(name, validation, **shared)
     if count > 1:
         # Shares differ by one image, and all processes must run the same number of steps.
         shared["shard"] = (0, 1)
-        _describe_whole(train, load(name, split, fraction=fraction, **shared))
+        _describe_whole(train, load(name, split, **part, **shared))
         if held_out is not None:
             _describe_whole(held_out, load(name, validation, **shared))
     return train, held_out

@@ -91,6 +91,30 @@ class Source:
             numbers=self.numbers[~np.isin(self.numbers, numbers)],
         )
 
+    def balanced(self):
+        """Return a `Source` that repeats examples, so that classes have about equally many.
+
+        Each example comes as often as the class fits into the largest one, rounded.
+        """
+        if self.examples.element_spec[2].shape.rank:
+            raise ValueError(
+                "Classes can be balanced if each image has one label. Received: images with several"
+            )
+        pairs = self.examples.map(lambda number, _, label: (number, label)).as_numpy_iterator()
+        labels = {int(number): int(label) for number, label in pairs}
+        counts = np.bincount([labels[number] for number in self.numbers.tolist()])
+        times = np.round(counts.max() / np.maximum(counts, 1)).astype("int64")
+
+        def repeat(number, payload, label):
+            example = tf.data.Dataset.from_tensors((number, payload, label))
+            return example.repeat(tf.gather(times, label))
+
+        return dataclasses.replace(
+            self,
+            examples=self.examples.flat_map(repeat),
+            numbers=np.repeat(self.numbers, [times[labels[n]] for n in self.numbers.tolist()]),
+        )
+
     def part(self, fraction):
         """Return a `Source` of about a fraction of the examples, in the same order.
 

@@ -10,14 +10,9 @@ import keras
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.timing import TimedDataset
 from keras_vit.training.averaging import EvaluateAverages
-from keras_vit.training.callbacks import (
-    CheckFinite,
-    LogOptimizer,
-    LogSpeed,
-    SaveModels,
-    SaveState,
-    write_metrics,
-)
+from keras_vit.training.callbacks.measuring import CheckFinite, LogOptimizer, LogSpeed
+from keras_vit.training.callbacks.saving import SaveModels, SaveState, write_metrics
+from keras_vit.training.callbacks.stopping import StopEarly
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.runs.run import TENSORBOARD
 from keras_vit.training.runs.state import (
@@ -60,7 +55,7 @@ class ResumableFit:
             epoch, callbacks = epoch + 1, [RestoreRandomStates(random_states())]
             batch = epoch * self.batches_per_epoch
             self.train = task.train.from_step(batch, self.train.skipped.ids)
-        if epoch < self.epochs:
+        if epoch < self.epochs and not any(stop.is_over() for stop in self._stopping()):
             self._fit(task, model, batch, self.epochs, callbacks)
 
     def _restore(self, model, state):
@@ -91,7 +86,11 @@ class ResumableFit:
             LogSpeed(batch_size, timed.seconds),
             EvaluateAverages(),
             tensorboard,
-            SaveModels(self.workdir, self.history, model, self.metadata),
+            SaveModels(
+                *(self.workdir, self.history, model, self.metadata),
+                *(self.recipe.monitor, task.predictor),
+            ),
+            *self._stopping(),
         ]
         saving = SaveState(
             self.states,
@@ -110,11 +109,17 @@ class ResumableFit:
                 epochs=epochs,
                 steps_per_epoch=self.batches_per_epoch - batch % self.batches_per_epoch,
                 callbacks=[*callbacks, saving],
+                class_weight=task.class_weights,
                 # The dataset shuffles itself.
                 shuffle=False,
                 # In a log file, a progress bar would be thousands of lines.
                 verbose="auto" if sys.stdout.isatty() else 2,
             )
+
+    def _stopping(self):
+        if self.recipe.patience is None:
+            return []
+        return [StopEarly(self.history, self.recipe.patience, self.recipe.monitor)]
 
     def _facts(self):
         return {

@@ -116,7 +116,9 @@ def _check_same(workdir, run, recipe):
         )
     # Earlier versions had fewer settings. Not all recorded the split in studies and the digest of
     # the model in sweeps.
-    unrecorded = {field.name: field.default for field in dataclasses.fields(recipe)}
+    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
+    known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
+    unrecorded = json.loads(json.dumps({name: defaults[name] for name in known}))
     unrecorded |= {"split": "train", "model_digest": run.get("model_digest")}
     old, new = (
         {**unrecorded, **settings["recipe"], **settings}

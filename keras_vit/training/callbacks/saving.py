@@ -1,21 +1,18 @@
-"""Callbacks that measure, check and save while a model is trained.
-
-A callback with an `on_train_batch_end` would make Keras wait for the loss of every batch, unless it
-is `async_safe`: then Keras calls it in a thread, on the backends JAX and torch.
-"""
+"""Callbacks that save the models and the states of a run."""
 
 import json
 import logging
 import math
 import signal
 import threading
-import time
 
 import keras
 from keras import ops
 
 from keras_vit.models.files import check_finite
 from keras_vit.training.averaging import averaged_weights
+from keras_vit.training.callbacks.measuring import NotFiniteError
+from keras_vit.training.callbacks.stopping import find_best
 from keras_vit.training.optimizers import inner_optimizer
 from keras_vit.training.runs.run import (
     AVERAGED_MODEL,
@@ -31,118 +28,28 @@ from keras_vit.training.runs.saved_models import save_model
 SPEED = ("images_per_second", "waiting_for_data")
 
 
-class LogOptimizer(keras.callbacks.Callback):
-    """Log the learning rate, and the norm of the last gradients before they are clipped.
-
-    The learning rate is that of the next update, as the original and Keras's TensorBoard log it.
-    """
-
-    def on_epoch_end(self, epoch, logs=None):
-        optimizer = inner_optimizer(self.model)
-        for name in ("learning_rate", "gradient_norm"):
-            logs[name] = float(ops.convert_to_numpy(getattr(optimizer, name)))
-
-
-class LogSpeed(keras.callbacks.Callback):
-    """Log images per second, and the share of the time spent waiting for data.
-
-    `waited` is a function that returns the seconds spent waiting for data so far.
-    """
-
-    def __init__(self, batch_size, waited):
-        super().__init__()
-        self.batch_size = batch_size
-        self.waited = waited
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._begin = self._end = None
-
-    def on_train_batch_begin(self, batch, logs=None):
-        # In the first batch the step is compiled and prefetching starts.
-        if batch == 1:
-            self._begin = self._now()
-        self._batches = batch
-
-    def on_test_begin(self, logs=None):
-        self._end = self._now()
-
-    def on_epoch_end(self, epoch, logs=None):
-        if self._begin:
-            end, waited = self._end or self._now()
-            seconds = end - self._begin[0]
-            logs["images_per_second"] = self._batches * self.batch_size / seconds
-            logs["waiting_for_data"] = min((waited - self._begin[1]) / seconds, 1.0)
-
-    def _now(self):
-        # Waits until the device has done all batches so far.
-        ops.convert_to_numpy(self.model.optimizer.iterations)
-        return time.perf_counter(), self.waited()
-
-
-class NotFiniteError(ValueError):
-    """The loss, the gradients or the weights of a run are not finite."""
-
-
-class CheckFinite(keras.callbacks.Callback):
-    """Raise `NotFiniteError` if the loss is not finite; `SaveState` also checks the gradients.
-
-    Args:
-        recipe: the recipe of the run.
-        states: the `States` of the run.
-        batch: number of batches of the run so far.
-    """
-
-    async_safe = True
-
-    def __init__(self, recipe, states, batch):
-        super().__init__()
-        self.recipe = recipe
-        self.states = states
-        self._first = batch
-        self._last = -1
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self._first, self._last = self._first + self._last + 1, -1
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self._last = batch
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.check("loss", logs["loss"], self._first + batch + 1)
-
-    def check(self, name, value, batch):
-        """Raise the error if a value that was computed in this batch is not finite."""
-        if math.isfinite(value):
-            return
-        step = math.ceil(batch / self.recipe.accumulation_steps)
-        kept = f"; the state before is {str(self.states.last)!r}" if self.states.last else ""
-        raise NotFiniteError(
-            "Loss and gradients must stay finite; try a smaller `learning_rate`. Received: "
-            f"learning_rate={self.recipe.learning_rate}, {name}={value} in step {step}{kept}"
-        )
-
-
 class SaveModels(keras.callbacks.Callback):
-    """Save the metrics of a run, its last model, and its best model by accuracy, then by loss.
+    """Save the metrics of a run, its last model, and its best model by `monitor`.
 
     If the optimizer has averages of the weights, the best model and `averaged.keras` contain them.
     No model is saved after an epoch whose validation loss or weights are not finite. If this is the
     last epoch, `NotFiniteError` is raised unless the weights are finite and there is a model.
 
-    `history` is a list of the metrics of earlier epochs, and grows. If the trained model is another
-    than `model` that shares its weights, it is saved as `predictor.keras`.
+    `history` is a list of the metrics of earlier epochs, and grows. `predictor` is another model
+    that shares the weights of `model` and is saved as `predictor.keras`, or `None`.
     """
 
-    def __init__(self, workdir, history, model, metadata=None):
+    def __init__(self, workdir, history, model, metadata=None, monitor=None, predictor=None):
         super().__init__()
         self.metadata = metadata
+        self.monitor = monitor
+        self.predictor = predictor
         self.workdir = workdir
         self.history = history
         self.saved = model
         self._problem = None
 
     def on_epoch_end(self, epoch, logs=None):
-        best = max(map(_score, self.history), default=(-math.inf,))
         metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
         self.history.append({"epoch": epoch, **metrics})
         write_metrics(self.workdir, self.history)
@@ -155,12 +62,12 @@ class SaveModels(keras.callbacks.Callback):
             )
             return
         save_model(self.saved, self.workdir / LAST_MODEL, self.metadata)
-        if trained is not self.saved:
-            save_model(trained, self.workdir / PREDICTOR_MODEL, self.metadata)
+        if self.predictor is not None:
+            save_model(self.predictor, self.workdir / PREDICTOR_MODEL, self.metadata)
         with averaged_weights(trained):
             if inner_optimizer(trained).ema_momentum is not None:
                 save_model(self.saved, self.workdir / AVERAGED_MODEL, self.metadata)
-            if _score(self.history[-1]) > best:
+            if find_best(self.history, self.monitor) == len(self.history) - 1:
                 save_model(self.saved, self.workdir / BEST_MODEL, self.metadata)
 
     def on_train_end(self, logs=None):
@@ -273,11 +180,3 @@ def _has_finite_weights(model):
     except ValueError:
         return False
     return True
-
-
-def _score(metrics):
-    if "val_loss" not in metrics:
-        return (metrics["epoch"],)
-    # Predictions of pixels have no accuracy.
-    loss = metrics["val_loss"]
-    return (metrics.get("val_accuracy", 0.0), -loss) if math.isfinite(loss) else (-math.inf,)
