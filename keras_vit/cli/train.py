@@ -3,17 +3,34 @@
 import dataclasses
 import pathlib
 import shlex
-from typing import Literal
+from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.cli.repeat import train_command
 from keras_vit.training.recipes import RECIPES, ROWS
 
 DESCRIPTIONS = {
     name: f"{row.source}." + (f" Reported: {row.reported}." if row.reported else "")
     for name, row in ROWS.items()
 }
-AnyRecipe = tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
+
+
+@dataclasses.dataclass
+class Auto:
+    """Settings for the data, the model and this machine; they are logged, with an estimate of the
+    time, and printed as a command that repeats the run.
+    """
+
+    minutes: float | None = None
+    """Greatest time of the training; by default 60 on a CPU, and none on an accelerator."""
+    seed: int = 0
+    """Seed of weights, dropout, shuffling and augmentation."""
+
+
+AnyRecipe = Annotated[
+    Auto, tyro.conf.subcommand("auto")
+] | tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
 # Fields of the command that are not arguments of `train`.
 _NOT_ARGUMENTS = ("sweep_lr", "debug")
 
@@ -22,8 +39,7 @@ _NOT_ARGUMENTS = ("sweep_lr", "debug")
 class Train:
     """Train a model by a recipe; `keras-vit train RECIPE --help` shows its settings.
 
-    Example: keras-vit train finetune --model ViT_Ti16 --data folder:photos --workdir runs/photos
-    --image-size 64 --batch-size 16 --steps 100 --warmup-steps 10
+    Example: keras-vit train auto --model ViT_B16/augreg --data folder:photos --workdir runs/photos
     """
 
     recipe: AnyRecipe
@@ -51,7 +67,8 @@ class Train:
     """Dtype policy of a new model; float32 by default. A .keras file has its own."""
     sweep_lr: bool = False
     """First train with each of `--learning-rates`, in a directory next to the workdir. Then train
-    on the training and validation splits with the rate that is best on the validation split."""
+    on the training and validation splits with the rate that is best on the validation split. With
+    `auto` the first runs are short, and the last one trains on the training split alone."""
     resume: bool = False
     """Resume the same run in the directory; if there is none, begin it."""
     save_steps: int = 1000
@@ -71,9 +88,12 @@ class Train:
         from keras_vit.training.job import train
 
         self.workdir = self.workdir.expanduser().resolve()
+        is_auto = isinstance(self.recipe, Auto)
+        if is_auto:
+            self.recipe = self._choose(self.recipe)
         names = [field.name for field in dataclasses.fields(self)]
         options = {name: getattr(self, name) for name in names if name not in _NOT_ARGUMENTS}
-        run = self._sweep(options) if self.sweep_lr else train(**options)
+        run = self._sweep(options) if self.sweep_lr and not is_auto else train(**options)
         self._draw()
         workdir = shlex.quote(str(self.workdir))
         print(f"{describe_best(run.history)}; models and settings in {workdir}")
@@ -82,6 +102,29 @@ class Train:
         else:
             print(f"Next: keras-vit train finetune --model {workdir} ...")
         print(f"      tensorboard --logdir {workdir}")
+
+    def _choose(self, auto):
+        """Return the recipe of `auto`, or that of the run to be resumed."""
+        from keras_vit.experiments.sweep import sweep_shortly
+        from keras_vit.training.auto import auto_recipe
+        from keras_vit.training.recipes import Recipe
+        from keras_vit.training.runs.run import LAST_MODEL, check_new, read_run
+
+        check_new(self.workdir, self.resume)
+        recorded = read_run(self.workdir / LAST_MODEL).get("recipe") if self.resume else None
+        if recorded:
+            lists = {k: tuple(v) for k, v in recorded.items() if isinstance(v, list)}
+            return Recipe(**{**recorded, **lists})
+        options = {name: getattr(self, name) for name in ("classes", "data_dir", "exclude")}
+        recipe = auto_recipe(self.data, self.model, minutes=auto.minutes, seed=auto.seed, **options)
+        if self.sweep_lr:
+            recipe = sweep_shortly(recipe, self.model, self.data, self.workdir, **options)
+        names = ("model", "data", "classes", "data_dir", "exclude", "dtype")
+        options = {name: getattr(self, name) for name in names}
+        base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
+        again = self.workdir.with_name(f"{self.workdir.name}-again")
+        print(f"The same again: {train_command(recipe, base, **options, workdir=again)}")
+        return recipe
 
     def _sweep(self, options):
         from keras_vit.experiments.sweep import sweep
@@ -94,7 +137,14 @@ class Train:
         return run
 
     def _draw(self):
-        """Draw the predictions of masked patches, if the run has them."""
+        """Draw what the best model confuses, or the predictions of masked patches."""
+        if self.recipe.is_of_classes:
+            from keras_vit.experiments.run_figures import draw_run
+
+            options = {"classes": self.classes, "data_dir": self.data_dir}
+            for path in draw_run(self.workdir, self.data, **options):
+                print(f"Figure: {path}")
+            return
         import importlib.util
 
         from keras_vit.training.runs.run import LAST_MODEL, PREDICTOR_MODEL

@@ -64,6 +64,27 @@ def sweep(recipe, model, data, workdir, *, cache=None, resume=False, **options):
     return train(recipe, workdir, "train+validation", None, sweep=found), accuracies
 
 
+def sweep_shortly(recipe, model, data, workdir, **options):
+    """Return a recipe with the best of its learning rates, in runs of a fifth of its steps.
+
+    Arguments and errors are those of `sweep`; the runs are in the same directories.
+    """
+    steps = max(recipe.steps // 5, 20)
+    short = dataclasses.replace(
+        recipe, steps=steps, warmup_steps=max(steps // 10, 1), patience=None
+    )
+    directory = pathlib.Path(f"{workdir}-sweep")
+
+    def train_with_rate(recipe):
+        name = f"{recipe.learning_rate:g}"
+        logging.getLogger("keras_vit").info("a short run with a learning rate of %s", name)
+        return job.train(recipe, model, data, directory / name, resume=True, **options).history
+
+    chosen, accuracies = choose_learning_rate(short, train_with_rate)
+    logging.getLogger("keras_vit").info("chosen of %s: %g", accuracies, chosen.learning_rate)
+    return dataclasses.replace(recipe, learning_rate=chosen.learning_rate)
+
+
 def choose_learning_rate(recipe, train):
     """Train with each of a recipe's learning rates, and choose the best.
 
@@ -102,7 +123,7 @@ def choose_learning_rate(recipe, train):
     for rate in sorted({*recipe.learning_rates}):
         try:
             history = train(dataclasses.replace(recipe, learning_rate=rate))
-            accuracies[rate] = history[-1]["val_accuracy"]
+            accuracies[rate] = history[-1][recipe.monitor or "val_accuracy"]
         except NotFiniteError as error:
             logging.getLogger("keras_vit").warning("%s", error)
             accuracies[rate] = None

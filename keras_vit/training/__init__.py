@@ -6,6 +6,7 @@ from keras_vit.core.lazy import make_lazy
 __all__ = make_lazy(
     __name__,
     {
+        "keras_vit.training.auto": ["auto_recipe"],
         "keras_vit.training.job": ["Run", "train"],
         "keras_vit.training.recipes": ["RECIPES", "Recipe"],
         "keras_vit.training.starting_model": ["make_model"],

@@ -33,10 +33,11 @@ class BalancedAccuracy(keras.metrics.Metric):
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
         if len(y_true.shape) > 1:
             y_true = ops.argmax(y_true, axis=-1)
-        classes = ops.one_hot(ops.cast(y_true, "int32"), self.num_classes, dtype="float32")
+        y_true, predicted = (ops.cast(v, "int32") for v in (y_true, ops.argmax(y_pred, axis=-1)))
+        classes = ops.one_hot(y_true, self.num_classes, dtype="float32")
         if sample_weight is not None:
             classes = classes * ops.cast(sample_weight, "float32")[:, None]
-        is_right = ops.cast(ops.argmax(y_pred, axis=-1) == ops.cast(y_true, "int64"), "float32")
+        is_right = ops.cast(predicted == y_true, "float32")
         self.total.assign_add(ops.sum(classes, axis=0))
         self.right.assign_add(ops.sum(classes * is_right[:, None], axis=0))
 

@@ -29,4 +29,4 @@ def test_images_of_weight_0_do_not_count():
     metric.update_state([0, 1], [[1.0, 0.0], [1.0, 0.0]], sample_weight=[1.0, 0.0])
     assert float(metric.result()) == 1.0
     assert BalancedAccuracy.from_config(metric.get_config()).num_classes == 2
-    assert keras.metrics.get("keras_vit>BalancedAccuracy") is not None
+    assert keras.saving.get_registered_object("keras_vit>BalancedAccuracy") is BalancedAccuracy

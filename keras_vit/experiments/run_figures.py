@@ -1,0 +1,56 @@
+"""Figures at the end of a run: its confusion matrix, and its worst mistakes."""
+
+import importlib.util
+import pathlib
+
+import numpy as np
+
+from keras_vit.data import load
+from keras_vit.evaluation.classification import predictions
+from keras_vit.evaluation.metrics import confusion_matrix
+from keras_vit.inspection.figures.confusion import draw_confusion
+from keras_vit.inspection.figures.mistakes import draw_mistakes
+from keras_vit.training.runs.saved_models import load_trained
+
+MOST_MISTAKES = 24
+
+
+def draw_run(workdir, data, **options):
+    """Draw how the best model of a run classifies the images that it was validated on.
+
+    Args:
+        workdir: directory of the run; `confusion.png` is written there and, if an image is
+            classified wrongly, `mistakes.png` with those of the greatest loss.
+        data: name of the dataset.
+        **options: as in `keras_vit.data.load`.
+
+    Returns:
+        A list of the paths; empty without matplotlib, or if images have several labels.
+    """
+    if not importlib.util.find_spec("matplotlib"):
+        return []
+    workdir = pathlib.Path(workdir)
+    model = load_trained(workdir)
+    dataset = load(data, "validation", model.input_shape[1:3], 32, **options)
+    if dataset.element_spec[1].shape.rank != 1:
+        return []
+    found = predictions(model, dataset)
+    names = found.class_names
+    paths = [workdir / "confusion.png"]
+    draw_confusion(confusion_matrix(found.labels, found.predicted, len(names)), names, paths[0])
+    worst = np.argsort(np.where(found.is_right, 0, -found.losses), kind="stable")[:MOST_MISTAKES]
+    worst = worst[~found.is_right[worst]]
+    if len(worst):
+        paths.append(workdir / "mistakes.png")
+        columns = (found.labels[worst], found.predicted[worst], found.probabilities[worst])
+        draw_mistakes(_images_at(dataset, worst), *columns, names, paths[-1])
+    return paths
+
+
+def _images_at(dataset, places):
+    """Return the images at some places of a dataset, in the order of the places."""
+    found = {}
+    for place, image in enumerate(dataset.unbatch().as_numpy_iterator()):
+        if place in places:
+            found[place] = image[0]
+    return np.stack([found[place] for place in places])

@@ -1,0 +1,228 @@
+"""A recipe for a dataset, a model and a machine."""
+
+import collections
+import dataclasses
+import logging
+import math
+
+import numpy as np
+
+from keras_vit.checkpoints import inspect_checkpoint
+from keras_vit.core.arguments import is_number
+from keras_vit.data.datasets import load
+from keras_vit.data.images.headers import declared_size
+from keras_vit.models import find_variant
+from keras_vit.models.variants import is_resnet, total_stride
+from keras_vit.training import machine
+from keras_vit.training.recipes import FINETUNE, PRETRAIN
+from keras_vit.training.runs.run import find_model
+from keras_vit.training.starting_model import is_variant, make_model
+
+# Images seen by the number of training images: 500, 10,000 or 20,000 steps of 512 images
+# (`bit_hyperrule.py` of big_transfer); but no image is seen more often than `MOST_PASSES` times.
+SEEN = {20_000: 500 * 512, 500_000: 10_000 * 512, math.inf: 20_000 * 512}
+MOST_PASSES, FEWEST_PASSES = 100, 10
+SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 512, 500
+# The paper fine-tunes models of 224 pixels at 384.
+ZOOM = 384 / 224
+CPU_MINUTES = 60
+LEARNING_RATE, MIN_CROP_AREA = 0.01, 0.3
+UNEVEN = 1.5
+# For evaluations and saving; and seconds for starting.
+OVERHEAD, START = 1.2, 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What the settings depend on.
+
+    Args:
+        counts: number of training images of each class that has any.
+        side: median of the smaller sides of the images, in pixels.
+        options: options of the model, as in `keras_vit.models.ImageModel`.
+        is_pretrained: whether the model has trained weights.
+    """
+
+    counts: tuple[int, ...]
+    side: int
+    options: dict
+    is_pretrained: bool
+
+    @property
+    def stored_size(self):
+        """The side of the images that the model was trained on, in pixels."""
+        return self.fitting(max(self.options["image_size"]))
+
+    def fitting(self, size):
+        """Return the greatest side up to `size` that the patches tile, at least one patch."""
+        stride = 32
+        if not is_resnet(self.options):
+            patch, stages = self.options["patch_size"], self.options.get("resnet_stages")
+            stride = math.lcm(*total_stride(patch, stages))
+        return max(int(size) // stride, 1) * stride
+
+
+def auto_recipe(data, model, *, minutes=None, seed=0, split="train", **options):
+    """Choose the settings of a training run for a dataset, a model and this machine.
+
+    The number of steps follows BiT-HyperRule, the resolution the images and the model, the batch
+    size the memory. Rare classes are repeated if classes are uneven. The choices, what is given up
+    for the time limit, and an estimate of the time are logged. The recipe has all settings as
+    numbers: training by it again repeats the run.
+
+    Args:
+        data: name of a dataset, as in `keras_vit.data.load`.
+        model: name of a variant, a path or a checkpoint, as in `keras_vit.training.train`.
+        minutes: greatest time of the training; by default 60 on a CPU, and none on an accelerator.
+        seed: seed of the run.
+        split: name of the split to train on.
+        **options: `classes`, `data_dir` and `exclude`, as in `keras_vit.data.load`.
+
+    Returns:
+        A `Recipe`.
+
+    Raises:
+        ValueError: if there are no two training images of each of two classes, an image has several
+            labels, there is no such model, or `minutes` is not positive.
+
+    Reference:
+        BiT (arXiv 1912.11370), section 3.3; Table 4 of the ViT paper (arXiv 2010.11929).
+    """
+    if minutes is not None and not (is_number(minutes) and minutes > 0):
+        raise ValueError(f"`minutes` must be a positive number. Received: minutes={minutes!r}")
+    facts = find_facts(data, model, split, **options)
+    recipe = _for_images(facts, seed)
+    if minutes is None and not machine.has_accelerator():
+        minutes = CPU_MINUTES
+    return _for_machine(recipe, facts, model, minutes)
+
+
+def find_facts(data, model, split="train", **options):
+    """Return the `Facts` of a dataset and a model; arguments and errors as in `auto_recipe`."""
+    source = load(data, split, 32, 1, **{k: v for k, v in options.items() if v}).source
+    labels = source.examples.map(lambda number, payload, label: label).as_numpy_iterator()
+    counts = collections.Counter(",".join(map(str, np.ravel(label))) for label in labels)
+    if len(counts) < 2 or min(counts.values()) < 2 or any("," in label for label in counts):
+        raise ValueError(
+            "`auto` needs two training images of each of two classes, with one label each. "
+            f"Received: {source.num_examples} images of {len(counts)} classes in {data!r}"
+        )
+    few = source.examples.shard(-(-source.num_examples // 64), 0)
+    encoded = dataclasses.replace(source, examples=few).encoded()
+    sizes = encoded.map(lambda number, image, label: declared_size(image)).ignore_errors()
+    sides = [min(size) for size in sizes.as_numpy_iterator()]
+    if is_variant(model):
+        model_options = {"image_size": (224, 224), **find_variant(model).architecture}
+    else:
+        model_options = inspect_checkpoint(find_model(model)).options
+    side = int(np.median(sides)) if sides else max(model_options["image_size"])
+    return Facts(tuple(counts.values()), side, model_options, not is_variant(model))
+
+
+def _for_images(facts, seed):
+    """Return the recipe for the images, whatever the machine."""
+    num_images = sum(facts.counts)
+    seen = next(seen for below, seen in SEEN.items() if num_images < below)
+    seen = min(seen, MOST_PASSES * num_images)
+    batch_size = 2 ** round(math.log2(seen / STEPS))
+    batch_size = min(max(batch_size, SMALLEST_BATCH), LARGEST_BATCH)
+    steps = max(seen // batch_size, 20)
+    size = facts.stored_size
+    if facts.side > size:
+        size = facts.fitting(min(facts.side, ZOOM * size))
+    changes = {}
+    if max(facts.counts) > UNEVEN * min(facts.counts):
+        changes = {"class_balance": "sampling", "monitor": "val_balanced_accuracy"}
+    if not facts.is_pretrained:
+        _log(
+            "the model has random weights: give the name or the path of trained ones for few images"
+        )
+        scratch = {"decay": "cosine", "epochs": None, "dropout": 0.0, "pre_logits": False}
+        changes |= {**scratch, "clip_norm": 1.0}
+    return dataclasses.replace(
+        FINETUNE if facts.is_pretrained else PRETRAIN,
+        image_size=size,
+        batch_size=batch_size,
+        steps=steps,
+        warmup_steps=min(max(steps // 10, 1), 500),
+        learning_rate=LEARNING_RATE if facts.is_pretrained else PRETRAIN.learning_rate,
+        learning_rates=FINETUNE.learning_rates,
+        min_crop_area=MIN_CROP_AREA,
+        seed=seed,
+        **changes,
+    )
+
+
+def _for_machine(recipe, facts, model, minutes):
+    """Return the recipe that fits into the memory and the time of this machine."""
+    recipe = _accumulate(recipe, facts)
+    measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, facts.stored_size))
+    seconds = _measure(measured, model, len(facts.counts))
+    per_pixel = seconds / measured.image_size**2
+    limit = math.inf if minutes is None else 60 * minutes
+    chosen, gave_up = recipe, []
+    if _estimate(chosen, facts, per_pixel) > limit and measured != recipe:
+        chosen, gave_up = measured, [f"{recipe.image_size} pixels"]
+    if _estimate(chosen, facts, per_pixel) > limit:
+        gave_up.append(f"{recipe.steps} steps")
+        share = limit / _estimate(chosen, facts, per_pixel)
+        fewest = FEWEST_PASSES * sum(facts.counts) / recipe.batch_size
+        steps = max(int(share * chosen.steps), 20)
+        if steps >= min(fewest, recipe.steps):
+            chosen = dataclasses.replace(chosen, steps=steps, warmup_steps=max(steps // 10, 1))
+        else:
+            gave_up.append("training all layers: the backbone is frozen")
+            chosen = dataclasses.replace(chosen, freeze=True, accumulation_steps=1)
+    estimate = _estimate(chosen, facts, per_pixel)
+    _describe(chosen, facts, gave_up, estimate, limit)
+    return chosen
+
+
+def _accumulate(recipe, facts):
+    """Divide batches until the activations of one part fit into the memory."""
+    options = {**facts.options, "image_size": (recipe.image_size,) * 2}
+    needed, free = machine.bytes_per_image(options), machine.free_memory() / 2
+    parts = 1
+    while needed * recipe.batch_size / parts > free and parts < recipe.batch_size:
+        parts *= 2
+    return dataclasses.replace(recipe, accumulation_steps=parts)
+
+
+def _measure(recipe, model, num_classes):
+    """Return the seconds of training for one image."""
+    made = make_model(recipe, model, num_classes)
+    size = min(recipe.batch_size // recipe.accumulation_steps, SMALLEST_BATCH)
+    plain = dataclasses.replace(recipe, accumulation_steps=1)
+    return machine.seconds_per_image(plain, made, size)
+
+
+def _estimate(recipe, facts, seconds_per_pixel):
+    """Return the seconds of a run."""
+    seconds = seconds_per_pixel * recipe.image_size**2
+    if recipe.freeze:
+        # A forward pass is a third of a step; the head takes almost no time.
+        return START + sum(facts.counts) * seconds / 3 * OVERHEAD
+    return START + recipe.steps * recipe.batch_size * seconds * OVERHEAD
+
+
+def _describe(recipe, facts, gave_up, seconds, limit):
+    num_images = sum(facts.counts)
+    _log(
+        "%d training images of %d classes, %d to %d of each, of %d pixels",
+        *(num_images, len(facts.counts), min(facts.counts), max(facts.counts), facts.side),
+    )
+    _log(
+        "%d pixels (the model: %d); %d steps of %d images in %d parts, %.1f passes; %s",
+        *(recipe.image_size, facts.stored_size, recipe.steps, recipe.batch_size),
+        *(recipe.accumulation_steps, recipe.steps * recipe.batch_size / num_images),
+        "only the head is trained" if recipe.freeze else "all layers are trained",
+    )
+    if recipe.class_balance != "none":
+        _log("rare classes are repeated, the best model is that of the best balanced accuracy")
+    if gave_up:
+        _log("for the time limit of %.0f minutes it gives up %s", limit / 60, ", ".join(gave_up))
+    _log("about %.1f minutes on this machine", seconds / 60)
+
+
+def _log(message, *values):
+    logging.getLogger("keras_vit").info(f"auto: {message}", *values)

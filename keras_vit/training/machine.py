@@ -1,0 +1,65 @@
+"""What the machine can do: its memory, and the time of a training step."""
+
+import os
+import shutil
+import subprocess
+import time
+
+import keras
+import numpy as np
+
+from keras_vit.models.variants import is_resnet, token_grid_of
+from keras_vit.training.optimizers import make_optimizer
+
+
+def has_accelerator():
+    """Return whether the backend computes on a GPU or a TPU."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    return not all(device.startswith("cpu") for device in keras.distribution.list_devices())
+
+
+def free_memory():
+    """Return the free bytes of the first GPU if there is one, or else of the machine."""
+    if has_accelerator() and shutil.which("nvidia-smi"):
+        query = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+        found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
+        if found and found[0].isdigit():
+            return int(found[0]) * 2**20
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def bytes_per_image(options):
+    """Estimate the bytes that training keeps for one image, from the options of a model.
+
+    It is the upper estimate of the operations of three backends, without rematerialization.
+    """
+    if is_resnet(options) or options.get("resnet_stages") is not None:
+        # An image of 224 pixels needs about 200 MB in a R50x1, and its square with the width.
+        width = options.get("width", options.get("resnet_width"))
+        height, width_pixels = options["image_size"]
+        return 200e6 * (width / 64) * height * width_pixels / 224**2
+    rows, columns = token_grid_of(options)
+    tokens, width = rows * columns + 1, options["embedding_dim"]
+    layer = tokens * (9 * width + 2 * options["mlp_dim"]) + 2 * options["num_heads"] * tokens**2
+    return 4 * 2 * options["depth"] * layer
+
+
+def seconds_per_image(recipe, model, batch_size, steps=3):
+    """Measure the time of a training step, per image.
+
+    The model is trained on noise: give a model that is thrown away. The first step, in which the
+    backend compiles, is not counted.
+    """
+    rng = np.random.default_rng(0)
+    images = rng.uniform(-1, 1, (batch_size, *model.input_shape[1:])).astype("float32")
+    labels = np.arange(batch_size) % model.output_shape[-1]
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(make_optimizer(recipe, model, 10**9), loss)
+    model.fit(images, labels, batch_size, verbose=0)
+    repeated = np.concatenate([images] * steps), np.concatenate([labels] * steps)
+    start = time.perf_counter()
+    model.fit(*repeated, batch_size, verbose=0)
+    return (time.perf_counter() - start) / (steps * batch_size)
