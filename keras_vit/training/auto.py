@@ -26,7 +26,9 @@ SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 512, 500
 # The paper fine-tunes models of 224 pixels at 384.
 ZOOM = 384 / 224
 CPU_MINUTES = 60
-LEARNING_RATE, MIN_CROP_AREA = 0.01, 0.3
+# Of few images a crop must show most, and small batches need small steps: both were chosen on
+# CIFAR-10's images (`benchmarks/auto.py`). Otherwise as in the paper.
+FEW_IMAGES, FEW_CROP_AREA, SMALL_BATCH_RATE = 20_000, 0.5, 0.01
 UNEVEN = 1.5
 # For evaluations and saving; and seconds for starting.
 OVERHEAD, START = 1.2, 30
@@ -91,7 +93,7 @@ def auto_recipe(data, model, *, minutes=None, seed=0, split="train", **options):
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise ValueError(f"`minutes` must be a positive number. Received: minutes={minutes!r}")
     facts = find_facts(data, model, split, **options)
-    recipe = _for_images(facts, seed)
+    recipe = recipe_for_images(facts, seed)
     if minutes is None and not machine.has_accelerator():
         minutes = CPU_MINUTES
     return _for_machine(recipe, facts, model, minutes)
@@ -119,7 +121,7 @@ def find_facts(data, model, split="train", **options):
     return Facts(tuple(counts.values()), side, model_options, not is_variant(model))
 
 
-def _for_images(facts, seed):
+def recipe_for_images(facts, seed=0):
     """Return the recipe for the images, whatever the machine."""
     num_images = sum(facts.counts)
     seen = next(seen for below, seen in SEEN.items() if num_images < below)
@@ -145,12 +147,18 @@ def _for_images(facts, seed):
         batch_size=batch_size,
         steps=steps,
         warmup_steps=min(max(steps // 10, 1), 500),
-        learning_rate=LEARNING_RATE if facts.is_pretrained else PRETRAIN.learning_rate,
+        learning_rate=_learning_rate(facts, batch_size),
         learning_rates=FINETUNE.learning_rates,
-        min_crop_area=MIN_CROP_AREA,
+        min_crop_area=FEW_CROP_AREA if num_images < FEW_IMAGES else FINETUNE.min_crop_area,
         seed=seed,
         **changes,
     )
+
+
+def _learning_rate(facts, batch_size):
+    if not facts.is_pretrained:
+        return PRETRAIN.learning_rate
+    return SMALL_BATCH_RATE if batch_size < LARGEST_BATCH else FINETUNE.learning_rate
 
 
 def _for_machine(recipe, facts, model, minutes):
@@ -167,8 +175,8 @@ def _for_machine(recipe, facts, model, minutes):
         gave_up.append(f"{recipe.steps} steps")
         share = limit / _estimate(chosen, facts, per_pixel)
         fewest = FEWEST_PASSES * sum(facts.counts) / recipe.batch_size
-        steps = max(int(share * chosen.steps), 20)
-        if steps >= min(fewest, recipe.steps):
+        steps = int(share * chosen.steps)
+        if steps >= max(fewest, 20):
             chosen = dataclasses.replace(chosen, steps=steps, warmup_steps=max(steps // 10, 1))
         else:
             gave_up.append("training all layers: the backbone is frozen")
@@ -212,16 +220,18 @@ def _describe(recipe, facts, gave_up, seconds, limit):
         *(num_images, len(facts.counts), min(facts.counts), max(facts.counts), facts.side),
     )
     _log(
-        "%d pixels (the model: %d); %d steps of %d images in %d parts, %.1f passes; %s",
+        "%d pixels (the model: %d), %d steps of %d images (%d at a time), %.1f passes; %s",
         *(recipe.image_size, facts.stored_size, recipe.steps, recipe.batch_size),
-        *(recipe.accumulation_steps, recipe.steps * recipe.batch_size / num_images),
+        recipe.batch_size // recipe.accumulation_steps,
+        recipe.steps * recipe.batch_size / num_images,
         "only the head is trained" if recipe.freeze else "all layers are trained",
     )
     if recipe.class_balance != "none":
         _log("rare classes are repeated, the best model is that of the best balanced accuracy")
     if gave_up:
         _log("for the time limit of %.0f minutes it gives up %s", limit / 60, ", ".join(gave_up))
-    _log("about %.1f minutes on this machine", seconds / 60)
+    more = ", more than the time limit" if seconds > limit else ""
+    _log("about %.1f minutes on this machine%s", seconds / 60, more)
 
 
 def _log(message, *values):

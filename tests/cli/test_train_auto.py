@@ -1,0 +1,70 @@
+"""`keras-vit train auto`: the printed command repeats the run."""
+
+import shlex
+
+import pytest
+
+from keras_vit.cli import main, parse
+from keras_vit.cli.repeat import train_command
+from keras_vit.training.recipes import RECIPES
+from tests.fixtures.images import write_folder
+from tests.fixtures.small_runs import small_model, small_recipe
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "small.keras"
+    small_model(small_recipe(image_size=16)).save(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    write_folder(root, ("ant", "bee"), count=20)
+    for number in range(8, 20):
+        (root / "bee" / f"{number}.jpg").unlink()
+    return root
+
+
+def test_the_printed_command_repeats_the_run(photos, model, tmp_path, capsys):
+    arguments = ["--model", model, "--data", f"folder:{photos}"]
+    main(["train", "auto", *arguments, "--workdir", str(tmp_path / "run"), "--seed", "4"])
+    printed = capsys.readouterr().out
+    (command,) = [line for line in printed.splitlines() if line.startswith("The same again: ")]
+    _, *words = shlex.split(command.partition(": ")[2])
+    assert parse(words).recipe.seed == 4
+    main(words)
+    for name in ("metrics.jsonl", "run.json"):
+        again = tmp_path / "run-again" / name
+        assert (tmp_path / "run" / name).read_text() == again.read_text()
+    assert "Figure: " in printed
+    assert (tmp_path / "run/confusion.png").exists()
+    # A resumed run has the recipe that it was begun with, whatever is measured now.
+    main(["train", "auto", *arguments, "--workdir", str(tmp_path / "run"), "--resume"])
+
+
+def test_short_runs_choose_the_learning_rate(photos, model, tmp_path, capsys, caplog):
+    arguments = ["--model", model, "--data", f"folder:{photos}"]
+    main(["train", "auto", *arguments, "--workdir", str(tmp_path / "run"), "--sweep-lr"])
+    rates = {path.name for path in (tmp_path / "run-sweep").iterdir()}
+    assert rates == {"0.003", "0.01", "0.03", "0.06"}
+    assert "The same again: keras-vit train finetune" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_recipe_is_its_command(name):
+    options = {"model": "ViT_Ti16", "data": "digits", "workdir": "run"}
+    base = "finetune" if RECIPES[name].optimizer == "sgd" else "pretrain"
+    _, *words = shlex.split(train_command(RECIPES[name], base, **options))
+    assert parse(words).recipe == RECIPES[name]
+
+
+def test_three_images_are_one_line(tmp_path, capsys):
+    write_folder(tmp_path / "photos", ("ant", "bee", "cow"), count=1)
+    arguments = ["--model", "ViT_Ti16", "--data", f"folder:{tmp_path / 'photos'}"]
+    with pytest.raises(SystemExit) as stopped:
+        main(["train", "auto", *arguments, "--workdir", str(tmp_path / "run")])
+    error = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert error.count("error:") == 1 and len(error.strip().splitlines()) <= 2

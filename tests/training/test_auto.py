@@ -1,0 +1,129 @@
+"""Recipes for a dataset, a model and a machine."""
+
+import logging
+
+import pytest
+
+from keras_vit.models.files import load_model
+from keras_vit.training import auto, machine
+from keras_vit.training.auto import Facts, auto_recipe, find_facts, recipe_for_images
+from tests.fixtures.images import write_folder
+from tests.fixtures.small_runs import small_model, small_recipe
+
+VIT_B16 = {"patch_size": (16, 16), "image_size": (224, 224)}
+RESNET = {"stages": (3, 4, 6, 3), "width": 64, "image_size": (224, 224)}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "small.keras"
+    small_model(small_recipe(image_size=16)).save(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    write_folder(root, ("ant", "bee"), count=20)
+    for number in range(8, 20):
+        (root / "bee" / f"{number}.jpg").unlink()
+    return f"folder:{root}"
+
+
+# Numbers of images of the paper's datasets: steps times batch of Table 4 and BiT-HyperRule, unless
+# each image would be seen more than 100 times.
+@pytest.mark.parametrize(
+    ("num_images", "seen", "batch_size"),
+    [
+        (300, 30_000, 64),
+        (3_680, 500 * 512, 512),
+        (50_000, 5_000_000, 512),
+        (1_281_167, 20_000 * 512, 512),
+    ],
+)
+def test_steps_follow_the_number_of_images(num_images, seen, batch_size):
+    recipe = recipe_for_images(
+        Facts((num_images // 2, num_images - num_images // 2), 500, VIT_B16, True)
+    )
+    assert recipe.batch_size == batch_size
+    assert recipe.steps == seen // batch_size
+    assert recipe.learning_rate == (0.03 if batch_size == 512 else 0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "side", "size"),
+    [
+        (VIT_B16, 500, 384),
+        (VIT_B16, 300, 288),
+        (VIT_B16, 32, 224),
+        ({**VIT_B16, "patch_size": (14, 14)}, 500, 378),
+        ({**VIT_B16, "resnet_stages": (3, 4, 9), "patch_size": (1, 1)}, 500, 384),
+        (RESNET, 500, 384),
+    ],
+)
+def test_resolution_follows_the_images_and_the_model(options, side, size):
+    assert recipe_for_images(Facts((100, 100), side, options, True)).image_size == size
+
+
+def test_uneven_classes_are_balanced():
+    even, uneven = (recipe_for_images(Facts(c, 224, VIT_B16, True)) for c in ((10, 14), (10, 20)))
+    assert (even.class_balance, even.monitor) == ("none", None)
+    assert (uneven.class_balance, uneven.monitor) == ("sampling", "val_balanced_accuracy")
+
+
+def test_random_weights_are_trained_from_scratch(caplog):
+    with caplog.at_level(logging.INFO):
+        recipe = recipe_for_images(Facts((10, 14), 224, VIT_B16, False))
+    assert (recipe.optimizer, recipe.decay) == ("adamw", "cosine")
+    assert "random weights" in caplog.text
+
+
+def test_facts_are_read_from_the_data_and_the_model(folder, model):
+    facts = find_facts(folder, model)
+    assert sorted(facts.counts) == [6, 14]
+    assert (facts.side, facts.stored_size, facts.is_pretrained) == (16, 16, True)
+    assert find_facts("digits", "ViT_Ti16").side == 8
+
+
+def test_a_large_batch_is_divided_for_the_memory(folder, model, monkeypatch):
+    facts = find_facts(folder, model)
+    needed = machine.bytes_per_image({**facts.options, "image_size": (16, 16)})
+    monkeypatch.setattr(auto.machine, "free_memory", lambda: 2 * 8 * needed)
+    assert auto_recipe(folder, model).accumulation_steps == 4
+
+
+def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, caplog):
+    for seconds, expected in ((1, "gives up 62 steps"), (0.2, "all layers"), (1000, "frozen")):
+        caplog.clear()
+        monkeypatch.setattr(auto.machine, "seconds_per_image", lambda *_, s=seconds: s)
+        with caplog.at_level(logging.INFO):
+            recipe = auto_recipe(folder, model, minutes=20)
+        assert expected in caplog.text
+        assert recipe.freeze == (seconds == 1000)
+    assert "more than the time limit" in caplog.text
+
+
+def test_memory_and_time_of_this_machine(model):
+    assert machine.free_memory() > 2**20
+    assert not machine.has_accelerator()
+    recipe = small_recipe(image_size=16)
+    assert 0 < machine.seconds_per_image(recipe, load_model(model), batch_size=4) < 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"minutes": 0}, "`minutes` must be a positive number. Received: minutes=0"),
+        ({"minutes": float("nan")}, "`minutes` must be a positive number"),
+        ({"model": "ViT_B17"}, "ViT_B16"),
+        ({"data": "folder:nowhere"}, "does not exist"),
+        ({"data": "few"}, "two training images of each of two classes"),
+    ],
+)
+def test_wrong_arguments(changes, message, folder, model, tmp_path):
+    if changes.get("data") == "few":
+        write_folder(tmp_path / "train", ("ant", "bee"), count=1)
+        changes = {"data": f"folder:{tmp_path}"}
+    arguments = {"data": folder, "model": model, **changes}
+    with pytest.raises(ValueError, match=message):
+        auto_recipe(**arguments)
