@@ -32,6 +32,7 @@ MODEL = {"patch_size": 4, "embedding_dim": 96, "depth": 6, "num_heads": 3, "mlp_
 
 
 def main():
+    """Print the balanced accuracies of all seeds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("cifar10", type=pathlib.Path)
     parser.add_argument("workdir", type=pathlib.Path)
