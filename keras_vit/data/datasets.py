@@ -6,7 +6,6 @@ import functools
 import inspect
 import numbers
 
-from keras_vit.core.arguments import is_integer
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
@@ -16,7 +15,7 @@ from keras_vit.data.images.augment import mixing
 from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
 from keras_vit.data.info import DatasetInfo
-from keras_vit.data.pipeline import Pipeline
+from keras_vit.data.pipeline import Pipeline, check_order
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.kinds import BY_POSITION, KINDS, find_kind, names_with
 from keras_vit.data.sources.paper import DATASETS
@@ -114,7 +113,7 @@ def load(
     _check_names(changes)
     preprocessing = find_preprocessing(preprocessing, training, image_size)
     maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
-    _check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
+    check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
     source = leave_out(source, exclude, name, functools.partial(_find_every, name, data_dir))
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
@@ -256,32 +255,6 @@ def _find_source(name, split, classes, data_dir, shard):
 def _check_taken(option, shown, taken, received):
     if option not in taken:
         raise ValueError(f"{shown} is for {names_with(option)} only. Received: {received}")
-
-
-def _check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
-    for name, value, least in (("batch_size", batch_size, 1), ("start_step", start_step, 0)):
-        if not is_integer(value) or not least <= value < 2**31:
-            raise ValueError(
-                f"`{name}` must be a positive integer{'' if least else ' or 0'}, less than 2**31. "
-                f"Received: {name}={value!r}"
-            )
-    if (start_step or len(skip)) and not repeat:
-        raise ValueError(
-            "`start_step` and `skip` are for a repeated dataset, `repeat=True`. "
-            f"Received: start_step={start_step}, skip={skip!r}, repeat={repeat}"
-        )
-    if not isinstance(max_skipped, numbers.Real) or not 0 <= max_skipped <= 1:
-        raise ValueError(
-            f"`max_skipped` must be a share, from 0 to 1. Received: max_skipped={max_skipped}"
-        )
-    is_pair = isinstance(shard, (tuple, list)) and len(shard) == 2
-    if not is_pair or not all(is_integer(value) for value in shard):
-        raise ValueError(f"`shard` must be `(index, count)`. Received: shard={shard!r}")
-    index, count = shard
-    if not 0 <= index < count:
-        raise ValueError(
-            f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard!r}"
-        )
 
 
 def _part(source, fraction):

@@ -17,11 +17,13 @@ examples before it, and broken images keep their positions although they are dro
 
 import dataclasses
 import itertools
+import numbers
 import sys
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from keras_vit.core.arguments import is_integer
 from keras_vit.data.in_flight import END, IN_PARALLEL, InFlight, call, first_key_of, position_of
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source, not_among
@@ -178,3 +180,30 @@ class Pipeline:
         """
         index, count = self.shard
         return tf.stack([tf.constant(self.seed, tf.int64), position * count + index])
+
+
+def check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
+    """Check the arguments of `load` that say which batches come, and in which order."""
+    for name, value, least in (("batch_size", batch_size, 1), ("start_step", start_step, 0)):
+        if not is_integer(value) or not least <= value < 2**31:
+            raise ValueError(
+                f"`{name}` must be a positive integer{'' if least else ' or 0'}, less than 2**31. "
+                f"Received: {name}={value!r}"
+            )
+    if (start_step or len(skip)) and not repeat:
+        raise ValueError(
+            "`start_step` and `skip` are for a repeated dataset, `repeat=True`. "
+            f"Received: start_step={start_step}, skip={skip!r}, repeat={repeat}"
+        )
+    if not isinstance(max_skipped, numbers.Real) or not 0 <= max_skipped <= 1:
+        raise ValueError(
+            f"`max_skipped` must be a share, from 0 to 1. Received: max_skipped={max_skipped}"
+        )
+    is_pair = isinstance(shard, (tuple, list)) and len(shard) == 2
+    if not is_pair or not all(is_integer(value) for value in shard):
+        raise ValueError(f"`shard` must be `(index, count)`. Received: shard={shard!r}")
+    index, count = shard
+    if not 0 <= index < count:
+        raise ValueError(
+            f"`shard` must be `(index, count)` with 0 <= index < count. Received: shard={shard!r}"
+        )
