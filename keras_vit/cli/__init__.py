@@ -47,6 +47,8 @@ Command = (
     | Annotated[Client, tyro.conf.subcommand("client")]
 )
 
+_NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
+
 
 def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
@@ -82,7 +84,9 @@ def parse(args=None):
 
     Show only the first part of tyro's error box.
     """
-    box = io.StringIO()
+    box, args = io.StringIO(), sys.argv[1:] if args is None else args
+    # Old names of flags are understood.
+    args = [_NEW_FLAGS.get(word, word) for word in args]
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(

@@ -9,7 +9,6 @@ import numbers
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
-from keras_vit.data.features import compute_features, feature_source
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.images.augment import mixing
 from keras_vit.data.images.image_maker import ImageMaker
@@ -17,6 +16,7 @@ from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessin
 from keras_vit.data.info import DatasetInfo
 from keras_vit.data.pipeline import Pipeline, check_order
 from keras_vit.data.skipped import Skipped
+from keras_vit.data.sources.features import compute_features, feature_source
 from keras_vit.data.sources.kinds import BY_POSITION, KINDS, find_kind, names_with
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.data.sources.splits import SPLITS
@@ -33,7 +33,6 @@ def load(
     repeat=False,
     classes=None,
     fraction=1.0,
-    balanced=False,
     exclude=(),
     max_skipped=0.1,
     cache=None,
@@ -71,8 +70,6 @@ def load(
         fraction: approximate share of the examples to take, chosen at random. The choice does not
             depend on the seed, and a smaller share is part of a larger one. All examples are still
             read.
-        balanced: whether images of classes with few of them are repeated, so that each pass has
-            about equally many of each class.
         exclude: ids of examples to leave out, or the path of a file with one per line, such
             as `keras_vit.data.find_duplicates` writes.
         max_skipped: greatest share of images that may be skipped; ten are always allowed.
@@ -86,7 +83,9 @@ def load(
             `min_crop_area`, `random_crop_from`, `central_crop_from`, `resizing`, `flip`,
             `augmentation`, `upright`, `one_hot`. Also `start_step` and `skip`, to resume a repeated
             dataset: the number of batches seen, and the ids of the images that were skipped
-            (`skipped.ids`); `load(...).from_step(start_step, skip)` does the same.
+            (`skipped.ids`); `load(...).from_step(start_step, skip)` does the same. And `balanced`:
+            whether images of classes with few of them are repeated, so that each pass has about
+            equally many of each class.
 
     Returns:
         A `tf.data.Dataset` whose attribute `info` is a `keras_vit.data.DatasetInfo`: class names,
@@ -110,6 +109,7 @@ def load(
     (0.05, False)
     """
     start_step, skip = changes.pop("start_step", 0), changes.pop("skip", ())
+    balanced = changes.pop("balanced", False)
     _check_names(changes)
     preprocessing = find_preprocessing(preprocessing, training, image_size)
     maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
@@ -202,7 +202,7 @@ def _check_names(changes):
     for name in changes:
         if name not in fields:
             *own, _ = inspect.signature(load).parameters
-            known = [*own, *fields, "start_step", "skip"]
+            known = [*own, *fields, "start_step", "skip", "balanced"]
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
             raise TypeError(
                 f"`load` has no argument of this name; the nearest one is `{nearest}`. "

@@ -16,8 +16,8 @@ from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
-from keras_vit.data.features import compute_features
 from keras_vit.data.fingerprints import source_digest
+from keras_vit.data.sources.features import compute_features
 from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.base import resizing_of
 from keras_vit.models.folding import fold
