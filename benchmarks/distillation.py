@@ -1,4 +1,4 @@
-"""Measure whether distillation helps: a ViT-Ti on digits and on CIFAR-10, with and without a teacher.
+"""Measure whether distillation helps: ViT-Ti on digits and CIFAR-10, with and without a teacher.
 
 The teacher is a small ResNet that is trained on all training images. The student has the width, the
 heads and the depth of ViT-Ti, and sees few of them. With and without the teacher, it has the same
