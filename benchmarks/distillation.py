@@ -25,7 +25,7 @@ from keras_vit.training import Recipe, train
 
 SHARED = Recipe(
     image_size=16,
-    batch_size=64,
+    batch_size=32,
     optimizer="adamw",
     learning_rate=1e-3,
     decay="cosine",
@@ -51,12 +51,12 @@ class Setting:
 
 def settings(cifar):
     """Return the settings by name; `cifar` is the folder of CIFAR-10, or `None`."""
-    digits = dataclasses.replace(SHARED, steps=300)
+    digits = dataclasses.replace(SHARED, batch_size=64, steps=300)
     found = {"digits": Setting("digits", digits, SHARED, 0.1, 4)}
     if cifar is not None:
         large = {"image_size": 32, "flip": "random"}
-        teacher = dataclasses.replace(SHARED, **large, steps=1500)
-        student = dataclasses.replace(SHARED, **large, steps=250)
+        teacher = dataclasses.replace(SHARED, **large, batch_size=64, steps=1500)
+        student = dataclasses.replace(SHARED, **large, steps=200)
         found["CIFAR-10"] = Setting(f"folder:{cifar.resolve()}", teacher, student, 0.03, 8)
     return found
 

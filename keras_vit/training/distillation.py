@@ -46,7 +46,7 @@ class Distiller(keras.Model):
         teacher.trainable = False
         self.label_weight = recipe.label_weight
         # With its default, the name of the loss, Keras 3.15 takes the divergence of the logits.
-        losses = {"soft": keras.losses.KLDivergence, "hard": _HardLoss}
+        losses = {"soft": keras.losses.KLDivergence, "hard": HardLoss}
         self.teacher_loss = keras.distillation.LogitsDistillation(
             float(recipe.temperature), losses[recipe.distillation]()
         )
@@ -77,7 +77,7 @@ class Distiller(keras.Model):
         return ops.stop_gradient(self.teacher(images, training=False))
 
 
-class _HardLoss(keras.losses.Loss):
+class HardLoss(keras.losses.Loss):
     """The cross-entropy with the teacher's most likely class."""
 
     def call(self, teacher_logits, logits):
@@ -88,9 +88,10 @@ class _HardLoss(keras.losses.Loss):
 def check_settings(recipe, teacher):
     """Check that a recipe has the loss of a student, or no settings of one without a teacher."""
     defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
-    if teacher is not None and recipe.loss != "softmax":
+    if teacher is not None and (recipe.loss != "softmax" or recipe.freeze):
         raise ValueError(
-            f"A `teacher` is for the loss 'softmax'. Received: loss={recipe.loss!r} and a teacher"
+            "A `teacher` is for the loss 'softmax', and needs images, not features. Received: "
+            f"loss={recipe.loss!r}, freeze={recipe.freeze} and a teacher"
         )
     for name in OF_THE_TEACHER:
         if teacher is None and getattr(recipe, name) != defaults[name]:

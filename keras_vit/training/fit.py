@@ -110,8 +110,10 @@ def fit(
         before = _find_trained_before(model, teacher, trained_before, images) if is_new else None
         digests = [found.digest() for found in (*images.values(), before) if found is not None]
         made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume, digests)
+        # A teacher may have other dtypes.
+        trained = task.model if teacher is None else model
         task.model.compile(
-            optimizer=make_optimizer(recipe, model, epochs * updates_per_epoch),
+            optimizer=make_optimizer(recipe, trained, epochs * updates_per_epoch),
             loss=task.loss,
             weighted_metrics=list(task.metrics),
         )
