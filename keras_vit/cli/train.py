@@ -65,6 +65,9 @@ class Train:
     """Greatest share of images that may be skipped because they cannot be decoded."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
     """Dtype policy of a new model; float32 by default. A .keras file has its own."""
+    teacher: str | None = None
+    """A trained model of the same classes, a run's directory, a .keras file or a checkpoint: the
+    model learns from it as `--distillation`, `--temperature` and `--label-weight` say."""
     sweep_lr: bool = False
     """First train with each of `--learning-rates`, in a directory next to the workdir. Then train
     on the training and validation splits with the rate that is best on the validation split. With

@@ -25,6 +25,11 @@ class Fingerprints:
     labels: tuple[str, ...]
     digests: tuple[str, ...]
 
+    def __add__(self, other):
+        return Fingerprints(
+            self.ids + other.ids, self.labels + other.labels, self.digests + other.digests
+        )
+
     def rows(self):
         """Return lists `[digest, label, id]`, as they are written to files."""
         return [list(row) for row in zip(self.digests, self.labels, self.ids, strict=True)]

@@ -220,9 +220,12 @@ class DistilledHead(Layer):
         self.distillation_token.build((*input_shape[:-1], width))
 
     def call(self, tokens):
+        return self.activation(sum(self.both(tokens)) / 2)
+
+    def both(self, tokens):
+        """Return the logits of the class token and those of the distillation token."""
         class_token, distillation_token = ops.split(tokens, 2, axis=-1)
-        logits = self.class_token(class_token) + self.distillation_token(distillation_token)
-        return self.activation(logits / 2)
+        return self.class_token(class_token), self.distillation_token(distillation_token)
 
     def compute_output_shape(self, input_shape):
         return (*input_shape[:-1], self.units)

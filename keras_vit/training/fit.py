@@ -48,6 +48,7 @@ def fit(
     keep=2,
     trained_before=None,
     exclude=None,
+    teacher=None,
 ):
     """Train a model by a recipe, and keep the run in a directory.
 
@@ -78,6 +79,8 @@ def fit(
             default what its run records (`images_trained_before`).
         exclude: path of the file of ids that were left out of the data, to be copied to
             `excluded.txt`; or `None`.
+        teacher: a trained model of the same classes, whose logits the model learns as the recipe
+            says; or `None`. It is frozen, and not saved.
 
     Returns:
         The metrics of the epochs, a list of dictionaries.
@@ -92,7 +95,7 @@ def fit(
     check_batch(recipe)
     check_integer("save_steps", save_steps, 1)
     check_integer("keep", keep, 1)
-    task = make_task(recipe, model, data)
+    task = make_task(recipe, model, data, teacher)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)
     state = _find_state(workdir, keep) if resume else None
     images = run_fingerprints(data) if is_first_process() else {}
@@ -104,11 +107,13 @@ def fit(
     with own_directory(workdir) as own:
         check_new(own, resume)
         is_new = images and state is None
-        before = _find_trained_before(model, trained_before, images) if is_new else None
+        before = _find_trained_before(model, teacher, trained_before, images) if is_new else None
         digests = [found.digest() for found in (*images.values(), before) if found is not None]
         made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume, digests)
+        # A teacher may have other dtypes.
+        trained = task.model if teacher is None else model
         task.model.compile(
-            optimizer=make_optimizer(recipe, task.model, epochs * updates_per_epoch),
+            optimizer=make_optimizer(recipe, trained, epochs * updates_per_epoch),
             loss=task.loss,
             weighted_metrics=list(task.metrics),
         )
@@ -151,13 +156,16 @@ def fit(
     return run.history
 
 
-def _find_trained_before(model, given, images):
+def _find_trained_before(model, teacher, given, images):
+    """Return the images that a model and its teacher were trained on, or `None`."""
     before = images_trained_before(model) if given is None else given
+    taught = None if teacher is None else images_trained_before(teacher)
     if "validation" in images:
         warn_of_overlap(images)
-        if before is not None:
-            warn_of_validation(before, images["validation"])
-    return before
+        for found, name in ((before, "starting model"), (taught, "teacher")):
+            if found is not None:
+                warn_of_validation(found, images["validation"], name)
+    return before + taught if before and taught else before or taught
 
 
 def _find_state(workdir, keep):

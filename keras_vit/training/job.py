@@ -13,6 +13,7 @@ from keras_vit.data.leaks import check_splits
 from keras_vit.data.sources.kinds import absolute_name, has_path
 from keras_vit.data.sources.listing import describe_left_out
 from keras_vit.training import distribution
+from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
 from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.runs.run import LAST_MODEL, read_run
@@ -60,6 +61,7 @@ def train(
     keep=2,
     facts=None,
     epoch_examples=None,
+    teacher=None,
 ):
     """Train a model on a dataset by a recipe, in a directory.
 
@@ -91,6 +93,9 @@ def train(
         epoch_examples: number of examples in one pass, which sets the number of steps; by default
             the number of training images. With the number of the whole dataset, training on a
             share of it takes the same number of steps.
+        teacher: path of a trained model of the same classes, as in `make_model`, or a built model:
+            the model learns its logits as the recipe's `distillation`, `temperature` and
+            `label_weight` say. `None` for none.
 
     Returns:
         A `Run`.
@@ -120,13 +125,14 @@ def train(
         )
     workdir = pathlib.Path(workdir).expanduser()
     facts = {
-        "model": model.name if is_built else str(model),
+        "model": _name_of(model),
         "data": absolute_name(data),
         "split": split,
         "classes": classes,
         "exclude": exclude and str(exclude),
         "dtype": dtype,
         **({"fraction": fraction} if fraction < 1 else {}),
+        **({} if teacher is None else {"teacher": _name_of(teacher)}),
         **(facts or {}),
     }
     # Before version 0.2 datasets were divided in another way.
@@ -149,11 +155,17 @@ def train(
         if epoch_examples is not None:
             datasets[0].num_examples = epoch_examples
         warn_of_splits(name, {split: datasets[0], validation: datasets[1]}, classes)
+        # Before the model is made, which sets the seed.
+        teacher = load_teacher(teacher)
         if not is_built:
             model = make_model(recipe, model, len(datasets[0].class_names), dtype)
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
-        history = fit(recipe, model, datasets, workdir, facts, **options)
+        history = fit(recipe, model, datasets, workdir, facts, teacher=teacher, **options)
     return Run(model, history, workdir, recipe)
+
+
+def _name_of(model):
+    return model.name if isinstance(model, keras.Model) else str(model)
 
 
 def _scope(is_built, strategy, model_shards):

@@ -60,6 +60,8 @@ AUGMENTATIONS = {
     "strong2": Augmentation(layers=2, magnitude=20, mixup=0.8),
     # `bit_hyperrule.py` of big_transfer, for 20,000 images or more.
     "bit": Augmentation(mixup=0.1),
+    # Function matching, `configs/proj/distill/` of big_vision.
+    "mixup": Augmentation(mixup=1.0),
 }
 
 

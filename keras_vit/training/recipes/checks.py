@@ -15,10 +15,10 @@ WHOLE = (
 )
 POSITIVE = (
     *("image_size", "batch_size", "learning_rate", "epochs", "steps", "layer_decay"),
-    *("accumulation_steps", "clip_norm", "patience"),
+    *("accumulation_steps", "clip_norm", "patience", "temperature"),
 )
 NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed", "unfreeze_steps")
-SHARES = ("dropout", "label_smoothing", "ema_momentum")
+SHARES = ("dropout", "label_smoothing", "ema_momentum", "label_weight")
 
 
 def check_recipe(recipe):
@@ -38,6 +38,11 @@ def check_recipe(recipe):
             f"Received: head_bias={recipe.head_bias}, loss={recipe.loss!r}"
         )
     _check_training(recipe)
+    if recipe.distillation == "hard" and recipe.temperature != 1:
+        raise ValueError(
+            "`temperature` is for soft distillation. "
+            f"Received: temperature={recipe.temperature}, distillation='hard'"
+        )
     if recipe.batch_size % recipe.accumulation_steps:
         raise ValueError(
             "`accumulation_steps` must divide `batch_size`. Received: "

@@ -83,6 +83,11 @@ class Recipe:
             once, without crops, flips and augmentation.
         unfreeze_steps: number of steps after which the next block, from the last, is trained too
             (gradual unfreezing); the head is trained from the start. 0 trains all from the start.
+        distillation: what a student learns of its teacher, if there is one: the probabilities
+            (`"soft"`), or the most likely class (`"hard"`).
+        temperature: temperature of the probabilities that a student learns.
+        label_weight: weight of the loss of the labels, where there is a teacher; the loss of the
+            teacher has the rest. 0 is function matching: labels are not used.
     """
 
     image_size: int
@@ -119,6 +124,9 @@ class Recipe:
     class_balance: Literal[BALANCES] = "none"
     freeze: bool = False
     unfreeze_steps: int = 0
+    distillation: Literal["soft", "hard"] = "soft"
+    temperature: float = 1.0
+    label_weight: float = 0.5
 
     def __post_init__(self):
         check_recipe(self)

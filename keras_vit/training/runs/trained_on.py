@@ -82,11 +82,7 @@ def images_trained_on(workdir):
             "named",
             path,
         )
-    if before is None:
-        return own
-    return Fingerprints(
-        before.ids + own.ids, before.labels + own.labels, before.digests + own.digests
-    )
+    return own if before is None else before + own
 
 
 def warn_of_trained_images(workdir, images):
@@ -101,14 +97,13 @@ def warn_of_trained_images(workdir, images):
     return found
 
 
-def warn_of_validation(before, images):
-    """Log a warning that names validation images that the starting model was trained on."""
+def warn_of_validation(before, images, name="starting model"):
+    """Log a warning that names validation images that a model was trained on before."""
     found = images.ids_among(set(before.digests))
     if found:
         logging.getLogger("keras_vit").warning(
-            "the starting model was trained on %d of the %d validation images, which choose the "
-            "best model: %s",
-            *(len(found), len(images.ids), name_some(found)),
+            "the %s was trained on %d of the %d validation images, which choose the best model: %s",
+            *(name, len(found), len(images.ids), name_some(found)),
         )
 
 

@@ -15,7 +15,8 @@ def named_variables(model):
         model: a model whose optimizer is built.
 
     Returns:
-        A dictionary from names to variables, in Keras's order.
+        A dictionary from names to variables, in Keras's order; without those of a teacher, which is
+        frozen and loaded again.
 
     Example:
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
@@ -30,8 +31,11 @@ def named_variables(model):
     optimizer/sgd/momentum/sequential/dense/bias
     """
     layers, numbers = {layer.name: layer for layer in _layers(model)}, {}
-    paths = {v.path: _renumbered(v.path.split("/"), layers, numbers) for v in model.variables}
-    named = [(f"model/{paths[variable.path]}", variable) for variable in model.variables]
+    teacher = getattr(model, "teacher", None)
+    frozen = set() if teacher is None else {id(variable) for variable in teacher.variables}
+    variables = [variable for variable in model.variables if id(variable) not in frozen]
+    paths = {v.path: _renumbered(v.path.split("/"), layers, numbers) for v in variables}
+    named = [(f"model/{paths[variable.path]}", variable) for variable in variables]
     # Keras names the variables of an optimizer by the paths of those that they belong to.
     owners = {path.replace("/", "_"): name for path, name in paths.items()}
     for variable in model.optimizer.variables:

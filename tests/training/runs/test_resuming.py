@@ -22,21 +22,10 @@ from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.run_to_be_killed import RECIPE, train
 from tests.fixtures.small_runs import CLASSES
+from tests.fixtures.stopping import stopping
 from tests.fixtures.tiny import TINY
 
 pytestmark = pytest.mark.backends("tensorflow", "jax", "torch")
-
-
-def stopping(batch, stop):
-    """A `SaveState.on_train_batch_begin` that stops in the middle of an epoch."""
-    save = SaveState.on_train_batch_begin
-
-    def on_train_batch_begin(self, *arguments, logs):
-        save(self, *arguments, logs)
-        if self.batch + 1 == batch:
-            stop()
-
-    return on_train_batch_begin
 
 
 @pytest.fixture
@@ -75,13 +64,14 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos):
 
 
 @pytest.mark.large
-def test_a_run_is_killed_20_times(tmp_path):
+@pytest.mark.parametrize("others", [[], ["teacher"]], ids=["alone", "with a teacher"])
+def test_a_run_is_killed_20_times(tmp_path, others):
     """At any moment from the imports on, most often just after something was saved."""
     draw = random.Random(0)
 
     def start(name):
         command = [sys.executable, "-m", "tests.fixtures.run_to_be_killed", tmp_path / name]
-        arguments = [tmp_path / f"{name}.npz", "600"]
+        arguments = [tmp_path / f"{name}.npz", "600", *others]
         return subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL)
 
     def files():

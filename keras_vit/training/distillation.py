@@ -1,0 +1,166 @@
+"""Distillation: a student learns the logits of a trained teacher."""
+
+import dataclasses
+import hashlib
+import re
+
+import keras
+from keras import ops
+
+from keras_vit.models.parts import check_classifier, has_distillation_token
+from keras_vit.training.runs.class_names import class_names_of
+from keras_vit.training.runs.saved_models import load_trained
+
+# Settings of a recipe that apply only to runs with a teacher.
+OF_THE_TEACHER = ("distillation", "temperature", "label_weight")
+
+
+# `keras.distillation.Distiller` (Keras 3.15) does not fit: it ignores sample weights, evaluates the
+# loss of the teacher instead of that of the labels, and trains one output for both, where DeiT has
+# two heads. Its loss of the logits is used.
+class Distiller(keras.Model):
+    """A student and its frozen teacher, to be compiled with the loss of the labels and trained.
+
+    The training loss is `label_weight` times the loss of the labels, plus `1 - label_weight` times
+    the loss of the teacher: the Kullback-Leibler divergence from the teacher's to the student's
+    probabilities at a temperature, times the square of the temperature (soft), or the cross-entropy
+    with the teacher's most likely class (hard). The teacher sees the student's batch, after crops
+    and mixing, resized to its own image size. The class token of a student with a distillation
+    token learns the labels, and the distillation token the teacher. Metrics and evaluation are
+    those of the student alone.
+
+    Args:
+        recipe: a `Recipe`.
+        student: a model that returns logits; the one to save.
+        teacher: a trained model that returns logits of the same classes. It is frozen.
+
+    Reference:
+        Hinton et al. (arXiv 1503.02531); DeiT (arXiv 2012.12877); function matching
+        (arXiv 2106.05237) and `trainers/proj/distill/distill.py` of big_vision.
+    """
+
+    def __init__(self, recipe, student, teacher):
+        super().__init__(name="distiller")
+        self.student = student
+        self.teacher = teacher
+        teacher.trainable = False
+        self.label_weight = recipe.label_weight
+        # With its default, the name of the loss, Keras 3.15 takes the divergence of the logits.
+        losses = {"soft": keras.losses.KLDivergence, "hard": HardLoss}
+        self.teacher_loss = keras.distillation.LogitsDistillation(
+            float(recipe.temperature), losses[recipe.distillation]()
+        )
+        self.trunk = None
+        if has_distillation_token(student):
+            self.trunk = keras.Model(student.inputs, student.get_layer("head").input)
+
+    def call(self, images, training=None):
+        # Two logits: of the labels, and of the teacher.
+        if self.trunk is None:
+            return (self.student(images, training=training),) * 2
+        return self.student.get_layer("head").both(self.trunk(images, training=training))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        if not training:
+            return super().compute_loss(x, y, sum(y_pred) / 2, sample_weight, training)
+        loss = super().compute_loss(x, y, y_pred[0], sample_weight, training)
+        teacher_loss = self.teacher_loss.compute_loss(self._teach(x), y_pred[1])
+        return self.label_weight * loss + (1 - self.label_weight) * teacher_loss
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return super().compute_metrics(x, y, sum(y_pred) / 2, sample_weight)
+
+    def _teach(self, images):
+        size = self.teacher.input_shape[1:3]
+        if None not in size and size != tuple(images.shape[1:3]):
+            images = ops.image.resize(images, size, antialias=True, data_format="channels_last")
+        return ops.stop_gradient(self.teacher(images, training=False))
+
+
+class HardLoss(keras.losses.Loss):
+    """The cross-entropy with the teacher's most likely class."""
+
+    def call(self, teacher_logits, logits):
+        classes = ops.argmax(teacher_logits, axis=-1)
+        return ops.sparse_categorical_crossentropy(classes, logits, from_logits=True)
+
+
+def check_settings(recipe, teacher):
+    """Check that a recipe has the loss of a student, or no settings of one without a teacher."""
+    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
+    if teacher is not None and (recipe.loss != "softmax" or recipe.freeze):
+        raise ValueError(
+            "A `teacher` is for the loss 'softmax', and needs images, not features. Received: "
+            f"loss={recipe.loss!r}, freeze={recipe.freeze} and a teacher"
+        )
+    for name in OF_THE_TEACHER:
+        if teacher is None and getattr(recipe, name) != defaults[name]:
+            raise ValueError(
+                f"`{name}` is for training with a `teacher`. Received: "
+                f"{name}={getattr(recipe, name)!r} and no teacher"
+            )
+
+
+def load_teacher(teacher):
+    """Load the teacher of a run: a built model, or what `load_trained` takes.
+
+    Raises:
+        ValueError: if there is no such model.
+    """
+    if teacher is None or isinstance(teacher, keras.Model):
+        return teacher
+    try:
+        model = load_trained(teacher)
+        names = class_names_of(model, teacher)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "`teacher` must be a trained model: a run's directory, a .keras file or a checkpoint. "
+            f"Received: teacher={teacher!r} ({error})"
+        ) from error
+    if names is not None:
+        # The `.keras` files of earlier versions have them next to the model.
+        model.class_names = names
+    return model
+
+
+def distill(recipe, model, teacher, class_names):
+    """Return the `Distiller` of a run, and the facts to record about the teacher.
+
+    Raises:
+        ValueError: if the teacher is no classifier, or one of other classes; or the class token
+            of a model with a distillation token would learn nothing.
+    """
+    _check_teacher(model, teacher, class_names)
+    if has_distillation_token(model) and not recipe.label_weight:
+        raise ValueError(
+            "`label_weight` must be greater than 0 for a model with a distillation token, whose "
+            f"class token learns the labels. Received: label_weight={recipe.label_weight}"
+        )
+    digest = hashlib.sha256()
+    for variable in teacher.variables:
+        digest.update(ops.convert_to_numpy(variable).tobytes())
+    return Distiller(recipe, model, teacher), {"teacher_digest": digest.hexdigest()[:16]}
+
+
+def _check_teacher(model, teacher, class_names):
+    received = f"the teacher {getattr(teacher, 'name', teacher)!r}"
+    if teacher is model:
+        raise ValueError(f"`teacher` must not be the trained model. Received: {received}")
+    try:
+        num_classes = check_classifier(teacher)
+    except ValueError as error:
+        raise ValueError(
+            f"`teacher` must be a classifier. Received: {received} ({error})"
+        ) from None
+    names = getattr(teacher, "class_names", None) or class_names
+    # Files of other projects have words where datasets have ImageNet's synsets, in their order.
+    is_named = _are_synsets(names) or not _are_synsets(class_names)
+    if num_classes != len(class_names) or (is_named and list(names) != list(class_names)):
+        raise ValueError(
+            f"`teacher` must have the dataset's {len(class_names)} classes {class_names!r:.300}. "
+            f"Received: {received} of {num_classes} classes {names!r:.300}"
+        )
+
+
+def _are_synsets(names):
+    return all(re.fullmatch(r"n\d{8}", name) for name in names)
