@@ -84,7 +84,9 @@ def check_choice(argument, value, choices):
 
 
 def grid_size(image_size, patch_size):
-    """Return rows and columns of the patches of an image, which they must tile exactly."""
+    """Return the grid of patches that tile an image exactly, `None` for images of any size."""
+    if None in image_size:
+        return None
     # The VALID convolution of the original drops the pixels of incomplete patches silently.
     if any(pixels % patch for pixels, patch in zip(image_size, patch_size, strict=True)):
         raise ValueError(
