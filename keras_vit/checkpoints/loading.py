@@ -15,7 +15,7 @@ from keras_vit.models.base import ImageModel, carry, set_origin
 from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, build_model, defaults_of, match_variant
-from keras_vit.models.parts import token_grid
+from keras_vit.models.parts import stored_grid, stored_size
 from keras_vit.models.surgery import resize
 from keras_vit.models.variants import is_resnet
 
@@ -125,7 +125,7 @@ def load_checkpoint(model, path, format=None):
         values = checkpoint.read(model)
         _warn_of_other_functions(model, file, checkpoint)
         if checkpoint.shape_of(POSITIONS) is not None and checkpoint.configured_size is None:
-            warn_of_assumed_grid(file, token_grid(model))
+            warn_of_assumed_grid(file, stored_grid(model))
         if checkpoint.archive.is_mapped:
             for _ in values:
                 # Check each array without keeping it: reading it again costs little.
@@ -172,7 +172,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
 def _load_keras_weights(model, file):
     load_weights(model, file)
     if any(variable.path == POSITIONS for variable in model.weights):
-        warn_of_assumed_grid(file, token_grid(model))
+        warn_of_assumed_grid(file, stored_grid(model))
 
 
 def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
@@ -278,7 +278,7 @@ def _check_architecture(row, described, file):
 def _warn_of_other_functions(model, file, checkpoint):
     """Log a warning for each option that changes outputs and differs between file and model."""
     ours = options_of(model)
-    theirs = described_options(file, checkpoint, ours.get("num_heads"), ours["image_size"])
+    theirs = described_options(file, checkpoint, ours.get("num_heads"), stored_size(model))
     names = ["classifier_activation"]
     if not is_resnet(ours):
         names += ["activation", "epsilon", "position_embedding"]

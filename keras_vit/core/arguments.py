@@ -84,16 +84,20 @@ def check_choice(argument, value, choices):
 
 
 def grid_size(image_size, patch_size):
-    """Return the grid of patches that tile an image exactly, `None` for images of any size."""
-    if None in image_size:
+    """Return rows and columns of the patches of an image, which they must tile exactly.
+
+    Sizes in a graph may be tensors, which are not checked. Return `None` for images of any size.
+    """
+    sizes = list(zip(image_size, patch_size, strict=True))
+    if any(pixels is None for pixels in image_size):
         return None
     # The VALID convolution of the original drops the pixels of incomplete patches silently.
-    if any(pixels % patch for pixels, patch in zip(image_size, patch_size, strict=True)):
+    if any(isinstance(pixels, int) and pixels % patch for pixels, patch in sizes):
         raise ValueError(
             f"`image_size` must be a multiple of {patch_size}, the pixels that a token stands for. "
             f"Received: image_size={image_size}"
         )
-    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
+    return tuple(pixels // patch for pixels, patch in sizes)
 
 
 def accepts_old_name(old, new):

@@ -12,8 +12,8 @@ from keras_vit.layers.base import Layer
 class PatchEmbedding(Layer):
     """Cuts an image into patches and projects each one linearly to a token.
 
-    Input: `(batch, height, width, channels)`, height and width multiples of the patch size. They
-    may be `None`: then each call may have another size.
+    Input: `(batch, height, width, channels)`, height and width multiples of the patch size, or
+    `None` for another size in each call.
     Output: `(batch, num_patches, embedding_dim)`, patches row by row.
 
     Args:
@@ -28,7 +28,7 @@ class PatchEmbedding(Layer):
 
     Raises:
         ValueError: if the images are not `(batch, height, width, channels)`, or the patches do not
-            tile them. In a graph for any size, the backend raises an error of its own instead.
+            tile them; in a graph without sizes, the error is one of the backend.
 
     Reference:
         Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929). The projection is a convolution
@@ -69,7 +69,7 @@ class PatchEmbedding(Layer):
 
     def call(self, images):
         check_floats(images)
-        rows, columns = self.grid_size or grid_of(images, self.patch_size)
+        rows, columns = self.grid_size or grid_size(ops.shape(images)[1:3], self.patch_size)
         if self.grid_size is None:
             # The convolution would drop incomplete patches: in a graph, this fails instead.
             sides = rows * self.patch_size[0], columns * self.patch_size[1]
@@ -87,14 +87,6 @@ class PatchEmbedding(Layer):
             "patch_size": self.patch_size,
             "use_bias": self.use_bias,
         }
-
-
-def grid_of(images, patch_size):
-    """Return rows and columns of the patches of images, as tensors where a graph has no sizes."""
-    size = ops.shape(images)[1:3]
-    if all(isinstance(pixels, int) for pixels in size):
-        return grid_size(tuple(size), patch_size)
-    return tuple(pixels // patch for pixels, patch in zip(size, patch_size, strict=True))
 
 
 def interpolate(table, size, axis):

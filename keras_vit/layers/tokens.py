@@ -6,13 +6,29 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.core.arguments import as_pair, check_integer, grid_size
 from keras_vit.layers.base import Layer
-from keras_vit.layers.patches import grid_of, interpolate
+from keras_vit.layers.patches import interpolate
+
+
+class LearnedTokens(Layer):
+    """Base class of the layers that prepend tokens, their only variable, to a token sequence."""
+
+    num_new = 1
+
+    def call(self, tokens):
+        (learned,) = self.weights
+        learned = ops.cast(learned, tokens.dtype)
+        shape = (ops.shape(tokens)[0], *learned.shape[1:])
+        return ops.concatenate([ops.broadcast_to(learned, shape), tokens], 1)
+
+    def compute_output_shape(self, input_shape):
+        batch_size, num_tokens, width = input_shape
+        return (batch_size, num_tokens and self.num_new + num_tokens, width)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class ClassToken(Layer):
+class ClassToken(LearnedTokens):
     """Prepends a learnable class token to a token sequence.
 
     Input: `(batch, tokens, width)`. Output: `(batch, 1 + tokens, width)`.
@@ -31,16 +47,9 @@ class ClassToken(Layer):
             name="token", shape=(1, 1, input_shape[-1]), initializer="zeros"
         )
 
-    def call(self, tokens):
-        return _prepend(self.token, tokens)
-
-    def compute_output_shape(self, input_shape):
-        batch_size, num_tokens, width = input_shape
-        return (batch_size, num_tokens and num_tokens + 1, width)
-
 
 @keras.saving.register_keras_serializable("keras_vit")
-class RegisterTokens(Layer):
+class RegisterTokens(LearnedTokens):
     """Prepends learnable tokens whose outputs are not used to a token sequence.
 
     Input: `(batch, tokens, width)`. Output: `(batch, num_registers + tokens, width)`.
@@ -61,7 +70,8 @@ class RegisterTokens(Layer):
 
     def __init__(self, num_registers, **kwargs):
         super().__init__(**kwargs)
-        self.num_registers = check_integer("num_registers", num_registers, minimum=1)
+        self.num_new = check_integer("num_registers", num_registers, minimum=1)
+        self.num_registers = self.num_new
 
     def build(self, input_shape):
         self.tokens = self.add_weight(
@@ -70,20 +80,8 @@ class RegisterTokens(Layer):
             initializer=keras.initializers.RandomNormal(stddev=1e-6),
         )
 
-    def call(self, tokens):
-        return _prepend(self.tokens, tokens)
-
-    def compute_output_shape(self, input_shape):
-        batch_size, num_tokens, width = input_shape
-        return (batch_size, num_tokens and self.num_registers + num_tokens, width)
-
     def get_config(self):
         return {**super().get_config(), "num_registers": self.num_registers}
-
-
-def _prepend(learned, tokens):
-    shape = (ops.shape(tokens)[0], *learned.shape[1:])
-    return ops.concatenate([ops.broadcast_to(ops.cast(learned, tokens.dtype), shape), tokens], 1)
 
 
 class PositionEmbedding(Layer):
@@ -109,7 +107,7 @@ class PositionEmbedding(Layer):
             )
 
     def call(self, tokens, images=None):
-        grid = grid_of(images, self.patch_size) if self.patch_size else None
+        grid = self.patch_size and grid_size(ops.shape(images)[1:3], self.patch_size)
         return tokens + ops.cast(self.table_of(grid), tokens.dtype)
 
     def compute_output_shape(self, tokens_shape, images_shape=None):
@@ -208,7 +206,7 @@ class AddPositionEmbedding2D(PositionEmbedding):
         if width % 2:
             raise ValueError(
                 "The width of patches must be even for embeddings of rows and columns. "
-                f"Received: width={width}"
+                f"Received: patches of width {width}"
             )
         # As in `AddPositionEmbedding`.
         normal = keras.initializers.RandomNormal
@@ -269,11 +267,12 @@ def sincos_table(grid_size, width):
             "The width must be a multiple of 4 of at least 8 for sines and cosines of rows and "
             f"columns. Received: width={width}"
         )
-    # A graph may have no sizes; these functions have the same names in NumPy and Keras.
-    lib = np if all(isinstance(size, int) for size in grid_size) else ops
+    # In a graph for any size, the grid has tensors. Not all runtimes have float64.
+    is_known = all(isinstance(size, int) for size in grid_size)
+    lib, dtype = (np, "float64") if is_known else (ops, "float32")
     # The last frequency is exactly 1 / 10000.
-    frequencies = 1 / 10_000 ** (np.arange(width // 4) / (width // 4 - 1))
-    angles = [lib.outer(lib.arange(size, dtype="int32"), frequencies) for size in grid_size]
+    frequencies = (1 / 10_000 ** (np.arange(width // 4) / (width // 4 - 1))).astype(dtype)
+    angles = [lib.outer(lib.arange(size, dtype=dtype), frequencies) for size in grid_size]
     rows, columns = (lib.concatenate([lib.sin(x), lib.cos(x)], axis=1) for x in angles)
     return _joined(columns[None], rows[:, None], grid_size, lib)
 

@@ -21,6 +21,7 @@ from keras_vit.layers import (
 from keras_vit.layers.base import parts
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
+from keras_vit.models.stem_and_head import default_grid
 
 HEAD_LAYERS = ("projection", "pre_logits", "head")
 POSITION_LAYERS = (AddPositionEmbedding, AddPositionEmbedding2D, AddSincosPositionEmbedding)
@@ -47,6 +48,15 @@ def stored_grid(model):
     """Return the `token_grid` of a model, or, for one of any size, that of its positions."""
     grids = [layer.grid_size for layer in _layers_of(model, (PatchEmbedding, *POSITION_LAYERS))]
     return next(filter(None, grids), None)
+
+
+def stored_size(model):
+    """Return the image size of a model or, for any size, that of its position embeddings."""
+    size, stride = tuple(model.inputs[0].shape[1:3]), token_stride(model)
+    if None not in size:
+        return size
+    grid = stored_grid(model) or default_grid(stride)
+    return tuple(n * pixels for n, pixels in zip(grid, stride, strict=True))
 
 
 def token_stride(model):

@@ -8,6 +8,7 @@ from keras_vit.core.arguments import check_integer, check_names
 from keras_vit.core.pixels import (
     check_pixels,
     check_range,
+    has_shape,
     scales_inputs,
     warn_of_range,
     warned_of_range,
@@ -46,7 +47,7 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     >>> keras_vit.features(model, images, layers=["block_5"], as_maps=True)["block_5"].shape
     (2, 2, 2, 192)
     """
-    grid = token_grid(model)
+    check_backbone(model)
     check_names("layers", layers)
     if layers is None:
         outputs = {"representation": representation(model, ("head",))}
@@ -57,6 +58,7 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     extractor = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})
     arrays = predict_images(model, fold(extractor, casting=True), images, batch_size)
     if as_maps:
+        grid = token_grid(model, images)
         arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}
     if layers is None:
         return arrays["representation"]
@@ -183,11 +185,7 @@ def check_shape(model, images):
     """Raise an error unless images are an array of at least one image of the model's shape."""
     expected = tuple(model.inputs[0].shape)[1:]
     shape = tuple(getattr(images, "shape", ()))
-    if (
-        len(shape) != len(expected) + 1
-        or shape[0] == 0
-        or any(size not in (None, n) for size, n in zip(expected, shape[1:], strict=True))
-    ):
+    if not has_shape(images, expected) or shape[0] == 0:
         sizes = ", ".join("any" if size is None else str(size) for size in expected)
         what = f"shape {shape}" if hasattr(images, "shape") else f"type {type(images).__name__}"
         raise ValueError(

@@ -22,10 +22,11 @@ from keras_vit.models.parts import (
     has_distillation_token,
     representation,
     stored_grid,
+    stored_size,
     token_stride,
 )
 from keras_vit.models.positions import resize_patch_kernel, resize_position_embedding
-from keras_vit.models.stem_and_head import default_grid, zero_head
+from keras_vit.models.stem_and_head import zero_head
 
 
 def replace_head(model, num_classes):
@@ -129,12 +130,8 @@ def resize(model, image_size=None, patch_size=None):
 
 
 def at_stored_size(model):
-    """Return a model of any size at the size that its position embeddings are stored for."""
-    if None not in model.inputs[0].shape[1:3]:
-        return model
-    stride = token_stride(model)
-    grid = stored_grid(model) or default_grid(stride)
-    return resize(model, tuple(n * pixels for n, pixels in zip(grid, stride, strict=True)))
+    """Return a model of any size at its `stored_size`, and others as they are."""
+    return resize(model, stored_size(model)) if None in model.inputs[0].shape[1:3] else model
 
 
 def freeze_blocks(model, num_blocks):

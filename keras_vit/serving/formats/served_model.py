@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_vit.core.pixels import MAX_NORMALIZED, RULE
 from keras_vit.data.images.transforms import evaluation_image, read_evaluation_image
-from keras_vit.models.parts import representation
+from keras_vit.models.parts import representation, token_stride
 from keras_vit.serving.labels import write_labels
 
 # Number of images that are decoded in parallel, if there are enough threads.
@@ -23,6 +23,7 @@ class ServedModel(tf.Module):
         self,
         model,
         image_size,
+        input_size,
         resizing,
         class_names,
         top_k,
@@ -33,7 +34,8 @@ class ServedModel(tf.Module):
         super().__init__(name="served_model")
         # An attribute, so that its variables are saved.
         self.model = model
-        self.image_size = image_size
+        # Encoded images are resized to the first; preprocessed images may have any size.
+        self.image_size, self.input_size = image_size, input_size
         self.resizing = resizing
         self.batch_size = batch_size
         self.flags_bad_images = flags_bad_images
@@ -48,7 +50,7 @@ class ServedModel(tf.Module):
         arguments = {
             "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
             "uint8": (self.answer_uint8, (count, None, None, 3), "uint8", "images"),
-            "float": (self.answer_float, (count, *self.image_size, 3), "float32", "images"),
+            "float": (self.answer_float, (count, *self.input_size, 3), "float32", "images"),
             "features": (self.answer_features, (None,), "string", "image_bytes"),
         }
         function, shape, dtype, argument = arguments[name]
@@ -166,7 +168,10 @@ def _from_jax(model, images, path):
     """
     archive = keras.export.ExportArchive()
     # By default JAX exports only for the platform that it runs on.
-    platforms = {"native_serialization_platforms": ("cpu", "cuda")}
-    archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=platforms)
+    options = {"native_serialization_platforms": ("cpu", "cuda")}
+    if None in model.input_shape[1:3]:
+        height, width = token_stride(model)
+        options["polymorphic_shapes"] = [f"(batch, {height}*height, {width}*width, 3)"]
+    archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=options)
     archive.write_out(str(path), verbose=False)
     return tf.saved_model.load(str(path))
