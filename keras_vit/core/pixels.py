@@ -45,13 +45,6 @@ def check_pixels(images, argument="images", model=None):
         warn_of_range(bounds)
 
 
-def has_shape(images, image_shape):
-    """Whether images have this shape after the batch, where `None` is any size."""
-    shape = tuple(getattr(images, "shape", ()))[1:]
-    pairs = zip(image_shape, shape, strict=False)
-    return len(shape) == len(image_shape) and all(size in (None, n) for size, n in pairs)
-
-
 def check_floats(images, argument="images"):
     """Check that images are floating-point numbers, also in traced functions.
 

@@ -90,10 +90,8 @@ class PatchEmbedding(Layer):
 
 
 def interpolate(table, size, axis):
-    """Interpolate linearly and corner-aligned along an axis, as `resize_position_embedding` does.
-
-    Places are fractions of integers: a table that has the `size` already stays exactly the same.
-    """
+    """Interpolate along an axis, linearly and corner-aligned as `resize_position_embedding`."""
+    # In integers, so that a table that has the size stays exactly the same.
     last, steps = table.shape[axis] - 1, ops.maximum(size - 1, 1)
     places = ops.arange(size, dtype="int32") * last
     lower = places // steps

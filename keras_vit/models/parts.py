@@ -53,10 +53,8 @@ def stored_grid(model):
 def stored_size(model):
     """Return the image size of a model or, for any size, that of its position embeddings."""
     size, stride = tuple(model.inputs[0].shape[1:3]), token_stride(model)
-    if None not in size:
-        return size
-    grid = stored_grid(model) or default_grid(stride)
-    return tuple(n * pixels for n, pixels in zip(grid, stride, strict=True))
+    sides = zip(stored_grid(model) or default_grid(stride), stride, strict=True)
+    return tuple(n * pixels for n, pixels in sides) if None in size else size
 
 
 def token_stride(model):

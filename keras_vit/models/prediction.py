@@ -8,7 +8,6 @@ from keras_vit.core.arguments import check_integer, check_names
 from keras_vit.core.pixels import (
     check_pixels,
     check_range,
-    has_shape,
     scales_inputs,
     warn_of_range,
     warned_of_range,
@@ -185,7 +184,11 @@ def check_shape(model, images):
     """Raise an error unless images are an array of at least one image of the model's shape."""
     expected = tuple(model.inputs[0].shape)[1:]
     shape = tuple(getattr(images, "shape", ()))
-    if not has_shape(images, expected) or shape[0] == 0:
+    if (
+        len(shape) != len(expected) + 1
+        or shape[0] == 0
+        or any(size not in (None, n) for size, n in zip(expected, shape[1:], strict=True))
+    ):
         sizes = ", ".join("any" if size is None else str(size) for size in expected)
         what = f"shape {shape}" if hasattr(images, "shape") else f"type {type(images).__name__}"
         raise ValueError(

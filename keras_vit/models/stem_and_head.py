@@ -43,6 +43,8 @@ def embed(
     The order is class token, distillation token, registers, patches. `grid` is that of the patches,
     `None` for images of any size, and `stride` the part of an image that one token represents.
     """
+    if grid is None and position_embedding == "rotary":
+        raise ValueError("`image_size` must be given for rotary positions. Received: None")
     tokens = PatchEmbedding(
         width, patch_size, use_bias=patch_bias, dtype=dtype, name="patch_embedding"
     )(maps)

@@ -217,13 +217,9 @@ def vision_transformer(
             f"Received: pooling={pooling!r}, final_norm={final_norm!r}"
         )
     if resnet_stages is None and resnet_width != 64:
-        raise ValueError(
-            f"`resnet_width` needs `resnet_stages`. Received: resnet_width={resnet_width!r}"
-        )
+        raise ValueError(f"`resnet_width` needs `resnet_stages`. Received: {resnet_width=}")
     patch_size = as_pair(patch_size, "patch_size")
     image_size = None if image_size is None else as_pair(image_size, "image_size")
-    if image_size is None and position_embedding == "rotary":
-        raise ValueError(f"`image_size` must be given with {position_embedding=}. Received: None")
     if resnet_stages is not None:
         resnet_stages = check_stages("resnet_stages", resnet_stages, minimum=0)
         resnet_width = check_width("resnet_width", resnet_width)

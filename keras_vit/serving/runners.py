@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.core.pixels import check_floats, check_range, has_shape, value_range
+from keras_vit.core.pixels import check_floats, check_range, value_range
 from keras_vit.serving.formats import FORMATS
 
 
@@ -56,7 +56,7 @@ class Runner:
 
     Args:
         run: function of a batch of at least one image.
-        image_shape: `(height, width, 3)` of its images, `None` for any height or width.
+        image_shape: `(height, width, 3)` of its images, `None` for any height and width.
         num_classes: number of logits.
     """
 
@@ -69,7 +69,8 @@ class Runner:
         images = np.asarray(images)
         check_floats(images)
         images = images.astype("float32", copy=False)
-        if not has_shape(images, self.image_shape):
+        fits = None in self.image_shape or images.shape[1:] == self.image_shape
+        if images.ndim != 4 or not fits:
             raise ValueError(
                 f"`images` must be an array (n, {', '.join(map(str, self.image_shape))}). "
                 f"Received: an array {images.shape}"

@@ -98,7 +98,6 @@ def load(path):
     def run(batch):
         return session.run(None, {images.name: batch})[0]
 
-    # An axis of any size has a name.
     image_shape = tuple(n if isinstance(n, int) else None for n in images.shape[1:])
     return run, image_shape, logits.shape[1]
 

@@ -22,7 +22,6 @@ def write(
     served = ServedModel(
         in_tensorflow(model, scratch / "model", batch_size),
         stored_size(model),
-        model.input_shape[1:3],
         resizing,
         class_names,
         min(top_k, len(class_names)),
@@ -60,8 +59,9 @@ def load(path, resizing):
     dtypes = (tf.string, tf.float32, tf.uint8)
     argument = min(served, key=lambda argument: dtypes.index(argument[1]))
     # A function is usable as long as the object that it was loaded with exists.
-    function = loaded.signatures[served[argument]]
-    return lambda encoded: _answer(function, argument, encoded, resizing, path.parent)
+    return lambda encoded: _answer(
+        loaded.signatures[served[argument]], argument, encoded, resizing, path.parent
+    )
 
 
 def _argument(function):

@@ -23,7 +23,6 @@ class ServedModel(tf.Module):
         self,
         model,
         image_size,
-        input_size,
         resizing,
         class_names,
         top_k,
@@ -34,8 +33,7 @@ class ServedModel(tf.Module):
         super().__init__(name="served_model")
         # An attribute, so that its variables are saved.
         self.model = model
-        # Encoded images are resized to the first; preprocessed images may have any size.
-        self.image_size, self.input_size = image_size, input_size
+        self.image_size = image_size
         self.resizing = resizing
         self.batch_size = batch_size
         self.flags_bad_images = flags_bad_images
@@ -45,12 +43,12 @@ class ServedModel(tf.Module):
 
     def signature(self, name):
         """Return the `tf.function` of one of `formats.saved_model.SIGNATURES`."""
-        count = self.batch_size
+        count, preprocessed = self.batch_size, self.model.answer.input_signature[0].shape
         # TensorFlow does not check a fixed number of strings; `_decode` does.
         arguments = {
             "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
             "uint8": (self.answer_uint8, (count, None, None, 3), "uint8", "images"),
-            "float": (self.answer_float, (count, *self.input_size, 3), "float32", "images"),
+            "float": (self.answer_float, preprocessed, "float32", "images"),
             "features": (self.answer_features, (None,), "string", "image_bytes"),
         }
         function, shape, dtype, argument = arguments[name]
@@ -171,7 +169,8 @@ def _from_jax(model, images, path):
     options = {"native_serialization_platforms": ("cpu", "cuda")}
     if None in model.input_shape[1:3]:
         height, width = token_stride(model)
-        options["polymorphic_shapes"] = [f"(batch, {height}*height, {width}*width, 3)"]
+        count = images.shape[0] or "batch"
+        options["polymorphic_shapes"] = [f"({count}, {height}*height, {width}*width, 3)"]
     archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=options)
     archive.write_out(str(path), verbose=False)
     return tf.saved_model.load(str(path))
