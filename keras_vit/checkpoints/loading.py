@@ -57,7 +57,8 @@ def from_checkpoint(
         num_classes: number of classes of a new head of zeros, which replaces the head of the file
             and `pre_logits`; 0 for no head, `None` for that of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized; `None`
-            for that of the file. Some files whose grid of patches is not square do not record their
+            for that of the file, in a `.keras` file of a model of any size that of its position
+            embeddings. Some files whose grid of patches is not square do not record their
             image size: then give it. Files of ResNets do not record it either: the default is 224,
             or that of the catalog for a published file.
         num_heads: attention heads, for a file that does not record them.
