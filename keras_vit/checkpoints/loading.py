@@ -15,7 +15,7 @@ from keras_vit.models.base import ImageModel, carry, set_origin
 from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, build_model, defaults_of, match_variant
-from keras_vit.models.parts import token_grid
+from keras_vit.models.parts import stored_grid, stored_size
 from keras_vit.models.surgery import resize
 from keras_vit.models.variants import is_resnet
 
@@ -57,7 +57,8 @@ def from_checkpoint(
         num_classes: number of classes of a new head of zeros, which replaces the head of the file
             and `pre_logits`; 0 for no head, `None` for that of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized; `None`
-            for that of the file. Some files whose grid of patches is not square do not record their
+            for that of the file, in a `.keras` file of a model of any size that of its position
+            embeddings. Some files whose grid of patches is not square do not record their
             image size: then give it. Files of ResNets do not record it either: the default is 224,
             or that of the catalog for a published file.
         num_heads: attention heads, for a file that does not record them.
@@ -125,7 +126,7 @@ def load_checkpoint(model, path, format=None):
         values = checkpoint.read(model)
         _warn_of_other_functions(model, file, checkpoint)
         if checkpoint.shape_of(POSITIONS) is not None and checkpoint.configured_size is None:
-            warn_of_assumed_grid(file, token_grid(model))
+            warn_of_assumed_grid(file, stored_grid(model))
         if checkpoint.archive.is_mapped:
             for _ in values:
                 # Check each array without keeping it: reading it again costs little.
@@ -172,7 +173,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
 def _load_keras_weights(model, file):
     load_weights(model, file)
     if any(variable.path == POSITIONS for variable in model.weights):
-        warn_of_assumed_grid(file, token_grid(model))
+        warn_of_assumed_grid(file, stored_grid(model))
 
 
 def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
@@ -278,7 +279,7 @@ def _check_architecture(row, described, file):
 def _warn_of_other_functions(model, file, checkpoint):
     """Log a warning for each option that changes outputs and differs between file and model."""
     ours = options_of(model)
-    theirs = described_options(file, checkpoint, ours.get("num_heads"), ours["image_size"])
+    theirs = described_options(file, checkpoint, ours.get("num_heads"), stored_size(model))
     names = ["classifier_activation"]
     if not is_resnet(ours):
         names += ["activation", "epsilon", "position_embedding"]

@@ -14,10 +14,8 @@ from keras_vit.checkpoints.formats.flax_resnet import describe_stages
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair
 from keras_vit.models.positions import resize_position_embedding
+from keras_vit.models.stem_and_head import DEFAULT_IMAGE_SIZE
 from keras_vit.models.variants import is_resnet, total_stride
-
-# The image size of files that do not record one: those of ResNets and of fixed positions.
-DEFAULT_IMAGE_SIZE = 224
 
 
 @dataclasses.dataclass(frozen=True)

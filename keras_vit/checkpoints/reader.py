@@ -31,7 +31,7 @@ from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers.convolution import NUM_GROUPS
 from keras_vit.models.base import CENTERED
-from keras_vit.models.parts import token_grid
+from keras_vit.models.parts import stored_grid
 from keras_vit.models.variants import is_resnet
 
 # Options that follow from the arrays of the first block or unit.
@@ -196,7 +196,7 @@ class CheckpointReader:
         """
         variables = {variable.path: variable for variable in model.weights}
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
-        grid = token_grid(model)
+        grid = stored_grid(model)
         found, positions = self.match(model.name, shapes, grid, drop_head, stored_size)
         return self._values(found, variables, shapes, positions)
 

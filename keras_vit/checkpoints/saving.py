@@ -26,12 +26,14 @@ from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models.base import CENTERED
 from keras_vit.models.files import WEIGHTS_SUFFIX, check_finite
 from keras_vit.models.introspection import options_of
+from keras_vit.models.surgery import at_stored_size
 
 
 def save_checkpoint(model, path, format, class_names=None, normalization=None):
     """Write the weights of a model to a file that another project reads.
 
-    The file at `path` is replaced when the new one is complete.
+    The file at `path` is replaced when the new one is complete. A model of any image size is
+    written at the size of its position embeddings.
 
     Args:
         model: a model of this package.
@@ -66,6 +68,7 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
     check_choice("format", format, tuple(formats))
     format = _format_of(formats[format], path)
     path = _check_path(path, format)
+    model = at_stored_size(model)
     options = options_of(model)
     if class_names is not None:
         class_names = check_class_names(class_names, num_classes=options["num_classes"])

@@ -84,14 +84,20 @@ def check_choice(argument, value, choices):
 
 
 def grid_size(image_size, patch_size):
-    """Return rows and columns of the patches of an image, which they must tile exactly."""
+    """Return rows and columns of the patches of an image, which they must tile exactly.
+
+    For a size of `None`, any size, return `None`. Tensors of a graph are not checked.
+    """
+    sizes = list(zip(image_size, patch_size, strict=True))
+    if any(pixels is None for pixels in image_size):
+        return None
     # The VALID convolution of the original drops the pixels of incomplete patches silently.
-    if any(pixels % patch for pixels, patch in zip(image_size, patch_size, strict=True)):
+    if any(is_integer(pixels) and pixels % patch for pixels, patch in sizes):
         raise ValueError(
             f"`image_size` must be a multiple of {patch_size}, the pixels that a token stands for. "
             f"Received: image_size={image_size}"
         )
-    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
+    return tuple(pixels // patch for pixels, patch in sizes)
 
 
 def accepts_old_name(old, new):

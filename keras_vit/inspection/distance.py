@@ -41,7 +41,7 @@ def attention_distance(model, images, batch_size=32, verbose=0):
     (12, 3)
     """
     names = [block.name for block in find_blocks(model)]
-    distances = patch_distances(token_grid(model), token_stride(model))
+    distances = patch_distances(token_grid(model, images), token_stride(model))
     num_patches = len(distances)
 
     def measure(scores, _):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.models.parts import first_kernel, position_table, token_grid
+from keras_vit.models.parts import first_kernel, position_table, stored_grid
 
 
 def filter_components(model, count=28):
@@ -70,7 +70,7 @@ def position_similarity(model):
     (2, 2, 2, 2)
     """
     table = position_table(model)
-    grid = token_grid(model)
+    grid = stored_grid(model)
     # The rows of the class token and of registers come first.
     table = table[-grid[0] * grid[1] :]
     lengths = np.linalg.norm(table, axis=1, keepdims=True)

@@ -37,7 +37,7 @@ def attention_rollout(model, images, batch_size=32):
     >>> keras_vit.attention_rollout(model, np.zeros((2, 32, 32, 3))).shape
     (2, 2, 2)
     """
-    grid = token_grid(model)
+    grid = token_grid(model, images)
     probes = find_attention_pooling(model)
 
     def roll_out(scores, inputs):

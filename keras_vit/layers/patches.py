@@ -12,7 +12,8 @@ from keras_vit.layers.base import Layer
 class PatchEmbedding(Layer):
     """Cuts an image into patches and projects each one linearly to a token.
 
-    Input: `(batch, height, width, channels)`, height and width multiples of the patch size.
+    Input: `(batch, height, width, channels)`, height and width multiples of the patch size, or
+    `None` for another size in each call.
     Output: `(batch, num_patches, embedding_dim)`, patches row by row.
 
     Args:
@@ -22,11 +23,12 @@ class PatchEmbedding(Layer):
 
     Attributes:
         patch_size: `(height, width)` of a patch.
-        grid_size: `(rows, columns)` of the patches, set when the layer is built.
+        grid_size: `(rows, columns)` of the patches, set when the layer is built; `None` for images
+            of any size.
 
     Raises:
-        ValueError: if the images are not `(batch, height, width, channels)` of known size, or the
-            patches do not tile them.
+        ValueError: if the images are not `(batch, height, width, channels)`, or the patches do not
+            tile them; in a graph without sizes, the error is one of the backend.
 
     Reference:
         Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929). The projection is a convolution
@@ -55,9 +57,9 @@ class PatchEmbedding(Layer):
         )
 
     def build(self, input_shape):
-        if len(input_shape) != 4 or None in input_shape[1:3]:
+        if len(input_shape) != 4:
             raise ValueError(
-                "`PatchEmbedding` takes images of known size, `(batch, height, width, channels)`. "
+                "`PatchEmbedding` takes images `(batch, height, width, channels)`. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
         self.grid_size = grid_size(tuple(input_shape[1:3]), self.patch_size)
@@ -67,12 +69,16 @@ class PatchEmbedding(Layer):
 
     def call(self, images):
         check_floats(images)
-        rows, columns = self.grid_size
+        rows, columns = self.grid_size or grid_size(ops.shape(images)[1:3], self.patch_size)
+        if self.grid_size is None:
+            # The convolution would drop incomplete patches: in a graph, this fails instead.
+            sides = rows * self.patch_size[0], columns * self.patch_size[1]
+            images = ops.reshape(images, (ops.shape(images)[0], *sides, images.shape[-1]))
         return ops.reshape(self.projection(images), (-1, rows * columns, self.embedding_dim))
 
     def compute_output_shape(self, input_shape):
-        rows, columns = grid_size(tuple(input_shape[1:3]), self.patch_size)
-        return (input_shape[0], rows * columns, self.embedding_dim)
+        grid = grid_size(tuple(input_shape[1:3]), self.patch_size)
+        return (input_shape[0], grid and grid[0] * grid[1], self.embedding_dim)
 
     def get_config(self):
         return {
@@ -81,6 +87,19 @@ class PatchEmbedding(Layer):
             "patch_size": self.patch_size,
             "use_bias": self.use_bias,
         }
+
+
+def interpolate(table, size, axis):
+    """Interpolate along an axis, linearly and corner-aligned as `resize_position_embedding`."""
+    # In integers, so that a table that has the size stays exactly the same.
+    last, steps = table.shape[axis] - 1, ops.maximum(size - 1, 1)
+    places = ops.arange(size, dtype="int32") * last
+    lower = places // steps
+    share = ops.cast(places % steps, "float32") / ops.cast(steps, "float32")
+    share = ops.reshape(share, (-1, *[1] * (len(table.shape) - 1 - axis)))
+    table = ops.cast(table, "float32")
+    below, above = (ops.take(table, x, axis) for x in (lower, ops.minimum(lower + 1, last)))
+    return below + share * (above - below)
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -1,15 +1,34 @@
 """Class token, register tokens and position embeddings of a token sequence."""
 
+import math
+
 import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.core.arguments import as_pair, check_integer, grid_size
 from keras_vit.layers.base import Layer
+from keras_vit.layers.patches import interpolate
+
+
+class LearnedTokens(Layer):
+    """Base class of the layers that prepend tokens, their only variable, to a token sequence."""
+
+    num_new = 1
+
+    def call(self, tokens):
+        (learned,) = self.weights
+        learned = ops.cast(learned, tokens.dtype)
+        shape = (ops.shape(tokens)[0], *learned.shape[1:])
+        return ops.concatenate([ops.broadcast_to(learned, shape), tokens], 1)
+
+    def compute_output_shape(self, input_shape):
+        batch_size, num_tokens, width = input_shape
+        return (batch_size, num_tokens and self.num_new + num_tokens, width)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class ClassToken(Layer):
+class ClassToken(LearnedTokens):
     """Prepends a learnable class token to a token sequence.
 
     Input: `(batch, tokens, width)`. Output: `(batch, 1 + tokens, width)`.
@@ -28,16 +47,9 @@ class ClassToken(Layer):
             name="token", shape=(1, 1, input_shape[-1]), initializer="zeros"
         )
 
-    def call(self, tokens):
-        return _prepend(self.token, tokens)
-
-    def compute_output_shape(self, input_shape):
-        batch_size, num_tokens, width = input_shape
-        return (batch_size, num_tokens + 1, width)
-
 
 @keras.saving.register_keras_serializable("keras_vit")
-class RegisterTokens(Layer):
+class RegisterTokens(LearnedTokens):
     """Prepends learnable tokens whose outputs are not used to a token sequence.
 
     Input: `(batch, tokens, width)`. Output: `(batch, num_registers + tokens, width)`.
@@ -58,7 +70,8 @@ class RegisterTokens(Layer):
 
     def __init__(self, num_registers, **kwargs):
         super().__init__(**kwargs)
-        self.num_registers = check_integer("num_registers", num_registers, minimum=1)
+        self.num_new = check_integer("num_registers", num_registers, minimum=1)
+        self.num_registers = self.num_new
 
     def build(self, input_shape):
         self.tokens = self.add_weight(
@@ -67,28 +80,62 @@ class RegisterTokens(Layer):
             initializer=keras.initializers.RandomNormal(stddev=1e-6),
         )
 
-    def call(self, tokens):
-        return _prepend(self.tokens, tokens)
-
-    def compute_output_shape(self, input_shape):
-        batch_size, num_tokens, width = input_shape
-        return (batch_size, self.num_registers + num_tokens, width)
-
     def get_config(self):
         return {**super().get_config(), "num_registers": self.num_registers}
 
 
-def _prepend(learned, tokens):
-    shape = (ops.shape(tokens)[0], *learned.shape[1:])
-    return ops.concatenate([ops.broadcast_to(ops.cast(learned, tokens.dtype), shape), tokens], 1)
+class PositionEmbedding(Layer):
+    """Base class of the layers that add a table of position embeddings to tokens.
+
+    The table is that of `grid_size`. With `patch_size`, the layer is called with the images too,
+    and the table is fitted to their grid of patches.
+    """
+
+    def __init__(self, grid_size, patch_size=None, **kwargs):
+        super().__init__(**kwargs)
+        self.grid_size = None if grid_size is None else as_pair(grid_size, "grid_size")
+        self.patch_size = None if patch_size is None else as_pair(patch_size, "patch_size")
+
+    def check_call(self, num_patches, images_shape):
+        """Raise `ValueError` unless the layer is called with what it was made for."""
+        is_unequal = math.prod(as_pair(self.grid_size, "grid_size")) != num_patches
+        if images_shape is None if self.patch_size else is_unequal:
+            raise ValueError(
+                "`grid_size` must be the rows and columns of the patches, and the call have images "
+                f"if there is a `patch_size`. Received: grid_size={self.grid_size}, "
+                f"{num_patches} patches, patch_size={self.patch_size}, images of {images_shape}"
+            )
+
+    def call(self, tokens, images=None):
+        grid = self.patch_size and grid_size(ops.shape(images)[1:3], self.patch_size)
+        return tokens + ops.cast(self.table_of(grid), tokens.dtype)
+
+    def compute_output_shape(self, tokens_shape, images_shape=None):
+        return tokens_shape
+
+    def get_config(self):
+        return {**super().get_config(), "grid_size": self.grid_size, "patch_size": self.patch_size}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class AddPositionEmbedding(Layer):
+class AddPositionEmbedding(PositionEmbedding):
     """Adds a learnable position embedding to each token.
 
     Input and output: `(batch, tokens, width)`. Every position has an embedding, also that of the
-    class token; `keras_vit.resize` interpolates them for another image size.
+    class token; `keras_vit.resize` interpolates them for another image size. With the arguments,
+    the layer interpolates in each call.
+
+    Args:
+        grid_size: `(rows, columns)` of the patches of the stored embeddings.
+        patch_size: int or `(height, width)` of the part of an image that one token represents.
+        num_prefix_tokens: number of tokens before the patches.
+
+    Call arguments:
+        tokens: the tokens, the patches last, row by row.
+        images: the images, whose size decides on the grid; only with `patch_size`.
+
+    Raises:
+        ValueError: if an argument is out of range, or does not fit the call.
 
     Reference:
         Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929); initially normal with
@@ -99,22 +146,39 @@ class AddPositionEmbedding(Layer):
     (2, 25, 8)
     """
 
-    def build(self, input_shape):
+    def __init__(self, grid_size=None, patch_size=None, num_prefix_tokens=0, **kwargs):
+        super().__init__(grid_size, patch_size, **kwargs)
+        self.num_prefix_tokens = check_integer("num_prefix_tokens", num_prefix_tokens, minimum=0)
+
+    def build(self, tokens_shape, images_shape=None):
+        _, num_tokens, width = tokens_shape
+        if self.patch_size:
+            self.check_call(None, images_shape)
+            num_tokens = self.num_prefix_tokens + math.prod(self.grid_size)
         self.embedding = self.add_weight(
             name="embedding",
-            shape=(1, *input_shape[1:]),
+            shape=(1, num_tokens, width),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def call(self, tokens):
-        return tokens + ops.cast(self.embedding, tokens.dtype)
+    def table_of(self, grid=None):
+        """Return the embeddings of a grid of patches, `(1, tokens, width)`; by default the own."""
+        if grid is None:
+            return self.embedding
+        prefix = ops.cast(self.embedding[:, : self.num_prefix_tokens], "float32")
+        patches = self.embedding[0, self.num_prefix_tokens :]
+        patches = ops.reshape(patches, (*self.grid_size, patches.shape[-1]))
+        for axis in (0, 1):
+            patches = interpolate(patches, grid[axis], axis)
+        patches = ops.reshape(patches, (1, grid[0] * grid[1], patches.shape[-1]))
+        return ops.concatenate([prefix, patches], axis=1)
 
-    def compute_output_shape(self, input_shape):
-        return input_shape
+    def get_config(self):
+        return {**super().get_config(), "num_prefix_tokens": self.num_prefix_tokens}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class AddPositionEmbedding2D(Layer):
+class AddPositionEmbedding2D(PositionEmbedding):
     """Adds learnable row and column embeddings to each patch token.
 
     Input and output: `(batch, rows * columns, width)`, patches row by row. The row embedding takes
@@ -122,6 +186,7 @@ class AddPositionEmbedding2D(Layer):
 
     Args:
         grid_size: `(rows, columns)` of the patches.
+        patch_size: as in `AddPositionEmbedding`.
 
     Raises:
         ValueError: if `grid_size` is not a pair of positive integers, does not match the number of
@@ -135,16 +200,13 @@ class AddPositionEmbedding2D(Layer):
     (2, 24, 8)
     """
 
-    def __init__(self, grid_size, **kwargs):
-        super().__init__(**kwargs)
-        self.grid_size = as_pair(grid_size, "grid_size")
-
-    def build(self, input_shape):
-        (rows, columns), (_, num_patches, width) = self.grid_size, input_shape
-        if rows * columns != num_patches or width % 2:
+    def build(self, tokens_shape, images_shape=None):
+        self.check_call(tokens_shape[1], images_shape)
+        (rows, columns), width = self.grid_size, tokens_shape[-1]
+        if width % 2:
             raise ValueError(
-                "`grid_size` must be the rows and columns of the patches, and their width even. "
-                f"Received: grid_size={self.grid_size}, {num_patches} patches of width {width}"
+                "The width of patches must be even for embeddings of rows and columns. "
+                f"Received: patches of width {width}"
             )
         # As in `AddPositionEmbedding`.
         normal = keras.initializers.RandomNormal
@@ -155,33 +217,25 @@ class AddPositionEmbedding2D(Layer):
             name="columns", shape=(1, columns, width // 2), initializer=normal(stddev=0.02)
         )
 
-    def table(self):
-        """Return the embeddings of all positions, `(1, rows * columns, width)`."""
-        rows, columns = self.grid_size
-        half = self.rows.shape[-1]
-        parts = [
-            ops.broadcast_to(part, (rows, columns, half)) for part in (self.rows, self.columns)
-        ]
-        return ops.reshape(ops.concatenate(parts, axis=-1), (1, rows * columns, 2 * half))
+    def table(self, grid=None):
+        """Return the embeddings of all positions of a grid, `(1, rows * columns, width)`."""
+        parts = [self.rows, self.columns]
+        if grid is not None:
+            parts = [interpolate(part, grid[axis], axis) for axis, part in enumerate(parts)]
+        return _joined(*parts, grid or self.grid_size)
 
-    def call(self, tokens):
-        return tokens + ops.cast(self.table(), tokens.dtype)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
-    def get_config(self):
-        return {**super().get_config(), "grid_size": self.grid_size}
+    table_of = table
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class AddSincosPositionEmbedding(Layer):
+class AddSincosPositionEmbedding(PositionEmbedding):
     """Adds sines and cosines of its row and column to each patch token, without weights.
 
     Input and output: `(batch, rows * columns, width)`, patches row by row.
 
     Args:
         grid_size: `(rows, columns)` of the patches.
+        patch_size: as in `AddPositionEmbedding`.
 
     Raises:
         ValueError: if `grid_size` is not a pair of positive integers, does not match the number of
@@ -196,27 +250,14 @@ class AddSincosPositionEmbedding(Layer):
     (2, 24, 8)
     """
 
-    def __init__(self, grid_size, **kwargs):
-        super().__init__(**kwargs)
-        self.grid_size = as_pair(grid_size, "grid_size")
+    def build(self, tokens_shape, images_shape=None):
+        self.check_call(tokens_shape[1], images_shape)
+        self.width = tokens_shape[-1]
+        self.table = sincos_table(self.grid_size, self.width).astype("float32")
 
-    def build(self, input_shape):
-        (rows, columns), num_patches = self.grid_size, input_shape[1]
-        if rows * columns != num_patches:
-            raise ValueError(
-                "`grid_size` must be the rows and columns of the patches. "
-                f"Received: grid_size={self.grid_size}, {num_patches} patches"
-            )
-        self.table = sincos_table(self.grid_size, input_shape[-1]).astype("float32")
-
-    def call(self, tokens):
-        return tokens + ops.cast(self.table, tokens.dtype)
-
-    def compute_output_shape(self, input_shape):
-        return input_shape
-
-    def get_config(self):
-        return {**super().get_config(), "grid_size": self.grid_size}
+    def table_of(self, grid=None):
+        """Return the embeddings of a grid, `(1, rows * columns, width)`; by default the own."""
+        return self.table if grid is None else sincos_table(grid, self.width)
 
 
 def sincos_table(grid_size, width):
@@ -226,9 +267,18 @@ def sincos_table(grid_size, width):
             "The width must be a multiple of 4 of at least 8 for sines and cosines of rows and "
             f"columns. Received: width={width}"
         )
-    rows, columns = np.mgrid[: grid_size[0], : grid_size[1]]
+    # In a graph for any size, the grid has tensors. Not all runtimes have float64.
+    is_known = all(isinstance(size, int) for size in grid_size)
+    lib, dtype = (np, "float64") if is_known else (ops, "float32")
     # The last frequency is exactly 1 / 10000.
-    frequencies = 1 / 10_000 ** (np.arange(width // 4) / (width // 4 - 1))
-    by_column, by_row = (np.outer(place.ravel(), frequencies) for place in (columns, rows))
-    waves = [np.sin(by_column), np.cos(by_column), np.sin(by_row), np.cos(by_row)]
-    return np.concatenate(waves, axis=1)[None]
+    frequencies = (1 / 10_000 ** (np.arange(width // 4) / (width // 4 - 1))).astype(dtype)
+    angles = [lib.outer(lib.arange(size, dtype=dtype), frequencies) for size in grid_size]
+    rows, columns = (lib.concatenate([lib.sin(x), lib.cos(x)], axis=1) for x in angles)
+    return _joined(columns[None], rows[:, None], grid_size, lib)
+
+
+def _joined(first, second, grid, lib=ops):
+    """Join two halves of the width to a table `(1, rows * columns, width)`."""
+    halves = [lib.broadcast_to(half, (*grid, half.shape[-1])) for half in (first, second)]
+    table = lib.concatenate(halves, axis=-1)
+    return lib.reshape(table, (1, grid[0] * grid[1], table.shape[-1]))

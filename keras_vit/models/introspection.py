@@ -67,10 +67,10 @@ def read_options(model):
             f"Received: {type(model).__name__} {model.name!r} with the layers {', '.join(layers)}"
         )
     options = _vit_options(model, layers) if has_patches else _resnet_options(layers)
-    head = layers.get("head")
+    head, size = layers.get("head"), tuple(model.inputs[0].shape[1:3])
     options |= {
         "num_classes": head.units if head else 0,
-        "image_size": tuple(model.inputs[0].shape[1:3]),
+        "image_size": None if None in size else size,
         "image_channels": model.inputs[0].shape[-1],
         "classifier_activation": activation_name(head.activation) if head else None,
     }
@@ -214,6 +214,9 @@ def _function_of(operation):
         operation, Bottleneck
     )
     config = operation.get_config() if is_compared else {}
+    if config.get("patch_size"):
+        # The stored grid of a model of any size is no option.
+        config.pop("grid_size", None)
     config = {name: value for name, value in config.items() if not re.search(TRAINING_CONFIG, name)}
     # Files of earlier versions, and models composed by hand, have Keras's own layers.
     of_keras = (keras.layers.GroupNormalization, keras.layers.MaxPooling2D)

@@ -5,7 +5,7 @@ import keras
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.choices import TARGETS
 from keras_vit.layers import CorruptPatches, PatchEmbedding
-from keras_vit.models.parts import check_backbone, token_stride
+from keras_vit.models.parts import token_grid, token_stride
 
 # 3 bits per channel, as in `keras_vit.data.images.colors`.
 NUM_COLOURS = 512
@@ -69,7 +69,7 @@ def masked_patch_predictor(model, target="mean_colour"):
 
 def _find_chain(model):
     """Return the patch embedding, and the layers after it up to the last LayerNorm of tokens."""
-    check_backbone(model)
+    token_grid(model)
     layers = model.layers
     places = [i for i, layer in enumerate(layers) if isinstance(layer, PatchEmbedding)]
     if len(places) != 1 or len(model.inputs) != 1:

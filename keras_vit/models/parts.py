@@ -1,8 +1,12 @@
 """What the layers of a model say: its backbone, head, blocks, kernels and positions."""
 
+import math
+
 import keras
+import numpy as np
 from keras import ops
 
+from keras_vit.core.arguments import grid_size
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
@@ -17,16 +21,40 @@ from keras_vit.layers import (
 from keras_vit.layers.base import parts
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
+from keras_vit.models.stem_and_head import default_grid
 
 HEAD_LAYERS = ("projection", "pre_logits", "head")
 POSITION_LAYERS = (AddPositionEmbedding, AddPositionEmbedding2D, AddSincosPositionEmbedding)
 
 
-def token_grid(model):
-    """Return `(rows, columns)` of the patches of a model, or `None` for a ResNet."""
+def token_grid(model, images=None):
+    """Return `(rows, columns)` of the patches of a model, or `None` for a ResNet.
+
+    The grid of a model of any size is that of `images`, an array.
+    """
     check_backbone(model)
-    grids = [layer.grid_size for layer in model.layers if isinstance(layer, PatchEmbedding)]
-    return grids[0] if grids else None
+    for layer in _layers_of(model, PatchEmbedding):
+        shape = getattr(images, "shape", ())
+        if layer.grid_size is None and len(shape) != 4:
+            raise ValueError(
+                "`model` must be of one image size, as `keras_vit.resize` makes it, unless "
+                f"`images` are an array. Received: the model {model.name!r} of any size"
+            )
+        return layer.grid_size or grid_size(tuple(shape[1:3]), token_stride(model))
+    return None
+
+
+def stored_grid(model):
+    """Return the `token_grid` of a model, or, for one of any size, that of its positions."""
+    grids = [layer.grid_size for layer in _layers_of(model, (PatchEmbedding, *POSITION_LAYERS))]
+    return next(filter(None, grids), None)
+
+
+def stored_size(model):
+    """Return the image size of a model or, for any size, that of its position embeddings."""
+    size, stride = tuple(model.inputs[0].shape[1:3]), token_stride(model)
+    sides = zip(stored_grid(model) or default_grid(stride), stride, strict=True)
+    return tuple(n * pixels for n, pixels in sides) if None in size else size
 
 
 def token_stride(model):
@@ -34,6 +62,11 @@ def token_stride(model):
 
     It is `(1, 1)` for a ResNet.
     """
+    for layer in _layers_of(model, PatchEmbedding):
+        if layer.grid_size is None:
+            # Other layers with strides are those of a hybrid's ResNet.
+            factor = math.prod(int(np.max(getattr(x, "strides", 1))) for x in model.layers)
+            return tuple(factor * pixels for pixels in layer.patch_size)
     grid = token_grid(model)
     if grid is None:
         return (1, 1)
@@ -172,11 +205,7 @@ def position_table(model):
     """
     check_backbone(model)
     for layer in _layers_of(model, POSITION_LAYERS):
-        if isinstance(layer, AddPositionEmbedding):
-            return _to_numpy(layer.embedding)[0]
-        if isinstance(layer, AddPositionEmbedding2D):
-            return _to_numpy(layer.table())[0]
-        return layer.table[0].astype("float64")
+        return _to_numpy(layer.table_of())[0]
     raise ValueError(
         f"`model` must have position embeddings. Received: the model {model.name!r} without them"
     )

@@ -46,7 +46,7 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     >>> keras_vit.features(model, images, layers=["block_5"], as_maps=True)["block_5"].shape
     (2, 2, 2, 192)
     """
-    grid = token_grid(model)
+    check_backbone(model)
     check_names("layers", layers)
     if layers is None:
         outputs = {"representation": representation(model, ("head",))}
@@ -57,6 +57,7 @@ def features(model, images, layers=None, as_maps=False, batch_size=32):
     extractor = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})
     arrays = predict_images(model, fold(extractor, casting=True), images, batch_size)
     if as_maps:
+        grid = token_grid(model, images)
         arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}
     if layers is None:
         return arrays["representation"]

@@ -39,7 +39,7 @@ def resnet(
         stages: number of residual units of each stage, such as `(3, 4, 6, 3)` for a ResNet-50.
         width: channels of the first convolution, a multiple of 32; 64 times BiT's width factor.
         num_classes: width of the head; 0 for no head: the model returns the representation.
-        image_size: int or `(height, width)`.
+        image_size: int or `(height, width)`; `None` for any size.
         image_channels: channels of an image.
         classifier_activation: activation of the head; `None` returns logits.
         preactivation: `True` for BiT, a ResNet-v2; `False` for the ResNet-v1 of the hybrids, which
@@ -69,13 +69,14 @@ def resnet(
     image_channels = check_integer("image_channels", image_channels, minimum=1)
     as_activation(classifier_activation, "classifier_activation")
     check_choice("preactivation", preactivation, (True, False))
+    image_size = None if image_size is None else as_pair(image_size, "image_size")
     normalized = {
         "stages": stages,
-        "image_size": as_pair(image_size, "image_size"),
+        "image_size": image_size,
         "classifier_activation": activation_name(classifier_activation) if num_classes else None,
         "preactivation": bool(preactivation),
     }
-    images = keras.Input((*normalized["image_size"], image_channels), name="images")
+    images = keras.Input((*(image_size or (None, None)), image_channels), name="images")
     if preactivation:
         maps = _bit_root(images, width, dtype)
         maps = _units(PreActivationBottleneckUnit, maps, stages, width, dtype)

@@ -17,15 +17,20 @@ from keras_vit.layers import (
     RegisterTokens,
 )
 
+# Of models of any size, and of files that do not record theirs (ResNets, fixed positions).
+DEFAULT_IMAGE_SIZE = 224
 # Poolings that use the class token.
 CLASS_TOKEN_POOLINGS = ("token", "token_gap")
 
 
 def embed(
+    images,
     maps,
     patch_size,
     width,
     *,
+    grid,
+    stride,
     class_token,
     distillation_token,
     num_registers,
@@ -33,18 +38,23 @@ def embed(
     patch_bias,
     dtype,
 ):
-    """Return the tokens of equation 1 of the paper, and the grid of the patches.
+    """Return the tokens of equation 1 of the paper.
 
-    The order is class token, distillation token, registers, patches.
+    The order is class token, distillation token, registers, patches. `grid` is that of the patches,
+    `None` for images of any size, and `stride` the part of an image that one token represents.
     """
-    patches = PatchEmbedding(
+    if grid is None and position_embedding == "rotary":
+        raise ValueError("`image_size` must be given for rotary positions. Received: None")
+    tokens = PatchEmbedding(
         width, patch_size, use_bias=patch_bias, dtype=dtype, name="patch_embedding"
-    )
-    tokens = patches(maps)
+    )(maps)
+    options, others = {"dtype": dtype, "name": "position_embedding"}, ()
+    if grid is None:
+        options["patch_size"], others = stride, (images,)
     by_grid = {"sincos2d": AddSincosPositionEmbedding, "learned2d": AddPositionEmbedding2D}
     if position_embedding in by_grid:
         layer = by_grid[position_embedding]
-        tokens = layer(patches.grid_size, dtype=dtype, name="position_embedding")(tokens)
+        tokens = layer(grid or default_grid(stride), **options)(tokens, *others)
     if num_registers:
         tokens = RegisterTokens(num_registers, dtype=dtype, name="register_tokens")(tokens)
     if distillation_token:
@@ -52,8 +62,16 @@ def embed(
     if class_token:
         tokens = ClassToken(dtype=dtype, name="class_token")(tokens)
     if position_embedding == "learned":
-        tokens = AddPositionEmbedding(dtype=dtype, name="position_embedding")(tokens)
-    return tokens, patches.grid_size
+        if grid is None:
+            options["grid_size"] = default_grid(stride)
+            options["num_prefix_tokens"] = class_token + distillation_token + num_registers
+        tokens = AddPositionEmbedding(**options)(tokens, *others)
+    return tokens
+
+
+def default_grid(stride):
+    """Return the grid for which a model of any image size stores position embeddings."""
+    return tuple(max(DEFAULT_IMAGE_SIZE // pixels, 1) for pixels in stride)
 
 
 def pooling_layer(pooling, num_prefix_tokens, distillation_token, dtype):

@@ -1,5 +1,6 @@
 """New models from trained ones: another head, another image or patch size, frozen blocks."""
 
+import math
 import re
 
 import keras
@@ -9,7 +10,6 @@ from keras_vit.core.arguments import as_pair, check_integer, grid_size, is_integ
 from keras_vit.layers import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
-    AddSincosPositionEmbedding,
     PatchEmbedding,
     TransformerBlock,
 )
@@ -17,10 +17,12 @@ from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
 from keras_vit.models.parts import (
     HEAD_LAYERS,
+    POSITION_LAYERS,
     check_backbone,
     has_distillation_token,
     representation,
-    token_grid,
+    stored_grid,
+    stored_size,
     token_stride,
 )
 from keras_vit.models.positions import resize_patch_kernel, resize_position_embedding
@@ -83,7 +85,9 @@ def resize(model, image_size=None, patch_size=None):
     Args:
         model: a model of this package, built, tuned or reloaded.
         image_size: int or `(height, width)`; multiples of the patch size, in a hybrid times the
-            ResNet's stride. `None` for that of the model.
+            ResNet's stride. `None` for any such size: the model stores the position embeddings as
+            they are, and interpolates them in each call. With `patch_size`, `None` is for the size
+            of the model.
         patch_size: int or `(height, width)`; the kernel of the patches is changed by
             `resize_patch_kernel`, and the position embeddings as in FlexiViT. `None` for that of
             the model, whose position embeddings are interpolated bilinearly, as in the ViT paper.
@@ -92,8 +96,8 @@ def resize(model, image_size=None, patch_size=None):
         A model of the class of the given one, not compiled.
 
     Raises:
-        ValueError: if the patches do not tile the image, neither size is given, the model is not
-            of this package, or a ResNet is to have patches.
+        ValueError: if the patches do not tile the image, the model is not of this package, a
+            ResNet is to have patches, or a model with rotary positions is to take any size.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929); FlexiViT (arXiv 2212.08013).
@@ -106,22 +110,28 @@ def resize(model, image_size=None, patch_size=None):
     (4, 4)
     """
     check_backbone(model)
-    if image_size is None and patch_size is None:
-        raise ValueError("`image_size` or `patch_size` must be given. Received: neither")
     changes = {}
     if patch_size is not None:
         changes["patch_size"] = as_pair(patch_size, "patch_size")
-        if token_grid(model) is None:
+        if not any(isinstance(layer, PatchEmbedding) for layer in model.layers):
             raise ValueError(
                 f"`patch_size` must be None for a ResNet. Received: patch_size={patch_size!r}"
             )
-    *old_size, channels = model.inputs[0].shape[1:]
-    image_size = as_pair(old_size if image_size is None else image_size, "image_size")
-    resized = _clone(model, (*image_size, channels), changes.get("patch_size"))
+    *shape, channels = model.inputs[0].shape[1:]
+    if image_size is not None:
+        shape = as_pair(image_size, "image_size")
+    elif patch_size is None:
+        shape = (None, None)
+    resized = _clone(model, (*shape, channels), changes.get("patch_size"))
     _copy_weights(model, resized, method="linear" if changes else "bilinear")
     keep_frozen(model, resized)
-    pass_on(model, resized, image_size=image_size, **changes)
+    pass_on(model, resized, image_size=None if None in shape else tuple(shape), **changes)
     return resized
+
+
+def at_stored_size(model):
+    """Return a model of any size at its `stored_size`, and others as they are."""
+    return resize(model, stored_size(model)) if None in model.inputs[0].shape[1:3] else model
 
 
 def freeze_blocks(model, num_blocks):
@@ -199,19 +209,35 @@ def _clone(model, input_shape, patch_size=None):
     """Copy the layers of a model, without weights, for images and patches of another size."""
     images = keras.Input(input_shape, name=model.inputs[0].name)
     inputs = keras.tree.map_structure(lambda _: images, model.input)
-    grid = grid_size(tuple(input_shape[:2]), _new_stride(model, patch_size))
+    stride, stored = _new_stride(model, patch_size), stored_grid(model)
+    is_free = None in input_shape[:2]
+    grid = stored if is_free else grid_size(tuple(input_shape[:2]), stride)
 
     def clone_layer(layer):
         config = layer.get_config()
         if patch_size is not None and isinstance(layer, PatchEmbedding):
             config["patch_size"] = patch_size
-        if isinstance(layer, (AddPositionEmbedding2D, AddSincosPositionEmbedding)):
-            config["grid_size"] = grid
+        if isinstance(layer, POSITION_LAYERS):
+            is_learned = isinstance(layer, AddPositionEmbedding)
+            config["grid_size"] = grid if is_free or not is_learned else None
+            config["patch_size"] = stride if is_free else None
+            if is_learned:
+                num_prefix_tokens = layer.embedding.shape[1] - math.prod(stored)
+                config["num_prefix_tokens"] = num_prefix_tokens if is_free else 0
         if isinstance(layer, TransformerBlock) and layer.rotary_grid_size:
+            if is_free:
+                raise ValueError("`image_size` must be given for rotary positions. Received: None")
             config["rotary_grid_size"] = grid
         return layer.__class__.from_config(config)
 
-    return keras.models.clone_model(model, input_tensors=inputs, clone_function=clone_layer)
+    def call(layer, tokens, *others, **options):
+        if isinstance(layer, POSITION_LAYERS):
+            others, options = ((images,) if is_free else ()), {}
+        return layer(tokens, *others, **options)
+
+    return keras.models.clone_model(
+        model, input_tensors=inputs, clone_function=clone_layer, call_function=call
+    )
 
 
 def _new_stride(model, patch_size):
@@ -224,7 +250,7 @@ def _new_stride(model, patch_size):
 
 
 def _copy_weights(source, target, method="bilinear"):
-    grids = token_grid(source), token_grid(target)
+    grids = stored_grid(source), stored_grid(target)
     for layer in source.layers:
         if not layer.weights:
             continue

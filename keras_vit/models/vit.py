@@ -90,6 +90,8 @@ def vision_transformer(
         num_classes: width of the head; 0 for no head: the model returns the representation.
         image_size: int or `(height, width)`, multiples of the patch size. In a hybrid, multiples of
             the patch size times the ResNet's stride: 4, doubled by each stage after the first.
+            `None` for any such size, except with rotary positions: position embeddings, stored for
+            224 pixels, are then interpolated in each call.
         image_channels: channels of an image.
         pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
             attention pooling of the patch tokens), `"token_gap"` (class token and mean of the patch
@@ -215,11 +217,14 @@ def vision_transformer(
             f"Received: pooling={pooling!r}, final_norm={final_norm!r}"
         )
     if resnet_stages is None and resnet_width != 64:
-        raise ValueError(
-            f"`resnet_width` needs `resnet_stages`. Received: resnet_width={resnet_width!r}"
-        )
+        raise ValueError(f"`resnet_width` needs `resnet_stages`. Received: {resnet_width=}")
     patch_size = as_pair(patch_size, "patch_size")
-    image_size = as_pair(image_size, "image_size")
+    image_size = None if image_size is None else as_pair(image_size, "image_size")
+    if resnet_stages is not None:
+        resnet_stages = check_stages("resnet_stages", resnet_stages, minimum=0)
+        resnet_width = check_width("resnet_width", resnet_width)
+    stride = total_stride(patch_size, resnet_stages)
+    grid = image_size and grid_size(image_size, stride)
     normalized = {
         "patch_size": patch_size,
         "image_size": image_size,
@@ -231,16 +236,16 @@ def vision_transformer(
         "classifier_activation": activation_name(classifier_activation) if num_classes else None,
     }
 
-    images = maps = keras.Input((*image_size, image_channels), name="images")
+    images = maps = keras.Input((*(image_size or (None, None)), image_channels), name="images")
     if resnet_stages is not None:
-        resnet_stages = check_stages("resnet_stages", resnet_stages, minimum=0)
-        resnet_width = check_width("resnet_width", resnet_width)
-        grid_size(image_size, total_stride(patch_size, resnet_stages))
         maps = hybrid_maps(images, resnet_stages, resnet_width, dtype)
-    tokens, grid = embed(
+    tokens = embed(
+        images,
         maps,
         patch_size,
         embedding_dim,
+        grid=grid,
+        stride=stride,
         class_token=class_token,
         distillation_token=distillation_token,
         num_registers=num_registers,

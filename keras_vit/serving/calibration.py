@@ -24,7 +24,8 @@ def check_images(format, quantize, images, image_size, argument="images"):
     if images is None:
         raise ValueError(f"{rule}Received: {argument}=None")
     array = np.asarray(images)
-    if array.dtype.kind != "f" or array.shape[1:] != shape or not len(array):
+    has_shape = array.shape[1:] == shape or (None in shape and array.ndim == 4)
+    if array.dtype.kind != "f" or not has_shape or not len(array):
         raise ValueError(f"{rule}Received: an array {array.shape} of {array.dtype}")
     check_pixels(array, argument)
     return array.astype("float32")

@@ -15,6 +15,7 @@ from keras_vit.models.base import resizing_of
 from keras_vit.models.folding import fold
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
+from keras_vit.models.parts import stored_size
 from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
 from keras_vit.serving import labels
 from keras_vit.serving.calibration import check_images, warn_of_calibration
@@ -77,7 +78,9 @@ def export(
         class_names: names of the classes; `None` for those that the model carries, or their
             numbers.
         batch_size: images in a request; `None` for any number.
-        image_size: int or `(height, width)` to resize the model to; `None` for its own.
+        image_size: int or `(height, width)` to resize the model to; `None` for its own. A model of
+            any size stays one: only the signatures that resize images do so to one size, that of
+            its position embeddings, which `model.json` records.
         on_bad_image: `"error"` to refuse requests with images that cannot be decoded, with their
             indices in the message; or `"flag"` to answer the others: the outputs for bad images are
             then zeros, and `is_bad`, bool `(batch,)`, is an output too.
@@ -138,13 +141,13 @@ def export(
         (written / labels.FOLDER).mkdir(parents=True)
         row.write(fold(model), written / row.file_name, folder, **settings)
         labels.write_labels(written / labels.FOLDER, class_names)
+        text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+        (written / "model.json").write_text(text, encoding="utf-8")
         if warmup_batch_sizes:
             # It imports TensorFlow.
             from keras_vit.serving.warmup import write_warmup
 
             write_warmup(written, warmup_batch_sizes, folder.parent.name)
-        text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
-        (written / "model.json").write_text(text, encoding="utf-8")
         path = publish(written)
     if row.has_signatures:
         write_operations(path.parent, path.parent.name)
@@ -186,7 +189,7 @@ def _facts(model, format, quantize):
         "model": model.name,
         "variant": row and row.name,
         "options": {name: changed[name][0] for name in changed if name not in DROPOUT_OPTIONS},
-        "image_size": model.input_shape[1:3],
+        "image_size": stored_size(model),
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),
         "preprocessing": f"{_RESIZED if resizing == WHOLE_IMAGE else resizing.in_words()}; "

@@ -46,7 +46,15 @@ def _load(version):
     if row.has_signatures:
         return row.load_encoded(version / row.file_name, resizing)
     run = load_runner(version / row.file_name)
-    return lambda encoded: run(preprocess_files(encoded, run.image_shape[:2], resizing))
+    size = input_size(version, run.image_shape[:2])
+    return lambda encoded: run(preprocess_files(encoded, size, resizing))
+
+
+def input_size(version, size):
+    """Return the size of images for an export of this one, or that of `model.json` for any size."""
+    if None in size:
+        size = json.loads((version / "model.json").read_text(encoding="utf-8"))["image_size"]
+    return tuple(size)
 
 
 def recorded_resizing(version):

@@ -11,7 +11,7 @@ import scipy.special
 from keras import ops
 
 from keras_vit.models.base import resizing_of
-from keras_vit.models.parts import check_classifier
+from keras_vit.models.parts import check_classifier, stored_size
 from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
 from keras_vit.serving.formats import FORMATS, file_names
 from keras_vit.serving.labels import labels_of
@@ -30,7 +30,7 @@ def keras_predictor(model, class_names=None):
     class_names = class_names or getattr(model, "class_names", None)
 
     def predict(encoded):
-        images = preprocess_files([encoded], model.input_shape[1:3], resizing_of(model))
+        images = preprocess_files([encoded], stored_size(model), resizing_of(model))
         logits = model(ops.convert_to_tensor(images), training=False)
         return _ranked(ops.convert_to_numpy(logits)[0], class_names, is_untrained)
 

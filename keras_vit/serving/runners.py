@@ -56,7 +56,7 @@ class Runner:
 
     Args:
         run: function of a batch of at least one image.
-        image_shape: `(height, width, 3)` of its images.
+        image_shape: `(height, width, 3)` of its images, `None` for any height and width.
         num_classes: number of logits.
     """
 
@@ -69,7 +69,8 @@ class Runner:
         images = np.asarray(images)
         check_floats(images)
         images = images.astype("float32", copy=False)
-        if images.ndim != 4 or images.shape[1:] != self.image_shape:
+        fits = None in self.image_shape or images.shape[1:] == self.image_shape
+        if images.ndim != 4 or not fits:
             raise ValueError(
                 f"`images` must be an array (n, {', '.join(map(str, self.image_shape))}). "
                 f"Received: an array {images.shape}"

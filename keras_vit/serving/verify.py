@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_vit.data.sources.listing import describe_left_out, list_images
 from keras_vit.models.base import resizing_of
+from keras_vit.models.parts import stored_size
 from keras_vit.serving.loaded import load_export, preprocess_files
 from keras_vit.serving.predict import read_stored
 
@@ -50,7 +51,7 @@ def verify(model, version, files, batch_size=8):
     expected, found = [], []
     for start in range(0, len(files), batch_size):
         encoded = [read_stored(path)[0] for path in files[start : start + batch_size]]
-        images = preprocess_files(encoded, model.input_shape[1:3], resizing_of(model))
+        images = preprocess_files(encoded, stored_size(model), resizing_of(model))
         expected.append(keras.ops.convert_to_numpy(model(images, training=False)))
         found.append(answer(encoded))
     expected, found = np.concatenate(expected).astype("float32"), np.concatenate(found)

@@ -11,6 +11,7 @@ from keras_vit.core.files import replacing
 from keras_vit.data.images.scaling import preprocess
 from keras_vit.data.images.transforms import resize
 from keras_vit.serving.checks import check_batch_sizes
+from keras_vit.serving.loaded import input_size
 from keras_vit.serving.protocol.transports import require
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -37,7 +38,7 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
     logs = require("tensorflow_serving.apis.prediction_log_pb2")
     path = pathlib.Path(saved_model_dir).expanduser()
     check_batch_sizes("batch_sizes", batch_sizes)
-    requests = list(_requests(_load(path), batch_sizes))
+    requests = list(_requests(path, batch_sizes))
     if len(requests) > MAX_REQUESTS:
         raise ValueError(
             f"`batch_sizes` must make at most {MAX_REQUESTS} requests. "
@@ -65,26 +66,26 @@ def _load(path):
         ) from error
 
 
-def _requests(saved_model, batch_sizes):
+def _requests(path, batch_sizes):
     """Yield for each request the names of signature and input, and a function for the input."""
-    for signature_name, signature in sorted(saved_model.signatures.items()):
+    for signature_name, signature in sorted(_load(path).signatures.items()):
         # The batch size of encoded images is recorded in the outputs only.
         fixed = next(iter(signature.structured_outputs.values())).shape[0]
         for input_name, spec in signature.structured_input_signature[1].items():
             for size in batch_sizes if fixed is None else (fixed,):
-                for make in _inputs(spec, size):
+                for make in _inputs(path, spec, size):
                     yield signature_name, input_name, make
 
 
-def _inputs(spec, batch_size):
+def _inputs(path, spec, batch_size):
     """Return functions that make an input, so that only one large batch exists at a time."""
     if spec.dtype == tf.string:
         return [
             lambda file_format=file_format: np.array([_encode(file_format)] * batch_size, object)
             for file_format in _FILE_FORMATS
         ]
-    size = [given or usual for given, usual in zip(spec.shape[1:3], _SIZE, strict=True)]
-    # Floats are preprocessed images, integers are pixels.
+    # Floats are preprocessed images, integers are pixels of any size.
+    size = input_size(path, spec.shape[1:3]) if spec.dtype.is_floating else _SIZE
     scale = preprocess if spec.dtype.is_floating else tf.round
 
     def images():

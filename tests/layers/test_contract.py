@@ -8,6 +8,8 @@ from tests.fixtures.tiny import images
 
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
 ROTARY = {"key_bias": True, "rotary_grid_size": (2, 2)}
+# Images of 4 x 2 pixels per patch, with another grid than the one of the stored positions.
+FREE = {"grid_size": (3, 2), "patch_size": (4, 2)}
 PLAIN = {"key_bias": False, "rotary_grid_size": None}
 EXPLICIT = {"attention_path": "explicit"}
 MLP = {"mlp_dim": 12, "activation": "gelu"}
@@ -27,9 +29,15 @@ CASES = [
     (layers.PatchEmbedding, PATCHES, [(6, 8, 3)], (6, 8), 1),
     (layers.ClassToken, {}, [(5, 8)], (6, 8), 1),
     (layers.RegisterTokens, {"num_registers": 3}, [(5, 8)], (8, 8), 1),
-    (layers.AddPositionEmbedding, {}, [(5, 8)], (5, 8), 1),
-    (layers.AddPositionEmbedding2D, {"grid_size": (2, 3)}, [(6, 8)], (6, 8), 2),
-    (layers.AddSincosPositionEmbedding, {"grid_size": (2, 3)}, [(6, 8)], (6, 8), 0),
+    (
+        layers.AddPositionEmbedding,
+        {**FREE, "num_prefix_tokens": 1},
+        [(7, 8), (8, 6, 3)],
+        (7, 8),
+        1,
+    ),
+    (layers.AddPositionEmbedding2D, FREE, [(6, 8), (8, 6, 3)], (6, 8), 2),
+    (layers.AddSincosPositionEmbedding, FREE, [(6, 8), (8, 6, 3)], (6, 8), 0),
     (layers.CorruptPatches, {}, [(5, 8), (5,)], (5, 8), 1),
     (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),
     (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **ROTARY}, [(5, 8)] * 2, (5, 8), 10),

@@ -154,7 +154,6 @@ def test_surgery_on_layers_composed_by_hand():
         (lambda model: replace_head(model, -1), "`num_classes` must be .*num_classes=-1"),
         (lambda model: resize(model, 18), r"`image_size` must be a multiple .*\(18, 18\)"),
         (lambda model: resize(model, "16"), "`image_size` must be a positive .*'16'"),
-        (lambda model: resize(model, None), "`image_size` or `patch_size` must be given"),
         (lambda model: resize(model, patch_size=0), "`patch_size` must be a positive .*=0"),
         (lambda model: resize(model, patch_size=5), r"`image_size` must be a multiple .*\(5, 5\)"),
         (lambda model: features(model, images(1, 16, 16, 3), ["block_9"]), "`layers` must name"),

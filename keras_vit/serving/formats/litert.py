@@ -41,7 +41,7 @@ def load(path):
         (result,) = answer(**{name: batch}).values()
         return result
 
-    image_shape = tuple(int(size) for size in images["shape_signature"][1:])
+    image_shape = tuple(int(n) if n > 0 else None for n in images["shape_signature"][1:])
     return run, image_shape, int(logits["shape_signature"][1])
 
 

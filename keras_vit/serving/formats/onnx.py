@@ -98,7 +98,8 @@ def load(path):
     def run(batch):
         return session.run(None, {images.name: batch})[0]
 
-    return run, tuple(images.shape[1:]), logits.shape[1]
+    image_shape = tuple(n if isinstance(n, int) else None for n in images.shape[1:])
+    return run, image_shape, logits.shape[1]
 
 
 ONNX = ExportFormat(

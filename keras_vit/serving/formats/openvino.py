@@ -67,7 +67,8 @@ def load(path):
     def run(batch):
         return compiled(batch)[0]
 
-    image_shape = tuple(images.partial_shape[axis].get_length() for axis in (1, 2, 3))
+    axes = images.partial_shape[1:]
+    image_shape = tuple(None if axis.is_dynamic else axis.get_length() for axis in axes)
     return run, image_shape, logits.partial_shape[1].get_length()
 
 

@@ -16,11 +16,12 @@ def write(
     """
     import tensorflow as tf
 
+    from keras_vit.models.parts import stored_size
     from keras_vit.serving.formats.served_model import ServedModel, in_tensorflow
 
     served = ServedModel(
         in_tensorflow(model, scratch / "model", batch_size),
-        model.input_shape[1:3],
+        stored_size(model),
         resizing,
         class_names,
         min(top_k, len(class_names)),
@@ -58,7 +59,9 @@ def load(path, resizing):
     dtypes = (tf.string, tf.float32, tf.uint8)
     argument = min(served, key=lambda argument: dtypes.index(argument[1]))
     # A function is usable as long as the object that it was loaded with exists.
-    return lambda encoded: _answer(loaded.signatures[served[argument]], argument, encoded, resizing)
+    return lambda encoded: _answer(
+        loaded.signatures[served[argument]], argument, encoded, resizing, path.parent
+    )
 
 
 def _argument(function):
@@ -67,13 +70,13 @@ def _argument(function):
     return name, spec.dtype
 
 
-def _answer(function, argument, encoded, resizing):
+def _answer(function, argument, encoded, resizing, version):
     """Return the logits of a signature; a fixed batch is filled up with the last image."""
     import numpy as np
     import tensorflow as tf
 
     from keras_vit.data.images.decoding import decode
-    from keras_vit.serving.loaded import preprocess_files
+    from keras_vit.serving.loaded import input_size, preprocess_files
 
     name, dtype = argument
     fixed = function.structured_outputs["logits"].shape[0]
@@ -84,7 +87,7 @@ def _answer(function, argument, encoded, resizing):
         part = encoded[start : start + step]
         inputs = part + part[-1:] * ((fixed or 0) - len(part))
         if dtype == tf.float32:
-            size = function.structured_input_signature[1][name].shape[1:3]
+            size = input_size(version, function.structured_input_signature[1][name].shape[1:3])
             inputs = preprocess_files(inputs, size, resizing)
         elif dtype == tf.uint8:
             inputs = tf.stack([decode(file, resizing.antialias) for file in inputs])

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_vit.core.pixels import MAX_NORMALIZED, RULE
 from keras_vit.data.images.transforms import evaluation_image, read_evaluation_image
-from keras_vit.models.parts import representation
+from keras_vit.models.parts import representation, token_stride
 from keras_vit.serving.labels import write_labels
 
 # Number of images that are decoded in parallel, if there are enough threads.
@@ -43,12 +43,12 @@ class ServedModel(tf.Module):
 
     def signature(self, name):
         """Return the `tf.function` of one of `formats.saved_model.SIGNATURES`."""
-        count = self.batch_size
+        count, preprocessed = self.batch_size, self.model.answer.input_signature[0].shape
         # TensorFlow does not check a fixed number of strings; `_decode` does.
         arguments = {
             "bytes": (self.answer_bytes, (None,), "string", "image_bytes"),
             "uint8": (self.answer_uint8, (count, None, None, 3), "uint8", "images"),
-            "float": (self.answer_float, (count, *self.image_size, 3), "float32", "images"),
+            "float": (self.answer_float, preprocessed, "float32", "images"),
             "features": (self.answer_features, (None,), "string", "image_bytes"),
         }
         function, shape, dtype, argument = arguments[name]
@@ -166,7 +166,11 @@ def _from_jax(model, images, path):
     """
     archive = keras.export.ExportArchive()
     # By default JAX exports only for the platform that it runs on.
-    platforms = {"native_serialization_platforms": ("cpu", "cuda")}
-    archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=platforms)
+    options = {"native_serialization_platforms": ("cpu", "cuda")}
+    if None in model.input_shape[1:3]:
+        height, width = token_stride(model)
+        count = images.shape[0] or "batch"
+        options["polymorphic_shapes"] = [f"({count}, {height}*height, {width}*width, 3)"]
+    archive.track_and_add_endpoint("answer", model, [images], jax2tf_kwargs=options)
     archive.write_out(str(path), verbose=False)
     return tf.saved_model.load(str(path))
