@@ -1,14 +1,14 @@
-"""Base class of the layers: saves and copies keep which parts of a layer are frozen."""
+"""Base class of the layers: saves keep which parts are frozen, quantized or have LoRA."""
 
 import keras
 
 
 class KeepsFrozen:
-    """Mixin for layers that save which of their parts are frozen.
+    """Mixin for layers that save which of their parts are frozen, quantized or have LoRA.
 
-    A `.keras` file stores `trainable` of a model's layers, but not of their sublayers and
-    variables. If one of these differs from its layer, the build configuration of the layer lists
-    the frozen parts.
+    A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of their
+    sublayers and variables. If one of these differs from its layer, the build configuration of the
+    layer lists the frozen parts and the changed kernels.
     """
 
     def part_options(self):
@@ -17,6 +17,9 @@ class KeepsFrozen:
 
     def get_build_config(self):
         config = super().get_build_config()
+        kernels = changed_kernels(self) if config else {}
+        if kernels:
+            config = {**config, "kernels": kernels}
         parts = [*_sublayers(self).values(), *_variables(self).values()]
         if config is None or all(part.trainable == self.trainable for part in parts):
             return config
@@ -24,8 +27,43 @@ class KeepsFrozen:
 
     def build_from_config(self, config):
         super().build_from_config(config)
+        for path, changes in config.get("kernels", {}).items():
+            change_kernel(_sublayers(self)[path], **changes)
         if "frozen" in config:
             freeze_parts(self, config["frozen"])
+
+
+def changed_kernels(layer):
+    """Return the arguments of `change_kernel` for the sublayers of a layer, by relative path."""
+    found = {}
+    for path, part in _sublayers(layer).items():
+        mode, rank = part.quantization_mode, getattr(part, "lora_rank", None)
+        if mode or rank:
+            config = getattr(part, "quantization_config", None)
+            config = keras.saving.serialize_keras_object(config) if mode and config else None
+            found[path] = {"mode": mode, "config": config, "rank": rank}
+            found[path]["alpha"] = part.lora_alpha if rank else None
+    return found
+
+
+def change_kernel(layer, mode=None, config=None, rank=None, alpha=None):
+    """Quantize the kernel of a layer, and add LoRA of a rank to it.
+
+    Args:
+        layer: a built dense layer.
+        mode: a mode of `keras.layers.Layer.quantize`, or `None`.
+        config: configuration of the quantization, serialized, or `None` for Keras's.
+        rank: rank of LoRA, or `None`.
+        alpha: alpha of LoRA.
+    """
+    if mode and layer.quantization_mode != mode:
+        config = {"config": keras.saving.deserialize_keras_object(config)} if config else {}
+        layer.quantize(mode, **config)
+        if keras.backend.backend() == "torch":
+            # As `keras.Model.quantize` does: torch would keep the kernel of before.
+            layer._track_variables()
+    if rank:
+        layer.enable_lora(rank, lora_alpha=alpha)
 
 
 class Layer(KeepsFrozen, keras.layers.Layer):

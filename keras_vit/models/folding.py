@@ -24,7 +24,8 @@ def fold(model, sharing=False, casting=False):
             precision too, except norms.
 
     Returns:
-        `model` itself if there is nothing to change. Otherwise a model with the weights that
+        `model` itself if there is nothing to change. Without `sharing`, LoRA is merged and quantized
+        kernels are float kernels. Otherwise a model with the weights that
         `model` has now.
 
     Example:
@@ -33,6 +34,11 @@ def fold(model, sharing=False, casting=False):
     >>> fold(model).get_layer("root_conv").folded
     True
     """
+    if not sharing:
+        # That module imports this one.
+        from keras_vit.models.kernels.plain import plain
+
+        model = plain(model)
     is_cast = {layer.name: casting and _is_cast(layer) for layer in model.layers}
     if not any(_convolutions(model)) and not any(is_cast.values()):
         return model
@@ -49,11 +55,16 @@ def fold(model, sharing=False, casting=False):
                 part.dtype_policy = layer.dtype_policy
         return new
 
-    strategy = getattr(model, "distribute_strategy", None)
-    with contextlib.nullcontext() if strategy is None else strategy.scope():
-        folded = keras.models.clone_model(model, clone_function=copy)
+    folded = clone(model, copy)
     assign_folded(model, folded)
     return folded
+
+
+def clone(model, copy):
+    """Clone a model layer by layer, in the scope of its strategy."""
+    strategy = getattr(model, "distribute_strategy", None)
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        return keras.models.clone_model(model, clone_function=copy)
 
 
 def assign_folded(model, folded):
@@ -78,7 +89,7 @@ def _is_cast(layer):
         type(part.dtype_policy) is keras.DTypePolicy
         and part.variable_dtype == "float32"
         and part.compute_dtype == layer.compute_dtype
-        and not getattr(part, "lora_enabled", False)
+        and not getattr(part, "lora_rank", None)
         # Some norms of these are made when they are built, too late for another policy.
         and not (getattr(part, "qk_norm", False) or isinstance(part, Bottleneck))
         for part in parts(layer)

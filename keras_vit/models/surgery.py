@@ -15,6 +15,8 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
+from keras_vit.models.kernels.lora import freeze_base, has_lora
+from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import (
     HEAD_LAYERS,
     check_backbone,
@@ -55,6 +57,7 @@ def replace_head(model, num_classes):
     """
     num_classes = check_integer("num_classes", num_classes, minimum=0)
     check_backbone(model)
+    model = plain(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     backbone = kind(model.input, representation(model), name=model.name)
     copy = _clone(backbone, model.inputs[0].shape[1:])
@@ -106,6 +109,7 @@ def resize(model, image_size=None, patch_size=None):
     (4, 4)
     """
     check_backbone(model)
+    model = plain(model)
     if image_size is None and patch_size is None:
         raise ValueError("`image_size` or `patch_size` must be given. Received: neither")
     changes = {}
@@ -168,6 +172,8 @@ def freeze_blocks(model, num_blocks):
         )
     end = blocks[num_blocks - 1] + 1 if num_blocks else 0
     set_trainable(model, True)
+    if has_lora(model):
+        freeze_base(model)
     for layer in model.layers[:end]:
         layer.trainable = False
 

@@ -29,9 +29,10 @@ def _open(path):
     from keras_vit.checkpoints.model_archive import ModelArchive
     from keras_vit.models.files import load_unchecked
     from keras_vit.models.introspection import options_of
+    from keras_vit.models.kernels.plain import plain
 
     # Arrays are checked when they are read.
-    model = load_unchecked(path)
+    model = plain(load_unchecked(path))
     policy = next((layer for layer in model.layers if layer.weights), model).dtype_policy.name
     return ModelArchive(model, path, {**options_of(model), "name": model.name, "dtype": policy})
 
