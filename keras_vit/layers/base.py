@@ -28,35 +28,26 @@ class KeepsFrozen:
     def build_from_config(self, config):
         super().build_from_config(config)
         for path, changes in config.get("kernels", {}).items():
-            change_kernel(_sublayers(self)[path], **changes)
+            change_kernel(_sublayers(self)[path], *changes)
         if "frozen" in config:
             freeze_parts(self, config["frozen"])
 
 
 def changed_kernels(layer):
-    """Return the arguments of `change_kernel` for the sublayers of a layer, by relative path."""
+    """Return the arguments of `change_kernel` by the relative paths of the changed sublayers."""
     found = {}
     for path, part in _sublayers(layer).items():
         mode, rank = part.quantization_mode, getattr(part, "lora_rank", None)
+        config = mode and getattr(part, "quantization_config", None)
+        config = config and keras.saving.serialize_keras_object(config)
         if mode or rank:
-            config = getattr(part, "quantization_config", None)
-            config = keras.saving.serialize_keras_object(config) if mode and config else None
-            found[path] = {"mode": mode, "config": config, "rank": rank}
-            found[path]["alpha"] = part.lora_alpha if rank else None
+            found[path] = [mode, config, rank, part.lora_alpha]
     return found
 
 
-def change_kernel(layer, mode=None, config=None, rank=None, alpha=None):
-    """Quantize the kernel of a layer, and add LoRA of a rank to it.
-
-    Args:
-        layer: a built dense layer.
-        mode: a mode of `keras.layers.Layer.quantize`, or `None`.
-        config: configuration of the quantization, serialized, or `None` for Keras's.
-        rank: rank of LoRA, or `None`.
-        alpha: alpha of LoRA.
-    """
-    if mode and layer.quantization_mode != mode:
+def change_kernel(layer, mode, config=None, rank=None, alpha=None):
+    """Quantize the kernel of a built layer in a mode of Keras, and add LoRA of a rank to it."""
+    if mode and mode != layer.quantization_mode:
         config = {"config": keras.saving.deserialize_keras_object(config)} if config else {}
         layer.quantize(mode, **config)
         if keras.backend.backend() == "torch":

@@ -65,20 +65,17 @@ class Flat:
     def enable_lora(self, rank, lora_alpha=None, a_initializer="he_uniform", b_initializer="zeros"):
         """Freeze the kernel, and add a trainable product of two matrices to it.
 
-        Keras's own LoRA of `EinsumDense` has one matrix per head, of more variables and another
-        function than that of other packages. It multiplies kernels of which gradients are not
-        needed, and it saves the sum, which rounds again if the kernel is quantized.
+        Keras's own LoRA has one matrix `A` per head, which is not the LoRA of other packages. It
+        saves the sum of kernel and product, which rounds a quantized kernel once more.
         """
         shape = self.kernel.shape
+        shapes = (*shape[: self.num_summed], rank), (rank, *shape[self.num_summed :])
         # As in Keras, which locks the variables of a layer that is built.
         self._tracker.unlock()
-        options = {"dtype": "float32", "regularizer": self.kernel_regularizer}
-        self.lora_kernel_a = self.add_weight(
-            (*shape[: self.num_summed], rank), a_initializer, name="lora_kernel_a", **options
-        )
-        self.lora_kernel_b = self.add_weight(
-            (rank, *shape[self.num_summed :]), b_initializer, name="lora_kernel_b", **options
-        )
+        for name, *arguments in zip(
+            LORA_KERNELS, shapes, (a_initializer, b_initializer), strict=True
+        ):
+            setattr(self, name, self.add_weight(*arguments, dtype="float32", name=name))
         self._tracker.lock()
         self._kernel.trainable = False
         self.lora_rank, self.lora_alpha = rank, rank if lora_alpha is None else lora_alpha
@@ -105,12 +102,6 @@ class Flat:
         super().load_own_variables(store)
         for name in LORA_KERNELS if self.lora_rank is not None else ():
             getattr(self, name).assign(store[name])
-
-    def get_config(self):
-        config = super().get_config()
-        if self.lora_rank is not None and self.built:
-            config["activation"] = keras.activations.serialize(self.lora_activation)
-        return config
 
 
 @keras.saving.register_keras_serializable("keras_vit")

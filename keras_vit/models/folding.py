@@ -15,6 +15,8 @@ NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 def fold(model, sharing=False, casting=False):
     """Return a model of the same function, for inference, that stores its kernels standardized.
 
+    Without `sharing` it stores them without LoRA and quantization too.
+
     Args:
         model: a Functional model.
         sharing: whether the returned model shares with `model` all layers that it does not change.
@@ -24,8 +26,7 @@ def fold(model, sharing=False, casting=False):
             precision too, except norms.
 
     Returns:
-        `model` itself if there is nothing to change. Without `sharing`, LoRA is merged and quantized
-        kernels are float kernels. Otherwise a model with the weights that
+        `model` itself if there is nothing to change. Otherwise a model with the weights that
         `model` has now.
 
     Example:
@@ -55,16 +56,11 @@ def fold(model, sharing=False, casting=False):
                 part.dtype_policy = layer.dtype_policy
         return new
 
-    folded = clone(model, copy)
-    assign_folded(model, folded)
-    return folded
-
-
-def clone(model, copy):
-    """Clone a model layer by layer, in the scope of its strategy."""
     strategy = getattr(model, "distribute_strategy", None)
     with contextlib.nullcontext() if strategy is None else strategy.scope():
-        return keras.models.clone_model(model, clone_function=copy)
+        folded = keras.models.clone_model(model, clone_function=copy)
+    assign_folded(model, folded)
+    return folded
 
 
 def assign_folded(model, folded):

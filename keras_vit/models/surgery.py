@@ -15,7 +15,7 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
-from keras_vit.models.kernels.lora import freeze_base, has_lora
+from keras_vit.models.kernels.lora import freeze_base, lora_parts
 from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import (
     HEAD_LAYERS,
@@ -172,7 +172,7 @@ def freeze_blocks(model, num_blocks):
         )
     end = blocks[num_blocks - 1] + 1 if num_blocks else 0
     set_trainable(model, True)
-    if has_lora(model):
+    if lora_parts(model):
         freeze_base(model)
     for layer in model.layers[:end]:
         layer.trainable = False

@@ -10,20 +10,20 @@ from keras_vit.models.parts import HEAD_LAYERS, find_blocks
 
 
 def enable_lora(model, rank, alpha=None, layers=None):
-    """Add trainable low-rank matrices to the kernels of all blocks, and freeze all but the head.
+    """Add trainable low-rank matrices to the kernels of blocks, and freeze all but the head.
 
-    A kernel `W` becomes `W + alpha / rank * A B`. `B` is zero at the start, so the outputs do not
-    change. The model is changed in place; compile it after this call. The kernels may be quantized
-    to int8 or int4 before or afterwards (QLoRA). `.keras` files keep `W`, `A` and `B`. Functions
-    that make another model, write another format or export the model merge them, as `merge_lora`.
+    A kernel `W` becomes `W + alpha / rank * A B`. `B` is zero at the start. The model is changed in
+    place: compile it after this call. The kernels may be quantized before or afterwards (QLoRA).
+    `.keras` files keep `W`, `A` and `B`. Functions that return another model, write another format
+    or export the model merge them first, as `merge_lora` does.
 
     Args:
         model: a Vision Transformer of this package.
-        rank: columns of `A` and rows of `B`; at most the smaller side of each kernel.
-        alpha: factor of the product, which is divided by `rank`; `None` for `rank`.
+        rank: number of columns of `A` and of rows of `B`.
+        alpha: a positive number; `None` for `rank`.
         layers: names of the layers of a block that get LoRA, of `"query"`, `"key"`, `"value"`,
-            `"output"` (of the attention), `"dense_0"`, `"dense_1"`; in a gated MLP `"gate"`, `"up"`
-            and `"down"`. `None` for all of them.
+            `"output"` (of the attention), `"dense_0"`, `"dense_1"`, in a gated MLP `"gate"`, `"up"`
+            and `"down"`; `None` for all.
 
     Raises:
         ValueError: if the model has no blocks, has LoRA already or computes in float8, or an
@@ -35,27 +35,24 @@ def enable_lora(model, rank, alpha=None, layers=None):
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
     >>> keras_vit.enable_lora(model, rank=4, layers=("query", "value"))
-    >>> model.count_params(), sum(weight.size for weight in model.trainable_weights)
-    (5473731, 74307)
+    >>> sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    37443
     """
-    found = [
-        part for block in find_blocks(model) for part in parts(block) if isinstance(part, Flat)
-    ]
+    blocks = find_blocks(model)
+    found = [part for block in blocks for part in parts(block) if isinstance(part, Flat)]
     rank, names = check_integer("rank", rank, 1), list(dict.fromkeys(p.name for p in found))
-    if not (alpha is None or (is_number(alpha) and alpha > 0)):
+    if alpha is not None and not (is_number(alpha) and alpha > 0):
         raise ValueError(f"`alpha` must be a positive number. Received: alpha={alpha!r}")
-    if layers is not None:
-        if isinstance(layers, str) or not layers or not set(layers) <= set(names):
-            raise ValueError(
-                f"`layers` must be names of {', '.join(names)}. Received: layers={layers!r}"
-            )
-        found = [part for part in found if part.name in layers]
-    if has_lora(model) or any(part.quantization_mode == "float8" for part in found):
+    layers = names if layers is None else layers
+    if isinstance(layers, str) or not layers or not set(layers) <= set(names):
         raise ValueError(
-            "`model` must be without LoRA and not in float8. Received: a model with "
-            f"{'LoRA' if has_lora(model) else 'kernels in float8'}"
+            f"`layers` must be names of {', '.join(names)}. Received: layers={layers!r}"
         )
-    largest = min(min(_sides(part)) for part in found)
+    found = [part for part in found if part.name in layers]
+    if lora_parts(model) or any(part.quantization_mode == "float8" for part in found):
+        kind = "LoRA" if lora_parts(model) else "kernels in float8"
+        raise ValueError(f"`model` must have no LoRA and no float8. Received: a model with {kind}")
+    largest = min(min(_sides(part.kernel.shape, part.num_summed)) for part in found)
     if rank > largest:
         raise ValueError(
             f"`rank` must be at most {largest}, the smaller side of a kernel. Received: rank={rank}"
@@ -67,15 +64,13 @@ def enable_lora(model, rank, alpha=None, layers=None):
 
 
 def merge_lora(model):
-    """Return a plain model of the same function, whose kernels contain the product of LoRA.
-
-    Quantized kernels become float kernels too. All layers of the new model are trained.
+    """Return a plain model of the same function, whose float kernels contain the product of LoRA.
 
     Args:
         model: a model of `enable_lora`, built, tuned or reloaded; it does not change.
 
     Returns:
-        A model of the class of the given one, not compiled.
+        A model of the class of the given one, not compiled, all of whose layers are trained.
 
     Raises:
         ValueError: if the model has no LoRA.
@@ -83,41 +78,35 @@ def merge_lora(model):
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
     >>> keras_vit.enable_lora(model, rank=4)
-    >>> keras_vit.merge_lora(model).count_params()
-    5399427
+    >>> len(keras_vit.merge_lora(model).weights) == len(model.weights) - 12 * 6 * 2
+    True
     """
-    if not has_lora(model):
-        raise ValueError(
-            "`model` must have LoRA, see `keras_vit.enable_lora`. "
-            f"Received: the model {getattr(model, 'name', model)!r} without it"
-        )
+    lora_parts(model, required=True)
     return plain(model)
 
 
-def lora_parts(model):
-    """Return the layers of a model that have LoRA, at any depth."""
-    return [part for part in parts(model) if isinstance(part, Flat) and part.lora_rank]
-
-
-def has_lora(model):
-    """Return whether layers of a model have LoRA."""
-    return bool(getattr(model, "layers", None) and lora_parts(model))
+def lora_parts(model, required=False):
+    """Return the layers with LoRA, at any depth of a layer or a model."""
+    layers = parts(model) if hasattr(model, "weights") else ()
+    found = [part for part in layers if isinstance(part, Flat) and part.lora_rank]
+    if required and not found:
+        name = getattr(model, "name", model)
+        raise ValueError(
+            f"`model` must have LoRA, see `keras_vit.enable_lora`. Received: {name!r} without it"
+        )
+    return found
 
 
 def freeze_base(model):
     """Train only the matrices of LoRA and the head."""
     set_trainable(model, True)
     for layer in model.layers:
-        if layer.name in HEAD_LAYERS:
-            continue
-        if lora_parts(layer):
-            for weight in layer.weights:
-                weight.trainable = weight.name in LORA_KERNELS
-        else:
+        has_lora = lora_parts(layer)
+        if layer.name not in HEAD_LAYERS and not has_lora:
             set_trainable(layer, False)
+        for weight in layer.weights if has_lora else ():
+            weight.trainable = weight.name in LORA_KERNELS
 
 
-def _sides(part):
-    """Return the two sides of the matrix that a kernel of a layer is."""
-    shape, summed = part.kernel.shape, part.num_summed
-    return math.prod(shape[:summed]), math.prod(shape[summed:])
+def _sides(shape, num_summed):
+    return math.prod(shape[:num_summed]), math.prod(shape[num_summed:])

@@ -1,73 +1,64 @@
-"""Copies of models: exact ones, and plain ones, without LoRA and quantization."""
+"""Copies of models, and their plain form, without LoRA and quantization."""
 
+import keras
 from keras import ops
 
-from keras_vit.layers.base import KeepsFrozen, changed_kernels, parts
+from keras_vit.layers.base import parts
 from keras_vit.layers.projection import Flat
-from keras_vit.models.base import pass_on
-from keras_vit.models.folding import clone
+from keras_vit.models.base import origin_of, set_origin
 
 
 def plain(model):
-    """Return a model without LoRA and with float kernels.
+    """Return a model without LoRA and with float kernels; itself, or else a new one.
 
-    It is the given model if that has neither LoRA nor quantized kernels. Otherwise it is a new one,
-    all of whose layers are trained. The given model does not change.
+    All layers of a new model are trained. The given model does not change.
     """
     changed = [part for part in parts(model) if _is_changed(part)]
     if not changed:
         return model
+    return copy_of(model, {f"{part.path}/kernel": plain_kernel(part) for part in changed})
 
-    def copy(layer):
-        config = layer.get_config()
+
+def copy_of(model, kernels=None):
+    """Copy a model, with LoRA, quantization and what is frozen; or with other, plain kernels."""
+    config = model.get_config()
+    for layer, stored in zip(model.layers, config["layers"], strict=True) if kernels else ():
+        stored["build_config"] = {
+            name: value
+            for name, value in (stored.get("build_config") or {}).items()
+            if name not in ("kernels", "frozen")
+        }
+        stored["config"]["trainable"] = True
         if layer.quantization_mode:
-            config["dtype"] = layer.dtype_policy.name.rpartition("_from_")[2]
-        if getattr(layer, "lora_rank", None):
-            config["lora_rank"] = None
-        return type(layer).from_config(config)
-
-    new = clone(model, copy)
-    kernels = {f"{part.path}/kernel": plain_kernel(part) for part in changed}
-    _assign(model, new, kernels)
-    new.trainable = True
-    pass_on(model, new)
-    return new
-
-
-def exact_copy(model):
-    """Return a copy of a model, with its LoRA, its quantized kernels and what is frozen."""
-
-    def copy(layer):
-        new = type(layer).from_config(layer.get_config())
-        if isinstance(layer, KeepsFrozen) and layer.weights:
-            new.build_from_config(layer.get_build_config())
-        return new
-
-    new = clone(model, copy)
-    _assign(model, new, {})
-    pass_on(model, new)
-    return new
+            stored["config"]["dtype"] = layer.dtype_policy.name.rpartition("_from_")[2]
+    copy = type(model).from_config(config)
+    values = {variable.path: variable for variable in model.weights}
+    for variable in copy.weights:
+        value = (kernels or {}).get(variable.path)
+        # Not shared: JAX deletes the buffers of a model in training.
+        variable.assign(ops.copy(values[variable.path].value) if value is None else value)
+    set_origin(copy, origin_of(model))
+    return copy
 
 
 def plain_kernel(layer):
-    """Return the float kernel with which a dense layer computes the same as plain layer."""
+    """Return the float kernel with which a dense layer computes the same without its changes."""
     kernel, mode = layer.kernel, layer.quantization_mode
     shape, num_summed = kernel.shape, getattr(layer, "num_summed", 1)
-    if mode not in (None, "int8", "int4", "float8") or (mode and layer.lora_enabled):
-        raise ValueError(
-            "`model` must have kernels in int8, int4 or float8, and LoRA of `keras_vit.enable_lora`. "
-            f"Received: {layer.path} in {mode}, with lora_enabled={layer.lora_enabled}"
-        )
+    if mode not in (None, "int8", "int4", "float8"):
+        raise ValueError(f"`model` must be float, int8, int4 or float8. Received: {mode}")
     if mode in ("int8", "int4"):
-        kernel, scale = ops.cast(kernel, "float32"), layer.kernel_scale
+        kernel = ops.cast(kernel, "float32")
         if getattr(layer, "kernel_zero", None) is None:
-            kernel = kernel / ops.reshape(scale, shape[num_summed:])
+            kernel = kernel / ops.reshape(layer.kernel_scale, shape[num_summed:])
         else:
             # Groups of rows have scales and zeros of their own.
             groups = ops.cast(layer.g_idx, "int32")
-            zero = ops.take(ops.cast(layer.kernel_zero, "float32"), groups, axis=0)
-            kernel = kernel - ops.reshape(zero, shape)
-            kernel = kernel * ops.reshape(ops.take(scale, groups, axis=0), shape)
+            scale, zero = (
+                ops.reshape(ops.take(ops.cast(values, "float32"), groups, axis=0), shape)
+                for values in (layer.kernel_scale, layer.kernel_zero)
+            )
+            kernel = (kernel - zero) * scale
     if isinstance(layer, Flat) and layer.lora_rank:
         product = ops.tensordot(layer.lora_kernel_a, layer.lora_kernel_b, axes=1)
         kernel = ops.cast(kernel, "float32") + product * (layer.lora_alpha / layer.lora_rank)
@@ -75,18 +66,5 @@ def plain_kernel(layer):
 
 
 def _is_changed(part):
-    return hasattr(part, "kernel") and bool(part.quantization_mode or part_rank(part))
-
-
-def part_rank(part):
-    """Return the rank of LoRA of a layer, `None` without LoRA."""
-    return getattr(part, "lora_rank", None)
-
-
-def _assign(model, new, kernels):
-    """Assign the variables of a model to its copy, by their paths, except the given kernels."""
-    values = {variable.path: variable for variable in model.weights}
-    for variable in new.weights:
-        value = kernels.get(variable.path)
-        # Not shared: JAX deletes the buffers of a model in training.
-        variable.assign(ops.copy(values[variable.path].value) if value is None else value)
+    is_dense = isinstance(part, (keras.layers.Dense, keras.layers.EinsumDense))
+    return is_dense and bool(part.quantization_mode or (isinstance(part, Flat) and part.lora_rank))
