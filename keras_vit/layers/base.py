@@ -1,5 +1,7 @@
 """Base class of the layers: saves keep which parts are frozen, quantized or have LoRA."""
 
+import gc
+
 import keras
 
 
@@ -49,7 +51,12 @@ def change_kernel(layer, mode, config=None, rank=None, alpha=None):
     """Quantize the kernel of a built layer in a mode of Keras, and add LoRA of a rank to it."""
     if mode and mode != layer.quantization_mode:
         config = {"config": keras.saving.deserialize_keras_object(config)} if config else {}
+        # Keras collects all garbage of the process after each kernel, which may take a second.
+        was_frozen = gc.get_freeze_count() > 0
+        gc.freeze()
         layer.quantize(mode, **config)
+        if not was_frozen:
+            gc.unfreeze()
         if keras.backend.backend() == "torch":
             # As `keras.Model.quantize` does: torch would keep the kernel of before.
             layer._track_variables()

@@ -15,7 +15,8 @@ NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 def fold(model, sharing=False, casting=False):
     """Return a model of the same function, for inference, that stores its kernels standardized.
 
-    Without `sharing` it stores them without LoRA and quantization too.
+    Without `sharing` it stores them without LoRA and quantization too; with `casting` a quantized
+    model is returned as it is.
 
     Args:
         model: a Functional model.
@@ -39,6 +40,8 @@ def fold(model, sharing=False, casting=False):
         # That module imports this one.
         from keras_vit.models.kernels.plain import plain
 
+        if casting and any(part.quantization_mode for part in parts(model)):
+            return model
         model = plain(model)
     is_cast = {layer.name: casting and _is_cast(layer) for layer in model.layers}
     if not any(_convolutions(model)) and not any(is_cast.values()):

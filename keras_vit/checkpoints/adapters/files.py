@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checkpoints.adapters import peft
-from keras_vit.checkpoints.archives import SafetensorsArchive
+from keras_vit.checkpoints.archives import FILE_SUFFIXES, SafetensorsArchive
 from keras_vit.checkpoints.matching import mismatches
 from keras_vit.checkpoints.saving import write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
@@ -46,7 +46,7 @@ def save_adapter(model, path):
     check_finite(model)
     values = {name: ops.convert_to_numpy(variable) for name, variable in variables.items()}
     if path.suffix == SUFFIX:
-        write_files(path, {**values, SCALE: np.float32(scale)}, {}, None)
+        write_files(path, {**values, SCALE: np.float32([scale])}, {}, None)
         return
     arrays = {
         entry.source: TRANSFORMS[entry.transform].write([values[name] for name in entry.targets])
@@ -69,9 +69,9 @@ def load_adapter(model, path):
     """
     path, (variables, _, own_scale) = _as_path(path), _adapter(model)
     is_peft = path.suffix != SUFFIX
-    file = path / peft.WEIGHTS if is_peft else path
-    if not file.is_file():
-        raise ValueError(f"`path` must be an existing adapter. Received: path={str(file)!r}")
+    *_, file = files = [path / name for name in (peft.CONFIG, peft.WEIGHTS)] if is_peft else [path]
+    if not all(file.is_file() for file in files):
+        raise ValueError(f"`path` must be an existing adapter. Received: path={str(path)!r}")
     found = [Entry(name, (name,), "identity") for name in variables]
     if is_peft:
         found, scale = peft.entries_of(model, variables), peft.scale_of(path)
@@ -80,7 +80,7 @@ def load_adapter(model, path):
         shapes = {name: shape for name, shape in archive.shapes.items() if name != SCALE}
         naming = Naming.of(shapes, peft.name_of if is_peft else lambda name: name)
         if not is_peft:
-            scale = archive.read(SCALE) if SCALE in archive.shapes else np.nan
+            scale = archive.read(SCALE).item() if SCALE in archive.shapes else np.nan
         values = _values(variables, archive, found, naming, scale, own_scale)
     finally:
         archive.close()
@@ -93,7 +93,7 @@ def _values(variables, archive, found, naming, scale, own_scale):
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     problems = mismatches(types.SimpleNamespace(naming=naming), found, shapes, False, False)
     if not np.isclose(scale, own_scale, rtol=1e-6):
-        problems.append(f"alpha / rank is {float(scale):g}, not {own_scale:g}")
+        problems.append(f"alpha / rank is {scale:g}, not {own_scale:g}")
     values = {}
     for entry in () if problems else found:
         array = archive.read(naming.sources[entry.source].name)
@@ -122,6 +122,9 @@ def _adapter(model):
 
 
 def _as_path(path):
-    if not isinstance(path, (str, os.PathLike)):
-        raise ValueError(f"`path` must be a path. Received: path={path!r}")
+    suffix = pathlib.Path(path).suffix if isinstance(path, (str, os.PathLike)) else None
+    if suffix is None or suffix in set(FILE_SUFFIXES) - {SUFFIX}:
+        raise ValueError(
+            f"`path` must be a directory or end with {SUFFIX}. Received: path={path!r}"
+        )
     return pathlib.Path(path).expanduser()

@@ -6,6 +6,8 @@ from keras_vit.layers.projection import Flat
 from keras_vit.models.kernels.lora import lora_parts
 from keras_vit.models.kernels.plain import copy_of
 
+MODES = ("int8", "int4", "float8")
+
 
 def quantize(model, mode):
     """Return a copy of a model whose projections and MLPs have quantized kernels.
@@ -32,7 +34,7 @@ def quantize(model, mode):
     >>> keras_vit.quantize(model, "int8").get_layer("block_0").mlp.dense_0.kernel.dtype
     'int8'
     """
-    check_choice("mode", mode, ("int8", "int4", "float8"))
+    check_choice("mode", mode, MODES)
     modes = {part.quantization_mode for part in _dense(model)}
     if modes != {None} or (mode == "float8" and lora_parts(model)):
         kind = f"in {modes.pop()}" if modes - {None} else "with LoRA" if modes else "without blocks"
