@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.checkpoints.formats import FORMATS, written_formats
-from keras_vit.models.kernels.quantization import MODES
+from keras_vit.core.choices import QUANTIZATIONS
 from keras_vit.training.runs.class_names import class_names_of
 
 LAYOUTS = {name: row for name, row in FORMATS.items() if row.suffix}
@@ -41,7 +41,7 @@ class Convert:
     """Resize the position embeddings for this image size: one number, or height and width."""
     num_heads: int | None = None
     """Attention heads, for a .safetensors file without its config.json."""
-    quantize: Literal[MODES] | None = None
+    quantize: Literal[QUANTIZATIONS] | None = None
     """Quantize the projections and MLPs; for `--to keras`."""
     push: str | None = None
     """Upload the directory to this repository of the Hugging Face Hub, ORG/NAME[@BRANCH], with a

@@ -1,12 +1,11 @@
 """Models with quantized kernels."""
 
 from keras_vit.core.arguments import check_choice
+from keras_vit.core.choices import QUANTIZATIONS
 from keras_vit.layers.base import change_kernel, parts
 from keras_vit.layers.projection import Flat
 from keras_vit.models.kernels.lora import lora_parts
 from keras_vit.models.kernels.plain import copy_of
-
-MODES = ("int8", "int4", "float8")
 
 
 def quantize(model, mode):
@@ -34,7 +33,7 @@ def quantize(model, mode):
     >>> keras_vit.quantize(model, "int8").get_layer("block_0").mlp.dense_0.kernel.dtype
     'int8'
     """
-    check_choice("mode", mode, MODES)
+    check_choice("mode", mode, QUANTIZATIONS)
     modes = {part.quantization_mode for part in _dense(model)}
     if modes != {None} or (mode == "float8" and lora_parts(model)):
         kind = f"in {modes.pop()}" if modes - {None} else "with LoRA" if modes else "without blocks"
