@@ -12,6 +12,7 @@ from keras_vit.layers.base import children
 from keras_vit.models import vision_transformer
 from keras_vit.models.files import check_finite
 from keras_vit.models.introspection import options_of
+from keras_vit.models.kernels.plain import plain
 from keras_vit.models.variants import is_resnet
 
 # Names of the options in keras-hub.
@@ -81,6 +82,7 @@ def to_keras_hub(model):
         model = keras_vit.ViT_B16(activation="gelu", image_size=224)
         hub_model = keras_vit.to_keras_hub(model)
     """
+    model = plain(model)
     theirs = _build(options_of(model))
     check_finite(model)
     variables = {variable.path: variable for variable in theirs.weights}
