@@ -58,6 +58,7 @@ PUBLIC = {
         "save_checkpoint",
         "to_keras_hub",
     ],
+    "keras_vit.checkpoints.adapters.files": ["load_adapter", "save_adapter"],
     "keras_vit.data": ["decode_predictions", "preprocess"],
     "keras_vit.inspection.attention": ["attention_maps"],
     "keras_vit.inspection.rollout": ["attention_rollout"],
@@ -68,6 +69,8 @@ PUBLIC = {
         "PatchEmbedding",
         "TransformerBlock",
     ],
+    "keras_vit.models.kernels.lora": ["enable_lora", "merge_lora"],
+    "keras_vit.models.kernels.quantization": ["quantize"],
     "keras_vit.models": [
         "features",
         "freeze_blocks",

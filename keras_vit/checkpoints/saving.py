@@ -83,14 +83,14 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
     if is_directory:
         names = class_names or getattr(model, "class_names", None)
         facts = names and list(names), normalization, getattr(model, "resizing", WHOLE_IMAGE)
-        format, arrays, files = _stored(model, options, format, normalization, facts=facts)
+        format, arrays, files = stored_in(model, options, format, normalization, facts=facts)
         path = path / format.name_in_directory
         _check_not_hidden(path, files)
     else:
         if class_names is not None:
             logger.warning("%s does not record the names of the classes", path)
         try:
-            format, arrays, files = _stored(model, options, format, normalization, present)
+            format, arrays, files = stored_in(model, options, format, normalization, present)
         except ValueError as error:
             if not present[0]:
                 raise
@@ -98,10 +98,10 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
                 "`path` must not be next to the config.json of another model, with which the "
                 f"weights would be read. Received: path={str(path)!r} ({error})"
             ) from error
-    _write(path, arrays, files, size_to_record(options))
+    write_files(path, arrays, files, size_to_record(options))
 
 
-def _stored(model, options, format, normalization, present=({}, {}), facts=None):
+def stored_in(model, options, format, normalization, present=({}, {}), facts=None):
     """Return the first layout of a project that can describe a model, its arrays and JSON files.
 
     `present` is the configuration next to weights alone, `facts` are the last arguments of
@@ -209,7 +209,7 @@ def _check_not_hidden(path, files):
             )
 
 
-def _write(path, arrays, files, image_size):
+def write_files(path, arrays, files, image_size):
     """Write the arrays, and the JSON files next to them: all files, or none."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

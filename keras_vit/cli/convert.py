@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.checkpoints.formats import FORMATS, written_formats
+from keras_vit.core.choices import QUANTIZATIONS
 from keras_vit.training.runs.class_names import class_names_of
 
 LAYOUTS = {name: row for name, row in FORMATS.items() if row.suffix}
@@ -40,6 +41,8 @@ class Convert:
     """Resize the position embeddings for this image size: one number, or height and width."""
     num_heads: int | None = None
     """Attention heads, for a .safetensors file without its config.json."""
+    quantize: Literal[QUANTIZATIONS] | None = None
+    """Quantize the projections and MLPs; for `--to keras`."""
     push: str | None = None
     """Upload the directory to this repository of the Hugging Face Hub, ORG/NAME[@BRANCH], with a
     model card. The repository is made if necessary; `hf auth login` or HF_TOKEN gives access."""
@@ -55,6 +58,7 @@ class Convert:
         """Convert, and print what was written."""
         from keras_vit.checkpoints import from_checkpoint, save_checkpoint
         from keras_vit.checkpoints.saving import format_for
+        from keras_vit.models.kernels.quantization import quantize
         from keras_vit.serving.export import export
         from keras_vit.training.runs.run import find_model
         from keras_vit.training.runs.saved_models import save_model
@@ -69,6 +73,8 @@ class Convert:
             raise ValueError(
                 f"`target` must end with .keras for `--to keras`. Received: {str(self.target)!r}"
             )
+        if self.quantize is not None and to != "keras":
+            raise ValueError(f"`--quantize` is for `--to keras`. Received: --to {to}")
         path, target = find_model(self.source), self.target.expanduser()
         # Check this before a model is downloaded.
         self._check_push(to, target)
@@ -82,6 +88,8 @@ class Convert:
         class_names = None
         if self.num_classes is None:
             class_names = class_names_of(model, source)
+        if self.quantize is not None:
+            model = quantize(model, self.quantize)
         written = target
         if to == "keras":
             written.parent.mkdir(parents=True, exist_ok=True)

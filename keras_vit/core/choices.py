@@ -11,3 +11,5 @@ ROTARY_BASE = 100.0
 ATTENTION_PATHS = ("fused", "explicit")
 # Targets of masked patch prediction.
 TARGETS = ("mean_colour", "downsized", "pixels")
+# Modes of `keras_vit.quantize`.
+QUANTIZATIONS = ("int8", "int4", "float8")

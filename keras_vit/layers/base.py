@@ -1,14 +1,16 @@
-"""Base class of the layers: saves and copies keep which parts of a layer are frozen."""
+"""Base class of the layers: saves keep which parts are frozen, quantized or have LoRA."""
+
+import gc
 
 import keras
 
 
 class KeepsFrozen:
-    """Mixin for layers that save which of their parts are frozen.
+    """Mixin for layers that save which of their parts are frozen, quantized or have LoRA.
 
-    A `.keras` file stores `trainable` of a model's layers, but not of their sublayers and
-    variables. If one of these differs from its layer, the build configuration of the layer lists
-    the frozen parts.
+    A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of their
+    sublayers and variables. If one of these differs from its layer, the build configuration of the
+    layer lists the frozen parts and the changed kernels.
     """
 
     def part_options(self):
@@ -17,6 +19,9 @@ class KeepsFrozen:
 
     def get_build_config(self):
         config = super().get_build_config()
+        kernels = changed_kernels(self) if config else {}
+        if kernels:
+            config = {**config, "kernels": kernels}
         parts = [*_sublayers(self).values(), *_variables(self).values()]
         if config is None or all(part.trainable == self.trainable for part in parts):
             return config
@@ -24,8 +29,39 @@ class KeepsFrozen:
 
     def build_from_config(self, config):
         super().build_from_config(config)
+        for path, changes in config.get("kernels", {}).items():
+            change_kernel(_sublayers(self)[path], *changes)
         if "frozen" in config:
             freeze_parts(self, config["frozen"])
+
+
+def changed_kernels(layer):
+    """Return the arguments of `change_kernel` by the relative paths of the changed sublayers."""
+    found = {}
+    for path, part in _sublayers(layer).items():
+        mode, rank = part.quantization_mode, getattr(part, "lora_rank", None)
+        config = mode and getattr(part, "quantization_config", None)
+        config = config and keras.saving.serialize_keras_object(config)
+        if mode or rank:
+            found[path] = [mode, config, rank, part.lora_alpha]
+    return found
+
+
+def change_kernel(layer, mode, config=None, rank=None, alpha=None):
+    """Quantize the kernel of a built layer in a mode of Keras, and add LoRA of a rank to it."""
+    if mode and mode != layer.quantization_mode:
+        config = {"config": keras.saving.deserialize_keras_object(config)} if config else {}
+        # Keras collects all garbage of the process after each kernel, which may take a second.
+        was_frozen = gc.get_freeze_count() > 0
+        gc.freeze()
+        layer.quantize(mode, **config)
+        if not was_frozen:
+            gc.unfreeze()
+        if keras.backend.backend() == "torch":
+            # As `keras.Model.quantize` does: torch would keep the kernel of before.
+            layer._track_variables()
+    if rank:
+        layer.enable_lora(rank, lora_alpha=alpha)
 
 
 class Layer(KeepsFrozen, keras.layers.Layer):

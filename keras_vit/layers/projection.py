@@ -21,19 +21,27 @@ from keras_vit.layers.activations import fuse, gelu_tanh
 # Equations of `keras.layers.EinsumDense`.
 TO_HEADS = "btw,whd->bthd"
 FROM_HEADS = "bqhd,hdw->bqw"
+# Names of the two matrices whose product LoRA adds to a kernel.
+LORA_KERNELS = ("lora_kernel_a", "lora_kernel_b")
 # With so many rows or more, torch's convolution is faster than its product on CPUs.
 MANY_ROWS = 128
 # What oneDNN calls the activations that it fuses with a product.
 ONEDNN_GELUS = {gelu_tanh: "tanh", keras.activations.gelu: "none"}
 
 
-class _Flat:
+class Flat:
     """Mixin for Keras's dense layers: computes them as products of two matrices."""
 
     # Axes of the inputs, and of the kernel, over which the product sums.
     num_summed = 1
 
     def call(self, inputs, training=None):
+        return self._adapted(self._product(inputs, training), inputs)
+
+    def quantized_call(self, *args, **kwargs):
+        return self._adapted(super().quantized_call(*args, **kwargs), args[0])
+
+    def _product(self, inputs, training):
         kernel = self.kernel
         width = math.prod(kernel.shape[: self.num_summed])
         rows = ops.reshape(inputs, (-1, width))
@@ -54,9 +62,50 @@ class _Flat:
         # function; this one is the same.
         super().quantize(mode, type_check=False, **kwargs)
 
+    def enable_lora(self, rank, lora_alpha=None, a_initializer="he_uniform", b_initializer="zeros"):
+        """Freeze the kernel, and add a trainable product of two matrices to it.
+
+        Keras's own LoRA has one matrix `A` per head, which is not the LoRA of other packages. It
+        saves the sum of kernel and product, which rounds a quantized kernel once more.
+        """
+        shape = self.kernel.shape
+        shapes = (*shape[: self.num_summed], rank), (rank, *shape[self.num_summed :])
+        # As in Keras, which locks the variables of a layer that is built.
+        self._tracker.unlock()
+        for name, *arguments in zip(
+            LORA_KERNELS, shapes, (a_initializer, b_initializer), strict=True
+        ):
+            setattr(self, name, self.add_weight(*arguments, dtype="float32", name=name))
+        self._tracker.lock()
+        self._kernel.trainable = False
+        self.lora_rank, self.lora_alpha = rank, rank if lora_alpha is None else lora_alpha
+        # It applies to the sum, and Keras's functions of a quantized layer return one term.
+        self.lora_activation, self.activation = self.activation, None
+
+    def _adapted(self, outputs, inputs):
+        """Add the product of LoRA, if there is one, to the product with the kernel."""
+        if self.lora_rank is None:
+            return outputs
+        a, b = (ops.cast(v, self.compute_dtype) for v in (self.lora_kernel_a, self.lora_kernel_b))
+        rows = ops.reshape(inputs, (-1, math.prod(a.shape[:-1])))
+        rows = ops.matmul(rows, ops.reshape(a, (-1, self.lora_rank)))
+        rows = ops.matmul(rows, ops.reshape(b, (self.lora_rank, -1)))
+        scaled = ops.reshape(rows, ops.shape(outputs)) * (self.lora_alpha / self.lora_rank)
+        return (self.lora_activation or keras.activations.linear)(outputs + scaled)
+
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        for name in LORA_KERNELS if self.lora_rank is not None else ():
+            store[name] = getattr(self, name)
+
+    def load_own_variables(self, store):
+        super().load_own_variables(store)
+        for name in LORA_KERNELS if self.lora_rank is not None else ():
+            getattr(self, name).assign(store[name])
+
 
 @keras.saving.register_keras_serializable("keras_vit")
-class Dense(_Flat, keras.layers.Dense):
+class Dense(Flat, keras.layers.Dense):
     """Keras's Dense layer, computed as a product of two matrices.
 
     Input: `(batch, ..., width)`. Output: `(batch, ..., units)`.
@@ -69,7 +118,7 @@ class Dense(_Flat, keras.layers.Dense):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class HeadsDense(_Flat, keras.layers.EinsumDense):
+class HeadsDense(Flat, keras.layers.EinsumDense):
     """Keras's EinsumDense layer from tokens to heads, or from heads to tokens.
 
     Input: `(batch, tokens, width)`. Output: `(batch, tokens, heads, head_dim)`. With `FROM_HEADS`
@@ -96,12 +145,12 @@ class HeadsDense(_Flat, keras.layers.EinsumDense):
     def num_summed(self):
         return 2 if self.equation == FROM_HEADS else 1
 
-    def call(self, inputs, training=None):
+    def _product(self, inputs, training):
         if keras.backend.backend() == "torch" and not is_convolved(inputs):
             # As fast as `addmm`, which rounds otherwise: the test run of the original's training
             # steps would differ in the fifth digit.
             return keras.layers.EinsumDense.call(self, inputs, training=training)
-        return super().call(inputs, training=training)
+        return super()._product(inputs, training)
 
 
 def affine(rows, kernel, bias):

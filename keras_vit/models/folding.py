@@ -15,6 +15,9 @@ NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
 def fold(model, sharing=False, casting=False):
     """Return a model of the same function, for inference, that stores its kernels standardized.
 
+    Without `sharing` it stores them without LoRA and quantization too; with `casting` a quantized
+    model is returned as it is.
+
     Args:
         model: a Functional model.
         sharing: whether the returned model shares with `model` all layers that it does not change.
@@ -33,6 +36,13 @@ def fold(model, sharing=False, casting=False):
     >>> fold(model).get_layer("root_conv").folded
     True
     """
+    if not sharing:
+        # That module imports this one.
+        from keras_vit.models.kernels.plain import plain
+
+        if casting and any(part.quantization_mode for part in parts(model)):
+            return model
+        model = plain(model)
     is_cast = {layer.name: casting and _is_cast(layer) for layer in model.layers}
     if not any(_convolutions(model)) and not any(is_cast.values()):
         return model
@@ -78,7 +88,7 @@ def _is_cast(layer):
         type(part.dtype_policy) is keras.DTypePolicy
         and part.variable_dtype == "float32"
         and part.compute_dtype == layer.compute_dtype
-        and not getattr(part, "lora_enabled", False)
+        and not getattr(part, "lora_rank", None)
         # Some norms of these are made when they are built, too late for another policy.
         and not (getattr(part, "qk_norm", False) or isinstance(part, Bottleneck))
         for part in parts(layer)

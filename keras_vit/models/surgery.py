@@ -15,6 +15,8 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
+from keras_vit.models.kernels.lora import freeze_base, lora_parts
+from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import (
     HEAD_LAYERS,
     POSITION_LAYERS,
@@ -57,6 +59,7 @@ def replace_head(model, num_classes):
     """
     num_classes = check_integer("num_classes", num_classes, minimum=0)
     check_backbone(model)
+    model = plain(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     backbone = kind(model.input, representation(model), name=model.name)
     copy = _clone(backbone, model.inputs[0].shape[1:])
@@ -110,6 +113,7 @@ def resize(model, image_size=None, patch_size=None):
     (4, 4)
     """
     check_backbone(model)
+    model = plain(model)
     changes = {}
     if patch_size is not None:
         changes["patch_size"] = as_pair(patch_size, "patch_size")
@@ -130,8 +134,9 @@ def resize(model, image_size=None, patch_size=None):
 
 
 def at_stored_size(model):
-    """Return a model of any size at its `stored_size`, and others as they are."""
-    return resize(model, stored_size(model)) if None in model.inputs[0].shape[1:3] else model
+    """Return a plain model; one of any size at its `stored_size`."""
+    is_free = None in model.inputs[0].shape[1:3]
+    return resize(model, stored_size(model)) if is_free else plain(model)
 
 
 def freeze_blocks(model, num_blocks):
@@ -178,14 +183,10 @@ def freeze_blocks(model, num_blocks):
         )
     end = blocks[num_blocks - 1] + 1 if num_blocks else 0
     set_trainable(model, True)
+    if lora_parts(model):
+        freeze_base(model)
     for layer in model.layers[:end]:
         layer.trainable = False
-
-
-def freeze_backbone(model):
-    """Freeze all layers of a model but the head."""
-    for layer in model.layers:
-        set_trainable(layer, layer.name == "head")
 
 
 def keep_frozen(model, new, has_new_head=False):

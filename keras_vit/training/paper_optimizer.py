@@ -15,6 +15,9 @@ AFTER_BLOCKS = (
     *("projection/", "pre_logits/", "head/", "patch_head/"),
 )
 
+# Names of the variables with weight decay: kernels, and the matrices of LoRA.
+DECAYED = ("kernel", "lora_kernel_a", "lora_kernel_b")
+
 
 class PaperUpdates:
     """Mixin for optimizers: clipping, decay of kernels, layer-wise rates, accumulation, averages.
@@ -90,7 +93,7 @@ class PaperUpdates:
         # The layers after the blocks are at distance 0, the last block at 1.
         is_needed = self.layer_decay != 1 or self.unfreeze_steps
         self.distances = layer_distances(variables, is_needed)
-        self.decays = [self.kernel_decay * (v.name == "kernel") for v in variables]
+        self.decays = [self.kernel_decay * (v.name in DECAYED) for v in variables]
         if self.accumulation_steps > 1:
             self.sums = self.add_optimizer_variables(variables, "sum")
         if self.ema_momentum is not None:

@@ -19,7 +19,7 @@ from keras_vit.models import (
     resize,
 )
 from keras_vit.models.introspection import options_of
-from keras_vit.models.surgery import freeze_backbone
+from keras_vit.models.kernels.lora import enable_lora, freeze_base
 from keras_vit.models.variants import is_resnet
 from keras_vit.training.runs.run import find_model
 from keras_vit.training.runs.saved_models import load_unscaled
@@ -32,7 +32,8 @@ def make_model(recipe, model, num_classes, dtype=None):
     """Make the model that a recipe trains: a new one, or a trained one with a new head.
 
     All layers but the recipe's `frozen_blocks` are trained, also those that a loaded model has
-    frozen.
+    frozen. With a `lora_rank` it is the matrices of LoRA and the head; LoRA of a loaded model is
+    merged before.
 
     Args:
         recipe: a `Recipe`.
@@ -58,9 +59,11 @@ def make_model(recipe, model, num_classes, dtype=None):
             layer.remat = recipe.remat
     # Runs evaluate images that are resized as in the ViT paper.
     made.resizing = WHOLE_IMAGE
+    if recipe.lora_rank is not None:
+        enable_lora(made, recipe.lora_rank, recipe.lora_alpha)
     freeze_blocks(made, recipe.frozen_blocks)
     if recipe.freeze:
-        freeze_backbone(made)
+        freeze_base(made)
     if recipe.head_bias:
         # Two, in a model with a distillation token.
         for variable in made.get_layer("head").weights:

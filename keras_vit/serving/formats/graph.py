@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_vit.models import freeze_blocks
+from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import group_norms
 
 SIGNATURE = "serving_default"
@@ -44,6 +45,7 @@ def portable(model):
 
     All weights of the copy are trainable, except the states of random generators.
     """
+    model = plain(model)
     copy = keras.models.clone_model(model, clone_function=_portable_layer)
     for old, new in zip(model.weights, copy.weights, strict=True):
         new.assign(ops.cast(old.value, new.dtype))

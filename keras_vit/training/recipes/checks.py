@@ -12,10 +12,11 @@ PAPER_OPTIMIZERS = ("adamw", "sgd")
 WHOLE = (
     *("image_size", "batch_size", "warmup_steps", "epochs", "steps", "frozen_blocks"),
     *("accumulation_steps", "random_crop_from", "seed", "patience", "unfreeze_steps"),
+    "lora_rank",
 )
 POSITIVE = (
     *("image_size", "batch_size", "learning_rate", "epochs", "steps", "layer_decay"),
-    *("accumulation_steps", "clip_norm", "patience", "temperature"),
+    *("accumulation_steps", "clip_norm", "patience", "lora_rank", "lora_alpha", "temperature"),
 )
 NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed", "unfreeze_steps")
 SHARES = ("dropout", "label_smoothing", "ema_momentum", "label_weight")
@@ -42,6 +43,11 @@ def check_recipe(recipe):
         raise ValueError(
             "`temperature` is for soft distillation. "
             f"Received: temperature={recipe.temperature}, distillation='hard'"
+        )
+    if recipe.freeze if recipe.lora_rank else recipe.lora_alpha:
+        raise ValueError(
+            "`lora_alpha` needs a `lora_rank`, which is not for a frozen backbone. Received: "
+            f"lora_alpha={recipe.lora_alpha}, lora_rank={recipe.lora_rank}, freeze={recipe.freeze}"
         )
     if recipe.batch_size % recipe.accumulation_steps:
         raise ValueError(

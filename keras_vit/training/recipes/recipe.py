@@ -48,6 +48,9 @@ class Recipe:
         layer_decay: ratio of a block's learning rate to that of the next block.
         frozen_blocks: number of blocks, from the first, that are not trained. The layers before
             them are not trained either.
+        lora_rank: rank of the matrices that are trained instead of the blocks (LoRA), see
+            `keras_vit.enable_lora`; `None` to train the blocks.
+        lora_alpha: factor of their product, which is divided by the rank; `None` for the rank.
         accumulation_steps: number of parts of a batch that are computed one after the other, where
             the whole batch does not fit into memory.
         remat: whether to recompute the activations of blocks in the backward pass, where they do
@@ -105,6 +108,8 @@ class Recipe:
     head_bias: float = 0.0
     layer_decay: float = 1.0
     frozen_blocks: int = 0
+    lora_rank: int | None = None
+    lora_alpha: float | None = None
     accumulation_steps: int = 1
     remat: bool = False
     ema_momentum: float | None = None

@@ -1,0 +1,1 @@
+"""Files of LoRA adapters: the matrices of LoRA and the head, without the base."""

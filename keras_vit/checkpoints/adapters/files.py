@@ -1,0 +1,130 @@
+"""Adapters written to files and read from them, our own or those of peft."""
+
+import os
+import pathlib
+import types
+
+import numpy as np
+from keras import ops
+
+from keras_vit.checkpoints.adapters import peft
+from keras_vit.checkpoints.archives import FILE_SUFFIXES, SafetensorsArchive
+from keras_vit.checkpoints.matching import mismatches
+from keras_vit.checkpoints.saving import write_files
+from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.checkpoints.weight_map import Entry, Naming
+from keras_vit.layers.projection import LORA_KERNELS
+from keras_vit.models.files import check_finite
+from keras_vit.models.kernels.lora import lora_parts
+from keras_vit.models.parts import HEAD_LAYERS
+
+SUFFIX = ".safetensors"
+# Name in our files of alpha divided by the rank.
+SCALE = "lora_scale"
+
+
+def save_adapter(model, path):
+    """Write the matrices of LoRA and the head of a model to a file, without its base.
+
+    Args:
+        model: a model of `keras_vit.enable_lora`.
+        path: path of a `.safetensors` file with the names of our variables; or of a directory, for
+            `adapter_config.json` and `adapter_model.safetensors` of peft with the ViT of
+            transformers 5. The old files are replaced when the new ones are complete.
+
+    Raises:
+        ValueError: if the model has no LoRA, a weight is not finite, `path` cannot be written, or
+            transformers' ViT is another model.
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
+    >>> keras_vit.enable_lora(model, rank=4)
+    >>> keras_vit.save_adapter(model, tmp_path / "pets.safetensors")
+    >>> keras_vit.load_adapter(model, tmp_path / "pets.safetensors")
+    """
+    path, (variables, rank, scale) = _as_path(path), _adapter(model)
+    check_finite(model)
+    values = {name: ops.convert_to_numpy(variable) for name, variable in variables.items()}
+    if path.suffix == SUFFIX:
+        write_files(path, {**values, SCALE: np.float32([scale])}, {}, None)
+        return
+    arrays = {
+        entry.source: TRANSFORMS[entry.transform].write([values[name] for name in entry.targets])
+        for entry in peft.entries_of(model, variables)
+    }
+    files = {peft.CONFIG: peft.config_of(arrays, rank, scale)}
+    write_files(path / peft.WEIGHTS, arrays, files, None)
+
+
+def load_adapter(model, path):
+    """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
+
+    Args:
+        model: a model of `keras_vit.enable_lora` with the layers, rank and alpha of the file.
+        path: path of a `.safetensors` file, or of a directory of peft for transformers' ViT.
+
+    Raises:
+        ValueError: if the file is not exactly the adapter of the model, or needs options of peft
+            that are not supported. The model does not change then.
+    """
+    path, (variables, _, own_scale) = _as_path(path), _adapter(model)
+    is_peft = path.suffix != SUFFIX
+    *_, file = files = [path / name for name in (peft.CONFIG, peft.WEIGHTS)] if is_peft else [path]
+    if not all(file.is_file() for file in files):
+        raise ValueError(f"`path` must be an existing adapter. Received: path={str(path)!r}")
+    found = [Entry(name, (name,), "identity") for name in variables]
+    if is_peft:
+        found, scale = peft.entries_of(model, variables), peft.scale_of(path)
+    archive = SafetensorsArchive(file)
+    try:
+        shapes = {name: shape for name, shape in archive.shapes.items() if name != SCALE}
+        naming = Naming.of(shapes, peft.name_of if is_peft else lambda name: name)
+        if not is_peft:
+            scale = archive.read(SCALE).item() if SCALE in archive.shapes else np.nan
+        values = _values(variables, archive, found, naming, scale, own_scale)
+    finally:
+        archive.close()
+    for name, value in values.items():
+        variables[name].assign(value)
+
+
+def _values(variables, archive, found, naming, scale, own_scale):
+    """Return the values of the variables by name, or raise an error that lists both sides."""
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    problems = mismatches(types.SimpleNamespace(naming=naming), found, shapes, False, False)
+    if not np.isclose(scale, own_scale, rtol=1e-6):
+        problems.append(f"alpha / rank is {scale:g}, not {own_scale:g}")
+    values = {}
+    for entry in () if problems else found:
+        array = archive.read(naming.sources[entry.source].name)
+        if not np.isfinite(array).all():
+            problems.append(f"{entry.source!r} has NaN or infinite values")
+        read = TRANSFORMS[entry.transform].read(array, [shapes[t] for t in entry.targets])
+        values.update(zip(entry.targets, read, strict=True))
+    if problems:
+        raise ValueError(
+            "`path` must hold exactly the adapter of the model: its layers, rank, alpha and head. "
+            f"Received: path={str(archive.path)!r}, with {'; '.join(problems)}"
+        )
+    return values
+
+
+def _adapter(model):
+    """Return the variables of the adapter and the head by path, the rank, and the scale."""
+    found = lora_parts(model, required=True)
+    pairs = {(part.lora_rank, part.lora_alpha / part.lora_rank) for part in found}
+    if len(pairs) > 1:
+        raise ValueError(f"`model` must have one rank and one alpha. Received: {sorted(pairs)}")
+    variables = [getattr(part, name) for part in found for name in LORA_KERNELS]
+    heads = [layer for layer in model.layers if layer.name in HEAD_LAYERS]
+    variables += [variable for layer in heads for variable in layer.weights]
+    return {variable.path: variable for variable in variables}, *pairs.pop()
+
+
+def _as_path(path):
+    suffix = pathlib.Path(path).suffix if isinstance(path, (str, os.PathLike)) else None
+    if suffix is None or suffix in set(FILE_SUFFIXES) - {SUFFIX}:
+        raise ValueError(
+            f"`path` must be a directory or end with {SUFFIX}. Received: path={path!r}"
+        )
+    return pathlib.Path(path).expanduser()

@@ -1,0 +1,1 @@
+"""Kernels with low-rank adapters (LoRA), quantized kernels, and plain ones."""

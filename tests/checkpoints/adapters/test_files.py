@@ -1,0 +1,90 @@
+"""Files of adapters: complete, exact, and strict."""
+
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.checkpoints.archives import SafetensorsArchive
+from tests.fixtures.contract import to_numpy
+from tests.fixtures.kernels import logits_of, small, tuned
+
+
+def fresh(rank=2, alpha=3, layers=None, **options):
+    model = small(**options)
+    keras_vit.enable_lora(model, rank, alpha, layers)
+    return model
+
+
+@pytest.mark.parametrize("options", [{}, {"distillation_token": True}])
+def test_written_and_read(options, tmp_path):
+    model, other = tuned(**options), fresh(**options)
+    keras_vit.save_adapter(model, tmp_path / "adapter.safetensors")
+    keras_vit.load_adapter(other, tmp_path / "adapter.safetensors")
+    np.testing.assert_array_equal(logits_of(other), logits_of(model))
+
+
+@pytest.mark.backends("tensorflow", reason="files are the same on every backend")
+def test_size_of_the_file(tmp_path):
+    """At rank 8, less than 2 % of the bytes of ViT-B/16 without its head."""
+    options = {"patch_size": 16, "embedding_dim": 768, "num_heads": 12, "mlp_dim": 3072}
+    model = keras_vit.vision_transformer(**options, depth=1, image_size=16, num_classes=0)
+    keras_vit.enable_lora(model, 8)
+    keras_vit.save_adapter(model, tmp_path / "block.safetensors")
+    assert 12 * (tmp_path / "block.safetensors").stat().st_size < 0.02 * 4 * 86_567_656
+
+
+WRONG = {
+    "another rank": ({"rank": 3, "alpha": 4.5}, "misshapen: 'block_0/attention/query/lora_kernel"),
+    "another depth": ({"depth": 1}, "unused: .*block_1"),
+    "more depth": ({"depth": 3}, "missing: 'block_2"),
+    "other layers": ({"layers": ("query",)}, "unused: 'block_0/attention/key/lora_kernel_a'"),
+    "another alpha": ({"alpha": 4}, "alpha / rank is 1.5, not 2"),
+    "another head": ({"num_classes": 4}, "misshapen: 'head/kernel' is .8, 3., not .8, 4."),
+}
+
+
+@pytest.mark.backends("tensorflow", reason="files are the same on every backend")
+@pytest.mark.parametrize("name", WRONG)
+def test_adapters_of_other_models(name, tmp_path):
+    options, message = WRONG[name]
+    keras_vit.save_adapter(tuned(), tmp_path / "adapter.safetensors")
+    model = fresh(**options)
+    before = logits_of(model)
+    with pytest.raises(ValueError, match=message):
+        keras_vit.load_adapter(model, tmp_path / "adapter.safetensors")
+    np.testing.assert_array_equal(logits_of(model), before)
+
+
+@pytest.mark.backends("tensorflow", reason="files are the same on every backend")
+def test_wrong_paths_and_values(tmp_path):
+    model, path = tuned(), tmp_path / "adapter.safetensors"
+    for function in (keras_vit.save_adapter, keras_vit.load_adapter):
+        with pytest.raises(ValueError, match="`model` must have LoRA"):
+            function(small(), path)
+        for wrong in (3, tmp_path / "adapter.npz"):
+            with pytest.raises(ValueError, match="`path` must be a directory or end with"):
+                function(model, wrong)
+    for missing in (path, tmp_path):
+        with pytest.raises(ValueError, match="`path` must be an existing adapter. Received"):
+            keras_vit.load_adapter(model, missing)
+    keras_vit.save_adapter(model, path)
+    good = path.read_bytes()
+    head = model.get_layer("head").bias
+    head.assign(np.full(3, np.nan, "float32"))
+    with pytest.raises(ValueError, match="head/bias has 3 NaN"):
+        keras_vit.save_adapter(model, path)
+    assert path.read_bytes() == good
+    path.write_bytes(good[:-9])
+    with pytest.raises(ValueError, match="must be a complete .safetensors file"):
+        keras_vit.load_adapter(model, path)
+    assert np.isnan(to_numpy(head)).all()
+
+
+@pytest.mark.backends("tensorflow", reason="files are the same on every backend")
+def test_peft_needs_a_vit(tmp_path):
+    with pytest.raises(ValueError, match="that is not transformers' ViT. Received"):
+        keras_vit.save_adapter(tuned(pooling="gap"), tmp_path / "peft")
+    keras_vit.save_adapter(tuned(), tmp_path / "peft")
+    archive = SafetensorsArchive(tmp_path / "peft" / "adapter_model.safetensors")
+    assert archive.shapes["base_model.model.vit.layers.1.mlp.fc1.lora_B.weight"] == (16, 2)
+    archive.close()

@@ -1,0 +1,142 @@
+"""Adapters of and for the real peft, with the ViT of transformers."""
+
+import json
+
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+import keras_vit
+from tests.fixtures.peers.torch_models import IMAGES, TOLERANCE, check, randomise, torch_images
+
+# Peft itself uses what transformers deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+CONFIG = {
+    "hidden_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 80,
+    "image_size": [32, 48],
+    "patch_size": 8,
+    "num_labels": 10,
+}
+MODULES = {
+    "query": "q_proj",
+    "key": "k_proj",
+    "value": "v_proj",
+    "output": "o_proj",
+    "dense_0": "fc1",
+    "dense_1": "fc2",
+}
+OLD_NAMES = {
+    "vit.layers.": "vit.encoder.layer.",
+    "attention.q_proj": "attention.attention.query",
+    "attention.v_proj": "attention.attention.value",
+}
+RANK = 4
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    path = tmp_path_factory.mktemp("base")
+    config = transformers.ViTConfig(**CONFIG)
+    randomise(transformers.ViTForImageClassification(config)).save_pretrained(path)
+    return path
+
+
+def theirs_of(base):
+    return transformers.ViTForImageClassification.from_pretrained(base).eval()
+
+
+def logits_of(model):
+    with torch.no_grad():
+        return model(torch_images(IMAGES)).logits.numpy()
+
+
+def write(base, path, layers, **settings):
+    """Write an adapter of peft that is not zero; return the logits."""
+    config = peft.LoraConfig(
+        r=RANK,
+        lora_alpha=8,
+        target_modules=[MODULES[layer] for layer in layers],
+        modules_to_save=["classifier"],
+        **settings,
+    )
+    theirs = peft.get_peft_model(theirs_of(base), config).eval()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            if parameter.requires_grad:
+                parameter.normal_(0, 0.1)
+    theirs.save_pretrained(path)
+    return logits_of(theirs)
+
+
+def ours_of(base, layers, alpha=8):
+    model = keras_vit.from_checkpoint(base)
+    keras_vit.enable_lora(model, RANK, alpha, layers)
+    return model
+
+
+@pytest.mark.parametrize("layers", [("query", "value"), tuple(MODULES)], ids=["two", "all"])
+@pytest.mark.parametrize("use_rslora", [False, True])
+def test_read_and_written_back(layers, use_rslora, base, tmp_path):
+    expected = write(base, tmp_path / "theirs", layers, use_rslora=use_rslora)
+    # Rank-stabilized LoRA divides by the root of the rank.
+    ours = ours_of(base, layers, alpha=8 * RANK**0.5 if use_rslora else 8)
+    keras_vit.load_adapter(ours, tmp_path / "theirs")
+    check(ours, expected)
+    check(keras_vit.merge_lora(ours), expected)
+    keras_vit.save_adapter(ours, tmp_path / "ours")
+    again = peft.PeftModel.from_pretrained(theirs_of(base), tmp_path / "ours").eval()
+    np.testing.assert_allclose(logits_of(again), expected, rtol=0, atol=TOLERANCE)
+
+
+def test_names_of_older_versions(base, tmp_path):
+    expected = write(base, tmp_path, ("query", "value"))
+    path = tmp_path / "adapter_model.safetensors"
+    renamed = {}
+    for name, array in load_file(path).items():
+        for new, old in OLD_NAMES.items():
+            name = name.replace(new, old)
+        renamed[name] = array
+    assert any("encoder.layer.1.attention.attention.query.lora_A" in name for name in renamed)
+    save_file(renamed, path)
+    ours = ours_of(base, ("query", "value"))
+    keras_vit.load_adapter(ours, tmp_path)
+    check(ours, expected)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"use_dora": True},
+        {"bias": "lora_only"},
+        {"rank_pattern": {"q_proj": 2}},
+        {"alpha_pattern": {"q_proj": 2}},
+        {"init_lora_weights": "pissa"},
+        {"lora_bias": True},
+        {"a_setting_of_the_future": 1},
+        {"peft_type": "IA3"},
+        {"r": None},
+    ],
+    ids=lambda setting: next(iter(setting)),
+)
+def test_settings_that_are_not_supported(setting, base, tmp_path):
+    write(base, tmp_path, ("query",))
+    path = tmp_path / "adapter_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **setting}))
+    with pytest.raises(ValueError, match=f"Received: {next(iter(setting))}="):
+        keras_vit.load_adapter(ours_of(base, ("query",)), tmp_path)
+
+
+def test_adapters_of_other_modules(base, tmp_path):
+    write(base, tmp_path, ("query", "value"))
+    with pytest.raises(ValueError, match="missing: .*k_proj.lora_A"):
+        keras_vit.load_adapter(ours_of(base, ("query", "key", "value")), tmp_path)
+    with pytest.raises(ValueError, match="unused: .*v_proj.lora_A"):
+        keras_vit.load_adapter(ours_of(base, ("query",)), tmp_path)
