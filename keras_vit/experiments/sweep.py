@@ -123,7 +123,9 @@ def choose_learning_rate(recipe, train):
     for rate in sorted({*recipe.learning_rates}):
         try:
             history = train(dataclasses.replace(recipe, learning_rate=rate))
-            accuracies[rate] = history[-1][recipe.monitor or "val_accuracy"]
+            last = history[-1]
+            default = "val_accuracy" if "val_accuracy" in last else "val_mean_average_precision"
+            accuracies[rate] = last.get(recipe.monitor or default)
         except NotFiniteError as error:
             logging.getLogger("keras_vit").warning("%s", error)
             accuracies[rate] = None
