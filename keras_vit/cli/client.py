@@ -48,9 +48,15 @@ def classes_of(server, encoded, top):
 
 
 def most_likely(outputs, top, url):
-    """Return the `top` classes of one image with their probabilities, the most likely first."""
+    """Return the `top` classes of one image with their probabilities, the most likely first.
+
+    An export of a model with thresholds predicts any number of labels; all are returned.
+    """
     from keras_vit.core.text import printable
 
+    if "predicted_labels" in outputs and "probabilities" in outputs:
+        pairs = zip(outputs["predicted_labels"][0], outputs["probabilities"][0], strict=True)
+        return sorted((pair for pair in pairs if pair[0]), key=lambda pair: -pair[1])
     if {"top_k_labels", "top_k_probabilities", "probabilities"} - outputs.keys():
         raise ValueError(
             "`--url` must be of a model whose default signature names classes. "

@@ -25,8 +25,8 @@ class Data:
     """
 
     name: Annotated[str | None, tyro.conf.Positional] = None
-    """`digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`, or one of the paper's
-    datasets. Without a name, the command lists the paper's datasets."""
+    """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
+    `tfrecord-lists:PATTERN`, or one of the paper's datasets, which are listed without a name."""
     picture: pathlib.Path | None = None
     """The contact sheet to draw, a PNG file; `data.png` by default."""
     image_size: int = 224

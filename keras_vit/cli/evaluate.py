@@ -30,7 +30,8 @@ class Evaluate:
     """Image size, one number or height and width: resizes a model for another size. A file that
     does not record its size needs this."""
     per_class: bool = False
-    """Print a table of the classes: images, accuracy, most frequent mistake."""
+    """Print a table of the classes: images, accuracy, most frequent mistake; for images of several
+    labels average precision, F1 and threshold."""
     confusion: pathlib.Path | None = None
     """File to write the confusion matrix to, as CSV: one row per class, one column per
     prediction."""
@@ -65,10 +66,13 @@ class Evaluate:
         names = ("batch_size", "classes", "data_dir", "central_crop_from", "max_skipped")
         options = {name: getattr(self, name) for name in names}
         dataset = trained.load(self.data, self.split, **options)
-        has_several_labels = dataset.element_spec[1].shape.rank == 2
-        if has_several_labels and self._needs_matrix:
+        is_multilabel = getattr(trained.model, "thresholds", None) is not None
+        refused = self.confusion or self.confusion_figure
+        refused = refused or (self.compare if is_multilabel else self.per_class)
+        if refused and dataset.element_spec[1].shape.rank == 2:
             raise ValueError(
-                "`--per-class` and `--confusion` need images of one class each. "
+                "`--confusion`, and `--per-class` without or `--compare` with `model.thresholds`, "
+                "need images of one class each. "
                 f"Received: {self.data!r}, whose images have several labels"
             )
         print_left_out(dataset)
@@ -99,7 +103,7 @@ class Evaluate:
     def _print(self, predicted, reported, image_size):
         from keras_vit.cli.tables import plain_table
         from keras_vit.evaluation.confusion import COLUMNS, class_rows, write_confusion
-        from keras_vit.evaluation.metrics import confusion_matrix
+        from keras_vit.evaluation.metrics import LabelPredictions, confusion_matrix
 
         metrics = predicted.summary()
         for name, value in metrics.items():
@@ -109,6 +113,12 @@ class Evaluate:
         if not self._needs_matrix:
             return
         names = predicted.class_names
+        if isinstance(predicted, LabelPredictions):
+            images, *numbers = *predicted.per_class(), predicted.thresholds
+            columns = [map("{:.4f}".format, values) for values in numbers]
+            rows = list(zip(names, map(str, images), *columns, strict=True))
+            print(plain_table(("class", "images", "average precision", "F1", "threshold"), rows))
+            return
         matrix = confusion_matrix(predicted.labels, predicted.predicted, len(names))
         if self.per_class:
             print(plain_table(COLUMNS, list(class_rows(matrix, names))))

@@ -21,7 +21,8 @@ class Predict:
     images: Annotated[tuple[pathlib.Path, ...], tyro.conf.Positional]
     """Image files."""
     top: int = 3
-    """Classes to print for each image, the most likely first."""
+    """Classes to print for each image, the most likely first; a model with thresholds prints all
+    labels above theirs."""
     image_size: tuple[int, ...] | None = None
     """Image size, one number or height and width: resizes a model for another size. A file that
     does not record its size needs this."""
@@ -34,7 +35,7 @@ class Predict:
 
         check_images(self.images, self.top)
         predict = load_predictor(self.model, as_image_size(self.image_size))
-        classify_all(self.images, lambda encoded: predict(encoded)[: self.top])
+        classify_all(self.images, lambda encoded: predict(encoded, self.top))
 
 
 def check_images(images, top):
@@ -71,7 +72,7 @@ def _print_classes(image, classify):
         print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
         return False
     named = (f"{printable(name)} {probability:.1%}" for name, probability in classes)
-    print(image, *named, sep="  ")
+    print(image, *(list(named) or ["-"]), sep="  ")
     return True
 
 

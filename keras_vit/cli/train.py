@@ -47,8 +47,8 @@ class Train:
     """Name of a variant (see `keras-vit models`), a .keras file, a run's directory, or a checkpoint
     as in `keras-vit convert`."""
     data: str
-    """`digits`, `folder:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`, or one of the paper's
-    datasets (`cifar10`, `vtab/dtd`, ...; see `keras-vit data`)."""
+    """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
+    `tfrecord-lists:PATTERN`, or one of the paper's datasets (`cifar10`; see `keras-vit data`)."""
     workdir: pathlib.Path
     """New directory for the run: settings, curves, models."""
     classes: tuple[str, ...] | None = None
@@ -133,9 +133,11 @@ class Train:
         from keras_vit.experiments.sweep import sweep
 
         run, accuracies = sweep(**options)
+        has_thresholds = getattr(run.model, "thresholds", None) is not None
+        measure = "mean average precision" if has_thresholds else "accuracy"
         for rate, accuracy in accuracies.items():
             chosen = "  <- chosen" if rate == run.recipe.learning_rate else ""
-            result = "diverged" if accuracy is None else f"validation accuracy {accuracy:.2%}"
+            result = "diverged" if accuracy is None else f"validation {measure} {accuracy:.2%}"
             print(f"learning rate {rate:g}: {result}{chosen}")
         return run
 
@@ -171,9 +173,10 @@ class Train:
 
 def describe_best(history):
     """Describe the best epoch by validation accuracy, or else by validation loss."""
-    for metric, best in (("val_accuracy", max), ("val_loss", min)):
+    kinds = ("val_mean_average_precision", max), ("val_accuracy", max), ("val_loss", min)
+    for metric, best in kinds:
         values = [metrics[metric] for metrics in history if metric in metrics]
         if values:
-            name = metric.replace("val_", "validation ")
+            name = metric.replace("val_", "validation ").replace("_", " ")
             return f"Best {name} {best(values):{'.2%' if metric == 'val_accuracy' else '.4f'}}"
     return f"Trained for {len(history)} epochs"

@@ -53,9 +53,10 @@ def load(
     Args:
         name: a name of `keras_vit.data.DATASETS`; `"digits"` (scikit-learn's handwritten digits);
             `"folder:PATH"` (with `train/CLASS/*.jpg` and perhaps `validation/`, `test/`; or
-            `CLASS/*.jpg`, which is split); `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow
-            Datasets); or `"tfrecord:PATTERN"` (TFRecord files with `labels.txt` next to them;
-            `{split}` in the pattern stands for the name of a split).
+            `CLASS/*.jpg`, which is split); `"csv:PATH"` (lines such as `1.jpg,cat dog`);
+            `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow Datasets); or `"tfrecord:PATTERN"`,
+            `"tfrecord-lists:PATTERN"` (TFRecord files with a label or a list of labels, and
+            `labels.txt`; `{split}` in the pattern stands for the name of a split).
         split: `"train"`, `"validation"` or `"test"`, or several joined with `+`;
             `keras_vit.data.sources.splits` defines them for datasets that lack some.
         image_size: int or `(height, width)`, in pixels.
@@ -66,7 +67,7 @@ def load(
             `"hyper_rule"` (BiT). By default the whole image is resized.
         repeat: whether epochs follow one another without end, in batches of one size.
         classes: names of the classes to keep, numbered from 0 in the dataset's order; `None` for
-            all. For `digits` and folders only.
+            all. For `digits`, folders and CSV files only.
         fraction: approximate share of the examples to take, chosen at random. The choice does not
             depend on the seed, and a smaller share is part of a larger one. All examples are still
             read.

@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from keras_vit.core.arguments import is_integer
 from keras_vit.data.in_flight import END, IN_PARALLEL, InFlight, call, first_key_of, position_of
-from keras_vit.data.skipped import Skipped
+from keras_vit.data.skipped import IN_A_LIST, Skipped
 from keras_vit.data.sources.base import Source, not_among
 
 # Batches. Left to itself, TensorFlow fills half of the memory with them.
@@ -164,7 +164,8 @@ class Pipeline:
 
     def _check_labels(self, numbers, labels):
         if labels.shape.rank != 1:
-            return
+            # NaN marks a list with a wrong label.
+            labels = tf.where(tf.reduce_any(tf.math.is_nan(labels), axis=1), IN_A_LIST, 0)
         is_wrong = (labels < 0) | (labels >= len(self.source.class_names))
 
         def refuse():

@@ -14,6 +14,8 @@ from keras_vit.data.sources.listing import other_format_of
 # Number of images that may be skipped, whatever their share.
 _ALWAYS_ALLOWED = 10
 _SHOWN = 5
+# Stands for a label in a list of several.
+IN_A_LIST = -2
 COUNT_FROM_1 = "(if labels start at 1, put a line `background` first in `labels.txt`)"
 
 
@@ -74,12 +76,13 @@ class Skipped:
     def refuse_label(self, number, label):
         """Raise `ValueError` for an image whose label is not the number of a class."""
         count = len(self._source.class_names)
-        hints = {-1: " (not exactly one label)"}
+        hints = {-1: " (not exactly one label; `tfrecord-lists:PATTERN` has several)"}
         if self._source.in_records:
-            hints[count] = f" {COUNT_FROM_1}"
+            hints[count] = hints[IN_A_LIST] = f" {COUNT_FROM_1}"
+        shown = "a list with another" if label == IN_A_LIST else f"label={label}"
         self._fail(
             f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
-            f"label={int(label)} of {self._source.find_id(int(number))}{hints.get(int(label), '')}"
+            f"{shown} of {self._source.find_id(int(number))}{hints.get(int(label), '')}"
         )
 
     def check_count(self, count):

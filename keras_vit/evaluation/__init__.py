@@ -6,6 +6,7 @@ from keras_vit.core.lazy import make_lazy
 __all__ = make_lazy(
     __name__,
     {
+        "keras_vit.core.several_labels": ["average_precision", "best_thresholds"],
         "keras_vit.evaluation.classification": ["evaluate", "predictions"],
         "keras_vit.evaluation.compute": ["count_flops", "count_parameters"],
         "keras_vit.evaluation.extraction": ["extract_features"],

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit.data.processes import process
 from keras_vit.data.skipped import explaining_errors
-from keras_vit.evaluation.metrics import expected_calibration_error
+from keras_vit.evaluation.metrics import LabelPredictions, expected_calibration_error
 from keras_vit.evaluation.processes import gather, logits_function
 from keras_vit.models.parts import check_classifier
 
@@ -88,7 +88,8 @@ def predictions(model, dataset):
 
     Returns:
         `Predictions`, an entry for each image, in the order of the dataset, and of the processes'
-        indices. If images may have several labels, those without any are left out.
+        indices. If images may have several labels, those without any are left out. A model with
+        `thresholds` has `LabelPredictions` of all images instead.
 
     Raises:
         ValueError: if the model and the dataset have different numbers of classes, the model does
@@ -102,13 +103,21 @@ def predictions(model, dataset):
             f"The dataset must have the model's {num_classes} classes. "
             f"Received: a dataset of {len(dataset.class_names)} classes"
         )
-    batches = [_judge(logits, labels) for logits, labels in _logits_and_labels(model, dataset)]
+    thresholds = getattr(model, "thresholds", None)
+    if thresholds is not None and dataset.element_spec[1].shape.rank == 1:
+        raise ValueError(
+            "A model with `thresholds` needs images of several labels. Received: one label each"
+        )
+    judge = _judge if thresholds is None else _keep
+    batches = [judge(logits, labels) for logits, labels in _logits_and_labels(model, dataset)]
     columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     if tuple(dataset.shard) == process():
         columns = gather(columns)
-    if not len(columns["predicted"]):
+    if not (len(columns["predicted"]) if thresholds is None else columns["labels"].any()):
         raise ValueError("The dataset must have an image with a label. Received: images without")
     _check_logits(columns.pop("is_finite"), columns.pop("is_flat"))
+    if thresholds is not None:
+        return LabelPredictions(tuple(dataset.class_names), thresholds, **columns)
     return Predictions(tuple(dataset.class_names), **columns)
 
 
@@ -139,6 +148,16 @@ def _logits_and_labels(model, dataset):
             yield np.asarray(logits, "float64")[: len(images)], labels
             bar.update(step, finalize=False)
     bar.update(step, finalize=True)
+
+
+def _keep(logits, labels):
+    """Return the columns of `LabelPredictions` for a batch."""
+    is_finite, is_flat = (
+        np.isfinite(logits).all(axis=-1),
+        logits.min(axis=-1) == logits.max(axis=-1),
+    )
+    columns = {"is_finite": is_finite, "is_flat": is_flat}
+    return {**columns, "logits": logits.astype("float32"), "labels": labels > 0}
 
 
 def _judge(logits, labels):

@@ -1,8 +1,34 @@
 """Metrics of classification, from NumPy arrays with an entry for each image."""
 
+import dataclasses
+
 import numpy as np
+import scipy.special
 
 from keras_vit.core.arguments import check_integer
+from keras_vit.core.several_labels import average_precision
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelPredictions:
+    """The logits of a model with thresholds, and the labels: arrays `(images, classes)`."""
+
+    class_names: tuple[str, ...]
+    thresholds: tuple[float, ...]
+    logits: np.ndarray
+    labels: np.ndarray
+
+    def per_class(self):
+        """Return images, average precision and F1 per class, NaN for classes without an image."""
+        predicted = scipy.special.expit(self.logits) > np.array(self.thresholds, "float32")
+        images, hits = self.labels.sum(axis=0), (predicted & self.labels).sum(axis=0)
+        f1 = np.where(images > 0, 2 * hits / np.maximum(predicted.sum(axis=0) + images, 1), np.nan)
+        return images, average_precision(self.labels, self.logits), f1
+
+    def summary(self):
+        """Return `images`, `mean_average_precision` and `f1`, means over classes with images."""
+        precision, f1 = (float(np.nanmean(values)) for values in self.per_class()[1:])
+        return {"images": len(self.labels), "mean_average_precision": precision, "f1": f1}
 
 
 def confusion_matrix(labels, predicted, num_classes):

@@ -46,7 +46,9 @@ def gather(columns):
 
     lengths = process_allgather(np.array(len(next(iter(columns.values())))))
     filled = {
-        name: np.concatenate([column, np.zeros(lengths.max() - len(column), column.dtype)])
+        name: np.concatenate(
+            [column, np.zeros((lengths.max() - len(column), *column.shape[1:]), column.dtype)]
+        )
         for name, column in columns.items()
     }
     return {

@@ -60,6 +60,8 @@ def sweep(recipe, model, data, workdir, *, cache=None, resume=False, **options):
         return train(recipe, workdir.with_name(f"{workdir.name}-sweep") / name).history
 
     recipe, accuracies = choose_learning_rate(find_recipe(recipe), train_with_rate)
+    # The last run has no images to validate on.
+    recipe = dataclasses.replace(recipe, monitor=None, patience=None)
     found = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
     return train(recipe, workdir, "train+validation", None, sweep=found), accuracies
 
@@ -123,7 +125,10 @@ def choose_learning_rate(recipe, train):
     for rate in sorted({*recipe.learning_rates}):
         try:
             history = train(dataclasses.replace(recipe, learning_rate=rate))
-            accuracies[rate] = history[-1][recipe.monitor or "val_accuracy"]
+            last = history[-1]
+            names = (recipe.monitor, "val_accuracy", "val_mean_average_precision")
+            # A loss depends on label smoothing and mixing, and small ones are best.
+            accuracies[rate] = next(last[n] for n in names if n in last and "loss" not in n)
         except NotFiniteError as error:
             logging.getLogger("keras_vit").warning("%s", error)
             accuracies[rate] = None

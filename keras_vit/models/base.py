@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
+from keras_vit.core.several_labels import check_thresholds
 from keras_vit.models.folding import assign_folded, fold
 
 # Arguments of the functions that build models which are no part of the architecture.
@@ -33,6 +34,8 @@ class ImageModel(keras.Model):
 
     - `class_names`: a tuple of the names of the classes, or `None`. It can be set, and a new head
       has none.
+    - `thresholds`: a tuple with the probability above which each class is predicted, if an image
+      may have several labels (its probabilities are sigmoids), or `None`. It is like `class_names`.
     - `normalization`: `(mean, standard_deviation)` of pixels in [0, 1] with which the weights were
       trained, each a tuple of one number or one per channel. The patch projection contains it;
       `keras_vit.save_checkpoint` restores it.
@@ -49,7 +52,7 @@ class ImageModel(keras.Model):
     # Keras keeps the graph of layers in a subclass that has no constructor of its own; versions
     # differ in which other constructors they accept.
     _options = None
-    _class_names = None
+    _class_names = _thresholds = None
     normalization = CENTERED
     resizing = WHOLE_IMAGE
     layout = None
@@ -63,6 +66,16 @@ class ImageModel(keras.Model):
         if names is not None:
             names = check_class_names(list(names), num_classes=self.output_shape[-1])
         self._class_names = names
+
+    @property
+    def thresholds(self):
+        return self._thresholds
+
+    @thresholds.setter
+    def thresholds(self, thresholds):
+        if thresholds is not None:
+            thresholds = check_thresholds(thresholds, self.output_shape[-1])
+        self._thresholds = thresholds
 
     @property
     def options(self):
@@ -108,6 +121,7 @@ class ImageModel(keras.Model):
             **super().get_config(),
             "options": self.options,
             "class_names": self.class_names,
+            "thresholds": self.thresholds,
             "normalization": self.normalization,
             "resizing": dataclasses.asdict(self.resizing),
             "layout": self.layout,
@@ -121,7 +135,7 @@ class ImageModel(keras.Model):
         config = dict(config)
         options = config.pop("options")
         # A file of an earlier version lacks these.
-        class_names = config.pop("class_names", None)
+        class_names, thresholds = config.pop("class_names", None), config.pop("thresholds", None)
         mean, deviation = config.pop("normalization", CENTERED)
         resizing = config.pop("resizing", {})
         layout = config.pop("layout", None)
@@ -129,7 +143,7 @@ class ImageModel(keras.Model):
         if options is not None:
             # It also lacks newer options; their defaults are what it had.
             model.options = {**_recorded(defaults_of(options)), **options}
-        model.class_names = class_names
+        model.class_names, model.thresholds = class_names, thresholds
         model.normalization = tuple(mean), tuple(deviation)
         model.resizing = Resizing(**resizing)
         model.layout = layout
@@ -186,13 +200,14 @@ def pass_on(model, new, **changes):
 
 
 def carry(model, new, keeps_head):
-    """Give a new model the class names, normalization, resizing and layout of another."""
+    """Give a new model the class names, thresholds, normalization and others of another."""
     if isinstance(model, ImageModel) and isinstance(new, ImageModel):
         new.normalization, new.resizing = model.normalization, model.resizing
         if new.inputs[0].shape != model.inputs[0].shape:
             new.resizing = dataclasses.replace(model.resizing, cut_off=(0, 0))
         new.layout = model.layout
         new.class_names = model.class_names if keeps_head else None
+        new.thresholds = model.thresholds if keeps_head else None
 
 
 def resizing_of(model):

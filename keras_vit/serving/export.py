@@ -59,7 +59,9 @@ def export(
 
     The first three return `logits` and `probabilities`, float32 `(batch, num_classes)`, and for the
     most likely classes `top_k_classes`, int32, `top_k_labels`, strings, and `top_k_probabilities`,
-    float32, all `(batch, top_k)`. Other formats take preprocessed `images` and return `logits`.
+    float32, all `(batch, top_k)`. With `model.thresholds` probabilities are sigmoids, and there are
+    `predicted`, bool, and `predicted_labels`, strings that are empty where `predicted` is false,
+    both `(batch, num_classes)`. Other formats take preprocessed `images` and return `logits`.
 
     The version also contains `model.json`, which describes the model, and the names of the classes.
     For a SavedModel, settings for TF Serving are written to the directory, unless they exist. A
@@ -128,6 +130,7 @@ def export(
             "signatures": signatures,
             "resizing": resizing_of(model),
             "class_names": class_names,
+            "thresholds": getattr(model, "thresholds", None),
             "top_k": top_k,
             "batch_size": batch_size,
             "flags_bad_images": on_bad_image == "flag",
@@ -185,6 +188,7 @@ def _facts(model, format, quantize):
     row = match_variant(options)
     changed = changed_options(options, row)
     resizing = resizing_of(model)
+    thresholds = getattr(model, "thresholds", None)
     return {
         "model": model.name,
         "variant": row and row.name,
@@ -195,6 +199,7 @@ def _facts(model, format, quantize):
         "preprocessing": f"{_RESIZED if resizing == WHOLE_IMAGE else resizing.in_words()}; "
         "(pixels - 127.5) / 127.5",
         "resizing": dataclasses.asdict(resizing),
+        **({} if thresholds is None else {"thresholds": thresholds}),
         "format": format,
         "quantize": quantize,
         "keras_vit": __version__,

@@ -42,7 +42,7 @@ def _load(version):
             "`version` must be the directory of an export's version. "
             f"Received: version={str(version)!r}, without {file_names()}"
         )
-    resizing = recorded_resizing(version)
+    resizing, _ = recorded(version)
     if row.has_signatures:
         return row.load_encoded(version / row.file_name, resizing)
     run = load_runner(version / row.file_name)
@@ -57,14 +57,15 @@ def input_size(version, size):
     return tuple(size)
 
 
-def recorded_resizing(version):
-    """Return the `Resizing` that the `model.json` of a version records, or the default one."""
+def recorded(version):
+    """Return the `Resizing` and the thresholds that the `model.json` of a version records."""
     path = pathlib.Path(version) / "model.json"
     # Earlier versions did not write one, and had this way alone.
     if not path.is_file():
-        return WHOLE_IMAGE
+        return WHOLE_IMAGE, None
     try:
-        return Resizing(**json.loads(path.read_text(encoding="utf-8")).get("resizing", {}))
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return Resizing(**facts.get("resizing", {})), facts.get("thresholds")
     except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(
             f"{str(path)!r} must say how images are resized, as `export` writes it. "

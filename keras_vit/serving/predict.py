@@ -1,7 +1,8 @@
 """Class probabilities for image files, from a Keras model or from its export.
 
-Each function returns a predictor: a function of an encoded image (the bytes of a file) that returns
-`[(class name, probability), ...]`, the most likely first.
+Each function returns a predictor: a function of an encoded image (the bytes of a file) and perhaps
+`top` that returns `[(class name, probability), ...]`, the `top` most likely first. If the model has
+thresholds, these are all labels with a probability above theirs.
 """
 
 import pathlib
@@ -10,6 +11,7 @@ import numpy as np
 import scipy.special
 from keras import ops
 
+from keras_vit.core.several_labels import check_thresholds
 from keras_vit.models.base import resizing_of
 from keras_vit.models.parts import check_classifier, stored_size
 from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
@@ -29,25 +31,29 @@ def keras_predictor(model, class_names=None):
     is_untrained = has_zero_head(model)
     class_names = class_names or getattr(model, "class_names", None)
 
-    def predict(encoded):
+    def predict(encoded, top=None):
         images = preprocess_files([encoded], stored_size(model), resizing_of(model))
         logits = model(ops.convert_to_tensor(images), training=False)
-        return _ranked(ops.convert_to_numpy(logits)[0], class_names, is_untrained)
+        thresholds = getattr(model, "thresholds", None)
+        logits = ops.convert_to_numpy(logits)[0]
+        return _ranked(logits, class_names, thresholds, top, is_untrained)
 
     return predict
 
 
 def export_predictor(version):
     """Make a predictor from the directory of one version of an export, of any format."""
-    from keras_vit.serving.loaded import load_export
+    from keras_vit.serving.loaded import load_export, recorded
 
     answer, class_names = load_export(version), labels_of(version)
-    return lambda encoded: _ranked(answer([encoded])[0], class_names)
+    _, thresholds = recorded(version)
+    return lambda encoded, top=None: _ranked(answer([encoded])[0], class_names, thresholds, top)
 
 
-def _ranked(logits, class_names, is_untrained=False):
+def _ranked(logits, class_names, thresholds, top, is_untrained=False):
     """Return the classes with their probabilities, the most likely first."""
-    probabilities = scipy.special.softmax(logits.astype("float64"))
+    activation = scipy.special.softmax if thresholds is None else scipy.special.expit
+    probabilities = activation(logits.astype("float64"))
     if len(probabilities) < 2:
         raise ValueError(
             "A model must have two classes or more to be predicted: the softmax of one logit is "
@@ -64,7 +70,10 @@ def _ranked(logits, class_names, is_untrained=False):
         warn_of_zero_head(len(probabilities))
     names = class_names or [str(index) for index in range(len(probabilities))]
     order = np.argsort(-probabilities, kind="stable")
-    return [(names[index], float(probabilities[index])) for index in order]
+    if thresholds is not None:
+        thresholds = check_thresholds(thresholds, len(probabilities))
+        order, top = [index for index in order if probabilities[index] > thresholds[index]], None
+    return [(names[index], float(probabilities[index])) for index in order[:top]]
 
 
 def find_export(path):

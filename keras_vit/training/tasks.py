@@ -18,6 +18,7 @@ from keras_vit.training.distillation import check_settings, distill
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import are_numbers, make_loss, masked_patch_loss
 from keras_vit.training.metrics import BalancedAccuracy
+from keras_vit.training.runs.thresholds import measures_precision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +48,7 @@ def make_task(recipe, model, data, teacher=None):
     check_settings(recipe, teacher)
     make = _classes if recipe.is_of_classes else _masked_patches
     task = make(recipe, model, *data)
-    _check_monitor(recipe, task)
+    _check_monitor(recipe, task, model)
     if teacher is not None:
         distiller, found = distill(recipe, model, teacher, data[0].class_names)
         task = dataclasses.replace(task, model=distiller, facts={**task.facts, **found})
@@ -68,10 +69,20 @@ def _classes(recipe, model, train, validation):
             f"see `keras_vit.replace_head`. Received: a model of {num_classes} outputs"
         )
     _check_classes(train)
+    has_several, thresholds = train.source.has_several_labels, getattr(model, "thresholds", None)
+    if recipe.loss != "sigmoid" if has_several else thresholds is not None:
+        raise ValueError(
+            "Images of several labels need `--loss sigmoid`, and `model.thresholds` such images. "
+            f"Received: loss={recipe.loss!r}, thresholds={thresholds!r:.80}, images of "
+            f"{'several labels' if has_several else 'one label each'}"
+        )
+    if has_several:
+        # Until `ChooseThresholds` has measured.
+        model.thresholds = (0.5,) * num_classes
     loss = make_loss(recipe, train.element_spec[1])
     facts = {"class_names": train.class_names, "num_examples": train.num_examples}
-    metrics = [_accuracy(is_sparse=are_numbers(train.element_spec[1]))]
-    if recipe.class_balance != "none" or recipe.monitor == "val_balanced_accuracy":
+    metrics = [] if has_several else [_accuracy(is_sparse=are_numbers(train.element_spec[1]))]
+    if metrics and (recipe.class_balance != "none" or recipe.monitor == "val_balanced_accuracy"):
         metrics.append(BalancedAccuracy(num_classes))
     weights = _class_weights(train) if recipe.class_balance == "weights" else None
     if recipe.freeze:
@@ -100,7 +111,7 @@ def _class_weights(train):
     return {int(label): mean / count for label, count in counts.items()}
 
 
-def _check_monitor(recipe, task):
+def _check_monitor(recipe, task, model):
     """Check that the metrics of an epoch have the one that selects the best model."""
     if task.validation is None and (recipe.monitor or recipe.patience):
         raise ValueError(
@@ -108,6 +119,8 @@ def _check_monitor(recipe, task):
             f"monitor={recipe.monitor!r}, patience={recipe.patience}, no validation split"
         )
     names = ["val_loss", *(f"val_{metric.name}" for metric in task.metrics)]
+    if measures_precision(recipe, task, model):
+        names.append("val_mean_average_precision")
     if recipe.monitor is not None and recipe.monitor not in names:
         raise ValueError(
             f"`monitor` must be one of the metrics of an epoch, {', '.join(names)}. "

@@ -255,7 +255,10 @@ def test_splits_can_be_joined():
         ({"classes": ("x",)}, r"`classes` must be among 0, 1.*classes=\('x',\)"),
         ({"classes": "12"}, "`classes` must be among .*classes='12'"),
         ({"classes": ()}, "`classes` must be among"),
-        ({"classes": ("1",), "name": "cifar10"}, "`classes` is for `digits` or `folder:PATH` only"),
+        (
+            {"classes": ("1",), "name": "cifar10"},
+            "`classes` is for .*`csv:PATH` only",
+        ),
         ({"augmentation": "heavy"}, "`augmentation` must be one of none, .*'heavy'"),
         ({"max_skipped": 2}, "`max_skipped` must be a share"),
         ({"shard": "0/2"}, "`shard` must be .*shard='0/2'"),

@@ -63,6 +63,11 @@ class Source:
     part_by_id: bool = False
 
     @property
+    def has_several_labels(self):
+        """Whether an image may have several labels."""
+        return self.examples.element_spec[2].shape.rank == 1
+
+    @property
     def num_examples(self):
         """The number of examples."""
         return len(self.numbers)
@@ -162,6 +167,13 @@ def _scatter(numbers, shift, xor, as_uint64):
     return xor(numbers, shift(numbers, as_uint64(_LAST_SHIFT)))
 
 
+def multi_hot(labels, num_classes):
+    """Return a list of labels as float32 `(num_classes,)`, all NaN if one is not a class."""
+    is_wrong = tf.reduce_any((labels < 0) | (labels >= num_classes))
+    hot = tf.reduce_sum(tf.one_hot(labels, num_classes), axis=0)
+    return tf.where(is_wrong, np.nan, tf.minimum(hot, 1))
+
+
 def not_among(numbers, number):
     """Whether a number, an int64 tensor, is not in a list of at least one number."""
     ordered = tf.constant(sorted(numbers), tf.int64)
@@ -174,7 +186,7 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
 
     Args:
         payloads: array of strings, one per example of the whole dataset.
-        labels: int array of their labels.
+        labels: int array of their labels, or float array `(payloads, classes)`.
         class_names: name of each label.
         find_id: as in `Source`.
         part: indices of the examples to take.
@@ -184,7 +196,8 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
         A `Source`, whose shuffle buffer holds all of it.
     """
     numbers = np.arange(len(payloads), dtype="int64")[part]
-    arrays = (numbers, np.asarray(payloads)[numbers], np.asarray(labels, "int32")[numbers])
+    labels = np.asarray(labels, "int32" if np.ndim(labels) == 1 else "float32")
+    arrays = (numbers, np.asarray(payloads)[numbers], labels[numbers])
     return Source(
         tf.data.Dataset.from_tensor_slices(arrays),
         tuple(class_names),

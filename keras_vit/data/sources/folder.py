@@ -47,7 +47,7 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
         class_folders(given["train"]), f"The folders of classes in {str(given['train'])!r}"
     )
     if not by_position:
-        warn_of_other_divisions(root, _shares(given, "train"))
+        warn_of_other_divisions(root, shares_of(given, "train"))
     _log_layout(root, given)
     names_of_split = split_names(split)
     paths, labels = [], []
@@ -62,7 +62,7 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
         for label, found in enumerate(listed):
             paths += found
             labels += [label] * len(found)
-    return _as_source(
+    return as_source(
         root,
         split,
         paths,
@@ -83,7 +83,8 @@ def _log_layout(root, given):
         log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
 
 
-def _as_source(root, split, paths, labels, names, classes, shard, **options):
+def as_source(root, split, paths, labels, names, classes, shard, **options):
+    """Return the image files of a split as a `Source`, as `folder` does."""
     if classes is not None:
         keep, labels, names = take_classes(labels, names, classes)
         paths, labels = [path for path, kept in zip(paths, keep, strict=True) if kept], labels[keep]
@@ -133,7 +134,7 @@ def _list_classes(folder, class_names, required, by_position):
 
 def _part_by_name(root, given, given_split, listed, wanted):
     """Return the paths of each class that belong to one of the wanted splits."""
-    shares = _shares(given, given_split)
+    shares = shares_of(given, given_split)
     wanted = set(wanted) & set(shares)
     if not wanted:
         return [[] for _ in listed]
@@ -148,7 +149,7 @@ def _part_by_name(root, given, given_split, listed, wanted):
     return [[path for path in paths if division[_id_of(path, root)] in wanted] for paths in listed]
 
 
-def _shares(given, given_split):
+def shares_of(given, given_split):
     """Return the fractions of a given split that belong to each split."""
     return {
         name: (start, stop)

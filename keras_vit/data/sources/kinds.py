@@ -55,6 +55,7 @@ KINDS = {
     for row in (
         SourceKind("digits", "digits:digits", ("classes",)),
         SourceKind("folder", "folder:folder", ("classes", "by_position"), "PATH", is_path=True),
+        SourceKind("csv", "csv_file:csv_file", ("classes",), "PATH", is_path=True),
         SourceKind(
             "tfds",
             "tfds:tensorflow_dataset",
@@ -66,6 +67,7 @@ KINDS = {
         SourceKind(
             "tfrecord", "records.tfrecord:records", ("by_position",), "PATTERN", is_path=True
         ),
+        SourceKind("tfrecord-lists", "records.tfrecord:lists", (), "PATTERN", is_path=True),
     )
 }
 

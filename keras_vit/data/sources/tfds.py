@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.logging import log_once
-from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.base import Source, multi_hot
 from keras_vit.data.sources.paper import Dataset
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
 
@@ -15,6 +15,7 @@ from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, sp
 def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
     """Return a dataset of TensorFlow Datasets with an `image` and a class `label`, as a `Source`.
 
+    Instead of `label` it may have `labels`, a sequence of classes of any length.
     Ids are a split of TensorFlow Datasets, `#`, and the position in it. The name is `NAME`,
     `NAME:CONFIG` or `NAME/CONFIG:VERSION`; the other arguments are as in `find_source`.
     """
@@ -22,18 +23,21 @@ def tensorflow_dataset(name, split, data_dir=None, shard=(0, 1)):
 
     builder = _find_builder(_with_config(name), data_dir)
     features = dict(builder.info.features or {})
-    label = features.get("label")
+    several = "label" not in features
+    label = features.get("label", getattr(features.get("labels"), "feature", None))
     if "image" not in features or not isinstance(label, tfds.features.ClassLabel):
         raise ValueError(
-            "`tfds:NAME` must name a dataset with an `image` and a class `label`. "
+            "`tfds:NAME` must name a dataset with an `image` and a class `label`, or classes "
+            "`labels`. "
             f"Received: {name!r} with {sorted(features)}"
         )
     _prepare(builder)
     parts = find_parts(split, builder.info.splits.keys())
     _log_splits(name, builder.info.splits)
     expression = "+".join(f"{part}[{start:.0%}:{stop:.0%}]" for part, start, stop in parts)
-    row = Dataset(name, name, {split: expression}, label.num_classes)
-    return _read(builder, row, expression, shard)
+    kind = {"label": "labels", "has_several_labels": True} if several else {}
+    row = Dataset(name, name, {split: expression}, label.num_classes, **kind)
+    return _read(builder, row, expression, shard, keeps_unlabelled=True)
 
 
 def _log_splits(name, splits):
@@ -99,7 +103,7 @@ def _prepare(builder):
         ) from error
 
 
-def _read(builder, row, expression, shard):
+def _read(builder, row, expression, shard, keeps_unlabelled=False):
     import tensorflow_datasets as tfds
 
     needs = {row.label: True} if isinstance(row.label, str) else row.needs
@@ -117,7 +121,7 @@ def _read(builder, row, expression, shard):
         numbers.append(np.arange(first, last, dtype="int64") + starts[split])
     together = functools.reduce(tf.data.Dataset.concatenate, examples)
     numbers = np.concatenate(numbers)
-    if row.has_several_labels:
+    if row.has_several_labels and not keeps_unlabelled:
         together = together.filter(lambda number, features: tf.size(features[row.label]) > 0)
         numbers = np.array([number for number, _ in together.as_numpy_iterator()], "int64")
     return Source(
@@ -171,7 +175,7 @@ def _label(row, features):
         return tf.cast(row.label(features), tf.int32)
     label = features[row.label]
     if row.has_several_labels:
-        return tf.reduce_max(tf.one_hot(label, row.num_classes), axis=0)
+        return multi_hot(label, row.num_classes)
     return tf.cast(label, tf.int32)
 
 

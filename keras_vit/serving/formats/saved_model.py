@@ -6,13 +6,10 @@ SIGNATURES = ("bytes", "uint8", "float", "features")
 USUAL_SIGNATURES = ("bytes", "uint8", "float")
 
 
-def write(
-    model, path, scratch, signatures, resizing, class_names, top_k, batch_size, flags_bad_images
-):
+def write(model, path, scratch, *, signatures, class_names, top_k, **settings):
     """Write a SavedModel; the arguments are those of `ExportFormat.write` and `keras_vit.export`.
 
-    `resizing` is that of the model, and `flags_bad_images` is whether bad images are flagged,
-    instead of an error.
+    Other settings are those of `ServedModel`.
     """
     import tensorflow as tf
 
@@ -20,14 +17,12 @@ def write(
     from keras_vit.serving.formats.served_model import ServedModel, in_tensorflow
 
     served = ServedModel(
-        in_tensorflow(model, scratch / "model", batch_size),
+        in_tensorflow(model, scratch / "model", settings["batch_size"]),
         stored_size(model),
-        resizing,
-        class_names,
-        min(top_k, len(class_names)),
-        batch_size,
-        flags_bad_images,
-        scratch,
+        class_names=class_names,
+        top_k=min(top_k, len(class_names)),
+        folder=scratch,
+        **settings,
     )
     names = ("serving_default", *signatures[1:])
     functions = [served.signature(name) for name in signatures]

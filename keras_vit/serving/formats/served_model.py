@@ -25,6 +25,7 @@ class ServedModel(tf.Module):
         image_size,
         resizing,
         class_names,
+        thresholds,
         top_k,
         batch_size,
         flags_bad_images,
@@ -38,6 +39,7 @@ class ServedModel(tf.Module):
         self.batch_size = batch_size
         self.flags_bad_images = flags_bad_images
         self.top_k = top_k
+        self.thresholds = thresholds
         self.class_names = tf.constant(class_names)
         self.labels = tf.saved_model.Asset(str(write_labels(folder, class_names)))
 
@@ -77,16 +79,21 @@ class ServedModel(tf.Module):
 
     def _answer(self, images):
         logits = self.model.answer(images)["logits"]
-        probabilities = tf.nn.softmax(logits)
+        is_multilabel = self.thresholds is not None
+        probabilities = tf.sigmoid(logits) if is_multilabel else tf.nn.softmax(logits)
         # Not of the probabilities: two of them can be 1 where the logits differ.
         classes = tf.math.top_k(logits, self.top_k).indices
-        return {
+        answer = {
             "logits": logits,
             "probabilities": probabilities,
             "top_k_classes": classes,
             "top_k_labels": tf.gather(self.class_names, classes),
             "top_k_probabilities": tf.gather(probabilities, classes, batch_dims=1),
         }
+        if is_multilabel:
+            answer["predicted"] = probabilities > self.thresholds
+            answer["predicted_labels"] = tf.where(answer["predicted"], self.class_names, "")
+        return answer
 
     def answer_features(self, image_bytes):
         """Return the features of encoded images."""

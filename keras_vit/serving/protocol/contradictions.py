@@ -36,15 +36,19 @@ def _contradictions(
     top_k_classes=None,
     top_k_labels=None,
     top_k_probabilities=None,
+    predicted=None,
     **_,
 ):
-    softmax = None if logits is None else scipy.special.softmax(logits, axis=1)
+    # A model with thresholds predicts several labels.
+    name = "softmax" if predicted is None else "sigmoid"
+    functions = {"softmax": lambda x: scipy.special.softmax(x, 1), "sigmoid": scipy.special.expit}
+    expected = None if logits is None else functions[name](logits)
     if probabilities is None:
-        probabilities = softmax
-    elif _differ(probabilities.sum(axis=1), 1):
+        probabilities = expected
+    elif predicted is None and _differ(probabilities.sum(axis=1), 1):
         yield "the sum of `probabilities` must be 1"
-    elif softmax is not None and _differ(softmax, probabilities):
-        yield "`probabilities` must be the softmax of `logits`"
+    elif expected is not None and _differ(expected, probabilities):
+        yield f"`probabilities` must be the {name} of `logits`"
     # Labels may occur twice: ImageNet has two classes "crane".
     if top_k_classes is not None and not np.diff(np.sort(top_k_classes)).all():
         yield "`top_k_classes` must be different classes"

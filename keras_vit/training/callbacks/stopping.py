@@ -43,7 +43,8 @@ def find_best(history, monitor=None):
     Args:
         history: list of dictionaries, the metrics of each epoch.
         monitor: name of a metric; of a name with `loss` the smallest is best. By default the
-            validation accuracy, then the validation loss, or the last epoch without validation.
+            validation accuracy (or mean average precision), then the validation loss, or the last
+            epoch without validation.
 
     Example:
     >>> from keras_vit.training.callbacks.stopping import find_best
@@ -64,4 +65,5 @@ def _score(index, metrics, monitor):
     if "val_loss" not in metrics:
         return (index,)
     # Predictions of pixels have no accuracy.
-    return (metrics.get("val_accuracy", 0.0), -loss)
+    quality = metrics.get("val_mean_average_precision", metrics.get("val_accuracy", 0.0))
+    return (quality, -loss)

@@ -1,6 +1,7 @@
 """`model.fit` that resumes where it was stopped, also mid-epoch."""
 
 import dataclasses
+import functools
 import logging
 import pathlib
 import sys
@@ -22,6 +23,7 @@ from keras_vit.training.runs.state import (
     random_states,
     restore,
 )
+from keras_vit.training.runs.thresholds import ChooseThresholds, measures_precision
 from keras_vit.training.training_data import for_evaluation
 
 
@@ -47,6 +49,8 @@ class ResumableFit:
     def fit(self, task, model, state=None):
         """Train the compiled model of a `Task`, whose weights are those of the model to save."""
         batch, skip, callbacks = self._restore(task.model, state)
+        if state is not None and state[1].get("thresholds"):
+            model.thresholds = state[1]["thresholds"]
         epoch, done = divmod(batch, self.batches_per_epoch)
         self.train = task.train if batch == 0 else task.train.from_step(batch, skip)
         if done:
@@ -79,12 +83,14 @@ class ResumableFit:
         # It writes after epochs only.
         tensorboard.async_safe = True
         check = CheckFinite(self.recipe, self.states, batch)
+        is_measured = measures_precision(self.recipe, task, model)
         callbacks = [
             *callbacks,
             check,
             LogOptimizer(),
             LogSpeed(batch_size, timed.seconds),
             EvaluateAverages(),
+            *([ChooseThresholds(task.validation, model)] if is_measured else []),
             tensorboard,
             SaveModels(
                 *(self.workdir, self.history, model, self.metadata),
@@ -98,7 +104,7 @@ class ResumableFit:
             self.save_steps,
             self.batches_per_epoch,
             check,
-            self._facts,
+            functools.partial(self._facts, model),
         )
         datasets = [d for d in (self.train, task.validation) if d is not None]
         with explaining_errors(*datasets), saving:
@@ -121,11 +127,12 @@ class ResumableFit:
             return []
         return [StopEarly(self.history, self.recipe.patience, self.recipe.monitor)]
 
-    def _facts(self):
+    def _facts(self, model):
         return {
             "history": self.history,
             "skipped": self.train.skipped.ids,
             "run": self.metadata["run"],
             "images": self.images,
             "options": self.options,
+            "thresholds": getattr(model, "thresholds", None),
         }

@@ -13,7 +13,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from keras_vit.data.skipped import COUNT_FROM_1
-from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.base import Source, multi_hot
 from keras_vit.data.sources.records.files import LABEL_FILES, find_record_files
 from keras_vit.data.sources.splits import find_parts
 
@@ -36,7 +36,7 @@ _ORDER = (0, 1, 8, 2, 3, 7, 4, 5, 9, 6)
 _FILES_AT_ONCE = 16
 
 
-def records(pattern, split, shard=(0, 1), by_position=False):
+def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
     """Find the records of a split; each has an encoded image and the number of its class.
 
     Args:
@@ -47,6 +47,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         shard: `(index, count)`, the share of one worker: whole files if there are at least `count`.
         by_position: whether to divide as versions before 0.2 did, by positions in the list of all
             records; an added file then changes the split of records in other files.
+        has_lists: whether an image may have several labels or none.
 
     Returns:
         A `Source`; ids are the name of a file (its path, if names repeat), `#`, and the position in
@@ -68,7 +69,7 @@ def records(pattern, split, shard=(0, 1), by_position=False):
             f"Received: {pattern!r}, split={split!r}, whose files are empty"
         )
     kinds = np.array([_find_features(file) for file in files], "int32")
-    if _SCRIPTS in kinds:
+    if _SCRIPTS in kinds and not has_lists:
         _check_first_label(every, names)
     starts = np.cumsum(counts) - counts
     index, count = shard
@@ -86,7 +87,9 @@ def records(pattern, split, shard=(0, 1), by_position=False):
             lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
         )
         # The pipeline would count an error as an image; it reports missing numbers as skipped.
-        return examples.map(lambda number, record: (number, *_parse(record, kind))).ignore_errors()
+        length = len(names) if has_lists else None
+        examples = examples.map(lambda number, record: (number, *_parse(record, kind, length)))
+        return examples.ignore_errors()
 
     columns = starts[mine], firsts[mine], turns[mine]
     examples = tf.data.Dataset.from_tensor_slices((files[mine], *columns, kinds[mine]))
@@ -110,6 +113,9 @@ def records(pattern, split, shard=(0, 1), by_position=False):
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
     )
+
+
+lists = functools.partial(records, has_lists=True)
 
 
 def _is_wanted(number, turns, index, count, library):
@@ -247,17 +253,24 @@ def _check_first_label(files, class_names):
     )
 
 
-def _parse(record, kind):
-    """Return the image and the label of a record; b"" or -1 unless it has exactly one of them."""
+def _parse(record, kind, num_classes=None):
+    """Return the image and the label of a record; b"" or -1 unless it has exactly one of them.
+
+    With `num_classes` the label is that of `multi_hot`.
+    """
 
     def parse(image, label):
         features = {image: tf.io.VarLenFeature(tf.string), label: tf.io.VarLenFeature(tf.int64)}
         parsed = tf.io.parse_single_example(record, features)
-        return _only(parsed[image].values, b""), _only(parsed[label].values, -1)
+        labels = parsed[label].values
+        label = multi_hot(labels, num_classes) if num_classes else _only(labels, -1)
+        return _only(parsed[image].values, b""), label
 
     image, label = tf.switch_case(
         tf.convert_to_tensor(kind), [functools.partial(parse, *names) for names in _FEATURES]
     )
+    if num_classes:
+        return image, label
     # The cast would turn 2**32 into 0.
     return image, tf.cast(tf.clip_by_value(label, -1, tf.int32.max), tf.int32)
 

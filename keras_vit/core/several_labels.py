@@ -1,0 +1,62 @@
+"""Several labels per image: average precision, and one threshold per class."""
+
+import numpy as np
+
+from keras_vit.core.arguments import is_number
+
+
+def average_precision(labels, scores):
+    """Return the average precision per class, that of `sklearn.metrics.average_precision_score`.
+
+    Labels are zeros and ones `(images, classes)`, scores finite numbers of that shape, such as
+    logits. The result is float64, and NaN for a class without an image; scikit-learn returns 0.
+
+    Example:
+    >>> average_precision([[1, 0], [0, 0], [1, 0]], [[0.9, 0.1], [0.8, 0.2], [0.3, 0.3]])
+    array([0.83..., nan])
+    """
+    found = []
+    for hits, images, _ in _rankings(labels, scores):
+        precision = np.sum(np.diff(hits, prepend=0) * (hits / images))
+        found.append(precision / hits[-1] if hits[-1] else np.nan)
+    return np.array(found)
+
+
+def best_thresholds(labels, probabilities):
+    """Return the threshold per class with the highest F1, the greatest of several, as a tuple.
+
+    A threshold is midway between two probabilities; it is 0.5 for a class without an image.
+    """
+    found = []
+    for hits, images, levels in _rankings(labels, probabilities):
+        best = np.argmax(hits / (images + hits[-1]))
+        middle = np.append(levels, 0)[best : best + 2].mean() if hits[-1] else 0.5
+        found.append(float(np.clip(middle, 1e-7, 1 - 1e-7)))
+    return tuple(found)
+
+
+def _rankings(labels, scores):
+    """Yield for each class its hits and images down to each score, and the scores, falling."""
+    labels, scores = np.asarray(labels, "float64"), np.asarray(scores, "float64")
+    is_right = labels.ndim == 2 and labels.shape == scores.shape and labels.size
+    if not is_right or not np.isin(labels, (0, 1)).all() or not np.isfinite(scores).all():
+        raise ValueError(
+            "`labels` and `scores` must be zeros and ones and finite numbers, (images, classes). "
+            f"Received: shapes {labels.shape} and {scores.shape}, or other values"
+        )
+    for is_there, score in zip(labels.T, scores.T, strict=True):
+        order = np.argsort(-score)
+        # Images of equal scores are ranked together.
+        last = np.flatnonzero(np.diff(score[order], append=-np.inf))
+        yield is_there[order].cumsum()[last], last + 1, score[order][last]
+
+
+def check_thresholds(thresholds, num_classes):
+    """Return thresholds as a tuple of floats, checked to be one in (0, 1) for each class."""
+    values = list(thresholds) if np.iterable(thresholds) else []
+    if len(values) != num_classes or not all(is_number(x) and 0 < x < 1 for x in values):
+        raise ValueError(
+            f"`thresholds` must be {num_classes} numbers between 0 and 1, one for each class. "
+            f"Received: thresholds={thresholds!r:.200}"
+        )
+    return tuple(map(float, values))
