@@ -13,8 +13,7 @@ from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size
 from keras_vit.models import find_variant
 from keras_vit.models.variants import is_resnet, total_stride
-from keras_vit.training import machine
-from keras_vit.training.recipes import FINETUNE, PRETRAIN
+from keras_vit.training.recipes import FINETUNE, PRETRAIN, machine
 from keras_vit.training.runs.run import find_model
 from keras_vit.training.starting_model import is_variant, make_model
 

@@ -5,8 +5,9 @@ import logging
 import pytest
 
 from keras_vit.models.files import load_model
-from keras_vit.training import auto, machine
+from keras_vit.training import auto
 from keras_vit.training.auto import Facts, auto_recipe, find_facts, recipe_for_images
+from keras_vit.training.recipes import machine
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import small_model, small_recipe
 
