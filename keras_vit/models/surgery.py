@@ -15,6 +15,7 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
+from keras_vit.models.introspection import options_of
 from keras_vit.models.parts import (
     HEAD_LAYERS,
     POSITION_LAYERS,
@@ -131,7 +132,7 @@ def resize(model, image_size=None, patch_size=None):
 
 def at_stored_size(model):
     """Return a model of any size at its `stored_size`, and others as they are."""
-    return resize(model, stored_size(model)) if None in model.inputs[0].shape[1:3] else model
+    return model if options_of(model)["image_size"] else resize(model, stored_size(model))
 
 
 def freeze_blocks(model, num_blocks):
