@@ -15,6 +15,7 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
+from keras_vit.models.introspection import options_of
 from keras_vit.models.kernels.lora import freeze_base, lora_parts
 from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import (
@@ -135,8 +136,8 @@ def resize(model, image_size=None, patch_size=None):
 
 def at_stored_size(model):
     """Return a plain model; one of any size at its `stored_size`."""
-    is_free = None in model.inputs[0].shape[1:3]
-    return resize(model, stored_size(model)) if is_free else plain(model)
+    model = plain(model)
+    return model if options_of(model)["image_size"] else resize(model, stored_size(model))
 
 
 def freeze_blocks(model, num_blocks):

@@ -32,7 +32,7 @@ def load_trained(source, image_size=None):
     model = load_unscaled(path)
     if image_size is None and None in model.input_shape[1:3]:
         raise ValueError(
-            "`image_size` must be given for a model of any size; `keras_vit.resize` gives it one. "
+            "`image_size` must be given for a model of any size; `keras_vit.resize` fixes it. "
             f"Received: model={str(path)!r}"
         )
     return model if image_size is None else resize(model, image_size)
