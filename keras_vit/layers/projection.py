@@ -68,6 +68,8 @@ class Flat:
         Keras's own LoRA has one matrix `A` per head, which is not the LoRA of other packages. It
         saves the sum of kernel and product, which rounds a quantized kernel once more.
         """
+        if hasattr(self, "lora_kernel_a"):
+            raise ValueError(f"`enable_lora` can be called once per layer. Received: {self.path}")
         shape = self.kernel.shape
         shapes = (*shape[: self.num_summed], rank), (rank, *shape[self.num_summed :])
         # As in Keras, which locks the variables of a layer that is built.

@@ -183,6 +183,8 @@ def test_wrong_models():
         keras_vit.enable_lora(resnet, 2)
     with pytest.raises(ValueError, match="Received: a model with LoRA"):
         keras_vit.enable_lora(tuned(), 2)
+    with pytest.raises(ValueError, match="once per layer. Received: block_0/mlp/dense_0"):
+        tuned().get_layer("block_0").mlp.dense_0.enable_lora(2)
     with pytest.raises(ValueError, match="Received: a model with kernels in float8"):
         keras_vit.enable_lora(keras_vit.quantize(small(), "float8"), 2)
     for model in (small(), "model"):
