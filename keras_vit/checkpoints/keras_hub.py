@@ -4,7 +4,7 @@ import keras
 
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB, KERAS_HUB_ROWS
 from keras_vit.checkpoints.loading import assign
-from keras_vit.checkpoints.model_archive import ModelArchive
+from keras_vit.checkpoints.model_archive import ModelArchive, at_stored_size
 from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Naming, entries
@@ -12,7 +12,6 @@ from keras_vit.layers.base import children
 from keras_vit.models import vision_transformer
 from keras_vit.models.files import check_finite
 from keras_vit.models.introspection import options_of
-from keras_vit.models.surgery import at_stored_size
 from keras_vit.models.variants import is_resnet
 
 # Names of the options in keras-hub.

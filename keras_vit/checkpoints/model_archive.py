@@ -3,6 +3,16 @@
 import keras
 
 from keras_vit.checkpoints.archives.memory import ArrayArchive
+from keras_vit.models.introspection import options_of
+from keras_vit.models.kernels.plain import plain
+from keras_vit.models.parts import stored_size
+from keras_vit.models.surgery import resize
+
+
+def at_stored_size(model):
+    """Return a plain model; one of any size at its `stored_size`."""
+    model = plain(model)
+    return model if options_of(model)["image_size"] else resize(model, stored_size(model))
 
 
 class ModelArchive(ArrayArchive):

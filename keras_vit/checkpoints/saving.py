@@ -17,6 +17,7 @@ from keras_vit.checkpoints.configuration import (
 )
 from keras_vit.checkpoints.configuration.images import recorded_normalization
 from keras_vit.checkpoints.formats import written_formats
+from keras_vit.checkpoints.model_archive import at_stored_size
 from keras_vit.checkpoints.stored import arrays_of, lost_options, size_to_record, values_of
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.core.arguments import check_choice
@@ -26,7 +27,6 @@ from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models.base import CENTERED
 from keras_vit.models.files import WEIGHTS_SUFFIX, check_finite
 from keras_vit.models.introspection import options_of
-from keras_vit.models.surgery import at_stored_size
 
 
 def save_checkpoint(model, path, format, class_names=None, normalization=None):

@@ -85,11 +85,7 @@ class RegisterTokens(LearnedTokens):
 
 
 class PositionEmbedding(Layer):
-    """Base class of the layers that add a table of position embeddings to tokens.
-
-    The table is that of `grid_size`. With `patch_size`, the layer is called with the images too,
-    and the table is fitted to their grid of patches.
-    """
+    """Base class of the layers that add a table of embeddings, for `patch_size` that of images."""
 
     def __init__(self, grid_size, patch_size=None, **kwargs):
         super().__init__(**kwargs)

@@ -15,7 +15,6 @@ from keras_vit.layers import (
 )
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
-from keras_vit.models.introspection import options_of
 from keras_vit.models.kernels.lora import freeze_base, lora_parts
 from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import (
@@ -25,7 +24,6 @@ from keras_vit.models.parts import (
     has_distillation_token,
     representation,
     stored_grid,
-    stored_size,
     token_stride,
 )
 from keras_vit.models.positions import resize_patch_kernel, resize_position_embedding
@@ -134,12 +132,6 @@ def resize(model, image_size=None, patch_size=None):
     return resized
 
 
-def at_stored_size(model):
-    """Return a plain model; one of any size at its `stored_size`."""
-    model = plain(model)
-    return model if options_of(model)["image_size"] else resize(model, stored_size(model))
-
-
 def freeze_blocks(model, num_blocks):
     """Freeze the first blocks of a Vision Transformer, and all layers before them.
 
@@ -232,10 +224,11 @@ def _clone(model, input_shape, patch_size=None):
             config["rotary_grid_size"] = grid
         return layer.__class__.from_config(config)
 
-    def call(layer, tokens, *others, **options):
+    def call(layer, *args, **options):
         if isinstance(layer, POSITION_LAYERS):
-            others, options = ((images,) if is_free else ()), {}
-        return layer(tokens, *others, **options)
+            options.pop("images", None)
+            args = (*args[:1], images) if is_free else args[:1]
+        return layer(*args, **options)
 
     return keras.models.clone_model(
         model, input_tensors=inputs, clone_function=clone_layer, call_function=call

@@ -26,10 +26,9 @@ KERAS_ROWS = tuple(
 
 def _open(path):
     """Open a file; the configuration of the archive is the options of the model."""
-    from keras_vit.checkpoints.model_archive import ModelArchive
+    from keras_vit.checkpoints.model_archive import ModelArchive, at_stored_size
     from keras_vit.models.files import load_unchecked
     from keras_vit.models.introspection import options_of
-    from keras_vit.models.surgery import at_stored_size
 
     # Arrays are checked when they are read.
     model = at_stored_size(load_unchecked(path))

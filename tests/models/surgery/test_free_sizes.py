@@ -96,6 +96,19 @@ def test_there_and_back():
         np.testing.assert_array_equal(to_numpy(new.value), to_numpy(old.value))
 
 
+def test_layers_composed_by_hand():
+    inputs = keras.Input((None, None, 3))
+    tokens = keras_vit.PatchEmbedding(8, 4)(inputs)
+    positions = keras_vit.AddPositionEmbedding(grid_size=(2, 3), patch_size=4)
+    tokens = positions(tokens=tokens, images=inputs)
+    tokens = keras_vit.TransformerBlock(2, 16)(tokens=tokens)
+    model = keras.Model(inputs, keras.layers.GlobalAveragePooling1D()(tokens))
+    batch = images(2, 8, 12, 3)
+    fixed = resize(model, (8, 12))
+    np.testing.assert_array_equal(to_numpy(fixed(batch)), to_numpy(model(batch)))
+    assert resize(fixed, 8).input_shape == (None, 8, 8, 3)
+
+
 def test_with_other_patches():
     free = resize(random_model(), None)
     smaller = resize(free, patch_size=2)
