@@ -130,12 +130,13 @@ def _check_teacher(model, teacher, class_names):
     except ValueError as error:
         message = f"`teacher` must be a classifier. Received: {received} ({error})"
         raise ValueError(message) from None
-    names = getattr(teacher, "class_names", None) or class_names
+    known = getattr(teacher, "class_names", None)
+    names = known or class_names
     # Other projects name ImageNet's classes by words, datasets by synsets, in the same order.
     are_words = [not re.fullmatch(r"n\d{8}", found[0]) for found in (names, class_names)]
     is_same = list(names) == list(class_names) or are_words == [True, False]
     if num_classes != len(class_names) or not is_same:
         raise ValueError(
             f"`teacher` must have the dataset's {len(class_names)} classes {class_names!r:.300}. "
-            f"Received: {received} of {num_classes} classes {names!r:.300}"
+            f"Received: {received} of {num_classes} classes, with the names {known!r:.300}"
         )
