@@ -23,18 +23,21 @@ from keras_vit.evaluation.classification import evaluate
 from keras_vit.models.files import load_model
 from keras_vit.training import Recipe, train
 
-SHARED = Recipe(
+TEACHER = Recipe(
     image_size=16,
-    batch_size=32,
+    batch_size=64,
     optimizer="adamw",
     learning_rate=1e-3,
     decay="cosine",
     warmup_steps=20,
-    steps=150,
+    steps=300,
     weight_decay=0.05,
     clip_norm=1.0,
     min_crop_area=0.5,
     flip="never",
+)
+STUDENT = dataclasses.replace(
+    TEACHER, batch_size=32, learning_rate=3e-4, steps=600, augmentation="mixup"
 )
 
 
@@ -46,18 +49,16 @@ class Setting:
     teacher: Recipe
     student: Recipe
     fraction: float
-    patch_size: int
 
 
 def settings(cifar):
     """Return the settings by name; `cifar` is the folder of CIFAR-10, or `None`."""
-    digits = dataclasses.replace(SHARED, batch_size=64, steps=300)
-    found = {"digits": Setting("digits", digits, SHARED, 0.1, 4)}
+    found = {"digits": Setting("digits", TEACHER, STUDENT, 0.05)}
     if cifar is not None:
-        large = {"image_size": 32, "flip": "random"}
-        teacher = dataclasses.replace(SHARED, **large, batch_size=64, steps=1500)
-        student = dataclasses.replace(SHARED, **large, steps=200)
-        found["CIFAR-10"] = Setting(f"folder:{cifar.resolve()}", teacher, student, 0.03, 8)
+        photos = {"image_size": 32, "flip": "random"}
+        teacher = dataclasses.replace(TEACHER, **photos, steps=1500)
+        student = dataclasses.replace(STUDENT, **photos, steps=300, augmentation="none")
+        found["CIFAR-10"] = Setting(f"folder:{cifar.resolve()}", teacher, student, 0.03)
     return found
 
 
@@ -78,7 +79,7 @@ def train_student(setting, workdir, seed, teacher=None, temperature=1.0):
         recipe = dataclasses.replace(recipe, temperature=temperature, label_weight=0.0)
     keras.utils.set_random_seed(seed)
     model = vision_transformer(
-        patch_size=setting.patch_size,
+        patch_size=8,
         embedding_dim=192,
         depth=12,
         num_heads=3,

@@ -8,11 +8,7 @@ import keras
 from keras import ops
 
 from keras_vit.models.parts import check_classifier, has_distillation_token
-from keras_vit.training.runs.class_names import class_names_of
 from keras_vit.training.runs.saved_models import load_trained
-
-# Settings of a recipe that apply only to runs with a teacher.
-OF_THE_TEACHER = ("distillation", "temperature", "label_weight")
 
 
 # `keras.distillation.Distiller` (Keras 3.15) does not fit: it ignores sample weights, evaluates the
@@ -25,9 +21,8 @@ class Distiller(keras.Model):
     the loss of the teacher: the Kullback-Leibler divergence from the teacher's to the student's
     probabilities at a temperature, times the square of the temperature (soft), or the cross-entropy
     with the teacher's most likely class (hard). The teacher sees the student's batch, after crops
-    and mixing, resized to its own image size. The class token of a student with a distillation
-    token learns the labels, and the distillation token the teacher. Metrics and evaluation are
-    those of the student alone.
+    and mixing, resized to its own image size. If the student has a distillation token, its class
+    token learns the labels and that token the teacher. The student alone is evaluated.
 
     Args:
         recipe: a `Recipe`.
@@ -45,11 +40,9 @@ class Distiller(keras.Model):
         self.teacher = teacher
         teacher.trainable = False
         self.label_weight = recipe.label_weight
-        # With its default, the name of the loss, Keras 3.15 takes the divergence of the logits.
-        losses = {"soft": keras.losses.KLDivergence, "hard": HardLoss}
-        self.teacher_loss = keras.distillation.LogitsDistillation(
-            float(recipe.temperature), losses[recipe.distillation]()
-        )
+        # By the name of the loss, its default, Keras 3.15 computes the divergence of the logits.
+        loss = HardLoss() if recipe.distillation == "hard" else keras.losses.KLDivergence()
+        self.teacher_loss = keras.distillation.LogitsDistillation(recipe.temperature, loss)
         self.trunk = None
         if has_distillation_token(student):
             self.trunk = keras.Model(student.inputs, student.get_layer("head").input)
@@ -87,13 +80,13 @@ class HardLoss(keras.losses.Loss):
 
 def check_settings(recipe, teacher):
     """Check that a recipe has the loss of a student, or no settings of one without a teacher."""
-    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
     if teacher is not None and (recipe.loss != "softmax" or recipe.freeze):
         raise ValueError(
             "A `teacher` is for the loss 'softmax', and needs images, not features. Received: "
             f"loss={recipe.loss!r}, freeze={recipe.freeze} and a teacher"
         )
-    for name in OF_THE_TEACHER:
+    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
+    for name in ("distillation", "temperature", "label_weight"):
         if teacher is None and getattr(recipe, name) != defaults[name]:
             raise ValueError(
                 f"`{name}` is for training with a `teacher`. Received: "
@@ -102,34 +95,20 @@ def check_settings(recipe, teacher):
 
 
 def load_teacher(teacher):
-    """Load the teacher of a run: a built model, or what `load_trained` takes.
-
-    Raises:
-        ValueError: if there is no such model.
-    """
+    """Load the teacher of a run by its name; a built model and `None` are returned as they are."""
     if teacher is None or isinstance(teacher, keras.Model):
         return teacher
     try:
-        model = load_trained(teacher)
-        names = class_names_of(model, teacher)
+        return load_trained(teacher)
     except (TypeError, ValueError) as error:
         raise ValueError(
             "`teacher` must be a trained model: a run's directory, a .keras file or a checkpoint. "
             f"Received: teacher={teacher!r} ({error})"
         ) from error
-    if names is not None:
-        # The `.keras` files of earlier versions have them next to the model.
-        model.class_names = names
-    return model
 
 
 def distill(recipe, model, teacher, class_names):
-    """Return the `Distiller` of a run, and the facts to record about the teacher.
-
-    Raises:
-        ValueError: if the teacher is no classifier, or one of other classes; or the class token
-            of a model with a distillation token would learn nothing.
-    """
+    """Return the `Distiller` of a run, and the facts to record about the teacher."""
     _check_teacher(model, teacher, class_names)
     if has_distillation_token(model) and not recipe.label_weight:
         raise ValueError(
@@ -149,18 +128,15 @@ def _check_teacher(model, teacher, class_names):
     try:
         num_classes = check_classifier(teacher)
     except ValueError as error:
-        raise ValueError(
-            f"`teacher` must be a classifier. Received: {received} ({error})"
-        ) from None
-    names = getattr(teacher, "class_names", None) or class_names
-    # Files of other projects have words where datasets have ImageNet's synsets, in their order.
-    is_named = _are_synsets(names) or not _are_synsets(class_names)
-    if num_classes != len(class_names) or (is_named and list(names) != list(class_names)):
+        message = f"`teacher` must be a classifier. Received: {received} ({error})"
+        raise ValueError(message) from None
+    known = getattr(teacher, "class_names", None)
+    names = known or class_names
+    # Other projects name ImageNet's classes by words, datasets by synsets, in the same order.
+    are_words = [not re.fullmatch(r"n\d{8}", found[0]) for found in (names, class_names)]
+    is_same = list(names) == list(class_names) or are_words == [True, False]
+    if num_classes != len(class_names) or not is_same:
         raise ValueError(
             f"`teacher` must have the dataset's {len(class_names)} classes {class_names!r:.300}. "
-            f"Received: {received} of {num_classes} classes {names!r:.300}"
+            f"Received: {received} of {num_classes} classes, with the names {known!r:.300}"
         )
-
-
-def _are_synsets(names):
-    return all(re.fullmatch(r"n\d{8}", name) for name in names)

@@ -157,7 +157,6 @@ def fit(
 
 
 def _find_trained_before(model, teacher, given, images):
-    """Return the images that a model and its teacher were trained on, or `None`."""
     before = images_trained_before(model) if given is None else given
     taught = None if teacher is None else images_trained_before(teacher)
     if "validation" in images:

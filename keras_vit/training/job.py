@@ -125,16 +125,17 @@ def train(
         )
     workdir = pathlib.Path(workdir).expanduser()
     facts = {
-        "model": _name_of(model),
+        "model": model.name if is_built else str(model),
         "data": absolute_name(data),
         "split": split,
         "classes": classes,
         "exclude": exclude and str(exclude),
         "dtype": dtype,
         **({"fraction": fraction} if fraction < 1 else {}),
-        **({} if teacher is None else {"teacher": _name_of(teacher)}),
         **(facts or {}),
     }
+    if teacher is not None:
+        facts["teacher"] = teacher.name if isinstance(teacher, keras.Model) else str(teacher)
     # Before version 0.2 datasets were divided in another way.
     name = data_of(read_run(workdir / LAST_MODEL) if resume else {}, data)
     # The model of an earlier run may be in a reference cycle and take the memory of this one.
@@ -162,10 +163,6 @@ def train(
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
         history = fit(recipe, model, datasets, workdir, facts, teacher=teacher, **options)
     return Run(model, history, workdir, recipe)
-
-
-def _name_of(model):
-    return model.name if isinstance(model, keras.Model) else str(model)
 
 
 def _scope(is_built, strategy, model_shards):

@@ -14,7 +14,7 @@ TABLES_2_AND_4 = "Tables 2 and 4 of the ViT paper, ImageNet"
 AUGREG = "How to train your ViT (arXiv 2106.10270), `vit_i21k.py` of big_vision, ImageNet-21k"
 BETTER = "Better plain ViT baselines (arXiv 2205.01580), `vit_s16_i1k.py` of big_vision, ImageNet"
 HYPER_RULE = "BiT-HyperRule, `bit_hyperrule.py` of big_transfer"
-FUNCTION_MATCHING = "Knowledge distillation (arXiv 2106.05237), `proj/distill/{}` of big_vision"
+MATCHING = "Function matching (arXiv 2106.05237), `bit_i1k.py` of big_vision, ImageNet"
 # Learning rates of Table 4 for CIFAR, Pets and Flowers.
 SMALL_DATASETS = (0.001, 0.003, 0.01, 0.03)
 
@@ -86,27 +86,17 @@ AUGREG_IMAGENET21K = dataclasses.replace(
 BETTER_VIT = dataclasses.replace(
     _BIG_VISION, batch_size=1024, augmentation="light2", position_embedding="sincos2d"
 )
-# For BiT ResNets; labels are not used.
-FUNCTION_MATCHING_IMAGENET = dataclasses.replace(
+# For `BiT_R50x1` with the teacher `BiT_R152x2/teacher_224`.
+FUNCTION_MATCHING = dataclasses.replace(
     _BIG_VISION,
+    pre_logits=False,
+    pooling="token",
     learning_rate=0.03,
     warmup_steps=5000,
     epochs=1200,
     weight_decay=0.01,
-    pre_logits=False,
-    pooling="token",
     augmentation="mixup",
     label_weight=0.0,
-)
-FUNCTION_MATCHING_PETS = dataclasses.replace(
-    FUNCTION_MATCHING_IMAGENET,
-    image_size=128,
-    batch_size=512,
-    learning_rate=0.003,
-    warmup_steps=1500,
-    epochs=3000,
-    weight_decay=0.1,
-    temperature=10.0,
 )
 
 
@@ -244,16 +234,7 @@ _TABLE = (
         "ViT-H/14: mean of the 19 tasks 77.63 %",
     ),
     *_hyper_rules(),
-    RecipeRow(
-        "function_matching_imagenet",
-        FUNCTION_MATCHING_IMAGENET,
-        FUNCTION_MATCHING.format("bit_i1k.py") + ", ImageNet",
-    ),
-    RecipeRow(
-        "function_matching_pets",
-        FUNCTION_MATCHING_PETS,
-        FUNCTION_MATCHING.format("bigsweep_flowers_pet.py") + ", Oxford-IIIT Pets",
-    ),
+    RecipeRow("function_matching", FUNCTION_MATCHING, MATCHING),
 )
 ROWS = {row.name: row for row in _TABLE}
 RECIPES = {name: row.recipe for name, row in ROWS.items()}

@@ -89,8 +89,8 @@ class Recipe:
         distillation: what a student learns of its teacher, if there is one: the probabilities
             (`"soft"`), or the most likely class (`"hard"`).
         temperature: temperature of the probabilities that a student learns.
-        label_weight: weight of the loss of the labels, where there is a teacher; the loss of the
-            teacher has the rest. 0 is function matching: labels are not used.
+        label_weight: weight of the loss of the labels, where there is a teacher, whose loss has the
+            rest. 0 is function matching: labels are not used.
     """
 
     image_size: int

@@ -15,8 +15,7 @@ def named_variables(model):
         model: a model whose optimizer is built.
 
     Returns:
-        A dictionary from names to variables, in Keras's order; without those of a teacher, which is
-        frozen and loaded again.
+        A dictionary from names to variables, in Keras's order, without those of a frozen teacher.
 
     Example:
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
@@ -31,8 +30,7 @@ def named_variables(model):
     optimizer/sgd/momentum/sequential/dense/bias
     """
     layers, numbers = {layer.name: layer for layer in _layers(model)}, {}
-    teacher = getattr(model, "teacher", None)
-    frozen = set() if teacher is None else {id(variable) for variable in teacher.variables}
+    frozen = {id(v) for v in getattr(getattr(model, "teacher", None), "variables", ())}
     variables = [variable for variable in model.variables if id(variable) not in frozen]
     paths = {v.path: _renumbered(v.path.split("/"), layers, numbers) for v in variables}
     named = [(f"model/{paths[variable.path]}", variable) for variable in variables]

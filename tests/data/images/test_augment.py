@@ -37,9 +37,11 @@ def medium():
 def test_settings_are_augregs():
     rows = {name: (row.layers, row.magnitude, row.mixup) for name, row in AUGMENTATIONS.items()}
     assert {name: rows[name] for name in AUGREG} == AUGREG
-    assert set(rows) == {*AUGREG, "light0", "bit"}
+    assert set(rows) == {*AUGREG, "light0", "bit", "mixup"}
     # `bit_hyperrule.py` of big_transfer.
     assert rows["bit"] == (0, 0, 0.1)
+    # `configs/proj/distill/bit_i1k.py` of big_vision.
+    assert rows["mixup"] == (0, 0, 1.0)
     assert find_augmentation("medium2") is AUGMENTATIONS["medium2"]
     assert find_augmentation(Augmentation(erasing=0.5)).erasing == 0.5
 

@@ -81,6 +81,17 @@ def test_augreg_pretraining_is_big_visions():
     assert (recipe.optimizer, recipe.warmup_steps) == ("adamw", 10_000)
 
 
+def test_function_matching_is_big_visions():
+    """`configs/proj/distill/bit_i1k.py`; the learning rate does not multiply its decay of 3e-4."""
+    recipe = RECIPES["function_matching"]
+    assert recipe.weight_decay * recipe.learning_rate == pytest.approx(3e-4)
+    assert (recipe.learning_rate, recipe.warmup_steps, recipe.decay) == (0.03, 5000, "cosine")
+    assert (recipe.image_size, recipe.batch_size, recipe.epochs) == (224, 4096, 1200)
+    assert (recipe.optimizer, recipe.clip_norm, recipe.dropout) == ("adamw", 1, 0)
+    assert (recipe.distillation, recipe.temperature, recipe.label_weight) == ("soft", 1, 0)
+    assert (recipe.augmentation, recipe.flip, recipe.min_crop_area) == ("mixup", "random", 0.05)
+
+
 def hyper_rule_rate(step, supports, base=0.003):
     """`get_lr` of bit_hyperrule.py."""
     if step < supports[0]:
