@@ -72,7 +72,7 @@ def test_share_of_the_parameters():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"dtype": "mixed_bfloat16", "remat": True, "dropout": 0.1}, {"mode": "int8"}],
+    [{"dtype": "mixed_bfloat16", "remat": True, "dropout": 0.01}, {"mode": "int8"}],
     ids=["mixed", "int8"],
 )
 @pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
@@ -90,8 +90,10 @@ def test_training_changes_the_adapter_alone(settings):
         jit_compile=False,
     )
     x, y = images(12, 16, 16, 3), np.arange(12) % 3
-    history = model.fit(x, y, batch_size=12, epochs=8, verbose=0).history["loss"]
-    assert history[-1] < 0.9 * history[0]
+    before = model.evaluate(x, y, verbose=0)
+    model.fit(x, y, batch_size=12, epochs=30, shuffle=False, verbose=0)
+    after = model.evaluate(x, y, verbose=0)
+    assert after < 0.7 * before
     for weight in model.non_trainable_weights:
         np.testing.assert_array_equal(to_numpy(weight), frozen[weight.path])
     assert all(to_numpy(part.lora_kernel_b).any() for part in lora_parts(model))
