@@ -85,8 +85,7 @@ def parse(args=None):
     Show only the first part of tyro's error box.
     """
     box, args = io.StringIO(), sys.argv[1:] if args is None else args
-    # Old names of flags are understood.
-    args = [_NEW_FLAGS.get(word, word) for word in args]
+    args = [_with_new_name(word) for word in args]
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(
@@ -100,6 +99,11 @@ def parse(args=None):
         if box.getvalue():
             print(f"keras-vit: error: {first_part(box.getvalue())}; see --help", file=sys.stderr)
         raise
+
+
+def _with_new_name(word):
+    flag, equals, value = word.partition("=")
+    return _NEW_FLAGS.get(flag.replace("_", "-"), flag) + equals + value
 
 
 def first_part(box):

@@ -97,7 +97,9 @@ class Train:
         names = [field.name for field in dataclasses.fields(self)]
         options = {name: getattr(self, name) for name in names if name not in _NOT_ARGUMENTS}
         run = self._sweep(options) if self.sweep_lr and not is_auto else train(**options)
-        self._draw()
+        # The last run of a sweep has no images to validate on.
+        if not (self.sweep_lr and not is_auto and self.recipe.is_of_classes):
+            self._draw()
         workdir = shlex.quote(str(self.workdir))
         print(f"{describe_best(run.history)}; models and settings in {workdir}")
         if self.recipe.is_of_classes:
@@ -118,15 +120,17 @@ class Train:
         if recorded:
             lists = {k: tuple(v) for k, v in recorded.items() if isinstance(v, list)}
             return Recipe(**{**recorded, **lists})
-        options = {name: getattr(self, name) for name in ("classes", "data_dir", "exclude")}
-        recipe = auto_recipe(self.data, self.model, minutes=auto.minutes, seed=auto.seed, **options)
+        left_out = (*_NOT_ARGUMENTS, "recipe", "workdir", "resume")
+        fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
+        options = {field.name: getattr(self, field.name) for field in fields}
+        known = {name: options[name] for name in ("classes", "data_dir", "exclude")}
+        recipe = auto_recipe(self.data, self.model, minutes=auto.minutes, seed=auto.seed, **known)
         if self.sweep_lr:
-            recipe = sweep_shortly(recipe, self.model, self.data, self.workdir, **options)
-        names = ("model", "data", "classes", "data_dir", "exclude", "dtype")
-        options = {name: getattr(self, name) for name in names}
+            recipe = sweep_shortly(recipe, workdir=self.workdir, **options)
+        given = {f.name: options[f.name] for f in fields if options[f.name] != f.default}
         base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
         again = self.workdir.with_name(f"{self.workdir.name}-again")
-        print(f"The same again: {train_command(recipe, base, **options, workdir=again)}")
+        print(f"The same again: {train_command(recipe, base, **given, workdir=again)}")
         return recipe
 
     def _sweep(self, options):
@@ -146,7 +150,8 @@ class Train:
         if self.recipe.is_of_classes:
             from keras_vit.experiments.run_figures import draw_run
 
-            options = {"classes": self.classes, "data_dir": self.data_dir}
+            names = ("classes", "data_dir", "exclude", "max_skipped")
+            options = {name: getattr(self, name) for name in names}
             for path in draw_run(self.workdir, self.data, **options):
                 print(f"Figure: {path}")
             return

@@ -107,8 +107,7 @@ def accepts_old_name(old, new):
         @functools.wraps(function)
         def renamed(*args, **kwargs):
             if old in kwargs:
-                if new in kwargs:
-                    raise ValueError(f"`{new}` and its old name `{old}` were both given.")
+                # `dataclasses.replace` passes the present value by the new name.
                 kwargs[new] = kwargs.pop(old)
             return function(*args, **kwargs)
 

@@ -10,6 +10,8 @@ from keras_vit.evaluation.classification import predictions
 from keras_vit.evaluation.metrics import confusion_matrix
 from keras_vit.inspection.figures.confusion import draw_confusion
 from keras_vit.inspection.figures.mistakes import draw_mistakes
+from keras_vit.training.distribution import is_first_process
+from keras_vit.training.runs.run import BEST_MODEL
 from keras_vit.training.runs.saved_models import load_trained
 
 MOST_MISTAKES = 24
@@ -25,11 +27,13 @@ def draw_run(workdir, data, **options):
         **options: as in `keras_vit.data.load`.
 
     Returns:
-        A list of the paths; empty without matplotlib, or if images have several labels.
+        A list of the paths; empty without matplotlib or a best model, or if images have several
+        labels.
     """
-    if not importlib.util.find_spec("matplotlib"):
-        return []
     workdir = pathlib.Path(workdir)
+    has_best = (workdir / BEST_MODEL).is_file() and is_first_process()
+    if not has_best or not importlib.util.find_spec("matplotlib"):
+        return []
     model = load_trained(workdir)
     dataset = load(data, "validation", model.input_shape[1:3], 32, **options)
     if dataset.element_spec[1].shape.rank != 1:

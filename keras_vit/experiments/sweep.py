@@ -128,7 +128,13 @@ def choose_learning_rate(recipe, train):
             last = history[-1]
             names = (recipe.monitor, "val_accuracy", "val_mean_average_precision")
             # A loss depends on label smoothing and mixing, and small ones are best.
-            accuracies[rate] = next(last[n] for n in names if n in last and "loss" not in n)
+            measured = [last[n] for n in names if n in last and "loss" not in n]
+            if not measured:
+                raise ValueError(
+                    "A sweep needs an accuracy on validation images. "
+                    f"Received: the metrics {', '.join(last)}"
+                )
+            accuracies[rate] = measured[0]
         except NotFiniteError as error:
             logging.getLogger("keras_vit").warning("%s", error)
             accuracies[rate] = None

@@ -24,9 +24,10 @@ MOST_PASSES, FEWEST_PASSES = 100, 10
 SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 512, 500
 # The paper fine-tunes models of 224 pixels at 384.
 ZOOM = 384 / 224
+SCRATCH_RATES = (3e-4, 1e-3, 3e-3)
 CPU_MINUTES = 60
-# Of few images a crop must show most, and small batches need small steps: both were chosen on
-# CIFAR-10's images (`benchmarks/auto.py`). Otherwise as in the paper.
+# With few images crops keep at least half of the area, and small batches get a smaller rate; both
+# were chosen on images of CIFAR-10 (`benchmarks/auto.py`). Otherwise as in the paper.
 FEW_IMAGES, FEW_CROP_AREA, SMALL_BATCH_RATE = 20_000, 0.5, 0.01
 UNEVEN = 1.5
 # For evaluations and saving; and seconds for starting.
@@ -35,7 +36,7 @@ OVERHEAD, START = 1.2, 30
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the settings depend on.
+    """Facts about the data and the model that determine the settings.
 
     Args:
         counts: number of training images of each class that has any.
@@ -147,7 +148,7 @@ def recipe_for_images(facts, seed=0):
         steps=steps,
         warmup_steps=min(max(steps // 10, 1), 500),
         learning_rate=_learning_rate(facts, batch_size),
-        learning_rates=FINETUNE.learning_rates,
+        learning_rates=FINETUNE.learning_rates if facts.is_pretrained else SCRATCH_RATES,
         min_crop_area=FEW_CROP_AREA if num_images < FEW_IMAGES else FINETUNE.min_crop_area,
         seed=seed,
         **changes,
@@ -171,11 +172,13 @@ def _for_machine(recipe, facts, model, minutes):
     if _estimate(chosen, facts, per_pixel) > limit and measured != recipe:
         chosen, gave_up = measured, [f"{recipe.image_size} pixels"]
     if _estimate(chosen, facts, per_pixel) > limit:
-        gave_up.append(f"{recipe.steps} steps")
         share = limit / _estimate(chosen, facts, per_pixel)
         fewest = FEWEST_PASSES * sum(facts.counts) / recipe.batch_size
         steps = int(share * chosen.steps)
-        if steps >= max(fewest, 20):
+        # A head on random features learns nothing.
+        if steps >= max(fewest, 20) or not facts.is_pretrained:
+            gave_up.append(f"{recipe.steps} steps")
+            steps = max(steps, 20)
             chosen = dataclasses.replace(chosen, steps=steps, warmup_steps=max(steps // 10, 1))
         else:
             gave_up.append("training all layers: the backbone is frozen")
@@ -228,7 +231,9 @@ def _describe(recipe, facts, gave_up, seconds, limit):
     if recipe.class_balance != "none":
         _log("rare classes are repeated, the best model is that of the best balanced accuracy")
     if gave_up:
-        _log("for the time limit of %.0f minutes it gives up %s", limit / 60, ", ".join(gave_up))
+        _log(
+            "to meet the time limit of %.0f minutes it gives up %s", limit / 60, ", ".join(gave_up)
+        )
     more = ", more than the time limit" if seconds > limit else ""
     _log("about %.1f minutes on this machine%s", seconds / 60, more)
 

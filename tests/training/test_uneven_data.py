@@ -151,6 +151,7 @@ def test_a_run_stops_after_epochs_without_a_better_model(patience, length):
     history = []
     stop = StopEarly(history, patience, "val_loss")
     stop.set_model(keras.Model())
+    stop.model.stop_training = False
     for epoch, loss in enumerate(LOSSES):
         history.append({"val_loss": loss})
         stop.on_epoch_end(epoch)
@@ -194,3 +195,13 @@ def test_wrong_ends_of_a_run(changes, validation, message):
 def test_settings_that_exclude_each_other(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(small_recipe(), **changes)
+
+
+def test_every_class_comes_early_in_a_balanced_pass(tmp_path):
+    write_folder(tmp_path / "train", ("ant", "bee", "cow"), count=40)
+    for name in ("ant", "bee"):
+        for number in range(4, 40):
+            (tmp_path / "train" / name / f"{number}.jpg").unlink()
+    write_folder(tmp_path / "test", ("ant", "bee", "cow"), count=1)
+    data = load(f"folder:{tmp_path}", "train", 16, 30, training=True, repeat=True, balanced=True)
+    assert set(labels_of(data, 1)) == {0, 1, 2}

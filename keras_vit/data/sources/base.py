@@ -101,23 +101,29 @@ class Source:
 
         Each example comes as often as the class fits into the largest one, rounded.
         """
-        if self.examples.element_spec[2].shape.rank:
+        if self.has_several_labels:
             raise ValueError(
                 "Classes can be balanced if each image has one label. Received: images with several"
             )
         pairs = self.examples.map(lambda number, _, label: (number, label)).as_numpy_iterator()
         labels = {int(number): int(label) for number, label in pairs}
-        counts = np.bincount([labels[number] for number in self.numbers.tolist()])
+        # Examples that cannot be read or have a wrong label come once; reading them explains it.
+        counts = np.bincount([label for label in labels.values() if label >= 0])
         times = np.round(counts.max() / np.maximum(counts, 1)).astype("int64")
+        known = {n: times[label] for n, label in labels.items() if label >= 0}
 
         def repeat(number, payload, label):
             example = tf.data.Dataset.from_tensors((number, payload, label))
-            return example.repeat(tf.gather(times, label))
+            one = tf.constant(1, tf.int64)
+            return example.repeat(tf.where(label < 0, one, tf.gather(times, tf.maximum(label, 0))))
 
+        numbers = np.repeat(self.numbers, [known.get(n, 1) for n in self.numbers.tolist()])
+        holds_all = self.shuffle_buffer >= self.num_examples
         return dataclasses.replace(
             self,
             examples=self.examples.flat_map(repeat),
-            numbers=np.repeat(self.numbers, [times[labels[n]] for n in self.numbers.tolist()]),
+            numbers=numbers,
+            shuffle_buffer=len(numbers) if holds_all else self.shuffle_buffer,
         )
 
     def part(self, fraction):

@@ -59,7 +59,8 @@ def _read(file):
         with file.open(encoding="utf-8-sig", newline="") as stream:
             for number, row in enumerate(csv.reader(stream, strict=True)):
                 image = pathlib.PurePosixPath(row[0].strip() if row else "")
-                if not row or (number == 0 and str(image).casefold() == "image"):
+                is_header = str(image).casefold().startswith("image") and not image.suffix
+                if not row or (number == 0 and is_header):
                     continue
                 if len(row) != 2 or not image.name or image.is_absolute() or str(image) in found:
                     raise ValueError(f"line {number + 1}, {','.join(row)!r}")

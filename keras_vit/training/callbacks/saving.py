@@ -65,7 +65,7 @@ class SaveModels(keras.callbacks.Callback):
         if self.predictor is not None:
             save_model(self.predictor, self.workdir / PREDICTOR_MODEL, self.metadata)
         with averaged_weights(trained):
-            if inner_optimizer(trained).ema_momentum is not None:
+            if getattr(inner_optimizer(trained), "averages", None) is not None:
                 save_model(self.saved, self.workdir / AVERAGED_MODEL, self.metadata)
             if find_best(self.history, self.monitor) == len(self.history) - 1:
                 save_model(self.saved, self.workdir / BEST_MODEL, self.metadata)

@@ -14,7 +14,7 @@ class StopEarly(keras.callbacks.Callback):
     all epochs, so that a resumed run stops where an uninterrupted one does.
 
     Args:
-        history: list of the metrics of the epochs so far, which grows.
+        history: list of the metrics of the epochs so far, to which `SaveModels` adds before.
         patience: number of epochs without a better model after which training ends.
         monitor: as in `find_best`.
 
@@ -29,7 +29,8 @@ class StopEarly(keras.callbacks.Callback):
         self.monitor = monitor
 
     def on_epoch_end(self, epoch, logs=None):
-        self.model.stop_training = self.is_over()
+        if self.is_over():
+            self.model.stop_training = True
 
     def is_over(self):
         """Return whether the last epochs were no better."""
@@ -42,7 +43,7 @@ def find_best(history, monitor=None):
 
     Args:
         history: list of dictionaries, the metrics of each epoch.
-        monitor: name of a metric; of a name with `loss` the smallest is best. By default the
+        monitor: name of a metric; if it contains `loss`, smaller is better. By default the
             validation accuracy (or mean average precision), then the validation loss, or the last
             epoch without validation.
 
@@ -66,4 +67,4 @@ def _score(index, metrics, monitor):
         return (index,)
     # Predictions of pixels have no accuracy.
     quality = metrics.get("val_mean_average_precision", metrics.get("val_accuracy", 0.0))
-    return (quality, -loss)
+    return (quality if math.isfinite(quality) else -math.inf, -loss)

@@ -1,4 +1,4 @@
-"""What the machine can do: its memory, and the time of a training step."""
+"""Free memory, and the time of a training step."""
 
 import os
 import shutil
@@ -34,23 +34,25 @@ def free_memory():
 def bytes_per_image(options):
     """Estimate the bytes that training keeps for one image, from the options of a model.
 
-    It is the upper estimate of the operations of three backends, without rematerialization.
+    It is an upper estimate for the three backends, without rematerialization.
     """
-    if is_resnet(options) or options.get("resnet_stages") is not None:
-        # An image of 224 pixels needs about 200 MB in a R50x1, and its square with the width.
-        width = options.get("width", options.get("resnet_width"))
-        height, width_pixels = options["image_size"]
-        return 200e6 * (width / 64) * height * width_pixels / 224**2
+    height, width = options["image_size"]
+    stages = options.get("stages") or options.get("resnet_stages") or ()
+    filters = options.get("width") or options.get("resnet_width", 0)
+    # An image of 224 pixels needs about 200 MB in a R50x1, of 16 units.
+    maps = 200e6 * sum(stages) / 16 * filters / 64 * height * width / 224**2
+    if is_resnet(options):
+        return maps
     rows, columns = token_grid_of(options)
     tokens, width = rows * columns + 1, options["embedding_dim"]
     layer = tokens * (9 * width + 2 * options["mlp_dim"]) + 2 * options["num_heads"] * tokens**2
-    return 4 * 2 * options["depth"] * layer
+    return maps + 4 * 2 * options["depth"] * layer
 
 
 def seconds_per_image(recipe, model, batch_size, steps=3):
     """Measure the time of a training step, per image.
 
-    The model is trained on noise: give a model that is thrown away. The first step, in which the
+    The model is trained on noise, so pass a copy. The first step, in which the
     backend compiles, is not counted.
     """
     rng = np.random.default_rng(0)

@@ -30,7 +30,7 @@ class Recipe:
         image_size: side of the square training images, in pixels.
         batch_size: number of images in a training step.
         optimizer: `"adamw"` or `"sgd"` (momentum 0.9), which compute as optax does, or the name of
-            another class of `keras.optimizers` in small letters, such as `"lion"` or `"muon"`.
+            another class of `keras.optimizers` in lower case, such as `"lion"` or `"muon"`.
         learning_rate: learning rate at the end of the warm-up.
         decay: decay of the learning rate after the warm-up: linear or cosine to the end of
             training, by the reciprocal square root of the steps, or piecewise constant
@@ -76,7 +76,7 @@ class Recipe:
         seed: seed of weights, dropout, shuffling and augmentation.
         monitor: metric of an epoch that selects the best model, such as `"val_loss"`,
             `"val_accuracy"` or `"val_balanced_accuracy"` (mean of the accuracies per class); by
-            default the accuracy, then the loss. Of a name with `loss` the smallest is best.
+            default the accuracy, then the loss. If the name contains `loss`, smaller is better.
         patience: number of epochs without a better model after which training ends; `None` to
             train to the end.
         class_balance: how classes with few images are made to count: `"weights"` weights each image
@@ -86,6 +86,7 @@ class Recipe:
             once, without crops, flips and augmentation.
         unfreeze_steps: number of steps after which the next block, from the last, is trained too
             (gradual unfreezing); the head is trained from the start. 0 trains all from the start.
+            The norm that `clip_norm` limits is that of all gradients.
         distillation: what a student learns of its teacher, if there is one: the probabilities
             (`"soft"`), or the most likely class (`"hard"`).
         temperature: temperature of the probabilities that a student learns.
