@@ -17,7 +17,7 @@ def load(split):
 
 
 def build():
-    """A pretrained model stands here, such as `weights="augreg_imagenet21k"`."""
+    """Build an int8 model; in practice with `weights="augreg_imagenet21k"` or other weights."""
     keras.utils.set_random_seed(0)
     model = keras_vit.vision_transformer(8, 64, 2, 4, 128, num_classes=10, image_size=32)
     return keras_vit.quantize(model, "int8")

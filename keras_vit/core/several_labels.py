@@ -23,7 +23,7 @@ def average_precision(labels, scores):
 
 
 def best_thresholds(labels, probabilities):
-    """Return the threshold per class with the highest F1, the greatest of several, as a tuple.
+    """Return the threshold per class with the highest F1, the greatest of equal ones, as a tuple.
 
     A threshold is midway between two probabilities; it is 0.5 for a class without an image.
     """
@@ -36,7 +36,7 @@ def best_thresholds(labels, probabilities):
 
 
 def _rankings(labels, scores):
-    """Yield for each class its hits and images down to each score, and the scores, falling."""
+    """Yield per class, for each score from the top: positives and images so far, and the score."""
     labels, scores = np.asarray(labels, "float64"), np.asarray(scores, "float64")
     is_right = labels.ndim == 2 and labels.shape == scores.shape and labels.size
     if not is_right or not np.isin(labels, (0, 1)).all() or not np.isfinite(scores).all():
@@ -44,11 +44,11 @@ def _rankings(labels, scores):
             "`labels` and `scores` must be zeros and ones and finite numbers, (images, classes). "
             f"Received: shapes {labels.shape} and {scores.shape}, or other values"
         )
-    for is_there, score in zip(labels.T, scores.T, strict=True):
+    for is_positive, score in zip(labels.T, scores.T, strict=True):
         order = np.argsort(-score)
         # Images of equal scores are ranked together.
         last = np.flatnonzero(np.diff(score[order], append=-np.inf))
-        yield is_there[order].cumsum()[last], last + 1, score[order][last]
+        yield is_positive[order].cumsum()[last], last + 1, score[order][last]
 
 
 def check_thresholds(thresholds, num_classes):

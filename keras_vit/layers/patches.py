@@ -91,7 +91,7 @@ class PatchEmbedding(Layer):
 
 def interpolate(table, size, axis):
     """Interpolate along an axis, linearly and corner-aligned as `resize_position_embedding`."""
-    # In integers, so that a table that has the size stays exactly the same.
+    # Integer positions keep a table of the same size bit for bit.
     last, steps = table.shape[axis] - 1, ops.maximum(size - 1, 1)
     places = ops.arange(size, dtype="int32") * last
     lower = places // steps

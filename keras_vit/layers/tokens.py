@@ -158,7 +158,7 @@ class AddPositionEmbedding(PositionEmbedding):
         )
 
     def table_of(self, grid=None):
-        """Return the embeddings of a grid of patches, `(1, tokens, width)`; by default the own."""
+        """Return embeddings `(1, tokens, width)` of a grid, by default of `grid_size`."""
         if grid is None:
             return self.embedding
         prefix = ops.cast(self.embedding[:, : self.num_prefix_tokens], "float32")
@@ -252,7 +252,7 @@ class AddSincosPositionEmbedding(PositionEmbedding):
         self.table = sincos_table(self.grid_size, self.width).astype("float32")
 
     def table_of(self, grid=None):
-        """Return the embeddings of a grid, `(1, rows * columns, width)`; by default the own."""
+        """Return embeddings `(1, rows * columns, width)` of a grid, by default of `grid_size`."""
         return self.table if grid is None else sincos_table(grid, self.width)
 
 

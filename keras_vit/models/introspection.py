@@ -215,7 +215,7 @@ def _function_of(operation):
     )
     config = operation.get_config() if is_compared else {}
     if config.get("patch_size"):
-        # The stored grid of a model of any size is no option.
+        # The stored grid of a model of any size is not an option.
         config.pop("grid_size", None)
     config = {name: value for name, value in config.items() if not re.search(TRAINING_CONFIG, name)}
     # Files of earlier versions, and models composed by hand, have Keras's own layers.

@@ -103,13 +103,13 @@ def predict_images(model, extractor, images, batch_size=32, verbose=0):
 
 
 def feature_extractor(model):
-    """Return a model from images to what the head sees, in float32.
+    """Return a model from images to the inputs of the head, in float32.
 
     Raises:
         ValueError: if the model does not map an RGB image to a vector.
     """
     check_backbone(model)
-    # The head has no part in the features, nor in their cache.
+    # The head is not used for the features, nor for the key of their cache.
     output = representation(model, ("head",))
     shape = model.inputs[0].shape
     if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:

@@ -81,7 +81,7 @@ def export(
             numbers.
         batch_size: images in a request; `None` for any number.
         image_size: int or `(height, width)` to resize the model to; `None` for its own. A model of
-            any size stays one: only the signatures that resize images do so to one size, that of
+            any size keeps accepting any; only signatures that resize images use one size, that of
             its position embeddings, which `model.json` records.
         on_bad_image: `"error"` to refuse requests with images that cannot be decoded, with their
             indices in the message; or `"flag"` to answer the others: the outputs for bad images are

@@ -78,7 +78,7 @@ class HardLoss(keras.losses.Loss):
         return ops.sparse_categorical_crossentropy(classes, logits, from_logits=True)
 
 
-def check_settings(recipe, teacher):
+def check_teacher_settings(recipe, teacher):
     """Check that a recipe has the loss of a student, or no settings of one without a teacher."""
     if teacher is not None and (recipe.loss != "softmax" or recipe.freeze):
         raise ValueError(

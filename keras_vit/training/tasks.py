@@ -14,7 +14,7 @@ from keras_vit.models.folding import fold
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.parts import check_classifier, token_stride
 from keras_vit.models.prediction import feature_extractor
-from keras_vit.training.distillation import check_settings, distill
+from keras_vit.training.distillation import check_teacher_settings, distill
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import are_numbers, make_loss, masked_patch_loss
 from keras_vit.training.metrics import BalancedAccuracy
@@ -45,7 +45,7 @@ def make_task(recipe, model, data, teacher=None):
     a `teacher`, it is a `Distiller`.
     """
     _check_batches(recipe, data[0])
-    check_settings(recipe, teacher)
+    check_teacher_settings(recipe, teacher)
     make = _classes if recipe.is_of_classes else _masked_patches
     task = make(recipe, model, *data)
     _check_monitor(recipe, task, model)

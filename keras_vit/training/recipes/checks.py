@@ -7,7 +7,7 @@ import typing
 
 from keras_vit.core.arguments import check_choice, is_integer
 
-# They compute as optax does.
+# Optimizers that compute as optax does.
 PAPER_OPTIMIZERS = ("adamw", "sgd")
 WHOLE = (
     *("image_size", "batch_size", "warmup_steps", "epochs", "steps", "frozen_blocks"),

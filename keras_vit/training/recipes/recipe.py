@@ -79,7 +79,7 @@ class Recipe:
             default the accuracy, then the loss. If the name contains `loss`, smaller is better.
         patience: number of epochs without a better model after which training ends; `None` to
             train to the end.
-        class_balance: how classes with few images are made to count: `"weights"` weights each image
+        class_balance: how classes are balanced: `"weights"` weights each image
             by the inverse of its class's share, `"sampling"` repeats images so that an epoch has
             about equally many of each class, `"none"` does neither.
         freeze: whether only the head is trained (linear probing), on features that are computed
