@@ -13,7 +13,8 @@ from keras_vit.training.runs.saved_models import load_trained
 
 # `keras.distillation.Distiller` (Keras 3.15) does not fit: it ignores sample weights, evaluates the
 # loss of the teacher instead of that of the labels, and trains one output for both, where DeiT has
-# two heads. Its loss of the logits is used.
+# two heads. `LogitsDistillation` fits with another loss: Keras's divergence has no gradient where a
+# probability is below 1e-7, and its default compares the logits themselves.
 class Distiller(keras.Model):
     """A student and its frozen teacher, to be compiled with the loss of the labels and trained.
 
@@ -40,9 +41,9 @@ class Distiller(keras.Model):
         self.teacher = teacher
         teacher.trainable = False
         self.label_weight = recipe.label_weight
-        # By the name of the loss, its default, Keras 3.15 computes the divergence of the logits.
-        loss = HardLoss() if recipe.distillation == "hard" else keras.losses.KLDivergence()
-        self.teacher_loss = keras.distillation.LogitsDistillation(recipe.temperature, loss)
+        self.temperature = recipe.temperature
+        loss = HardLoss() if recipe.distillation == "hard" else SoftLoss()
+        self.teacher_loss = keras.distillation.LogitsDistillation(self.temperature, loss)
         self.trunk = None
         if has_distillation_token(student):
             self.trunk = keras.Model(student.inputs, student.get_layer("head").input)
@@ -58,7 +59,8 @@ class Distiller(keras.Model):
             return super().compute_loss(x, y, sum(y_pred) / 2, sample_weight, training)
         loss = super().compute_loss(x, y, y_pred[0], sample_weight, training)
         teacher_loss = self.teacher_loss.compute_loss(self._teach(x), y_pred[1])
-        return self.label_weight * loss + (1 - self.label_weight) * teacher_loss
+        weight = (1 - self.label_weight) * self.temperature**2
+        return self.label_weight * loss + weight * teacher_loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         return super().compute_metrics(x, y, sum(y_pred) / 2, sample_weight)
@@ -68,6 +70,18 @@ class Distiller(keras.Model):
         if None not in size and size != tuple(images.shape[1:3]):
             images = ops.image.resize(images, size, antialias=True, data_format="channels_last")
         return ops.stop_gradient(self.teacher(images, training=False))
+
+
+class SoftLoss(keras.losses.Loss):
+    """The Kullback-Leibler divergence from the teacher's probabilities to the student's."""
+
+    def call(self, teacher_logits, logits):
+        probabilities = ops.softmax(teacher_logits)
+        cross, own = (
+            ops.categorical_crossentropy(probabilities, values, from_logits=True)
+            for values in (logits, teacher_logits)
+        )
+        return cross - own
 
 
 class HardLoss(keras.losses.Loss):
