@@ -12,7 +12,10 @@ from keras_vit.models.surgery import resize
 def at_stored_size(model):
     """Return a plain model; one of any size at its `stored_size`."""
     model = plain(model)
-    return model if options_of(model)["image_size"] else resize(model, stored_size(model))
+    is_free = any(None in image.shape[1:3] for image in getattr(model, "inputs", None) or ())
+    if is_free and options_of(model)["image_size"] is None:
+        return resize(model, stored_size(model))
+    return model
 
 
 class ModelArchive(ArrayArchive):

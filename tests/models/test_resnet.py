@@ -7,7 +7,7 @@ import keras_vit
 from keras_vit.models import features, replace_head, resize, resnet, vision_transformer
 from tests.fixtures.contract import check_model, to_numpy
 from tests.fixtures.tiny import TINY, images
-from tests.models.test_surgery import check_backbone
+from tests.models.surgery.test_surgery import check_backbone
 
 BIT = {"stages": (2, 1), "width": 32, "num_classes": 3, "image_size": 16}
 STAGES = {"resnet_stages": (2, 1), "resnet_width": 32}

@@ -42,7 +42,7 @@ def test_a_crop_of_bit_is_left_out_where_it_changes_the_label(name, asked, caplo
     "augmentation", ["light1", Augmentation(erasing=0.1), Augmentation(cutmix=0.1)]
 )
 def test_an_augmentation_that_changes_labels_is_refused(augmentation):
-    message = "`augmentation` must be one of none, light0, bit for vtab/dsprites_orientation"
+    message = "`augmentation` must be one of none, light0, bit, mixup for vtab/dsprites_orientation"
     with pytest.raises(ValueError, match=message):
         check_augmentation("vtab/dsprites_orientation", augmentation)
     # A digit keeps its number where it is sheared, and not where it is flipped.

@@ -13,7 +13,8 @@ def plain(model):
 
     All layers of a new model are trained. The given model does not change.
     """
-    changed = [part for part in parts(model) if _is_changed(part)]
+    is_model = isinstance(model, keras.Model)
+    changed = [part for part in parts(model) if _is_changed(part)] if is_model else []
     if not changed:
         return model
     return copy_of(model, {f"{part.path}/kernel": plain_kernel(part) for part in changed})
