@@ -17,7 +17,7 @@ from keras_vit.layers import (
     RegisterTokens,
 )
 
-# Of models of any size, and of files that do not record theirs (ResNets, fixed positions).
+# The size of models of any size, and of files that record none (ResNets, fixed positions).
 DEFAULT_IMAGE_SIZE = 224
 # Poolings that use the class token.
 CLASS_TOKEN_POOLINGS = ("token", "token_gap")
