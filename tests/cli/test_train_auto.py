@@ -8,23 +8,17 @@ from keras_vit.cli import main, parse
 from keras_vit.cli.repeat import train_command
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.images import write_folder
-from tests.fixtures.small_runs import small_model, small_recipe
+from tests.fixtures.small_runs import save_small_model, write_uneven_folder
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "small.keras"
-    small_model(small_recipe(image_size=16)).save(path)
-    return str(path)
+    return save_small_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    root = tmp_path_factory.mktemp("photos")
-    write_folder(root, ("ant", "bee"), count=20)
-    for number in range(8, 20):
-        (root / "bee" / f"{number}.jpg").unlink()
-    return root
+    return write_uneven_folder(tmp_path_factory.mktemp("photos"))
 
 
 def test_the_printed_command_repeats_the_run(photos, model, tmp_path, capsys):

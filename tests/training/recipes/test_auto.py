@@ -9,7 +9,7 @@ from keras_vit.training import auto
 from keras_vit.training.auto import Facts, auto_recipe, find_facts, recipe_for_images
 from keras_vit.training.recipes import machine
 from tests.fixtures.images import write_folder
-from tests.fixtures.small_runs import small_model, small_recipe
+from tests.fixtures.small_runs import save_small_model, small_recipe, write_uneven_folder
 
 VIT_B16 = {"patch_size": (16, 16), "image_size": (224, 224)}
 RESNET = {"stages": (3, 4, 6, 3), "width": 64, "image_size": (224, 224)}
@@ -17,18 +17,12 @@ RESNET = {"stages": (3, 4, 6, 3), "width": 64, "image_size": (224, 224)}
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "small.keras"
-    small_model(small_recipe(image_size=16)).save(path)
-    return str(path)
+    return save_small_model(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    root = tmp_path_factory.mktemp("photos")
-    write_folder(root, ("ant", "bee"), count=20)
-    for number in range(8, 20):
-        (root / "bee" / f"{number}.jpg").unlink()
-    return f"folder:{root}"
+    return f"folder:{write_uneven_folder(tmp_path_factory.mktemp('photos'))}"
 
 
 # Numbers of images of the paper's datasets: steps times batch of Table 4 and BiT-HyperRule, unless
