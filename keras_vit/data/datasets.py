@@ -6,6 +6,8 @@ import functools
 import inspect
 import numbers
 
+import numpy as np
+
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
@@ -118,19 +120,10 @@ def load(
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
     source = leave_out(source, exclude, name, functools.partial(_find_every, name, data_dir))
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
-    single, stored = source, source if cache is None else cached(source, cache, find_fingerprints)
-    if balanced:
-        source, stored = source.balanced(), stored.balanced()
-    broken = source.find_numbers(skip)
-    if source.num_examples <= len(broken):
-        raise ValueError(
-            "Each worker must have an image that can be decoded. Received: "
-            f"{source.num_examples} images of {name!r}, of which {len(broken)} cannot be decoded, "
-            f"for split={split!r}, shard={shard!r}"
-        )
+    stored = source if cache is None else cached(source, cache, find_fingerprints)
     augmentation = maker.preprocessing.augmentation
-    pipeline = Pipeline(
-        source=stored,
+    make = functools.partial(
+        Pipeline,
         make_image=dataclasses.replace(maker, scale=source.scale).make(),
         shape=(*maker.image_size, 3),
         batch_size=batch_size,
@@ -139,63 +132,52 @@ def load(
         start_step=start_step,
         seed=seed,
         shard=tuple(shard),
-        skipped=Skipped(source, max_skipped, broken),
-        broken=tuple(broken),
         mix=mixing(augmentation) if augmentation.mixes else None,
         one_hot=maker.preprocessing.one_hot or augmentation.mixes,
     )
 
-    def from_step(pipeline, start_step, skip=()):
-        examples = pipeline.source
-        resumed = dataclasses.replace(
-            pipeline,
-            start_step=start_step,
-            skipped=Skipped(examples, max_skipped, single.find_numbers(skip)),
-            broken=tuple(examples.find_numbers(skip)),
-        )
-        return describe(resumed)
+    def batches(make, examples, broken=()):
+        """Return the batches of a pipeline over examples, of which some are known to be broken."""
+        present = examples.numbers[np.isin(examples.numbers, broken)].tolist()
+        if examples.num_examples <= len(present):
+            raise ValueError(
+                "Each worker must have an image that can be decoded. Received: "
+                f"{examples.num_examples} images of {name!r}, of which {len(present)} cannot be "
+                f"decoded, for split={split!r}, shard={shard!r}"
+            )
+        skipped = Skipped(examples, max_skipped, broken)
+        pipeline = make(source=examples, skipped=skipped, broken=tuple(present))
 
-    def with_features(extract):
-        passed = dataclasses.replace(
-            pipeline,
-            source=single,
-            training=False,
-            repeat=False,
-            start_step=0,
-            skipped=Skipped(single, max_skipped),
-            broken=(),
-            one_hot=False,
-        )
-        found = compute_features(describe(passed), extract)
-        skipped = single.find_numbers(passed.skipped.ids)
-        examples, make_features = feature_source(single, *found, skipped)
-        examples = examples.balanced() if balanced else examples
-        replaced = dataclasses.replace(
-            pipeline,
-            source=examples,
-            make_image=make_features,
-            shape=found[0].shape[1:],
-            skipped=Skipped(examples, max_skipped, skipped),
-            broken=(),
-        )
-        return describe(replaced)
+        def from_step(start_step, skip=()):
+            resumed = functools.partial(make, start_step=start_step)
+            return batches(resumed, examples, source.find_numbers(skip))
 
-    def describe(pipeline):
+        def with_features(extract):
+            once = {"training": False, "repeat": False, "start_step": 0, "one_hot": False}
+            images = batches(functools.partial(make, **once), source)
+            features, labels = compute_features(images, extract)
+            skipped = source.find_numbers(images.skipped.ids)
+            found, make_image = feature_source(source, features, labels, skipped)
+            found = found.balanced() if balanced else found
+            changes = {"make_image": make_image, "shape": features.shape[1:]}
+            return batches(functools.partial(make, **changes), found, skipped)
+
         info = DatasetInfo(
             class_names=source.class_names,
-            num_examples=pipeline.source.num_examples,
+            num_examples=examples.num_examples,
             shard=pipeline.shard,
-            skipped=pipeline.skipped,
+            skipped=skipped,
             left_out=source.left_out,
             source=source,
             preprocessing=maker.preprocessing,
             fingerprints=find_fingerprints,
-            from_step=functools.partial(from_step, pipeline),
+            from_step=from_step,
             with_features=with_features,
         )
         return info.attach(pipeline.batches())
 
-    return describe(pipeline)
+    stored = stored.balanced() if balanced else stored
+    return batches(make, stored, source.find_numbers(skip))
 
 
 def _check_names(changes):
