@@ -3,9 +3,9 @@
 import math
 
 from keras_vit.core.arguments import check_integer, is_number
-from keras_vit.layers.base import parts, set_trainable
-from keras_vit.layers.projection import LORA_KERNELS, Flat
-from keras_vit.models.kernels.plain import plain
+from keras_vit.layers.base import set_trainable
+from keras_vit.layers.projection import LORA_KERNELS
+from keras_vit.models.kernels.plain import flat_parts, plain
 from keras_vit.models.parts import HEAD_LAYERS, find_blocks
 
 
@@ -38,8 +38,7 @@ def enable_lora(model, rank, alpha=None, layers=None):
     >>> sum(math.prod(weight.shape) for weight in model.trainable_weights)
     37443
     """
-    blocks = find_blocks(model)
-    found = [part for block in blocks for part in parts(block) if isinstance(part, Flat)]
+    found = [part for block in find_blocks(model) for part in flat_parts(block)]
     rank, names = check_integer("rank", rank, 1), list(dict.fromkeys(p.name for p in found))
     if alpha is not None and not (is_number(alpha) and alpha > 0):
         raise ValueError(f"`alpha` must be a positive number. Received: alpha={alpha!r}")
@@ -52,7 +51,8 @@ def enable_lora(model, rank, alpha=None, layers=None):
     if lora_parts(model) or any(part.quantization_mode == "float8" for part in found):
         kind = "LoRA" if lora_parts(model) else "kernels in float8"
         raise ValueError(f"`model` must have no LoRA and no float8. Received: a model with {kind}")
-    largest = min(min(_sides(part.kernel.shape, part.num_summed)) for part in found)
+    shapes = [(part.kernel.shape[: part.num_summed], part.kernel.shape) for part in found]
+    largest = min(min(math.prod(inner), math.prod(all) // math.prod(inner)) for inner, all in shapes)
     if rank > largest:
         raise ValueError(
             f"`rank` must be at most {largest}, the smaller side of a kernel. Received: rank={rank}"
@@ -87,8 +87,7 @@ def merge_lora(model):
 
 def lora_parts(model, required=False):
     """Return the layers with LoRA, at any depth of a layer or a model."""
-    layers = parts(model) if hasattr(model, "weights") else ()
-    found = [part for part in layers if isinstance(part, Flat) and part.lora_rank]
+    found = [part for part in flat_parts(model) if part.lora_rank]
     if required and not found:
         name = getattr(model, "name", model)
         raise ValueError(
@@ -106,7 +105,3 @@ def freeze_base(model):
             set_trainable(layer, False)
         for weight in layer.weights if has_lora else ():
             weight.trainable = weight.name in LORA_KERNELS
-
-
-def _sides(shape, num_summed):
-    return math.prod(shape[:num_summed]), math.prod(shape[num_summed:])

@@ -8,6 +8,12 @@ from keras_vit.layers.projection import Flat
 from keras_vit.models.base import origin_of, set_origin
 
 
+def flat_parts(model):
+    """Return the projections and MLP layers of a layer or a model, at any depth."""
+    layers = parts(model) if hasattr(model, "weights") else ()
+    return [part for part in layers if isinstance(part, Flat)]
+
+
 def plain(model):
     """Return a model without LoRA and with float kernels; itself, or else a new one.
 

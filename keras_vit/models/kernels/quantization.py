@@ -2,10 +2,9 @@
 
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.choices import QUANTIZATIONS
-from keras_vit.layers.base import change_kernel, parts
-from keras_vit.layers.projection import Flat
+from keras_vit.layers.base import change_kernel
 from keras_vit.models.kernels.lora import lora_parts
-from keras_vit.models.kernels.plain import copy_of
+from keras_vit.models.kernels.plain import copy_of, flat_parts
 
 
 def quantize(model, mode):
@@ -34,7 +33,7 @@ def quantize(model, mode):
     'int8'
     """
     check_choice("mode", mode, QUANTIZATIONS)
-    modes = {part.quantization_mode for part in _dense(model)}
+    modes = {part.quantization_mode for part in flat_parts(model)}
     if modes != {None} or (mode == "float8" and lora_parts(model)):
         kind = f"in {modes.pop()}" if modes - {None} else "with LoRA" if modes else "without blocks"
         raise ValueError(
@@ -42,11 +41,6 @@ def quantize(model, mode):
             f"Received: a model {kind}, mode={mode!r}"
         )
     copy = copy_of(model)
-    for part in _dense(copy):
+    for part in flat_parts(copy):
         change_kernel(part, mode)
     return copy
-
-
-def _dense(model):
-    layers = parts(model) if hasattr(model, "weights") else ()
-    return [part for part in layers if isinstance(part, Flat)]
