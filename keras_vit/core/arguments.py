@@ -1,6 +1,7 @@
-"""Checks of arguments: the error names the argument, the rule and what was received."""
+"""Arguments, and checks of them: the error names the argument, the rule and what was received."""
 
 import functools
+import inspect
 import math
 import numbers
 
@@ -98,6 +99,20 @@ def grid_size(image_size, patch_size):
             f"Received: image_size={image_size}"
         )
     return tuple(pixels // patch for pixels, patch in sizes)
+
+
+def arguments_of(instance):
+    """Return the arguments of this package's constructors of an object, for `get_config`.
+
+    Each argument must be an attribute of the same name.
+    """
+    found = {}
+    for kind in reversed(type(instance).__mro__):
+        if kind.__module__.startswith("keras_vit.") and "__init__" in vars(kind):
+            _, *parameters = inspect.signature(kind.__init__).parameters.values()
+            names = [given.name for given in parameters if given.kind != given.VAR_KEYWORD]
+            found |= {name: getattr(instance, name) for name in names}
+    return found
 
 
 def accepts_old_name(old, new):

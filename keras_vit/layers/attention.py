@@ -157,19 +157,6 @@ class MultiHeadAttention(Layer):
         scores_shape = (query.shape[0], self.num_heads, query.shape[1], tokens.shape[1])
         return output, keras.KerasTensor(scores_shape, dtype="float32")
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-            "qkv_bias": self.qkv_bias,
-            "qk_norm": self.qk_norm,
-            "epsilon": self.epsilon,
-            "attention_path": self.attention_path,
-            "key_bias": self.key_bias,
-            "rotary_grid_size": self.rotary_grid_size,
-        }
-
 
 def fused_attention(query, key, value):
     """Return the values `(batch, queries, heads, head_dim)` that the queries attend to."""

@@ -4,9 +4,11 @@ import gc
 
 import keras
 
+from keras_vit.core.arguments import arguments_of
+
 
 class KeepsFrozen:
-    """Mixin for layers that save which of their parts are frozen, quantized or have LoRA.
+    """Mixin for layers that save their arguments, and what is frozen, quantized or has LoRA.
 
     A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of their
     sublayers and variables. If one of these differs from its layer, the build configuration of the
@@ -16,6 +18,9 @@ class KeepsFrozen:
     def part_options(self):
         """Return the options that a layer passes to each of its sublayers."""
         return {"dtype": self.dtype_policy, "trainable": self.trainable}
+
+    def get_config(self):
+        return {**super().get_config(), **arguments_of(self)}
 
     def get_build_config(self):
         config = super().get_build_config()

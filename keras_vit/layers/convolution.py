@@ -166,15 +166,6 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
             return (rows - mean) / torch.sqrt(variance + self.epsilon)
         return (rows - mean) / (torch.sqrt(variance) + self.epsilon)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "symmetric_padding": self.symmetric_padding,
-            "epsilon": self.epsilon,
-            "epsilon_in": self.epsilon_in,
-            "folded": self.folded,
-        }
-
 
 @keras.saving.register_keras_serializable("keras_vit")
 class MaxPool(keras.layers.MaxPooling2D):

@@ -84,12 +84,3 @@ class MlpBlock(Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "mlp_dim": self.mlp_dim,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "gated": self.gated,
-        }

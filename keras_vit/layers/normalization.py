@@ -143,6 +143,3 @@ class LayerScale(Layer):
 
     def compute_output_shape(self, input_shape):
         return input_shape
-
-    def get_config(self):
-        return {**super().get_config(), "initial_value": self.initial_value}

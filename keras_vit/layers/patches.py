@@ -80,14 +80,6 @@ class PatchEmbedding(Layer):
         grid = grid_size(tuple(input_shape[1:3]), self.patch_size)
         return (input_shape[0], grid and grid[0] * grid[1], self.embedding_dim)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "embedding_dim": self.embedding_dim,
-            "patch_size": self.patch_size,
-            "use_bias": self.use_bias,
-        }
-
 
 def interpolate(table, size, axis):
     """Interpolate along an axis, linearly and corner-aligned as `resize_position_embedding`."""

@@ -43,9 +43,6 @@ class ClassTokenPooling(Layer):
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_tokens * input_shape[2])
 
-    def get_config(self):
-        return {**super().get_config(), "num_tokens": self.num_tokens}
-
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ClassTokenAndMeanPooling(Layer):
@@ -78,9 +75,6 @@ class ClassTokenAndMeanPooling(Layer):
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], 2 * input_shape[2])
-
-    def get_config(self):
-        return {**super().get_config(), "num_prefix_tokens": self.num_prefix_tokens}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -162,16 +156,6 @@ class MultiHeadAttentionPooling(Layer):
         scores_shape = (batch_size, self.num_heads, 1, num_tokens)
         return pooled, keras.KerasTensor(scores_shape, dtype="float32")
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "mlp_dim": self.mlp_dim,
-            "activation": self.activation,
-            "epsilon": self.epsilon,
-            "attention_path": self.attention_path,
-        }
-
 
 @keras.saving.register_keras_serializable("keras_vit")
 class DistilledHead(Layer):
@@ -232,8 +216,4 @@ class DistilledHead(Layer):
 
     def get_config(self):
         name = self.activation.__name__
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "activation": None if name == "linear" else name,
-        }
+        return {**super().get_config(), "activation": None if name == "linear" else name}

@@ -65,10 +65,6 @@ class Bottleneck(Layer):
         size = [None if pixels is None else -(-pixels // self.strides) for pixels in size]
         return (batch, *size, 4 * self.filters)
 
-    def get_config(self):
-        options = {"filters": self.filters, "strides": self.strides, "folded": self.folded}
-        return {**super().get_config(), **options}
-
 
 @keras.saving.register_keras_serializable("keras_vit")
 class BottleneckUnit(Bottleneck):

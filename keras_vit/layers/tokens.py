@@ -80,9 +80,6 @@ class RegisterTokens(LearnedTokens):
             initializer=keras.initializers.RandomNormal(stddev=1e-6),
         )
 
-    def get_config(self):
-        return {**super().get_config(), "num_registers": self.num_registers}
-
 
 class PositionEmbedding(Layer):
     """Base class of the layers that add a table of embeddings, for `patch_size` that of images."""
@@ -108,9 +105,6 @@ class PositionEmbedding(Layer):
 
     def compute_output_shape(self, tokens_shape, images_shape=None):
         return tokens_shape
-
-    def get_config(self):
-        return {**super().get_config(), "grid_size": self.grid_size, "patch_size": self.patch_size}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -168,9 +162,6 @@ class AddPositionEmbedding(PositionEmbedding):
             patches = interpolate(patches, grid[axis], axis)
         patches = ops.reshape(patches, (1, grid[0] * grid[1], patches.shape[-1]))
         return ops.concatenate([prefix, patches], axis=1)
-
-    def get_config(self):
-        return {**super().get_config(), "num_prefix_tokens": self.num_prefix_tokens}
 
 
 @keras.saving.register_keras_serializable("keras_vit")

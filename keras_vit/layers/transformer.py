@@ -199,23 +199,3 @@ class TransformerBlock(Layer):
         return self.attention.compute_output_spec(
             tokens, tokens, return_attention_scores=return_attention_scores
         )
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "mlp_dim": self.mlp_dim,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "stochastic_depth": self.stochastic_depth,
-            "qkv_bias": self.qkv_bias,
-            "qk_norm": self.qk_norm,
-            "layer_scale": self.layer_scale,
-            "epsilon": self.epsilon,
-            "remat": self.remat,
-            "attention_path": self.attention_path,
-            "gated_mlp": self.gated_mlp,
-            "key_bias": self.key_bias,
-            "rotary_grid_size": self.rotary_grid_size,
-        }

@@ -38,9 +38,6 @@ class SGD(PaperOptimizer):
         self._set(self.traces[index], trace)
         return trace
 
-    def get_config(self):
-        return {**super().get_config(), "momentum": self.momentum}
-
 
 @keras.saving.register_keras_serializable("keras_vit")
 class AdamW(PaperOptimizer):
@@ -83,10 +80,6 @@ class AdamW(PaperOptimizer):
         mean = mean / (1 - ops.power(self.beta_1, step))
         square = square / (1 - ops.power(self.beta_2, step))
         return ops.cast(mean / (ops.sqrt(square) + self.epsilon), dtype)
-
-    def get_config(self):
-        config = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return {**super().get_config(), **config}
 
 
 def make_optimizer(recipe, model, total_steps):

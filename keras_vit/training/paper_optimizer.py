@@ -6,7 +6,7 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import accepts_old_name, check_rate, is_integer
+from keras_vit.core.arguments import accepts_old_name, arguments_of, check_rate, is_integer
 from keras_vit.training.distribution import sum_over_replicas
 
 # Layers after the blocks, which layer-wise decay leaves at the full learning rate.
@@ -207,16 +207,9 @@ class PaperOptimizer(PaperUpdates, keras.optimizers.Optimizer):
         raise NotImplementedError
 
     def get_config(self):
-        return {
-            "learning_rate": super().get_config()["learning_rate"],
-            "weight_decay": self.kernel_decay,
-            "clip_norm": self.clip_norm,
-            "layer_decay": self.layer_decay,
-            "accumulation_steps": self.accumulation_steps,
-            "ema_momentum": self.ema_momentum,
-            "unfreeze_steps": self.unfreeze_steps,
-            "name": self.name,
-        }
+        # Keras has attributes of these two names for itself.
+        rate, decay = super().get_config()["learning_rate"], self.kernel_decay
+        return {**arguments_of(self), "learning_rate": rate, "weight_decay": decay}
 
 
 def layer_distances(variables, is_needed=True):

@@ -52,7 +52,9 @@ def enable_lora(model, rank, alpha=None, layers=None):
         kind = "LoRA" if lora_parts(model) else "kernels in float8"
         raise ValueError(f"`model` must have no LoRA and no float8. Received: a model with {kind}")
     shapes = [(part.kernel.shape[: part.num_summed], part.kernel.shape) for part in found]
-    largest = min(min(math.prod(inner), math.prod(all) // math.prod(inner)) for inner, all in shapes)
+    largest = min(
+        min(math.prod(inner), math.prod(all) // math.prod(inner)) for inner, all in shapes
+    )
     if rank > largest:
         raise ValueError(
             f"`rank` must be at most {largest}, the smaller side of a kernel. Received: rank={rank}"
