@@ -18,17 +18,10 @@ from keras_vit.training.runs.saved_models import load_trained
 class Distiller(keras.Model):
     """A student and its frozen teacher, to be compiled with the loss of the labels and trained.
 
-    The training loss is `label_weight` times the loss of the labels, plus `1 - label_weight` times
-    the loss of the teacher: the Kullback-Leibler divergence from the teacher's to the student's
-    probabilities at a temperature, times the square of the temperature (soft), or the cross-entropy
-    with the teacher's most likely class (hard). The teacher sees the student's batch, after crops
-    and mixing, resized to its own image size. If the student has a distillation token, its class
-    token learns the labels and that token the teacher. The student alone is evaluated.
-
-    Args:
-        recipe: a `Recipe`.
-        student: a model that returns logits; the one to save.
-        teacher: a trained model that returns logits of the same classes. It is frozen.
+    The recipe's `label_weight` is that of the loss of the labels; the loss of the teacher has the
+    rest, and the square of the temperature as factor. The teacher sees the student's batch, after
+    crops and mixing, resized to its own image size. If the student has a distillation token, its
+    class token learns the labels and that token the teacher. The student alone is evaluated.
 
     Reference:
         Hinton et al. (arXiv 1503.02531); DeiT (arXiv 2012.12877); function matching

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_vit.core.arguments import accepts_old_name, arguments_of, check_rate, is_integer
 from keras_vit.training.distribution import sum_over_replicas
+from keras_vit.training.recipes.recipe import RENAMED
 
 # Layers after the blocks, which layer-wise decay leaves at the full learning rate.
 AFTER_BLOCKS = (
@@ -46,7 +47,7 @@ class PaperUpdates:
         Gradual unfreezing: ULMFiT (arXiv 1801.06146), section 3.3.
     """
 
-    @accepts_old_name("average_momentum", "ema_momentum")
+    @accepts_old_name(*RENAMED)
     def __init__(
         self,
         learning_rate,

@@ -18,8 +18,8 @@ CLASS_LOSSES = ("softmax", "sigmoid")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 FLIPS = ("never", "random", "always")
 BALANCES = ("none", "weights", "sampling")
-# Fields that had other names in earlier versions.
-OLD_NAMES = {"average_momentum": "ema_momentum"}
+# A field's name in earlier versions, and its name.
+RENAMED = ("average_momentum", "ema_momentum")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,5 +202,4 @@ class Recipe:
         return epochs, steps_per_epoch
 
 
-for _names in OLD_NAMES.items():
-    Recipe.__init__ = accepts_old_name(*_names)(Recipe.__init__)
+Recipe.__init__ = accepts_old_name(*RENAMED)(Recipe.__init__)

@@ -11,7 +11,7 @@ import keras
 
 from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.core.locks import exclusive_lock
-from keras_vit.training.recipes.recipe import OLD_NAMES
+from keras_vit.training.recipes.recipe import RENAMED
 
 RUN_FILE = "run.json"
 METRICS_FILE = "metrics.jsonl"
@@ -157,9 +157,9 @@ def read_run(path):
         raise ValueError(
             f"The `run.json` of a run must be a dictionary with {kinds}. Received: {str(path)!r}"
         )
-    for old, new in OLD_NAMES.items():
-        if old in run.get("recipe", {}):
-            run["recipe"][new] = run["recipe"].pop(old)
+    old, new = RENAMED
+    if old in run.get("recipe", {}):
+        run["recipe"][new] = run["recipe"].pop(old)
     return run
 
 
