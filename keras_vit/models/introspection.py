@@ -28,6 +28,11 @@ TRAINING_CONFIG = (
     "^(name|trainable|dtype|remat|attention_path|seed|rate|stochastic_depth|filters)$"
     "|initializer|regularizer|constraint"
 )
+# Options of a model that are arguments of its blocks.
+BLOCK_OPTIONS = (
+    *("num_heads", "mlp_dim", "activation", "dropout", "attention_dropout", "qkv_bias", "qk_norm"),
+    *("layer_scale", "epsilon", "gated_mlp", "key_bias"),
+)
 UNIT_NAME = r"stage_(\d+)_unit_(\d+)"
 
 
@@ -85,30 +90,20 @@ def _vit_options(model, layers):
     registers, pre_logits = layers.get("register_tokens"), layers.get("pre_logits")
     projection = layers.get("projection")
     options = {
+        **{name: getattr(block, name) for name in BLOCK_OPTIONS},
         "patch_size": patches.patch_size,
         "embedding_dim": patches.embedding_dim,
         "depth": len(blocks),
-        "num_heads": block.num_heads,
-        "mlp_dim": block.mlp_dim,
         "pooling": _pooling_name(pooling),
         "representation_size": pre_logits.units if pre_logits else None,
-        "activation": block.activation,
-        "dropout": block.dropout,
-        "attention_dropout": block.attention_dropout,
         "stochastic_depth": blocks[-1].stochastic_depth,
         "class_token": isinstance(layers.get("class_token"), ClassToken),
         "num_registers": registers.num_registers if isinstance(registers, RegisterTokens) else 0,
         "position_embedding": _position_embedding_name(layers.get("position_embedding"), block),
-        "qkv_bias": block.qkv_bias,
-        "qk_norm": block.qk_norm,
-        "layer_scale": block.layer_scale,
         "pre_norm": "pre_norm" in layers,
         "fc_norm": "fc_norm" in layers,
         "patch_bias": patches.use_bias,
-        "epsilon": block.epsilon,
         "distillation_token": isinstance(layers.get("distillation_token"), ClassToken),
-        "gated_mlp": block.gated_mlp,
-        "key_bias": block.key_bias,
         "projection_dim": projection.units if projection else None,
         "final_norm": "encoder_norm" in layers or "fc_norm" in layers,
     }

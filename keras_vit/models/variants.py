@@ -33,16 +33,8 @@ class Variant:
     @property
     def architecture(self):
         """Arguments of `vision_transformer` that build it."""
-        return {
-            "patch_size": self.patch_size,
-            "embedding_dim": self.embedding_dim,
-            "depth": self.depth,
-            "num_heads": self.num_heads,
-            "mlp_dim": self.mlp_dim,
-            "resnet_stages": self.resnet_stages,
-            "resnet_width": 64,
-            "gated_mlp": self.gated_mlp,
-        }
+        sizes = {name: value for name, value in vars(self).items() if name != "name"}
+        return {**sizes, "resnet_width": 64}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,38 +22,89 @@ NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed", "unfree
 SHARES = ("dropout", "label_smoothing", "ema_momentum", "label_weight")
 
 
+# Pairs of a function that is true of a recipe whose settings do not go together, and the rule; the
+# error shows the fields that follow.
+COMBINATIONS = (
+    (
+        lambda r: (r.epochs is None) == (r.steps is None),
+        "Exactly one of `epochs` and `steps` must be given, the other must be None",
+        ("epochs", "steps"),
+    ),
+    (
+        lambda r: (r.decay == "staircase") != bool(r.boundaries),
+        "`boundaries` must be given for a staircase, and only for a staircase",
+        ("boundaries", "decay"),
+    ),
+    (
+        lambda r: not _is_rising((r.warmup_steps, *r.boundaries)),
+        "`boundaries` must rise, from more than `warmup_steps`",
+        ("boundaries", "warmup_steps"),
+    ),
+    (
+        lambda r: r.min_crop_area is not None and r.random_crop_from is not None,
+        "Only one of `min_crop_area` and `random_crop_from` can be given",
+        ("min_crop_area", "random_crop_from"),
+    ),
+    (
+        lambda r: r.random_crop_from is not None and r.random_crop_from < r.image_size,
+        "`random_crop_from` must be at least the `image_size`",
+        ("random_crop_from", "image_size"),
+    ),
+    (
+        lambda r: r.label_smoothing and r.loss != "softmax",
+        "`label_smoothing` is for the softmax",
+        ("label_smoothing", "loss"),
+    ),
+    (
+        lambda r: not r.is_of_classes and (r.head_bias or r.freeze or r.class_balance != "none"),
+        "`head_bias`, `freeze` and `class_balance` are for classes, not for masked patches",
+        ("head_bias", "freeze", "class_balance", "loss"),
+    ),
+    (
+        lambda r: r.optimizer not in PAPER_OPTIMIZERS and r.accumulation_steps > 1,
+        "`accumulation_steps` needs the optimizer `adamw` or `sgd`",
+        ("accumulation_steps", "optimizer"),
+    ),
+    (
+        lambda r: r.batch_size % r.accumulation_steps,
+        "`accumulation_steps` must divide `batch_size`",
+        ("accumulation_steps", "batch_size"),
+    ),
+    (
+        lambda r: r.freeze and r.augmentation != "none",
+        "`freeze` computes the features of each image once, without augmentation",
+        ("freeze", "augmentation"),
+    ),
+    (
+        lambda r: r.freeze + bool(r.frozen_blocks) + bool(r.unfreeze_steps) > 1,
+        "Only one of `freeze`, `frozen_blocks` and `unfreeze_steps` can be given",
+        ("freeze", "frozen_blocks", "unfreeze_steps"),
+    ),
+    (
+        lambda r: r.distillation == "hard" and r.temperature != 1,
+        "`temperature` is for soft distillation",
+        ("temperature", "distillation"),
+    ),
+    (
+        lambda r: r.freeze if r.lora_rank else r.lora_alpha,
+        "`lora_alpha` needs a `lora_rank`, which is not for a frozen backbone",
+        ("lora_alpha", "lora_rank", "freeze"),
+    ),
+)
+
+
 def check_recipe(recipe):
     """Check that each setting is in range, and that they go together."""
     _check_ranges(recipe)
     _check_choices(recipe)
-    _check_length(recipe)
-    _check_crop(recipe)
-    if recipe.label_smoothing and recipe.loss != "softmax":
-        raise ValueError(
-            "`label_smoothing` is for the softmax. "
-            f"Received: label_smoothing={recipe.label_smoothing}, loss={recipe.loss!r}"
-        )
-    if recipe.head_bias and not recipe.is_of_classes:
-        raise ValueError(
-            "`head_bias` is for classes, not for masked patches. "
-            f"Received: head_bias={recipe.head_bias}, loss={recipe.loss!r}"
-        )
-    _check_training(recipe)
-    if recipe.distillation == "hard" and recipe.temperature != 1:
-        raise ValueError(
-            "`temperature` is for soft distillation. "
-            f"Received: temperature={recipe.temperature}, distillation='hard'"
-        )
-    if recipe.freeze if recipe.lora_rank else recipe.lora_alpha:
-        raise ValueError(
-            "`lora_alpha` needs a `lora_rank`, which is not for a frozen backbone. Received: "
-            f"lora_alpha={recipe.lora_alpha}, lora_rank={recipe.lora_rank}, freeze={recipe.freeze}"
-        )
-    if recipe.batch_size % recipe.accumulation_steps:
-        raise ValueError(
-            "`accumulation_steps` must divide `batch_size`. Received: "
-            f"accumulation_steps={recipe.accumulation_steps}, batch_size={recipe.batch_size}"
-        )
+    for is_wrong, rule, fields in COMBINATIONS:
+        if is_wrong(recipe):
+            received = ", ".join(f"{field}={getattr(recipe, field)!r}" for field in fields)
+            raise ValueError(f"{rule}. Received: {received}")
+
+
+def _is_rising(values):
+    return all(start < end for start, end in itertools.pairwise(values))
 
 
 def _check_ranges(recipe):
@@ -79,62 +130,3 @@ def _check_choices(recipe):
     for field in dataclasses.fields(recipe):
         if typing.get_origin(field.type) is typing.Literal:
             check_choice(field.name, getattr(recipe, field.name), typing.get_args(field.type))
-
-
-def _check_length(recipe):
-    if (recipe.epochs is None) == (recipe.steps is None):
-        raise ValueError(
-            "Exactly one of `epochs` and `steps` must be given, the other must be None. "
-            f"Received: epochs={recipe.epochs}, steps={recipe.steps}"
-        )
-    if (recipe.decay == "staircase") != bool(recipe.boundaries):
-        raise ValueError(
-            "`boundaries` must be given for a staircase, and only for a staircase. "
-            f"Received: boundaries={recipe.boundaries}, decay={recipe.decay!r}"
-        )
-    ends = (recipe.warmup_steps, *recipe.boundaries)
-    if any(end <= start for start, end in itertools.pairwise(ends)):
-        raise ValueError(
-            "`boundaries` must rise, from more than `warmup_steps`. "
-            f"Received: boundaries={recipe.boundaries}, warmup_steps={recipe.warmup_steps}"
-        )
-
-
-def _check_crop(recipe):
-    if recipe.min_crop_area is not None and recipe.random_crop_from is not None:
-        raise ValueError(
-            "Only one of `min_crop_area` and `random_crop_from` can be given. "
-            f"Received: {recipe.min_crop_area} and {recipe.random_crop_from}"
-        )
-    if recipe.random_crop_from is not None and recipe.random_crop_from < recipe.image_size:
-        raise ValueError(
-            f"`random_crop_from` must be at least the `image_size`, {recipe.image_size}. "
-            f"Received: random_crop_from={recipe.random_crop_from}"
-        )
-
-
-def _check_training(recipe):
-    """Check what is trained, and on which examples."""
-    if recipe.optimizer not in PAPER_OPTIMIZERS and recipe.accumulation_steps > 1:
-        raise ValueError(
-            "`accumulation_steps` needs the optimizer `adamw` or `sgd`. Received: "
-            f"accumulation_steps={recipe.accumulation_steps}, optimizer={recipe.optimizer!r}"
-        )
-    for name in ("class_balance", "freeze"):
-        if getattr(recipe, name) not in ("none", False) and not recipe.is_of_classes:
-            raise ValueError(
-                f"`{name}` is for classes, not for masked patches. "
-                f"Received: {name}={getattr(recipe, name)!r}, loss={recipe.loss!r}"
-            )
-    if recipe.freeze and recipe.augmentation != "none":
-        raise ValueError(
-            "`freeze` computes the features of each image once, without augmentation. "
-            f"Received: freeze=True, augmentation={recipe.augmentation!r}"
-        )
-    frozen = [name for name in ("frozen_blocks", "unfreeze_steps") if getattr(recipe, name)]
-    if len(frozen) + recipe.freeze > 1:
-        raise ValueError(
-            "Only one of `freeze`, `frozen_blocks` and `unfreeze_steps` can be given. Received: "
-            f"freeze={recipe.freeze}, frozen_blocks={recipe.frozen_blocks}, "
-            f"unfreeze_steps={recipe.unfreeze_steps}"
-        )
