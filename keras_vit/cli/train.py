@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.repeat import train_command
 from keras_vit.training.recipes import RECIPES, ROWS
 
 DESCRIPTIONS = {
@@ -130,7 +129,7 @@ class Train:
         given = {f.name: options[f.name] for f in fields if options[f.name] != f.default}
         base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
         again = self.workdir.with_name(f"{self.workdir.name}-again")
-        print(f"The same again: {train_command(recipe, base, **given, workdir=again)}")
+        print(f"The same again: {train_command(base, recipe, {**given, 'workdir': again})}")
         return recipe
 
     def _sweep(self, options):
@@ -174,6 +173,21 @@ class Train:
         picture = self.workdir / "masked_patches.png"
         draw_masked_patches(load_model(predictor), next(masked.as_numpy_iterator()), picture)
         print(f"What it predicts of masked patches: {picture}")
+
+
+def train_command(base, recipe, options):
+    """Return the command of a recipe, by the settings that differ from those of the row `base`."""
+    before = dataclasses.asdict(RECIPES[base])
+    settings = {k: v for k, v in dataclasses.asdict(recipe).items() if v != before[k]}
+    settings |= {k: v for k, v in options.items() if v is not None}
+    words = ["keras-vit", "train", base]
+    for name, value in settings.items():
+        flag, no_flag = (f"--{no}{name}".replace("_", "-") for no in ("", "no-"))
+        if isinstance(value, bool):
+            words.append(flag if value else no_flag)
+        else:
+            words += [flag, *map(str, value if isinstance(value, (tuple, list)) else [value])]
+    return shlex.join(words)
 
 
 def describe_best(history):

@@ -152,12 +152,12 @@ def _logits_and_labels(model, dataset):
 
 def _keep(logits, labels):
     """Return the columns of `LabelPredictions` for a batch."""
-    is_finite, is_flat = (
-        np.isfinite(logits).all(axis=-1),
-        logits.min(axis=-1) == logits.max(axis=-1),
-    )
-    columns = {"is_finite": is_finite, "is_flat": is_flat}
-    return {**columns, "logits": logits.astype("float32"), "labels": labels > 0}
+    return {
+        "is_finite": np.isfinite(logits).all(axis=-1),
+        "is_flat": logits.min(axis=-1) == logits.max(axis=-1),
+        "logits": logits.astype("float32"),
+        "labels": labels > 0,
+    }
 
 
 def _judge(logits, labels):

@@ -54,12 +54,7 @@ def sweep(recipe, model, data, workdir, *, cache=None, resume=False, **options):
             **options,
         )
 
-    def train_with_rate(recipe):
-        name = f"{recipe.learning_rate:g}"
-        logging.getLogger("keras_vit").info("training with a learning rate of %s", name)
-        return train(recipe, workdir.with_name(f"{workdir.name}-sweep") / name).history
-
-    recipe, accuracies = choose_learning_rate(find_recipe(recipe), train_with_rate)
+    recipe, accuracies = choose_learning_rate(find_recipe(recipe), _runs_beside(workdir, train))
     # The last run has no images to validate on.
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
     found = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
@@ -72,19 +67,26 @@ def sweep_shortly(recipe, model, data, workdir, **options):
     Arguments and errors are those of `sweep`; the runs are in the same directories.
     """
     steps = max(recipe.steps // 5, 20)
-    short = dataclasses.replace(
-        recipe, steps=steps, warmup_steps=max(steps // 10, 1), patience=None
-    )
-    directory = pathlib.Path(f"{workdir}-sweep")
+    changes = {"steps": steps, "warmup_steps": max(steps // 10, 1), "patience": None}
+
+    def train(recipe, workdir):
+        return job.train(recipe, model, data, workdir, resume=True, **options)
+
+    short = dataclasses.replace(recipe, **changes)
+    chosen, accuracies = choose_learning_rate(short, _runs_beside(workdir, train))
+    logging.getLogger("keras_vit").info("chosen of %s: %g", accuracies, chosen.learning_rate)
+    return dataclasses.replace(recipe, learning_rate=chosen.learning_rate)
+
+
+def _runs_beside(workdir, train):
+    """Return a function of a recipe that trains next to a directory, and returns the metrics."""
 
     def train_with_rate(recipe):
         name = f"{recipe.learning_rate:g}"
-        logging.getLogger("keras_vit").info("a short run with a learning rate of %s", name)
-        return job.train(recipe, model, data, directory / name, resume=True, **options).history
+        logging.getLogger("keras_vit").info("training with a learning rate of %s", name)
+        return train(recipe, workdir.with_name(f"{workdir.name}-sweep") / name).history
 
-    chosen, accuracies = choose_learning_rate(short, train_with_rate)
-    logging.getLogger("keras_vit").info("chosen of %s: %g", accuracies, chosen.learning_rate)
-    return dataclasses.replace(recipe, learning_rate=chosen.learning_rate)
+    return train_with_rate
 
 
 def choose_learning_rate(recipe, train):

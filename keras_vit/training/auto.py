@@ -132,41 +132,35 @@ def recipe_for_images(facts, seed=0):
     size = facts.stored_size
     if facts.side > size:
         size = facts.fitting(min(facts.side, ZOOM * size))
-    changes = {}
+    changes = {"min_crop_area": FEW_CROP_AREA} if num_images < FEW_IMAGES else {}
     if max(facts.counts) > UNEVEN * min(facts.counts):
-        changes = {"class_balance": "sampling", "monitor": "val_balanced_accuracy"}
+        changes |= {"class_balance": "sampling", "monitor": "val_balanced_accuracy"}
     if not facts.is_pretrained:
         _log(
             "the model has random weights: give the name or the path of trained ones for few images"
         )
-        scratch = {"decay": "cosine", "epochs": None, "dropout": 0.0, "pre_logits": False}
-        changes |= {**scratch, "clip_norm": 1.0}
+        changes |= {"decay": "cosine", "epochs": None, "dropout": 0.0, "pre_logits": False}
+        changes |= {"clip_norm": 1.0, "learning_rates": SCRATCH_RATES}
+    elif batch_size < LARGEST_BATCH:
+        changes["learning_rate"] = SMALL_BATCH_RATE
     return dataclasses.replace(
         FINETUNE if facts.is_pretrained else PRETRAIN,
         image_size=size,
         batch_size=batch_size,
         steps=steps,
         warmup_steps=min(max(steps // 10, 1), 500),
-        learning_rate=_learning_rate(facts, batch_size),
-        learning_rates=FINETUNE.learning_rates if facts.is_pretrained else SCRATCH_RATES,
-        min_crop_area=FEW_CROP_AREA if num_images < FEW_IMAGES else FINETUNE.min_crop_area,
         seed=seed,
         **changes,
     )
-
-
-def _learning_rate(facts, batch_size):
-    if not facts.is_pretrained:
-        return PRETRAIN.learning_rate
-    return SMALL_BATCH_RATE if batch_size < LARGEST_BATCH else FINETUNE.learning_rate
 
 
 def _for_machine(recipe, facts, model, minutes):
     """Return the recipe that fits into the memory and the time of this machine."""
     recipe = _accumulate(recipe, facts)
     measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, facts.stored_size))
-    seconds = _measure(measured, model, len(facts.counts))
-    per_pixel = seconds / measured.image_size**2
+    made = make_model(measured, model, len(facts.counts))
+    size = min(recipe.batch_size // recipe.accumulation_steps, SMALLEST_BATCH)
+    per_pixel = machine.seconds_per_image(measured, made, size) / measured.image_size**2
     limit = math.inf if minutes is None else 60 * minutes
     chosen, gave_up = recipe, []
     if _estimate(chosen, facts, per_pixel) > limit and measured != recipe:
@@ -198,14 +192,6 @@ def _accumulate(recipe, facts):
     return dataclasses.replace(recipe, accumulation_steps=parts)
 
 
-def _measure(recipe, model, num_classes):
-    """Return the seconds of training for one image."""
-    made = make_model(recipe, model, num_classes)
-    size = min(recipe.batch_size // recipe.accumulation_steps, SMALLEST_BATCH)
-    plain = dataclasses.replace(recipe, accumulation_steps=1)
-    return machine.seconds_per_image(plain, made, size)
-
-
 def _estimate(recipe, facts, seconds_per_pixel):
     """Return the seconds of a run."""
     seconds = seconds_per_pixel * recipe.image_size**2
@@ -231,9 +217,8 @@ def _describe(recipe, facts, gave_up, seconds, limit):
     if recipe.class_balance != "none":
         _log("rare classes are repeated, the best model is that of the best balanced accuracy")
     if gave_up:
-        _log(
-            "to meet the time limit of %.0f minutes it gives up %s", limit / 60, ", ".join(gave_up)
-        )
+        what = ", ".join(gave_up)
+        _log("to meet the time limit of %.0f minutes it gives up %s", limit / 60, what)
     more = ", more than the time limit" if seconds > limit else ""
     _log("about %.1f minutes on this machine%s", seconds / 60, more)
 

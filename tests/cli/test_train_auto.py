@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from keras_vit.cli import main, parse
-from keras_vit.cli.repeat import train_command
+from keras_vit.cli.train import train_command
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import save_small_model, write_uneven_folder
@@ -50,7 +50,7 @@ def test_short_runs_choose_the_learning_rate(photos, model, tmp_path, capsys, ca
 def test_each_recipe_is_its_command(name):
     options = {"model": "ViT_Ti16", "data": "digits", "workdir": "run"}
     base = "finetune" if RECIPES[name].optimizer == "sgd" else "pretrain"
-    _, *words = shlex.split(train_command(RECIPES[name], base, **options))
+    _, *words = shlex.split(train_command(base, RECIPES[name], options))
     assert parse(words).recipe == RECIPES[name]
 
 

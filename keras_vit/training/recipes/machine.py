@@ -1,5 +1,6 @@
 """Free memory, and the time of a training step."""
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -52,14 +53,15 @@ def bytes_per_image(options):
 def seconds_per_image(recipe, model, batch_size, steps=3):
     """Measure the time of a training step, per image.
 
-    The model is trained on noise, so pass a copy. The first step, in which the
-    backend compiles, is not counted.
+    The model is trained on noise, so pass a copy. The first step, in which the backend compiles, is
+    not counted.
     """
     rng = np.random.default_rng(0)
     images = rng.uniform(-1, 1, (batch_size, *model.input_shape[1:])).astype("float32")
     labels = np.arange(batch_size) % model.output_shape[-1]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(make_optimizer(recipe, model, 10**9), loss)
+    whole = dataclasses.replace(recipe, accumulation_steps=1)
+    model.compile(make_optimizer(whole, model, 10**9), loss)
     model.fit(images, labels, batch_size, verbose=0)
     repeated = np.concatenate([images] * steps), np.concatenate([labels] * steps)
     start = time.perf_counter()

@@ -140,8 +140,14 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"warmup_steps": 2.5}, "`warmup_steps` must be a whole number"),
         ({"batch_size": True}, "`batch_size` must be a whole number.*batch_size=True"),
         ({"boundaries": (math.nan,)}, "`boundaries` must be whole numbers"),
-        ({"min_crop_area": None, "random_crop_from": -3}, "at least the `image_size`.*image_size=384"),
-        ({"min_crop_area": None, "random_crop_from": 383}, "at least the `image_size`.*image_size=384"),
+        (
+            {"min_crop_area": None, "random_crop_from": -3},
+            "at least the `image_size`.*image_size=384",
+        ),
+        (
+            {"min_crop_area": None, "random_crop_from": 383},
+            "at least the `image_size`.*image_size=384",
+        ),
         ({"epochs": 2}, "Exactly one of `epochs` and `steps`.*epochs=2"),
         ({"steps": None}, "Exactly one of `epochs` and `steps`"),
         ({"steps": 0}, "`steps` must be positive.*steps=0"),
