@@ -23,9 +23,12 @@ def has_accelerator():
 
 
 def free_memory():
-    """Return the free bytes of the first GPU if there is one, or else of the machine."""
+    """Return the bytes of the first GPU if there is one, or else the free bytes of the machine.
+
+    Backends reserve most of a GPU when they start, so that what is free is no measure.
+    """
     if has_accelerator() and shutil.which("nvidia-smi"):
-        query = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+        query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
         found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
         if found and found[0].isdigit():
             return int(found[0]) * 2**20
