@@ -46,8 +46,6 @@ class Evaluate:
     original resizes the whole image."""
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Print the metrics."""
@@ -67,8 +65,8 @@ class Evaluate:
         options = {name: getattr(self, name) for name in names}
         dataset = trained.load(self.data, self.split, **options)
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
-        refused = self.confusion or self.confusion_figure
-        refused = refused or (self.compare if is_multilabel else self.per_class)
+        refused = self.compare if is_multilabel else self.per_class
+        refused = refused or self.confusion or self.confusion_figure
         if refused and dataset.element_spec[1].shape.rank == 2:
             raise ValueError(
                 "`--confusion`, and `--per-class` without or `--compare` with `model.thresholds`, "
@@ -82,23 +80,15 @@ class Evaluate:
             if part:
                 print(f"{part}; `--split train+validation+test` evaluates all")
         trained.warn_of_images(self.data, self.split, dataset.fingerprints())
-        reported = trained.find_reported(
-            self.data,
-            self.split,
-            len(dataset.class_names),
-            compare=self.compare,
-            central_crop_from=self.central_crop_from,
-        )
+        wanted = {"compare": self.compare, "central_crop_from": self.central_crop_from}
+        num_classes = len(dataset.class_names)
+        reported = trained.find_reported(self.data, self.split, num_classes, **wanted)
         predicted = predictions(trained.model, dataset)
         if len(dataset.skipped):
             # Each process prints its own.
             print(dataset.skipped)
         if is_first:
             self._print(predicted, reported, trained.model.input_shape[1:3])
-
-    @property
-    def _needs_matrix(self):
-        return self.per_class or self.confusion or self.confusion_figure
 
     def _print(self, predicted, reported, image_size):
         from keras_vit.cli.tables import plain_table
@@ -110,7 +100,7 @@ class Evaluate:
             print(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
         if reported is not None:
             print(reported.compare(metrics["accuracy"], image_size, self.central_crop_from))
-        if not self._needs_matrix:
+        if not (self.per_class or self.confusion or self.confusion_figure):
             return
         names = predicted.class_names
         if isinstance(predicted, LabelPredictions):
@@ -140,9 +130,9 @@ def check_files(confusion, figure):
         check_matplotlib()
     files = ("--confusion", confusion, ".csv"), ("--confusion-figure", figure, ".png")
     for flag, path, suffix in files:
-        if path is None:
-            continue
-        if path.suffix != suffix or path.is_dir() or not path.parent.is_dir():
+        if path is not None and (
+            path.suffix != suffix or path.is_dir() or not path.parent.is_dir()
+        ):
             raise ValueError(
                 f"`{flag}` must be a {suffix} file in a folder that exists. Received: {str(path)!r}"
             )

@@ -55,8 +55,6 @@ class Export:
     typical images."""
     verify: tuple[pathlib.Path, ...] | None = None
     """Image files, or folders of them, on which to compare the export with the model."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Export, and print where to."""
