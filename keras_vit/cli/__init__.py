@@ -34,9 +34,9 @@ from keras_vit.cli.vtab import Vtab
 
 def _with_debug(command):
     """Return a command that has the flag `--debug` after its own flags."""
-    flag = Annotated[bool, tyro.conf.arg(help="Show the traceback of an error.")]
+    debug = Annotated[bool, tyro.conf.arg(help="Show the traceback of an error.")]
     own = {"bases": (command,), "namespace": {"__doc__": command.__doc__}}
-    return dataclasses.make_dataclass(command.__name__, [("debug", flag, False)], **own)
+    return dataclasses.make_dataclass(command.__name__, [("debug", debug, False)], **own)
 
 
 _COMMANDS = (

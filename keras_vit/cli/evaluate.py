@@ -65,8 +65,8 @@ class Evaluate:
         options = {name: getattr(self, name) for name in names}
         dataset = trained.load(self.data, self.split, **options)
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
-        refused = self.compare if is_multilabel else self.per_class
-        refused = refused or self.confusion or self.confusion_figure
+        refused = self.confusion or self.confusion_figure
+        refused = refused or (self.compare if is_multilabel else self.per_class)
         if refused and dataset.element_spec[1].shape.rank == 2:
             raise ValueError(
                 "`--confusion`, and `--per-class` without or `--compare` with `model.thresholds`, "
@@ -130,9 +130,9 @@ def check_files(confusion, figure):
         check_matplotlib()
     files = ("--confusion", confusion, ".csv"), ("--confusion-figure", figure, ".png")
     for flag, path, suffix in files:
-        if path is not None and (
-            path.suffix != suffix or path.is_dir() or not path.parent.is_dir()
-        ):
+        if path is None:
+            continue
+        if path.suffix != suffix or path.is_dir() or not path.parent.is_dir():
             raise ValueError(
                 f"`{flag}` must be a {suffix} file in a folder that exists. Received: {str(path)!r}"
             )

@@ -35,7 +35,14 @@ class Quickstart:
         from keras_vit.training.job import train
         from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_PRETRAIN
 
-        check_installed("sklearn", "matplotlib")
+        # They are needed after minutes of training.
+        packages = ("sklearn", "matplotlib")
+        missing = [name for name in packages if importlib.util.find_spec(name) is None]
+        if missing:
+            raise ValueError(
+                "`keras-vit quickstart` needs scikit-learn and matplotlib: "
+                f"pip install 'keras-vit[demo]'. Received: no {' and no '.join(missing)}"
+            )
         time = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
         workdir = self.workdir or pathlib.Path("runs") / f"quickstart-{time}"
         recipe = dataclasses.replace(DIGITS_FINETUNE, steps=FINETUNING_STEPS)
@@ -75,16 +82,6 @@ class Quickstart:
         subprocess.run([str(part) for part in command], check=True)
 
         print_places(workdir, picture, exported)
-
-
-def check_installed(*modules):
-    """Raise at the start if a package is missing that is needed after minutes of training."""
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    if missing:
-        raise ValueError(
-            "`keras-vit quickstart` needs scikit-learn and matplotlib: "
-            f"pip install 'keras-vit[demo]'. Received: no {' and no '.join(missing)}"
-        )
 
 
 def announce(step, what):
