@@ -1,9 +1,12 @@
 """The command line `keras-vit`: one dataclass per command, whose fields are its flags."""
 
 import contextlib
+import dataclasses
+import functools
 import importlib.util
 import io
 import logging
+import operator
 import os
 import re
 import sys
@@ -28,25 +31,20 @@ from keras_vit.cli.study import Study
 from keras_vit.cli.train import Train
 from keras_vit.cli.vtab import Vtab
 
-Command = (
-    Annotated[Quickstart, tyro.conf.subcommand("quickstart")]
-    | Annotated[Models, tyro.conf.subcommand("models")]
-    | Annotated[Checkpoints, tyro.conf.subcommand("checkpoints")]
-    | Annotated[Convert, tyro.conf.subcommand("convert")]
-    | Annotated[InspectCheckpoint, tyro.conf.subcommand("inspect-checkpoint")]
-    | Annotated[Data, tyro.conf.subcommand("data")]
-    | Annotated[Deduplicate, tyro.conf.subcommand("deduplicate")]
-    | Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
-    | Annotated[Fewshot, tyro.conf.subcommand("fewshot")]
-    | Annotated[Study, tyro.conf.subcommand("study")]
-    | Annotated[Vtab, tyro.conf.subcommand("vtab")]
-    | Annotated[Predict, tyro.conf.subcommand("predict")]
-    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
-    | Annotated[Export, tyro.conf.subcommand("export")]
-    | Annotated[Client, tyro.conf.subcommand("client")]
-)
 
+def _with_debug(command):
+    """Return a command that has the flag `--debug` after its own flags."""
+    debug = Annotated[bool, tyro.conf.arg(help="Show the traceback of an error.")]
+    own = {"bases": (command,), "namespace": {"__doc__": command.__doc__}}
+    return dataclasses.make_dataclass(command.__name__, [("debug", debug, False)], **own)
+
+
+_COMMANDS = (
+    *(Quickstart, Models, Checkpoints, Convert, InspectCheckpoint, Data, Deduplicate, Train),
+    *(Evaluate, Fewshot, Study, Vtab, Predict, Inspect, Export, Client),
+)
+# The flags and the name of each are those of the class.
+Command = functools.reduce(operator.or_, map(_with_debug, _COMMANDS))
 _NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
 
 

@@ -19,8 +19,6 @@ class Checkpoints:
     """Print the addresses too."""
     markdown: bool = False
     """Print a Markdown table."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     needs_keras: ClassVar[bool] = False
 

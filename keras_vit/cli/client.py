@@ -23,8 +23,6 @@ class Client:
     """Classes to print for each image, the most likely first."""
     timeout: float = 60.0
     """Seconds that the server may take in all for one image."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Print a line for each image; non-images are reported, and the exit status is then 1."""

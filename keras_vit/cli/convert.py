@@ -51,12 +51,10 @@ class Convert:
     overwrite: bool = False
     """Replace the target if it exists, also in the directory of a training run. A saved_model is
     always a new version and replaces nothing."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Convert, and print what was written."""
-        from keras_vit.checkpoints import from_checkpoint, save_checkpoint
+        from keras_vit.checkpoints import from_checkpoint, model_card, push_to_hub, save_checkpoint
         from keras_vit.checkpoints.saving import format_for
         from keras_vit.models.kernels.quantization import quantize
         from keras_vit.serving.export import export
@@ -80,14 +78,11 @@ class Convert:
         self._check_push(to, target)
         check_target(path, target, to, self.overwrite)
         source = path if path.suffix == ".keras" else self.source
-        model = from_checkpoint(
-            source, self.num_classes, as_image_size(self.image_size), self.num_heads
-        )
+        size = as_image_size(self.image_size)
+        model = from_checkpoint(source, self.num_classes, size, self.num_heads)
         if self.to is None and to in written_formats():
             to = format_for(model, target.suffix)
-        class_names = None
-        if self.num_classes is None:
-            class_names = class_names_of(model, source)
+        class_names = class_names_of(model, source) if self.num_classes is None else None
         if self.quantize is not None:
             model = quantize(model, self.quantize)
         written = target
@@ -100,7 +95,9 @@ class Convert:
             save_checkpoint(model, written, to, class_names)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
         if self.push is not None:
-            print(f"Uploaded: {self._upload(written, model)}")
+            facts = card_facts(model, self.source, has_new_head=self.num_classes is not None)
+            card = model_card(written, self.push, **facts)
+            print(f"Uploaded: {push_to_hub(written, self.push, card, self.private)}")
 
     def _check_push(self, to, target):
         """Raise an error for a push that would fail at the end."""
@@ -116,14 +113,6 @@ class Convert:
                 f"Received: {str(target)!r} and --to {to}"
             )
         check_push(self.push)
-
-    def _upload(self, directory, model):
-        """Upload the directory with a model card; return the address of the commit."""
-        from keras_vit.checkpoints import model_card, push_to_hub
-
-        facts = card_facts(model, self.source, has_new_head=self.num_classes is not None)
-        card = model_card(directory, self.push, **facts)
-        return push_to_hub(directory, self.push, card, self.private)
 
 
 def card_facts(model, source, has_new_head=False):
@@ -180,10 +169,9 @@ def writes_directory(to, target):
 
 
 def _is_same(path, other):
-    if path.resolve() == other.resolve():
-        return True
     # Some file systems ignore case.
-    return path.exists() and other.exists() and path.samefile(other)
+    is_same_file = path.exists() and other.exists() and path.samefile(other)
+    return is_same_file or path.resolve() == other.resolve()
 
 
 def as_image_size(numbers):

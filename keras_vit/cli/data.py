@@ -45,8 +45,6 @@ class Data:
     """TFRecord files per split."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     @property
     def needs_keras(self):
@@ -58,7 +56,7 @@ class Data:
         if self.name is None:
             list_datasets()
             return
-        from keras_vit.inspection.figures.drawing import check_matplotlib
+        from keras_vit.inspection.figures.drawing import check_matplotlib, draw_contact_sheet
 
         if self.records is not None:
             self.write(self.find_splits())
@@ -70,7 +68,9 @@ class Data:
         splits = self.find_splits()
         train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
         evaluation = self.load(next(reversed(splits)))
-        self.draw(train, evaluation)
+        rows = {"as trained on": first_images(train), "as evaluated on": first_images(evaluation)}
+        draw_contact_sheet(rows, train.class_names, self.picture)
+        print(f"pictures: {self.picture}")
         print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
         if len(train.skipped):
             print(train.skipped)
@@ -98,26 +98,12 @@ class Data:
         from keras_vit.data.datasets import load
         from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 
-        options = {}
+        options = {"data_dir": self.data_dir}
         if training:
             check_augmentation(self.name, self.augmentation)
-            options = {
-                "training": True,
-                "repeat": True,
-                **changes_that_keep_labels(self.name, self.min_crop_area, self.flip),
-                "augmentation": self.augmentation,
-            }
-        return load(
-            self.name, split, self.image_size, self.batch_size, data_dir=self.data_dir, **options
-        )
-
-    def draw(self, train, evaluation):
-        """Draw images as in training and as in evaluation."""
-        from keras_vit.inspection.figures.drawing import draw_contact_sheet
-
-        rows = {"as trained on": first_images(train), "as evaluated on": first_images(evaluation)}
-        draw_contact_sheet(rows, train.class_names, self.picture)
-        print(f"pictures: {self.picture}")
+            options |= {"training": True, "repeat": True, "augmentation": self.augmentation}
+            options |= changes_that_keep_labels(self.name, self.min_crop_area, self.flip)
+        return load(self.name, split, self.image_size, self.batch_size, **options)
 
     def write(self, splits):
         """Write TFRecord files."""

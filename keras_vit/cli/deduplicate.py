@@ -34,8 +34,6 @@ class Deduplicate:
     default 22. A smaller number misses copies, a greater one finds images that are only similar."""
     picture: pathlib.Path | None = None
     """A new PNG file of the least similar of the pairs that were found."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Write the ids, and show some of the pairs."""
@@ -50,8 +48,14 @@ class Deduplicate:
 
         if not self.test:
             raise ValueError("`test` must be one or more datasets. Received: none")
+        # Before an hour of hashing.
         for name, path in (("output", self.output), ("picture", self.picture)):
-            _check_new(name, path)
+            if path is not None and (path.exists() or not path.parent.is_dir()):
+                state = "exists" if path.exists() else "is in no directory"
+                raise ValueError(
+                    f"`--{name}` must be a new file in a directory. "
+                    f"Received: {str(path)!r}, which {state}"
+                )
         train = find_source(self.train, self.train_split, data_dir=self.data_dir)
         tests = [find_source(name, self.test_split, data_dir=self.data_dir) for name in self.test]
         max_distance = MAX_DISTANCE if self.max_distance is None else self.max_distance
@@ -73,12 +77,3 @@ class Deduplicate:
         if self.picture is not None:
             draw_pairs(found.pairs[: -_DRAWN - 1 : -1], train, tests, self.picture)
             print(f"Drawn to {self.picture}")
-
-
-def _check_new(name, path):
-    """Check the path before an hour of hashing."""
-    if path is not None and (path.exists() or not path.parent.is_dir()):
-        state = "exists" if path.exists() else "is in no directory"
-        raise ValueError(
-            f"`--{name}` must be a new file in a directory. Received: {str(path)!r}, which {state}"
-        )

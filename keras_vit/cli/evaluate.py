@@ -46,8 +46,6 @@ class Evaluate:
     original resizes the whole image."""
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Print the metrics."""
@@ -82,23 +80,15 @@ class Evaluate:
             if part:
                 print(f"{part}; `--split train+validation+test` evaluates all")
         trained.warn_of_images(self.data, self.split, dataset.fingerprints())
-        reported = trained.find_reported(
-            self.data,
-            self.split,
-            len(dataset.class_names),
-            compare=self.compare,
-            central_crop_from=self.central_crop_from,
-        )
+        wanted = {"compare": self.compare, "central_crop_from": self.central_crop_from}
+        num_classes = len(dataset.class_names)
+        reported = trained.find_reported(self.data, self.split, num_classes, **wanted)
         predicted = predictions(trained.model, dataset)
         if len(dataset.skipped):
             # Each process prints its own.
             print(dataset.skipped)
         if is_first:
             self._print(predicted, reported, trained.model.input_shape[1:3])
-
-    @property
-    def _needs_matrix(self):
-        return self.per_class or self.confusion or self.confusion_figure
 
     def _print(self, predicted, reported, image_size):
         from keras_vit.cli.tables import plain_table
@@ -110,7 +100,7 @@ class Evaluate:
             print(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value}")
         if reported is not None:
             print(reported.compare(metrics["accuracy"], image_size, self.central_crop_from))
-        if not self._needs_matrix:
+        if not (self.per_class or self.confusion or self.confusion_figure):
             return
         names = predicted.class_names
         if isinstance(predicted, LabelPredictions):

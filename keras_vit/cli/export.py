@@ -55,13 +55,12 @@ class Export:
     typical images."""
     verify: tuple[pathlib.Path, ...] | None = None
     """Image files, or folders of them, on which to compare the export with the model."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Export, and print where to."""
         from keras_vit.cli.convert import as_image_size
         from keras_vit.models.base import resizing_of
+        from keras_vit.serving.checks import check_export_settings
         from keras_vit.serving.export import export
         from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_stored
@@ -69,7 +68,15 @@ class Export:
         from keras_vit.training.runs.class_names import class_names_of
         from keras_vit.training.runs.saved_models import load_trained
 
-        settings = self._checked_settings()
+        names = ("format", "signatures", "top_k", "batch_size", "on_bad_image")
+        names += ("warmup_batch_sizes", "quantize")
+        settings = {name: getattr(self, name) for name in names}
+        row = check_export_settings(**settings, has_calibration=self.calibration is not None)
+        if self.verify and row.has_signatures and set(self.signatures) == {"features"}:
+            raise ValueError(
+                "`--verify` compares logits and needs another signature than `features`. "
+                f"Received: --signatures {' '.join(self.signatures)}"
+            )
         # Before a model is downloaded, which takes long.
         verified = [] if self.verify is None else find_images(self.verify)
         for file in verified:
@@ -92,23 +99,8 @@ class Export:
         print(f"Exported to {path}")
         if verified:
             _compare(model, path, verified)
-        if FORMATS[self.format].has_signatures:
+        if row.has_signatures:
             print(_next_commands(self.directory, path.parent.name, self.batch_size))
-
-    def _checked_settings(self):
-        """Return the arguments of `export` that can be checked without a model."""
-        from keras_vit.serving.checks import check_export_settings
-
-        names = ("format", "signatures", "top_k", "batch_size", "on_bad_image")
-        names += ("warmup_batch_sizes", "quantize")
-        settings = {name: getattr(self, name) for name in names}
-        row = check_export_settings(**settings, has_calibration=self.calibration is not None)
-        if self.verify and row.has_signatures and set(self.signatures) == {"features"}:
-            raise ValueError(
-                "`--verify` compares logits and needs another signature than `features`. "
-                f"Received: --signatures {' '.join(self.signatures)}"
-            )
-        return settings
 
 
 def some_of(files):

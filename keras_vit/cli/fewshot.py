@@ -49,8 +49,6 @@ class Fewshot:
     by default."""
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Print a table."""

@@ -32,8 +32,6 @@ class Inspect:
     does not record its size needs this."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Draw the figures, and print the path of the page."""
@@ -58,25 +56,17 @@ class Inspect:
         print(f"The figures are in {page.parent}, and all of them on one page: {page}")
 
     def _read(self, size, resizing):
-        import numpy as np
-
-        from keras_vit.data.skipped import explaining_errors
+        from keras_vit.cli.data import first_images
         from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_image
 
         if self.images:
             return preprocess_files(map(read_image, self.images), size, resizing)
-        batches, found = [], 0
         dataset = self._dataset(size, resizing)
-        with explaining_errors(dataset):
-            for images, _ in dataset.as_numpy_iterator():
-                batches.append(images)
-                found += len(images)
-                if found >= self.count:
-                    break
+        images, _ = first_images(dataset, self.count)
         if len(dataset.skipped):
             print(dataset.skipped)
-        return np.concatenate(batches)[: self.count]
+        return images
 
     def _dataset(self, size, resizing):
         """Return the split, shuffled as for training: a folder starts with one class."""
@@ -92,6 +82,5 @@ class Inspect:
                 "Received: neither"
             )
         classes = run.get("classes") if self.data is None else None
-        options = {"classes": classes, "data_dir": self.data_dir, "training": True}
-        options["resizing"] = resizing
-        return load(name, self.split, size, min(self.count, 32), **options)
+        options = {"classes": classes, "data_dir": self.data_dir, "resizing": resizing}
+        return load(name, self.split, size, min(self.count, 32), training=True, **options)

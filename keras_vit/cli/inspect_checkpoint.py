@@ -30,8 +30,6 @@ class InspectCheckpoint:
     """Image size of a file whose grid of patches is not square."""
     num_heads: int | None = None
     """Attention heads, for a .safetensors file without its config.json."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Print one fact per line."""

@@ -23,8 +23,6 @@ class Models:
     and our count of it."""
     markdown: bool = False
     """Print a Markdown table."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     needs_keras: ClassVar[bool] = False
 
@@ -129,12 +127,9 @@ def _fits(row, image_size):
     """Return whether patches tile the image."""
     from keras_vit.models.variants import ResNetVariant, total_stride
 
-    if isinstance(row, ResNetVariant):
-        return True
-    return image_size % total_stride(row.patch_size, row.resnet_stages)[0] == 0
+    is_resnet = isinstance(row, ResNetVariant)
+    return is_resnet or image_size % total_stride(row.patch_size, row.resnet_stages)[0] == 0
 
 
 def _units(stages):
-    if stages is None:
-        return "-"
-    return ", ".join(map(str, stages)) or "root"
+    return "-" if stages is None else ", ".join(map(str, stages)) or "root"

@@ -26,8 +26,6 @@ class Predict:
     image_size: tuple[int, ...] | None = None
     """Image size, one number or height and width: resizes a model for another size. A file that
     does not record its size needs this."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Print a line for each image; non-images are reported, and the exit status is then 1."""
@@ -89,17 +87,12 @@ def load_predictor(path, image_size):
                 "`--image-size` must not be given for an export, which has one. "
                 f"Received: {image_size}"
             )
-        _warn_of_checkpoint(path)
+        other = pathlib.Path(path) / "model.safetensors"
+        if other.exists():
+            logging.getLogger("keras_vit").warning(
+                "the export in %s is used, not the checkpoint in the same folder: for that give %s",
+                *(path, other),
+            )
         return export_predictor(exported)
     model = load_trained(path, image_size)
     return keras_predictor(model, class_names_of(model, path))
-
-
-def _warn_of_checkpoint(path):
-    """Log a warning if a directory of exports also contains a checkpoint."""
-    other = pathlib.Path(path) / "model.safetensors"
-    if other.exists():
-        logging.getLogger("keras_vit").warning(
-            "the export in %s is used, not the checkpoint in the same folder: for that give %s",
-            *(path, other),
-        )

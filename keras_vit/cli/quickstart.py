@@ -26,8 +26,6 @@ class Quickstart:
 
     workdir: pathlib.Path | None = None
     """New directory for everything; runs/quickstart-TIME by default."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Pre-train, fine-tune, compare, draw, export and predict."""
@@ -37,7 +35,14 @@ class Quickstart:
         from keras_vit.training.job import train
         from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_PRETRAIN
 
-        check_installed("sklearn", "matplotlib")
+        # They are needed after minutes of training.
+        packages = ("sklearn", "matplotlib")
+        missing = [name for name in packages if importlib.util.find_spec(name) is None]
+        if missing:
+            raise ValueError(
+                "`keras-vit quickstart` needs scikit-learn and matplotlib: "
+                f"pip install 'keras-vit[demo]'. Received: no {' and no '.join(missing)}"
+            )
         time = f"{datetime.datetime.now():%Y%m%d-%H%M%S}"
         workdir = self.workdir or pathlib.Path("runs") / f"quickstart-{time}"
         recipe = dataclasses.replace(DIGITS_FINETUNE, steps=FINETUNING_STEPS)
@@ -58,10 +63,8 @@ class Quickstart:
         train(recipe, scratch, "digits", workdir / "from_scratch", **options)
 
         announce(4, "Comparing the two on the test split")
-        accuracies = {
-            "fine-tuned": accuracy_on_test_split(tuned, size),
-            "from scratch": accuracy_on_test_split(scratch, size),
-        }
+        models = {"fine-tuned": tuned, "from scratch": scratch}
+        accuracies = {name: accuracy_on_test_split(model, size) for name, model in models.items()}
         for name, accuracy in accuracies.items():
             print(f"test accuracy {name}: {accuracy:.1%}")
         (workdir / "accuracies.json").write_text(json.dumps(accuracies) + "\n")
@@ -74,19 +77,11 @@ class Quickstart:
 
         announce(6, "Loading the export in a fresh process and classifying PNG files")
         files = write_images(workdir / "images", images[:4], labels[:4])
-        predict_in_fresh_process(exported, files)
+        # The command that a user would type.
+        command = [sys.executable, "-m", "keras_vit", "predict", exported, *files]
+        subprocess.run([str(part) for part in command], check=True)
 
         print_places(workdir, picture, exported)
-
-
-def check_installed(*modules):
-    """Raise at the start if a package is missing that is needed after minutes of training."""
-    missing = [module for module in modules if importlib.util.find_spec(module) is None]
-    if missing:
-        raise ValueError(
-            "`keras-vit quickstart` needs scikit-learn and matplotlib: "
-            f"pip install 'keras-vit[demo]'. Received: no {' and no '.join(missing)}"
-        )
 
 
 def announce(step, what):
@@ -120,18 +115,16 @@ def accuracy_on_test_split(model, image_size):
     from keras_vit.data.datasets import load
     from keras_vit.evaluation.classification import evaluate
 
-    size = (image_size, image_size)
-    return evaluate(model, load("digits", "test", size, 64, classes=FINETUNING_CLASSES))["accuracy"]
+    test = load("digits", "test", image_size, 64, classes=FINETUNING_CLASSES)
+    return evaluate(model, test)["accuracy"]
 
 
 def shuffled_test_images(image_size, count=24):
     """Return the first images of the shuffled test split, in [-1, 1], and their labels."""
     from keras_vit.data.datasets import load
 
-    size = (image_size, image_size)
-    test = load("digits", "test", size, count, training=True, classes=FINETUNING_CLASSES)
-    images, labels = next(test.as_numpy_iterator())
-    return images, labels
+    test = load("digits", "test", image_size, count, training=True, classes=FINETUNING_CLASSES)
+    return next(test.as_numpy_iterator())
 
 
 def write_images(directory, images, labels):
@@ -144,12 +137,6 @@ def write_images(directory, images, labels):
         paths.append(directory / f"{index}_is_a_{FINETUNING_CLASSES[label]}.png")
         keras.utils.save_img(paths[-1], (image + 1) * 127.5, scale=False)
     return paths
-
-
-def predict_in_fresh_process(exported, files):
-    """Classify files with the export, by the command that a user would type."""
-    command = [sys.executable, "-m", "keras_vit", "predict", exported, *files]
-    subprocess.run([str(part) for part in command], check=True)
 
 
 def print_places(workdir, picture, exported):

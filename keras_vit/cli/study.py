@@ -48,8 +48,6 @@ class Study:
     """For data-size: classes to keep of `--fewshot-data`; all by default."""
     shots: int | None = None
     """For data-size: labelled images per class, by default 5."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Train, print the table and draw the figure."""

@@ -42,8 +42,6 @@ class Vtab:
     row for this model, if it is a published file that the paper fine-tunes."""
     markdown: bool = False
     """Print the table as Markdown."""
-    debug: bool = False
-    """Show the traceback of an error."""
 
     def run(self):
         """Train on the tasks that are not done, and print the table."""

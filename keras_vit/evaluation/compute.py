@@ -84,10 +84,9 @@ def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with
     embedding = patches * variant.patch_size**2 * channels * width
     # The projections of attention, its two products, and the MLP of two or, gated, three products.
     block = tokens * width * (4 * width + 2 * tokens + (2 + variant.gated_mlp) * hidden)
-    pool = 0
-    if pooling == "map":
-        # One probe: its attention to the patches, and an MLP.
-        pool = 2 * (1 + patches) * width * width + 2 * patches * width + 2 * width * hidden
+    # Attention pooling has one probe: its attention to the patches, and an MLP.
+    probe = 2 * (1 + patches) * width * width + 2 * patches * width + 2 * width * hidden
+    pool = probe if pooling == "map" else 0
     return 2 * (maps + embedding + variant.depth * block + pool + width * num_classes)
 
 

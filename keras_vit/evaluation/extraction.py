@@ -90,7 +90,7 @@ def split_features(
     if cache is None:
         return *compute(), source.class_names
     settings = (image_size, central_crop_from, max_skipped, *dataclasses.astuple(resizing))
-    key = _key(_model_digest(extractor), source_digest(source), settings)
+    key = _key(extractor, source_digest(source), settings)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
     path = cache / f"{words}-{key[:16]}.npz"
@@ -134,18 +134,15 @@ def _usable_directory(path):
     return path
 
 
-def _key(*facts):
+def _key(extractor, *facts):
+    model = hashlib.sha256(extractor.to_json().encode())
+    for weight in extractor.weights:
+        model.update(ops.convert_to_numpy(weight).tobytes())
     # TensorFlow decodes and resizes the images.
     tensorflow = importlib.metadata.version("tensorflow")
     versions = (__version__, keras.__version__, tensorflow, keras.backend.backend())
+    facts = (model.hexdigest(), *facts)
     return hashlib.sha256(repr((versions, facts)).encode()).hexdigest()
-
-
-def _model_digest(extractor):
-    result = hashlib.sha256(extractor.to_json().encode())
-    for weight in extractor.weights:
-        result.update(ops.convert_to_numpy(weight).tobytes())
-    return result.hexdigest()
 
 
 def _read(path, key):

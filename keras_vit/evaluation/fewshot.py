@@ -133,7 +133,14 @@ def fewshot_accuracies(
             f"Received: {train[0].shape[1]} and {test[0].shape[1]}"
         )
     shots = (SHOTS if method == "least-squares" else (ALL,)) if shots is None else shots
-    _warn_of_small_classes(train[1], num_classes, shots)
+    counts = np.bincount(train[1], minlength=num_classes)
+    wanted = max((count for count in shots if count != ALL), default=1)
+    small = np.sum(counts < wanted)
+    if small:
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d classes have fewer than %d images for training, the smallest %d",
+            *(small, num_classes, wanted, counts.min()),
+        )
     predict, default_l2 = METHODS[method]
     l2 = default_l2 if l2 is None else l2
     accuracies = {}
@@ -217,14 +224,3 @@ def _check_examples(kind, features, labels, num_classes):
             f"`train_labels` must have two classes or more. Received: class {labels[0]} alone"
         )
     return features, labels
-
-
-def _warn_of_small_classes(labels, num_classes, shots):
-    counts = np.bincount(labels, minlength=num_classes)
-    wanted = max((count for count in shots if count != ALL), default=1)
-    small = np.sum(counts < wanted)
-    if small:
-        logging.getLogger("keras_vit").warning(
-            "%d of the %d classes have fewer than %d images for training, the smallest %d",
-            *(small, num_classes, wanted, counts.min()),
-        )

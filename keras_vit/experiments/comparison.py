@@ -59,8 +59,8 @@ def reported_of_checkpoint(source, model, data):
         rows = [row for row in CHECKPOINTS if row.url.endswith(f"/{file}")]
     if len(rows) != 1 or not _is_as_published(rows[0], model):
         return None
-    found = [row for row in OF_CHECKPOINTS if row.name == rows[0].name and row.dataset == data]
-    return found[0] if found else None
+    found = (row for row in OF_CHECKPOINTS if row.name == rows[0].name and row.dataset == data)
+    return next(found, None)
 
 
 def reported_of_run(run, model, data):

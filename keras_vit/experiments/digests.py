@@ -1,12 +1,12 @@
 """Digests of data and models, to detect changes when results are resumed."""
 
-import functools
 import hashlib
 import logging
 import pathlib
 
 from keras_vit.checkpoints.catalog.download import files_of
 from keras_vit.core.files import differences
+from keras_vit.core.logging import log_once
 from keras_vit.data.datasets import find_source
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.sources.kinds import find_kind
@@ -44,16 +44,11 @@ def recorded_differences(before, now, path):
     """
     missing = [name for name in now if name.endswith(_SUFFIX) and name not in before]
     if missing:
-        _warn_once(path)
+        log_once(
+            logging.WARNING,
+            f"{path} was begun by a version that did not record digests: its earlier results may "
+            "be for other data or another model",
+        )
     recorded = {name: now[name] for name in now if name not in missing}
     # A dataset numbers the classes to keep in its own order.
     return differences(before, recorded, unordered=("classes", "fewshot_classes"))
-
-
-@functools.cache
-def _warn_once(path):
-    logging.getLogger("keras_vit").warning(
-        "%s was begun by a version that did not record digests: its earlier results may be for "
-        "other data or another model",
-        path,
-    )

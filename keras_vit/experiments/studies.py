@@ -1,6 +1,7 @@
 """Studies: the same training with one thing changed, over several seeds."""
 
 import dataclasses
+import functools
 import importlib.util
 import pathlib
 
@@ -35,10 +36,7 @@ CHANGES = {
             "2-D, sines and cosines": "sincos2d",
         },
     ),
-    "poolings": (
-        "pooling",
-        {"class token": "token", "mean of patches": "gap", "attention": "map"},
-    ),
+    "poolings": ("pooling", {"class token": "token", "mean of patches": "gap", "attention": "map"}),
 }
 
 
@@ -174,14 +172,9 @@ def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options)
     """
     plan = make_plan(name, recipe, data, workdir, models=models, seeds=seeds, **options)
     plan.check()
-    measure = measure_best if name == DATA_SIZE else measure_last
-    rows = run_study(
-        plan.settings,
-        range(plan.recipe.seed, plan.recipe.seed + seeds),
-        lambda setting, seed: measure(plan, setting, seed),
-        plan.workdir,
-        plan.facts(),
-    )
+    measure = functools.partial(measure_best if name == DATA_SIZE else measure_last, plan)
+    seeds = range(plan.recipe.seed, plan.recipe.seed + seeds)
+    rows = run_study(plan.settings, seeds, measure, plan.workdir, plan.facts())
     if importlib.util.find_spec("matplotlib"):
         _draw(plan, rows)
     return rows

@@ -42,14 +42,9 @@ def train_setting(plan, setting, seed):
 def training_exaflops(recipe, model, source):
     """Return the exaFLOPs of training a variant by a recipe on the images of a source."""
     epochs, steps = recipe.epoch_lengths(source.num_examples)
-    return count_training_exaflops(
-        find_variant(model),
-        epochs * steps * recipe.batch_size,
-        1,
-        len(source.class_names),
-        recipe.image_size,
-        pooling=recipe.pooling,
-    )
+    training = steps * recipe.batch_size, epochs
+    shapes = len(source.class_names), recipe.image_size, recipe.pooling
+    return count_training_exaflops(find_variant(model), *training, *shapes)
 
 
 def measure_last(plan, setting, seed):
@@ -65,14 +60,10 @@ def measure_best(plan, setting, seed):
     """
     recipe, _, num_images, exaflops = train_setting(plan, setting, seed)
     best = load_trained(run_directory(plan, setting, seed))
-    fewshot = evaluate_fewshot(
-        best,
-        plan.fewshot_data or plan.data,
-        shots=(plan.shots,),
-        batch_size=recipe.batch_size,
-        classes=plan.fewshot_classes if plan.fewshot_data else plan.classes,
-        data_dir=plan.data_dir,
-    )
+    options = dict(plan.data_options, shots=(plan.shots,), batch_size=recipe.batch_size)
+    if plan.fewshot_data:
+        options["classes"] = plan.fewshot_classes
+    fewshot = evaluate_fewshot(best, plan.fewshot_data or plan.data, **options)
     return {
         "images": num_images,
         "exaflops": exaflops,

@@ -88,9 +88,8 @@ def _check_same(workdir, facts):
     """Raise `ValueError` if a directory has a study with other facts, or other files."""
     path = workdir / FACTS
     if not path.exists():
-        if workdir.exists() and (
-            not workdir.is_dir() or any(entry.is_file() for entry in workdir.iterdir())
-        ):
+        has_files = workdir.is_dir() and any(entry.is_file() for entry in workdir.iterdir())
+        if has_files or (workdir.exists() and not workdir.is_dir()):
             raise ValueError(
                 "`workdir` must be a new directory, or one that the study was begun in. "
                 f"Received: workdir={str(workdir)!r}, which holds something else"
@@ -120,11 +119,6 @@ def _read(path):
             f"A study's table must have the columns {' and '.join(KEYS)}, and numbers in all but "
             f"the first. Received: {str(path)!r}"
         ) from error
-    _check_rows(rows, path)
-    return rows
-
-
-def _check_rows(rows, path):
     seen = set()
     for row in rows:
         key = row["setting"], row["seed"]
@@ -139,6 +133,7 @@ def _check_rows(rows, path):
                 f"Received: {str(path)!r} with {row}"
             )
         seen.add(key)
+    return rows
 
 
 def _write(path, rows):

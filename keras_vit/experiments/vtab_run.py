@@ -104,22 +104,19 @@ def vtab(
     >>> list(results.means)
     ['natural', 'VTAB-1k']
     """
-    runs = _Runs(
-        _findable(model),
-        pathlib.Path(workdir).expanduser().resolve(),
-        _with_one_rate(find_recipe(recipe)),
-        {task: data for name, data in (datasets or {}).items() for task in find_tasks([name])},
-        data_dir,
-        dtype,
-        keep_models,
-    )
+    path = pathlib.Path(model).expanduser()
+    # Such that it is found from any working directory.
+    found = str(path.resolve()) if path.exists() and not is_variant(model) else str(model)
+    workdir = pathlib.Path(workdir).expanduser().resolve()
+    recipe = _with_one_rate(find_recipe(recipe))
+    given = (datasets or {}).items()
+    datasets = {task: data for name, data in given for task in find_tasks([name])}
+    runs = _Runs(found, workdir, recipe, datasets, data_dir, dtype, keep_models)
     tell = functools.partial(print, flush=True)
     with distribution.strategy(strategy).scope():
         tasks, settings, reported = _check(runs, tasks, compare)
-        accuracies = run_tasks(
-            tasks, runs.train_and_test, runs.workdir, settings, tell, runs.clean_up
-        )
-    return VtabResults(accuracies, runs.recipe, reported)
+        accuracies = run_tasks(tasks, runs.train_and_test, workdir, settings, tell, runs.clean_up)
+    return VtabResults(accuracies, recipe, reported)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,9 +235,3 @@ def _with_one_rate(recipe):
     if len({*recipe.learning_rates}) != 1:
         return recipe
     return dataclasses.replace(recipe, learning_rate=recipe.learning_rates[0], learning_rates=())
-
-
-def _findable(model):
-    """Return the name of a model such that it is found from any working directory."""
-    path = pathlib.Path(model).expanduser()
-    return str(path.resolve()) if path.exists() and not is_variant(model) else str(model)

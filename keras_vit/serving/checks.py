@@ -34,7 +34,12 @@ def check_export_settings(
     check_choice("format", format, tuple(FORMATS))
     check_choice("on_bad_image", on_bad_image, BAD_IMAGES)
     row = FORMATS[format]
-    _check_signatures(signatures)
+    is_list = isinstance(signatures, (tuple, list)) and len(signatures) > 0
+    if not is_list or set(signatures) - set(SIGNATURES) or len(set(signatures)) < len(signatures):
+        raise ValueError(
+            f"`signatures` must be some of {', '.join(SIGNATURES)}, each once. "
+            f"Received: signatures={signatures!r}"
+        )
     check_integer("top_k", top_k, minimum=1)
     if batch_size is not None:
         check_integer("batch_size", batch_size, minimum=1)
@@ -46,27 +51,28 @@ def check_export_settings(
     if warmup_batch_sizes:
         _check_warmup(batch_size, warmup_batch_sizes)
     if not row.has_signatures:
-        _check_without_signatures(
-            format,
+        for name, value, usual in (
             ("signatures", tuple(signatures), USUAL_SIGNATURES),
             ("top_k", top_k, 5),
             ("batch_size", batch_size, None),
             ("on_bad_image", on_bad_image, "error"),
             ("warmup_batch_sizes", tuple(warmup_batch_sizes or ()), ()),
-        )
+        ):
+            if value != usual:
+                raise ValueError(
+                    f"`{name}` is for {_names(lambda row: row.has_signatures)}: other formats take "
+                    "any number of preprocessed images and return logits. "
+                    f"Received: {name}={value!r}, format={format!r}"
+                )
     check_precision(row, quantize)
-    _check_backend(row)
+    if row.backends and keras.backend.backend() not in row.backends:
+        raise ValueError(
+            f"`format={row.name!r}` needs the backend {' or '.join(row.backends)}: save the model "
+            f"as a .keras file, load it with KERAS_BACKEND={row.backends[0]} and export it there. "
+            f"Received: backend={keras.backend.backend()!r}"
+        )
     _check_calibration(row, quantize, has_calibration)
     return row
-
-
-def _check_signatures(signatures):
-    is_list = isinstance(signatures, (tuple, list)) and len(signatures) > 0
-    if not is_list or set(signatures) - set(SIGNATURES) or len(set(signatures)) < len(signatures):
-        raise ValueError(
-            f"`signatures` must be some of {', '.join(SIGNATURES)}, each once. "
-            f"Received: signatures={signatures!r}"
-        )
 
 
 def _check_warmup(batch_size, warmup_batch_sizes):
@@ -80,25 +86,6 @@ def _check_warmup(batch_size, warmup_batch_sizes):
         raise ValueError(
             "`warmup_batch_sizes` needs tensorflow-serving-api: pip install 'keras-vit[serving]'. "
             f"Received: warmup_batch_sizes={warmup_batch_sizes!r}"
-        )
-
-
-def _check_without_signatures(format, *options):
-    for name, value, usual in options:
-        if value != usual:
-            raise ValueError(
-                f"`{name}` is for {_names(lambda row: row.has_signatures)}: other formats take any "
-                "number of preprocessed images and return logits. "
-                f"Received: {name}={value!r}, format={format!r}"
-            )
-
-
-def _check_backend(row):
-    if row.backends and keras.backend.backend() not in row.backends:
-        raise ValueError(
-            f"`format={row.name!r}` needs the backend {' or '.join(row.backends)}: save the model "
-            f"as a .keras file, load it with KERAS_BACKEND={row.backends[0]} and export it there. "
-            f"Received: backend={keras.backend.backend()!r}"
         )
 
 

@@ -35,7 +35,7 @@ class BadImageError(ValueError):
         self.positions = positions
 
 
-class Client:
+class Client(contextlib.AbstractContextManager):
     """A client of a model that TF Serving serves. Each thread needs its own client.
 
     Args:
@@ -70,9 +70,6 @@ class Client:
             "`url` must be 'http://HOST:PORT/v1/models/NAME' or 'grpc://HOST:PORT/NAME', either "
             f"with '/versions/N' at the end or without. Received: url={url!r}"
         )
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *exception):
         self.close()

@@ -123,7 +123,12 @@ def export(
     images = check_images(format, quantize, calibration, model.input_shape[1:3], "calibration")
     if images is not None:
         warn_of_calibration(images)
-    facts = _with_facts(model, format, quantize, facts or {})
+    facts, others = _facts(model, format, quantize), facts or {}
+    if not facts.keys().isdisjoint(others):
+        raise ValueError(
+            f"`facts` must not have {', '.join(map(repr, facts))}, which come from the model. "
+            f"Received: {', '.join(map(repr, others))}"
+        )
     settings = {"quantize": quantize, "images": images}
     if row.has_signatures:
         settings = {
@@ -144,7 +149,7 @@ def export(
         (written / labels.FOLDER).mkdir(parents=True)
         row.write(fold(model), written / row.file_name, folder, **settings)
         labels.write_labels(written / labels.FOLDER, class_names)
-        text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+        text = json.dumps({**facts, **others}, indent=2, ensure_ascii=False) + "\n"
         (written / "model.json").write_text(text, encoding="utf-8")
         if warmup_batch_sizes:
             # It imports TensorFlow.
@@ -166,17 +171,6 @@ def _enough_space(directory):
         if os.strerror(errno.ENOSPC) not in str(error):
             raise
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory)) from error
-
-
-def _with_facts(model, format, quantize, others):
-    """Return the contents of `model.json`: the facts of every export, and those of the caller."""
-    facts = _facts(model, format, quantize)
-    if not facts.keys().isdisjoint(others):
-        raise ValueError(
-            f"`facts` must not have {', '.join(map(repr, facts))}, which come from the model. "
-            f"Received: {', '.join(map(repr, others))}"
-        )
-    return {**facts, **others}
 
 
 def _facts(model, format, quantize):

@@ -20,16 +20,13 @@ def write_operations(directory, name):
     directory = pathlib.Path(directory).expanduser()
     if not directory.is_dir():
         raise ValueError(f"`directory` must be a directory. Received: directory={str(directory)!r}")
-    written = []
-    for template in TEMPLATES.iterdir():
-        path = directory / template.name
-        if path.exists():
-            continue
-        text = template.read_text(encoding="utf-8").replace("{name}", served_name(name))
+    templates = {directory / template.name: template for template in TEMPLATES.iterdir()}
+    missing = [path for path in templates if not path.exists()]
+    for path in missing:
+        text = templates[path].read_text(encoding="utf-8").replace("{name}", served_name(name))
         with replacing(path) as partial:
             partial.write_text(text, encoding="utf-8")
-        written.append(path)
-    return written
+    return missing
 
 
 def served_name(name):

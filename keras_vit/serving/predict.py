@@ -33,9 +33,8 @@ def keras_predictor(model, class_names=None):
 
     def predict(encoded, top=None):
         images = preprocess_files([encoded], stored_size(model), resizing_of(model))
-        logits = model(ops.convert_to_tensor(images), training=False)
+        logits = ops.convert_to_numpy(model(ops.convert_to_tensor(images), training=False))[0]
         thresholds = getattr(model, "thresholds", None)
-        logits = ops.convert_to_numpy(logits)[0]
         return _ranked(logits, class_names, thresholds, top, is_untrained)
 
     return predict

@@ -44,10 +44,10 @@ def load_runner(path):
         return Runner(*row.load(path))
     # Each runtime raises exceptions of its own, and some of them are plain `Exception`s.
     except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise ValueError(
             f"`path` must be a complete {path.suffix} file of one input and one output, of "
-            "`keras_vit.export`. "
-            f"Received: path={str(path)!r} ({_first_line(error)})"
+            f"`keras_vit.export`. Received: path={str(path)!r} ({reason})"
         ) from error
 
 
@@ -79,7 +79,3 @@ class Runner:
         if not len(images):
             return np.zeros((0, self._num_classes), "float32")
         return np.array(self._run(images), "float32")
-
-
-def _first_line(error):
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -61,17 +61,13 @@ def verify(model, version, files, batch_size=8):
             "the model must have finite logits. Received: NaN or infinity for "
             f"{(~np.isfinite(expected).all(axis=1)).sum()} of {len(files)} images"
         )
+    depends_on_images = len(expected) == 1 or np.ptp(expected, axis=0).any()
     return Comparison(
         num_images=len(files),
         largest_difference=float(np.abs(found - expected).max()),
         agreement=float(np.mean(found.argmax(axis=1) == expected.argmax(axis=1))),
-        logit_range=_logit_range(expected),
+        logit_range=float(np.ptp(expected)) if depends_on_images else 0.0,
     )
-
-
-def _logit_range(logits):
-    depends_on_images = len(logits) == 1 or np.ptp(logits, axis=0).any()
-    return float(np.ptp(logits)) if depends_on_images else 0.0
 
 
 def find_images(paths):

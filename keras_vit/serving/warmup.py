@@ -1,5 +1,6 @@
 """Warm-up requests, which TF Serving makes when it loads a model."""
 
+import functools
 import io
 import pathlib
 
@@ -56,19 +57,16 @@ def write_warmup(saved_model_dir, batch_sizes, name="default"):
     return path / WARMUP_FILE
 
 
-def _load(path):
+def _requests(path, batch_sizes):
+    """Yield for each request the names of signature and input, and a function for the input."""
     try:
-        return tf.saved_model.load(path)
+        loaded = tf.saved_model.load(path)
     except OSError as error:
         raise ValueError(
             "`saved_model_dir` must be the directory of an export's version. "
             f"Received: saved_model_dir={str(path)!r}"
         ) from error
-
-
-def _requests(path, batch_sizes):
-    """Yield for each request the names of signature and input, and a function for the input."""
-    for signature_name, signature in sorted(_load(path).signatures.items()):
+    for signature_name, signature in sorted(loaded.signatures.items()):
         # The batch size of encoded images is recorded in the outputs only.
         fixed = next(iter(signature.structured_outputs.values())).shape[0]
         for input_name, spec in signature.structured_input_signature[1].items():
@@ -80,10 +78,7 @@ def _requests(path, batch_sizes):
 def _inputs(path, spec, batch_size):
     """Return functions that make an input, so that only one large batch exists at a time."""
     if spec.dtype == tf.string:
-        return [
-            lambda file_format=file_format: np.array([_encode(file_format)] * batch_size, object)
-            for file_format in _FILE_FORMATS
-        ]
+        return [functools.partial(_encoded, name, batch_size) for name in _FILE_FORMATS]
     # Floats are preprocessed images, integers are pixels of any size.
     size = input_size(path, spec.shape[1:3]) if spec.dtype.is_floating else _SIZE
     scale = preprocess if spec.dtype.is_floating else tf.round
@@ -95,10 +90,10 @@ def _inputs(path, spec, batch_size):
     return [images]
 
 
-def _encode(file_format):
+def _encoded(file_format, count):
     buffer = io.BytesIO()
     Image.fromarray(photograph()).save(buffer, file_format)
-    return buffer.getvalue()
+    return np.array([buffer.getvalue()] * count, object)
 
 
 def photograph():

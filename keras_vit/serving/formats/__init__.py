@@ -12,18 +12,8 @@ from keras_vit.serving.formats.saved_model import SAVED_MODEL
 # To add a format, add a file with its row to this folder, and the row here.
 FORMATS = {row.name: row for row in (SAVED_MODEL, ONNX, LITERT, OPENVINO)}
 
-make_lazy(
-    __name__,
-    {
-        "keras_vit.serving.formats.files": [
-            "WRITERS",
-            "write_file",
-            "write_litert",
-            "write_onnx",
-            "write_openvino",
-        ]
-    },
-)
+_WRITERS = ["WRITERS", "write_file", "write_litert", "write_onnx", "write_openvino"]
+make_lazy(__name__, {"keras_vit.serving.formats.files": _WRITERS})
 
 
 def format_of(version):

@@ -32,10 +32,8 @@ def load(path):
     # The default is one thread.
     interpreter = Interpreter(str(path), num_threads=os.cpu_count())
     answer = interpreter.get_signature_runner()
-    (name, images), (_, logits) = (
-        *answer.get_input_details().items(),
-        *answer.get_output_details().items(),
-    )
+    ((name, images),) = answer.get_input_details().items()
+    (logits,) = answer.get_output_details().values()
 
     def run(batch):
         (result,) = answer(**{name: batch}).values()

@@ -69,23 +69,18 @@ def convert(model, scratch, sums_by_matmul=False):
 def save(model, path):
     """Write an `onnx.ModelProto`; weights beyond `MAX_BYTES` move from it to `<path>.data`."""
     import onnx
-
-    if sum(len(tensor.raw_data) for tensor in model.graph.initializer) > MAX_BYTES:
-        _move_weights(model, path.with_name(f"{path.name}.data"))
-    onnx.save(model, path)
-
-
-def _move_weights(model, path):
     from onnx.external_data_helper import set_external_data
 
-    with path.open("wb") as file:
-        for tensor in model.graph.initializer:
-            length = len(tensor.raw_data)
-            if length < SMALL_BYTES:
-                continue
-            set_external_data(tensor, path.name, offset=file.tell(), length=length)
-            file.write(tensor.raw_data)
-            tensor.ClearField("raw_data")
+    sizes = [len(tensor.raw_data) for tensor in model.graph.initializer]
+    if sum(sizes) > MAX_BYTES:
+        weights = path.with_name(f"{path.name}.data")
+        with weights.open("wb") as file:
+            for tensor, length in zip(model.graph.initializer, sizes, strict=True):
+                if length >= SMALL_BYTES:
+                    set_external_data(tensor, weights.name, offset=file.tell(), length=length)
+                    file.write(tensor.raw_data)
+                    tensor.ClearField("raw_data")
+    onnx.save(model, path)
 
 
 def load(path):
@@ -94,12 +89,8 @@ def load(path):
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (images,), (logits,) = session.get_inputs(), session.get_outputs()
-
-    def run(batch):
-        return session.run(None, {images.name: batch})[0]
-
     image_shape = tuple(n if isinstance(n, int) else None for n in images.shape[1:])
-    return run, image_shape, logits.shape[1]
+    return (lambda batch: session.run(None, {images.name: batch})[0]), image_shape, logits.shape[1]
 
 
 ONNX = ExportFormat(

@@ -16,25 +16,21 @@ def write(model, path, scratch, quantize, images):
     write_graph(portable(model), scratch / "graph")
     converted = ov.convert_model(str(scratch / "graph"))
     if quantize == "int8":
-        converted = _in_int8(converted, images, has_blocks(model))
+        import nncf
+
+        converted = nncf.quantize(
+            converted,
+            nncf.Dataset(images[:, None]),
+            subset_size=len(images),
+            # Ranges that need not be symmetric; for Transformers this is NNCF's default.
+            preset=nncf.QuantizationPreset.MIXED,
+            # Outliers in Transformers are treated specially.
+            model_type=nncf.ModelType.TRANSFORMER if has_blocks(model) else None,
+        )
     elif quantize == "bfloat16":
         _keep_weights_in_bfloat16(converted)
     # By default it would round weights to float16.
     ov.save_model(converted, str(path), compress_to_fp16=quantize == "float16")
-
-
-def _in_int8(model, images, is_transformer):
-    """Quantize with NNCF, which treats outliers in Transformers specially."""
-    import nncf
-
-    return nncf.quantize(
-        model,
-        nncf.Dataset(images[:, None]),
-        subset_size=len(images),
-        # Ranges that need not be symmetric; for Transformers this is NNCF's default.
-        preset=nncf.QuantizationPreset.MIXED,
-        model_type=nncf.ModelType.TRANSFORMER if is_transformer else None,
-    )
 
 
 def _keep_weights_in_bfloat16(model):
@@ -63,13 +59,10 @@ def load(path):
     precision = model.get_rt_info(PRECISION_KEY).value if has_precision else "f32"
     compiled = ov.compile_model(model, "CPU", {PRECISION_KEY[-1]: precision})
     (images,), (logits,) = compiled.inputs, compiled.outputs
-
-    def run(batch):
-        return compiled(batch)[0]
-
     axes = images.partial_shape[1:]
     image_shape = tuple(None if axis.is_dynamic else axis.get_length() for axis in axes)
-    return run, image_shape, logits.partial_shape[1].get_length()
+    num_classes = logits.partial_shape[1].get_length()
+    return (lambda batch: compiled(batch)[0]), image_shape, num_classes
 
 
 OPENVINO = ExportFormat(

@@ -40,11 +40,11 @@ def load(path, resizing):
     import tensorflow as tf
 
     loaded = tf.saved_model.load(path.parent)
-    served = {
-        _argument(function): name
-        for name, function in loaded.signatures.items()
-        if "logits" in function.structured_outputs
-    }
+    served = {}
+    for name, function in loaded.signatures.items():
+        if "logits" in function.structured_outputs:
+            ((argument, spec),) = function.structured_input_signature[1].items()
+            served[argument, spec.dtype] = name
     if not served:
         raise ValueError(
             "The SavedModel must have a signature that returns `logits`. "
@@ -57,12 +57,6 @@ def load(path, resizing):
     return lambda encoded: _answer(
         loaded.signatures[served[argument]], argument, encoded, resizing, path.parent
     )
-
-
-def _argument(function):
-    """Return the name and the dtype of a signature's argument."""
-    ((name, spec),) = function.structured_input_signature[1].items()
-    return name, spec.dtype
 
 
 def _answer(function, argument, encoded, resizing, version):

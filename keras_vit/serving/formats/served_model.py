@@ -1,10 +1,14 @@
 """A model with its preprocessing, as a TensorFlow module."""
 
+import dataclasses
+import pathlib
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.pixels import MAX_NORMALIZED, RULE
+from keras_vit.core.resizing import Resizing
 from keras_vit.data.images.transforms import evaluation_image, read_evaluation_image
 from keras_vit.models.parts import representation, token_stride
 from keras_vit.serving.labels import write_labels
@@ -13,33 +17,26 @@ from keras_vit.serving.labels import write_labels
 _IN_PARALLEL = 16
 
 
+@dataclasses.dataclass(eq=False)
 class ServedModel(tf.Module):
     """A result of `in_tensorflow` that answers requests; see `formats.saved_model.write`.
 
     `folder` is for the file of the class names, and must exist until the model is saved.
     """
 
-    def __init__(
-        self,
-        model,
-        image_size,
-        resizing,
-        class_names,
-        thresholds,
-        top_k,
-        batch_size,
-        flags_bad_images,
-        folder,
-    ):
+    # An attribute, so that its variables are saved.
+    model: tf.Module
+    image_size: tuple[int, int]
+    resizing: Resizing
+    class_names: dataclasses.InitVar[list]
+    thresholds: list | None
+    top_k: int
+    batch_size: int | None
+    flags_bad_images: bool
+    folder: dataclasses.InitVar[pathlib.Path]
+
+    def __post_init__(self, class_names, folder):
         super().__init__(name="served_model")
-        # An attribute, so that its variables are saved.
-        self.model = model
-        self.image_size = image_size
-        self.resizing = resizing
-        self.batch_size = batch_size
-        self.flags_bad_images = flags_bad_images
-        self.top_k = top_k
-        self.thresholds = thresholds
         self.class_names = tf.constant(class_names)
         self.labels = tf.saved_model.Asset(str(write_labels(folder, class_names)))
 
@@ -105,16 +102,14 @@ class ServedModel(tf.Module):
         image_bytes = tf.ensure_shape(image_bytes, (self.batch_size,))
         count = tf.shape(image_bytes, out_type=tf.int64)[0]
         shape = (*self.image_size, 3)
+
+        def read(number, encoded):
+            return number, read_evaluation_image(encoded, self.image_size, self.resizing)
+
         found = (
             tf.data.Dataset.from_tensor_slices(image_bytes)
             .enumerate()
-            .map(
-                lambda number, encoded: (
-                    number,
-                    read_evaluation_image(encoded, self.image_size, self.resizing),
-                ),
-                num_parallel_calls=_IN_PARALLEL,
-            )
+            .map(read, num_parallel_calls=_IN_PARALLEL)
             .ignore_errors()
             # Without this, there would be no batch if all images are bad.
             .concatenate(tf.data.Dataset.from_tensors((count, tf.zeros(shape))))

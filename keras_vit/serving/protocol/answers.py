@@ -30,7 +30,7 @@ class AnswerError(Exception):
 
 def from_json(answer, count):
     """Convert the decoded JSON that answers a REST request in row form with `count` images."""
-    rows = _field(answer, "predictions", list)
+    rows = _list_of(answer, "predictions")
     _check_count("`predictions`", len(rows), count)
     named = [isinstance(row, dict) for row in rows]
     if not any(named):
@@ -93,7 +93,7 @@ def without_repeats(pairs):
 def states_from_json(answer):
     """Read the version and state of each version of a model from the answer by REST."""
     pairs = []
-    for state in _field(answer, "model_version_status", list):
+    for state in _list_of(answer, "model_version_status"):
         version = state.get("version") if isinstance(state, dict) else None
         # The JSON form of protocol buffers writes 64-bit integers as text.
         if not (str(version).isdecimal() and len(str(version)) < 20):
@@ -116,10 +116,10 @@ def check_states(pairs, version):
     return states
 
 
-def _field(answer, name, kind):
+def _list_of(answer, name):
     if isinstance(answer, dict) and answer.get("error"):
         raise AnswerError(f"it has an `error`: {_shown(answer['error'])}")
-    if not isinstance(answer, dict) or not isinstance(answer.get(name), kind):
+    if not isinstance(answer, dict) or not isinstance(answer.get(name), list):
         raise AnswerError(f"it must have a list `{name}`: {_shown(answer)}")
     return answer[name]
 

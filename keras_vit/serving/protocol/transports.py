@@ -98,9 +98,8 @@ class Grpc:
             ("grpc.max_reconnect_backoff_ms", 1000),
         ]
         self._channel = self._grpc.insecure_channel(address, options)
-        self._prediction = require(f"{apis}.prediction_service_pb2_grpc").PredictionServiceStub(
-            self._channel
-        )
+        predictions = require(f"{apis}.prediction_service_pb2_grpc")
+        self._prediction = predictions.PredictionServiceStub(self._channel)
         self._model = require(f"{apis}.model_service_pb2_grpc").ModelServiceStub(self._channel)
         self._address, self._name = address, name
         self._version = int(version) if version else None
