@@ -82,9 +82,6 @@ class Train:
     GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`."""
     model_shards: int | None = None
     """Number of parts into which `model_parallel` divides a model; one per device by default."""
-    debug: bool = False
-    """Show the traceback of an error."""
-
     def run(self):
         """Train, and print where the results are."""
         from keras_vit.training.job import train

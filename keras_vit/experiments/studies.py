@@ -173,7 +173,7 @@ def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options)
     plan = make_plan(name, recipe, data, workdir, models=models, seeds=seeds, **options)
     plan.check()
     measure = functools.partial(measure_best if name == DATA_SIZE else measure_last, plan)
-    seeds = range(plan.recipe.seed, plan.recipe.seed + seeds)
+    seeds = range(plan.recipe.seed, plan.recipe.seed + plan.seeds)
     rows = run_study(plan.settings, seeds, measure, plan.workdir, plan.facts())
     if importlib.util.find_spec("matplotlib"):
         _draw(plan, rows)

@@ -26,7 +26,7 @@ def test_quickstart(tmp_path, capsys, monkeypatch):
     from keras_vit.training import recipes
 
     monkeypatch.setattr(quickstart, "DEPTH", 1)
-    monkeypatch.setattr(quickstart, "FINETUNING_STEPS", 2)
+    monkeypatch.setattr(quickstart, "FINETUNING_STEPS", 4)
     for name in ("DIGITS_PRETRAIN", "DIGITS_FINETUNE"):
         shortened = getattr(recipes, name).smoke()
         monkeypatch.setattr(recipes, name, shortened)
