@@ -1,11 +1,6 @@
 """timm's `Eva` with the rotary positions of DINOv3: `.safetensors` with a `config.json`."""
 
-from keras_vit.checkpoints.architecture import (
-    block_depth,
-    in_order,
-    output_size,
-    torch_heads,
-)
+from keras_vit.checkpoints.architecture import block_depth, in_order, output_size, torch_heads
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.timm.configuration import (
     arguments_of,
@@ -17,7 +12,7 @@ from keras_vit.checkpoints.formats.timm.configuration import (
     ratio,
 )
 from keras_vit.checkpoints.formats.timm.vit import BLOCK
-from keras_vit.checkpoints.weight_map import TORCH_NAMES, Naming, Row, norm, torch_dense, two
+from keras_vit.checkpoints.weight_map import Naming, Row, packed, torch_layer, torch_norm
 from keras_vit.core.choices import ROTARY_BASE
 
 ARCHITECTURE = "vit_small_patch16_dinov3"
@@ -35,29 +30,25 @@ FUNCTION = {
     "attn_type": ("eva",),
 }
 EVA_ROWS = (
-    *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=TORCH_NAMES),
+    *torch_layer("patch_embed.proj.", "patch_embedding/projection", "convolution"),
     Row("cls_token", "class_token/token"),
     Row("reg_token", "register_tokens/tokens"),
-    *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
-    Row(
-        f"{BLOCK}.attn.qkv.weight",
-        tuple(f"block_{{i}}/attention/{x}/kernel" for x in ("query", "key", "value")),
-        "split_to_heads",
-    ),
+    *torch_norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1"),
+    packed(f"{BLOCK}.attn.qkv.", "block_{i}/attention")[0],
     Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias", "heads_bias"),
     Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias", "heads_bias"),
-    *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=TORCH_NAMES),
+    *torch_layer(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads"),
     Row(f"{BLOCK}.gamma_1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    *torch_dense(f"{BLOCK}.mlp.fc1_g.", "block_{i}/mlp/gate"),
-    *torch_dense(f"{BLOCK}.mlp.fc1_x.", "block_{i}/mlp/up"),
-    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
+    *torch_norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *torch_layer(f"{BLOCK}.mlp.fc1_g.", "block_{i}/mlp/gate"),
+    *torch_layer(f"{BLOCK}.mlp.fc1_x.", "block_{i}/mlp/up"),
+    *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
     Row(f"{BLOCK}.gamma_2", "block_{i}/layer_scale_2/gamma"),
-    *norm("norm.", "encoder_norm", TORCH_NAMES),
-    *norm("fc_norm.", "fc_norm", TORCH_NAMES),
-    *torch_dense("head.", "head"),
+    *torch_norm("norm.", "encoder_norm"),
+    *torch_norm("fc_norm.", "fc_norm"),
+    *torch_layer("head.", "head"),
 )
 
 

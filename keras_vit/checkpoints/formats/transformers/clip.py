@@ -14,7 +14,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     settings_of,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
 
 LAYER = "encoder.layers.{i}"
 PATCHES = "embeddings.patch_embedding.weight"
@@ -28,22 +28,22 @@ DEFAULTS = Defaults(("clip_vision_model", "clip"), epsilon=1e-5, activation="qui
 
 # Names of the blocks of CLIP and of SigLIP, without the prefix `vision_model.`.
 BLOCK_ROWS = (
-    *norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1"),
     *attention(f"{LAYER}.", "block_{i}/attention", PROJECTIONS),
-    *norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    *norm(POST_NORM, "encoder_norm", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *torch_norm(POST_NORM, "encoder_norm"),
 )
 CLIP_ROWS = (
     Row(PATCHES, "patch_embedding/projection/kernel", "convolution"),
     Row(CLASS_TOKEN, "class_token/token", "flat_token"),
     Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
     # The name is misspelled in transformers.
-    *norm("pre_layrnorm.", "pre_norm", TORCH_NAMES),
+    *torch_norm("pre_layrnorm.", "pre_norm"),
     *BLOCK_ROWS,
     Row("visual_projection.weight", "projection/kernel", "dense"),
-    *torch_dense("classifier.", "head"),
+    *torch_layer("classifier.", "head"),
 )
 
 

@@ -4,6 +4,7 @@ Files keep the names of the first release; transformers 5 has other names in mem
 """
 
 import dataclasses
+import itertools
 import re
 
 from keras_vit.checkpoints.architecture import (
@@ -18,7 +19,7 @@ from keras_vit.checkpoints.architecture import (
 )
 from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.weight_map import TORCH_NAMES, Naming, StoredArray, two
+from keras_vit.checkpoints.weight_map import INPUTS, Naming, StoredArray, torch_layer
 
 CONFIG_FILES = ("config.json", "preprocessor_config.json")
 CONFIG_OPTIONS = ("num_heads", "activation", "epsilon")
@@ -55,16 +56,12 @@ class Defaults:
 def attention(source, target, names):
     """Return the rows of an attention layer; `names` are those of its four projections."""
     *inputs, output = names
-    return (
-        *(
-            row
-            for name, ours in zip(inputs, ("query", "key", "value"), strict=True)
-            for row in two(
-                f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias", TORCH_NAMES
-            )
-        ),
-        *two(f"{source}{output}.", f"{target}/output", "from_heads", names=TORCH_NAMES),
-    )
+    rows = [
+        torch_layer(f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias")
+        for name, ours in zip(inputs, INPUTS, strict=True)
+    ]
+    rows.append(torch_layer(f"{source}{output}.", f"{target}/output", "from_heads"))
+    return tuple(itertools.chain(*rows))
 
 
 def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: name):

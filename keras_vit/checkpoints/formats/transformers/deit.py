@@ -16,7 +16,7 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     speller,
     vit_settings,
 )
-from keras_vit.checkpoints.weight_map import Row, torch_dense
+from keras_vit.checkpoints.weight_map import Row, torch_layer
 
 TOKEN = "embeddings.distillation_token"
 CLASSIFIERS = ("classifier.", "cls_classifier.", "distillation_classifier.")
@@ -28,8 +28,8 @@ DEIT_ROWS = (
     *HUGGINGFACE_ROWS,
     Row(TOKEN, "distillation_token/token"),
     Row(TOKEN, "register_tokens/tokens"),
-    *torch_dense("cls_classifier.", "head/class_token"),
-    *torch_dense("distillation_classifier.", "head/distillation_token"),
+    *torch_layer("cls_classifier.", "head/class_token"),
+    *torch_layer("distillation_classifier.", "head/distillation_token"),
 )
 
 

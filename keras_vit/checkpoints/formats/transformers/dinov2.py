@@ -22,31 +22,22 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     PROJECTIONS,
     speller,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
 
 REGISTERS = "register_tokens/tokens"
 DINOV2_ROWS = (
     *EMBEDDING_ROWS,
-    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1"),
     *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    Row(
-        f"{LAYER}.mlp.weights_in.weight",
-        ("block_{i}/mlp/gate/kernel", "block_{i}/mlp/up/kernel"),
-        "split_dense",
-    ),
-    Row(
-        f"{LAYER}.mlp.weights_in.bias",
-        ("block_{i}/mlp/gate/bias", "block_{i}/mlp/up/bias"),
-        "split",
-    ),
-    *torch_dense(f"{LAYER}.mlp.weights_out.", "block_{i}/mlp/down"),
+    *torch_norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *packed(f"{LAYER}.mlp.weights_in.", "block_{i}/mlp", ("gate", "up"), "split_dense", "split"),
+    *torch_layer(f"{LAYER}.mlp.weights_out.", "block_{i}/mlp/down"),
     Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
-    *norm("layernorm.", "encoder_norm", TORCH_NAMES),
+    *torch_norm("layernorm.", "encoder_norm"),
     *CLASSIFIER_ROWS,
 )
 SCALE = "encoder.layer.0.layer_scale1.lambda1"

@@ -17,33 +17,28 @@ from keras_vit.checkpoints.formats.transformers.common import (
     settings_of,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import TORCH_NAMES, Row, norm, torch_dense, two
+from keras_vit.checkpoints.weight_map import Row, torch_layer, torch_norm
 from keras_vit.core.choices import ROTARY_BASE
 
 LAYER = "layer.{i}"
 DEFAULTS = Defaults(("dinov3_vit",), epsilon=1e-5, num_heads=6)
 DINOV3_ROWS = (
-    *two(
-        "embeddings.patch_embeddings.",
-        "patch_embedding/projection",
-        "convolution",
-        names=TORCH_NAMES,
-    ),
+    *torch_layer("embeddings.patch_embeddings.", "patch_embedding/projection", "convolution"),
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.register_tokens", "register_tokens/tokens"),
-    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1"),
     *attention(
         f"{LAYER}.attention.", "block_{i}/attention", ("q_proj", "k_proj", "v_proj", "o_proj")
     ),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/dense_1"),
-    *torch_dense(f"{LAYER}.mlp.gate_proj.", "block_{i}/mlp/gate"),
-    *torch_dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/up"),
-    *torch_dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/down"),
+    *torch_norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/dense_1"),
+    *torch_layer(f"{LAYER}.mlp.gate_proj.", "block_{i}/mlp/gate"),
+    *torch_layer(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/up"),
+    *torch_layer(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/down"),
     Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
-    *norm("norm.", "encoder_norm", TORCH_NAMES),
+    *torch_norm("norm.", "encoder_norm"),
 )
 REGISTER_TOKENS = "embeddings.register_tokens"
 

@@ -26,12 +26,11 @@ from keras_vit.checkpoints.formats.transformers.common import (
     settings_of,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense, two
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
 
 BIAS = "embeddings.patch_embedding.bias"
 POSITION_TABLE = "embeddings.position_embedding.weight"
-ATTENTION = tuple(f"pooling/attention/{x}" for x in ("query", "key", "value"))
 TANH = "gelu_pytorch_tanh"
 SIGLIP_MODELS = Defaults(("siglip_vision_model", "siglip"), epsilon=1e-6, activation=TANH)
 SIGLIP2_MODELS = Defaults(("siglip2_vision_model", "siglip2"), epsilon=1e-6, activation=TANH)
@@ -42,29 +41,16 @@ DEFAULT_PATCH_SIZE = 16
 def _rows(kernel):
     """Return the weight map, with the transform of the patches' kernel."""
     return (
-        *two(
-            "embeddings.patch_embedding.", "patch_embedding/projection", kernel, names=TORCH_NAMES
-        ),
+        *torch_layer("embeddings.patch_embedding.", "patch_embedding/projection", kernel),
         Row(POSITION_TABLE, POSITIONS, "flat_positions"),
         *BLOCK_ROWS,
         Row("head.probe", "pooling/probe"),
-        Row(
-            "head.attention.in_proj_weight",
-            tuple(f"{part}/kernel" for part in ATTENTION),
-            "split_to_heads",
-        ),
-        Row(
-            "head.attention.in_proj_bias",
-            tuple(f"{part}/bias" for part in ATTENTION),
-            "split_heads_bias",
-        ),
-        *two(
-            "head.attention.out_proj.", "pooling/attention/output", "from_heads", names=TORCH_NAMES
-        ),
-        *norm("head.layernorm.", "pooling/layer_norm", TORCH_NAMES),
-        *torch_dense("head.mlp.fc1.", "pooling/mlp/dense_0"),
-        *torch_dense("head.mlp.fc2.", "pooling/mlp/dense_1"),
-        *torch_dense("classifier.", "head"),
+        *packed("head.attention.in_proj_", "pooling/attention"),
+        *torch_layer("head.attention.out_proj.", "pooling/attention/output", "from_heads"),
+        *torch_norm("head.layernorm.", "pooling/layer_norm"),
+        *torch_layer("head.mlp.fc1.", "pooling/mlp/dense_0"),
+        *torch_layer("head.mlp.fc2.", "pooling/mlp/dense_1"),
+        *torch_layer("classifier.", "head"),
     )
 
 

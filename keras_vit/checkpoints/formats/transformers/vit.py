@@ -14,7 +14,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     settings_of,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense, two
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
 
 LAYER = "encoder.layer.{i}"
@@ -22,11 +22,8 @@ PATCHES = "embeddings.patch_embeddings.projection.weight"
 PROJECTIONS = ("attention.query", "attention.key", "attention.value", "output.dense")
 
 EMBEDDING_ROWS = (
-    *two(
-        "embeddings.patch_embeddings.projection.",
-        "patch_embedding/projection",
-        "convolution",
-        names=TORCH_NAMES,
+    *torch_layer(
+        "embeddings.patch_embeddings.projection.", "patch_embedding/projection", "convolution"
     ),
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.position_embeddings", POSITIONS, "positions"),
@@ -35,15 +32,15 @@ EMBEDDING_ROWS = (
 # classifier have it.
 ENCODER_ROWS = (
     *EMBEDDING_ROWS,
-    *norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1"),
     *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
-    *norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
-    *norm("layernorm.", "encoder_norm", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
+    *torch_norm("layernorm.", "encoder_norm"),
 )
-CLASSIFIER_ROWS = torch_dense("classifier.", "head")
-HUGGINGFACE_ROWS = (*ENCODER_ROWS, *torch_dense("pooler.dense.", "pre_logits"), *CLASSIFIER_ROWS)
+CLASSIFIER_ROWS = torch_layer("classifier.", "head")
+HUGGINGFACE_ROWS = (*ENCODER_ROWS, *torch_layer("pooler.dense.", "pre_logits"), *CLASSIFIER_ROWS)
 
 # Patterns of the names that transformers 5 has in memory, and the names in files.
 IN_MEMORY = [
