@@ -21,12 +21,7 @@ from keras_vit.checkpoints.normalization import (
 )
 from keras_vit.checkpoints.positions import fit_arguments, fit_positions, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.checkpoints.weight_map import (
-    POSITION_TRANSFORMS,
-    POSITIONS,
-    entries,
-    template_of,
-)
+from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS, POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers.convolution import NUM_GROUPS

@@ -7,13 +7,7 @@ import numpy as np
 
 from keras_vit.checkpoints.archives.memory import ArrayArchive
 from keras_vit.checkpoints.formats import recognize
-from keras_vit.checkpoints.normalization import (
-    BIAS,
-    KERNEL,
-    check_channels,
-    is_centered,
-    released,
-)
+from keras_vit.checkpoints.normalization import BIAS, KERNEL, check_channels, is_centered, released
 from keras_vit.checkpoints.positions import num_prefix_tokens
 from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import TRANSFORMS
