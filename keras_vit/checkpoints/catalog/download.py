@@ -173,7 +173,7 @@ def _download(url, target, is_optional=False):
         # Some servers answer with a page instead of an error.
         part.unlink()
         return
-    if what is None and target.suffix in _IS_WHOLE and not _IS_WHOLE[target.suffix](part):
+    if what is None and not _is_whole(part, target.suffix):
         what = f"which is not a complete {target.suffix} file"
     if what is not None:
         part.unlink()
@@ -181,39 +181,34 @@ def _download(url, target, is_optional=False):
     part.replace(target)
 
 
-def _is_whole_safetensors(path):
+def _is_whole(path, suffix):
+    """Whether a downloaded file is a complete one of this suffix."""
+    try:
+        return suffix not in _CHECKS or _CHECKS[suffix](path)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return False
+
+
+def _has_recorded_length(path):
     """Whether a file has the length that its header records: 8 bytes, JSON, the arrays."""
     size = path.stat().st_size
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(length, size)))
-        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name[:2] != "__"]
-        return size == 8 + length + max(ends)
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return False
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(min(length, size)))
+    ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name[:2] != "__"]
+    return size == 8 + length + max(ends)
 
 
-def _is_whole_hdf5(path):
-    try:
-        with h5py.File(path, "r"):
-            return True
-    except OSError:
-        return False
+def _opens_as_hdf5(path):
+    with h5py.File(path, "r"):
+        return True
 
 
-def _is_json(path):
-    try:
-        return isinstance(json.loads(path.read_bytes()), dict)
-    except ValueError:
-        return False
-
-
-# Checks of downloaded files, by suffix.
-_IS_WHOLE = {
+# Checks of downloaded files, by suffix; they may raise errors.
+_CHECKS = {
     ".npz": zipfile.is_zipfile,
     ".keras": zipfile.is_zipfile,
-    ".safetensors": _is_whole_safetensors,
-    ".h5": _is_whole_hdf5,
-    ".json": _is_json,
+    ".safetensors": _has_recorded_length,
+    ".h5": _opens_as_hdf5,
+    ".json": lambda path: isinstance(json.loads(path.read_bytes()), dict),
 }
