@@ -66,6 +66,15 @@ def model_arguments(config):
     return config.get("model_args") or {}
 
 
+def check_others(others, what):
+    """Raise an error for `others`, settings with which timm computes another function."""
+    if others:
+        raise ValueError(
+            f"The config.json of `path` must describe a ViT {what}. Received: "
+            + ", ".join(f"{name}={value!r}" for name, value in others.items())
+        )
+
+
 def check_arguments(config, options, names):
     """Raise an error if a `config.json` does not fit the arrays; see `check_recorded`.
 

@@ -1,10 +1,11 @@
 """timm's `Eva` with the rotary positions of DINOv3: `.safetensors` with a `config.json`."""
 
-from keras_vit.checkpoints.architecture import block_depth, in_order, output_size, torch_heads
+from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.timm.configuration import (
     arguments_of,
     check_arguments,
+    check_others,
     check_pooling,
     config_of,
     configured_size,
@@ -60,21 +61,14 @@ def _find(shapes):
 def _describe(shape_of, config, num_heads):
     arguments = model_arguments(config)
     _check(config.get("architecture") or ARCHITECTURE, arguments)
-    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
-    registers = shape_of("register_tokens/tokens")
     gate = output_size(shape_of, "block_0/mlp/gate", axis=0)
+    configured = arguments.get("num_heads")
     options = {
-        "patch_size": tuple(patch_size),
-        "embedding_dim": width,
-        "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, arguments.get("num_heads"), num_heads, gate is not None),
-        "mlp_dim": gate or output_size(shape_of, "block_0/mlp/dense_0", axis=0),
-        "num_classes": output_size(shape_of, "head", axis=0) or 0,
-        "image_channels": channels,
+        **torch_options(shape_of, configured, num_heads, gate is not None, mlp_dim=gate),
         "pooling": _pooling(config, arguments),
         "activation": "gelu" if gate is None else "silu",
         "class_token": True,
-        "num_registers": registers[1] if registers else 0,
+        "num_registers": num_registers(shape_of),
         "position_embedding": "rotary",
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "key_bias": False,
@@ -105,11 +99,7 @@ def _check(architecture, arguments):
     others = {k: v for k, v in arguments.items() if v not in FUNCTION.get(k, (v,))}
     if not any(name in architecture for name in ROTARY):
         others["architecture"] = architecture
-    if others:
-        raise ValueError(
-            "The config.json of `path` must describe a ViT with the rotary positions of DINOv3. "
-            "Received: " + ", ".join(f"{name}={value!r}" for name, value in others.items())
-        )
+    check_others(others, "with the rotary positions of DINOv3")
 
 
 def _check_class(options):

@@ -1,10 +1,11 @@
 """timm's `VisionTransformer` and `VisionTransformerDistilled`, with a `config.json`."""
 
-from keras_vit.checkpoints.architecture import block_depth, in_order, output_size, torch_heads
+from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
 from keras_vit.checkpoints.formats.timm.configuration import (
     check_arguments,
     check_class,
+    check_others,
     configure,
     configured_size,
     model_arguments,
@@ -95,26 +96,19 @@ def describe_timm(shape_of, config, num_heads):
     arguments = model_arguments(config)
     architecture = config.get("architecture") or ""
     _check(architecture, arguments)
-    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
+    width = shape_of("patch_embedding/projection/kernel")[0]
     query_norm = shape_of("block_0/attention/query_norm/gamma")
     configured = width // query_norm[0] if query_norm else arguments.get("num_heads")
     configured = configured or NUM_HEADS.get(architecture)
-    registers = shape_of("register_tokens/tokens")
     is_gated, mlp_dim = _mlp(shape_of, architecture)
     options = {
-        "patch_size": tuple(patch_size),
-        "embedding_dim": width,
-        "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, configured, num_heads, is_gated),
-        "mlp_dim": mlp_dim,
-        "num_classes": output_size(shape_of, "head", axis=0) or 0,
-        "image_channels": channels,
+        **torch_options(shape_of, configured, num_heads, is_gated, mlp_dim),
         "pooling": _pooling(shape_of, config, arguments),
         "activation": _activation(config, arguments, "silu" if is_gated else "gelu"),
         "gated_mlp": is_gated,
         "distillation_token": shape_of("distillation_token/token") is not None,
         "class_token": shape_of("class_token/token") is not None,
-        "num_registers": registers[1] if registers else 0,
+        "num_registers": num_registers(shape_of),
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
         "qk_norm": query_norm is not None,
@@ -143,10 +137,7 @@ def _mlp(shape_of, architecture):
     if second is None or outputs != 2 * second[1]:
         return False, outputs
     if architecture and not any(name in architecture for name in GATED):
-        raise ValueError(
-            "The config.json of `path` must describe a ViT whose gated MLPs are SwiGLUs. "
-            f"Received: architecture={architecture!r}"
-        )
+        check_others({"architecture": architecture}, "whose gated MLPs are SwiGLUs")
     return True, second[1]
 
 
@@ -155,11 +146,7 @@ def _check(architecture, arguments):
     others = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
     if any(part in architecture for part in OTHER_ARCHITECTURES):
         others["architecture"] = architecture
-    if others:
-        raise ValueError(
-            "The config.json of `path` must describe a ViT with timm's default layers. Received: "
-            + ", ".join(f"{name}={value!r}" for name, value in others.items())
-        )
+    check_others(others, "with timm's default layers")
 
 
 def _pooling(shape_of, config, arguments):

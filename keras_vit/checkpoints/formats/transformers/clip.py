@@ -7,9 +7,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_square,
-    config_of,
     describe,
-    files,
     finder,
     settings_of,
     transformers_format,
@@ -95,7 +93,7 @@ def _describe(shape_of, config, num_heads):
     return options
 
 
-def _configure(options, arrays, names, normalization, resizing):
+def _config_of(options):
     settings = {
         **settings_of(options),
         "intermediate_size": options["mlp_dim"],
@@ -109,8 +107,7 @@ def _configure(options, arrays, names, normalization, resizing):
         settings = {"vision_config": {"model_type": "clip_vision_model", **settings}}
     elif options["projection_dim"]:
         architecture = "CLIPVisionModelWithProjection"
-    config = config_of(architecture, model_type, settings, names, options["num_classes"])
-    return files(config, options, normalization, resizing)
+    return architecture, model_type, settings
 
 
 def _constants(options):
@@ -129,11 +126,11 @@ CLIP = transformers_format(
     tower_finder([PATCHES, CLASS_TOKEN], POST_NORM),
     _describe,
     DEFAULTS,
+    _config_of,
     models=("CLIPVisionModel", "CLIPVisionModelWithProjection", "CLIPForImageClassification"),
     read_only_models=("CLIPModel",),
     configured_size=lambda config: tower_settings(config).get("image_size"),
     interpolation="cubic",
-    configure=_configure,
     check=check_square,
     has_patch_bias=lambda options: False,
     constants=_constants,

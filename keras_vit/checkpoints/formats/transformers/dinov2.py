@@ -2,14 +2,12 @@
 
 import numpy as np
 
-from keras_vit.checkpoints.architecture import check_recorded, output_size
+from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_square,
-    config_of,
     describe,
-    files,
     finder,
     settings_of,
     transformers_format,
@@ -48,12 +46,11 @@ def _describer(defaults):
     def describe_dinov2(shape_of, config, num_heads):
         _check_size(config)
         packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
-        registers = shape_of(REGISTERS)
         own = {
             "pooling": "token_gap" if shape_of("head/kernel") else "token",
             # The file has the factors, but not their initial value.
             "layer_scale": config.get("layerscale_value", 1.0),
-            "num_registers": registers[1] if registers else 0,
+            "num_registers": num_registers(shape_of),
             "gated_mlp": packed is not None,
         }
         if packed:
@@ -102,8 +99,8 @@ def _mlp_ratio(options):
     )
 
 
-def _configurer(kind, model_type):
-    def configure(options, arrays, names, normalization, resizing):
+def _config_maker(kind, model_type):
+    def config_of(options):
         settings = {
             **settings_of(options),
             "mlp_ratio": _mlp_ratio(options),
@@ -120,11 +117,9 @@ def _configurer(kind, model_type):
         else:
             settings["num_register_tokens"] = options["num_registers"]
         suffix = "ForImageClassification" if options["num_classes"] else "Model"
-        num_classes = options["num_classes"]
-        config = config_of(f"{kind}{suffix}", model_type, settings, names, num_classes)
-        return files(config, options, normalization, resizing)
+        return f"{kind}{suffix}", model_type, settings
 
-    return configure
+    return config_of
 
 
 def _without_register_positions(values, num_tokens):
@@ -137,10 +132,10 @@ def _without_register_positions(values, num_tokens):
     return {**values, REGISTERS: tokens, POSITIONS: table}
 
 
-def _constants(options):
+def unused_tokens(options, mask_axes=(1,)):
     """Return the token of masked patches, which no image uses, and registers if there are none."""
     width = options["embedding_dim"]
-    constants = {"embeddings.mask_token": np.zeros((1, width), "float32")}
+    constants = {"embeddings.mask_token": np.zeros((*mask_axes, width), "float32")}
     if not options["num_registers"]:
         constants[REGISTER_ROW.source] = np.zeros((1, 0, width), "float32")
     return constants
@@ -157,8 +152,8 @@ def _layout(kind, model_type, rows, absent=(), **own):
         finder(markers, (f"{model_type}.", ""), "embeddings.mask_token$", absent),
         _describer(defaults),
         defaults,
+        _config_maker(kind, model_type),
         models=(f"{kind}Model", f"{kind}ForImageClassification"),
-        configure=_configurer(kind, model_type),
         check=_check,
         spell=speller(f"{model_type}.", "classifier."),
         **own,
@@ -176,5 +171,5 @@ DINOV2_WITH_REGISTERS = _layout(
     interpolation="bicubic",
     prefix_rows=lambda num_tokens, shape_of: (1,),
     store_positions=_without_register_positions,
-    constants=_constants,
+    constants=unused_tokens,
 )

@@ -6,8 +6,8 @@ their kernels are stored as matrices, and a model of this package has one grid, 
 
 import math
 
-from keras_vit.checkpoints.architecture import check_recorded
-from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of
+from keras_vit.checkpoints.architecture import check_recorded, whole_patches
+from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of, preprocessor_of
 from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
     CLASS_TOKEN,
@@ -19,10 +19,7 @@ from keras_vit.checkpoints.formats.transformers.clip import (
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     check_square,
-    config_of,
     describe,
-    files,
-    named_files,
     settings_of,
     transformers_format,
 )
@@ -93,31 +90,26 @@ def _unflattened(shape, settings):
     return filters, size // (height * width), height, width
 
 
-def _configurer(model, model_type, is_flat):
-    def configure(options, arrays, names, normalization, resizing):
+def _config_maker(model, model_type, is_flat):
+    def config_of(options):
         settings = {
             **settings_of(options),
             "intermediate_size": options["mlp_dim"],
             "attention_dropout": options["attention_dropout"],
             "vision_use_head": options["pooling"] == "map",
         }
-        num_patches = len(arrays[f"vision_model.{POSITION_TABLE}"])
         if is_flat:
             del settings["image_size"]
-            settings["num_patches"] = num_patches
+            grid = whole_patches(options["image_size"], options["patch_size"])
+            settings["num_patches"] = math.prod(grid)
         architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
         if options["num_classes"]:
             architecture = f"{model}ForImageClassification"
             settings = {"vision_config": {"model_type": kind, **settings}}
             kind = model_type
-        config = config_of(architecture, kind, settings, names, options["num_classes"])
-        if is_flat:
-            size = options["patch_size"][0]
-            facts = size, num_patches, normalization, resizing
-            return named_files(config, naflex_preprocessor_of(*facts))
-        return files(config, options, normalization, resizing)
+        return architecture, kind, settings
 
-    return configure
+    return config_of
 
 
 def _size_of_patches(config):
@@ -145,9 +137,10 @@ def _layout(name, what, model, defaults, is_flat, **own):
         find,
         _describer(defaults, is_flat),
         defaults,
+        _config_maker(model, defaults.model_types[1], is_flat),
+        naflex_preprocessor_of if is_flat else preprocessor_of,
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
-        configure=_configurer(model, defaults.model_types[1], is_flat),
         check=check_square,
         has_normalizations=False,
         spell=spell_tower,

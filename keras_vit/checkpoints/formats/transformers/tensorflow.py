@@ -1,7 +1,8 @@
 """The TensorFlow ViT of Hugging Face transformers before version 5: `tf_model.h5`."""
 
+import dataclasses
+
 from keras_vit.checkpoints.configuration import TF_MODEL
-from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.transformers.vit import (
     HUGGINGFACE,
     HUGGINGFACE_ROWS,
@@ -86,21 +87,17 @@ def _configure(options, *facts):
     return files
 
 
-HUGGINGFACE_TF = Format(
-    "huggingface_tf",
-    HUGGINGFACE_TF_ROWS,
-    "`huggingface_tf`: `tf_model.h5`, all under their layer and the name of the model",
-    ".h5",
-    find_huggingface_tf,
-    describe_huggingface_tf,
+HUGGINGFACE_TF = dataclasses.replace(
+    HUGGINGFACE,
+    name="huggingface_tf",
+    rows=HUGGINGFACE_TF_ROWS,
+    title="`huggingface_tf`: `tf_model.h5`, all under their layer and the name of the model",
+    suffix=".h5",
+    find=find_huggingface_tf,
+    describe=describe_huggingface_tf,
     models=("TFViTModel", "TFViTForImageClassification"),
+    read_only_models=(),
     spell=_spell,
     file_name=TF_MODEL,
-    family="huggingface",
-    model_types=HUGGINGFACE.model_types,
-    class_names=HUGGINGFACE.class_names,
-    interpolation=HUGGINGFACE.interpolation,
-    config_options=HUGGINGFACE.config_options,
-    config_files=HUGGINGFACE.config_files,
     configure=_configure,
 )

@@ -7,9 +7,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_setting,
-    config_of,
     describe,
-    files,
     finder,
     settings_of,
     transformers_format,
@@ -137,26 +135,12 @@ def speller(prefix, *heads):
     return spell
 
 
-def _layout(
-    name,
-    title,
-    rows,
-    defaults,
-    model,
-    classifier=None,
-    read_only_models=(),
-    own_settings=None,
-    **own,
-):
+def _layout(name, title, rows, defaults, model, classifier=None, own_settings=None, **own):
     """Return the row of a model with the arrays of ViT."""
 
-    def configure(options, arrays, names, normalization, resizing):
+    def config_of(options):
         architecture = classifier if options["num_classes"] else model
-        settings = {**vit_settings(options), **(own_settings or {})}
-        config = config_of(
-            architecture, defaults.model_types[0], settings, names, options["num_classes"]
-        )
-        return files(config, options, normalization, resizing)
+        return architecture, defaults.model_types[0], vit_settings(options) | (own_settings or {})
 
     return transformers_format(
         name,
@@ -165,10 +149,9 @@ def _layout(
         find_huggingface,
         lambda shape_of, config, num_heads: describe_vit(shape_of, config, num_heads, defaults),
         defaults,
+        config_of,
         models=tuple(filter(None, (model, classifier))),
-        read_only_models=read_only_models,
         **{"interpolation": "cubic", **own},
-        configure=configure,
         spell=speller("vit.", "classifier."),
     )
 
@@ -180,7 +163,7 @@ HUGGINGFACE = _layout(
     VIT,
     "ViTModel",
     "ViTForImageClassification",
-    ("ViTForMaskedImageModeling",),
+    read_only_models=("ViTForMaskedImageModeling",),
     # As timm, and not as transformers: so it has always been here.
     interpolation="bicubic",
     has_normalizations=False,
