@@ -152,10 +152,8 @@ def fit_arguments(checkpoint, shapes, grid, stored_size):
     if rows is None:
         return None
     if rows.num_prefix > num_prefix:
-        logger.warning(
-            "%s: the position of a class token is left out, as there is no such token",
-            checkpoint.path,
-        )
+        text = "%s: the position of a class token is left out, as there is no such token"
+        logger.warning(text, checkpoint.path)
     return rows, num_prefix, grid, checkpoint.format.interpolation
 
 
@@ -173,10 +171,8 @@ def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
 def warn_of_assumed_grid(path, grid):
     """Log a warning if a file does not record its grid and that of the model is not square."""
     if grid[0] != grid[1]:
-        logger.warning(
-            "%s does not record its grid of patches: it is assumed to be the model's, %s",
-            *(path, grid),
-        )
+        text = "%s does not record its grid of patches: it is assumed to be the model's, %s"
+        logger.warning(text, path, grid)
 
 
 def _tiled(image_size, patch_size):

@@ -12,8 +12,7 @@ from keras_vit.checkpoints.configuration import (
     MODEL,
     PREPROCESSOR,
     PROCESSOR,
-    read_config,
-    read_preprocessor,
+    read_configuration,
 )
 from keras_vit.checkpoints.configuration.images import recorded_normalization
 from keras_vit.checkpoints.formats import written_formats
@@ -75,7 +74,8 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
     check_finite(model, dtype="float32")
     is_directory = path.suffix != format.suffix
     # Weights alone are read with the configuration that is next to them.
-    present = _configuration_next_to(path) if format.config_files and not is_directory else ({}, {})
+    has_present = format.config_files and not is_directory
+    present = read_configuration(path.parent) if has_present else ({}, {})
     if normalization is None:
         own = getattr(model, "normalization", CENTERED)
         normalization = own if is_directory else recorded_normalization(*present, path)
@@ -169,11 +169,6 @@ def _has_place(row, options, paths):
         row.check(options)
         return not entries(row.rows, paths)[1]
     return False
-
-
-def _configuration_next_to(path):
-    """Return the contents of the `config.json` and the `preprocessor_config.json` of a file."""
-    return read_config(path.parent), read_preprocessor(path.parent)
 
 
 def _format_of(format, path):

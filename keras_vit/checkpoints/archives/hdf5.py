@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 
 from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
-from keras_vit.checkpoints.configuration import read_config, read_preprocessor
+from keras_vit.checkpoints.configuration import read_configuration
 
 
 class Hdf5Archive:
@@ -14,8 +14,7 @@ class Hdf5Archive:
 
     def __init__(self, path):
         self.path = path
-        self.config = read_config(path.parent)
-        self.preprocessor = read_preprocessor(path.parent)
+        self.config, self.preprocessor = read_configuration(path.parent)
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:

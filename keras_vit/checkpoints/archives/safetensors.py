@@ -6,13 +6,7 @@ import pathlib
 import numpy as np
 
 from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
-from keras_vit.checkpoints.configuration import (
-    MODEL,
-    SHARD_INDEX,
-    read_config,
-    read_json,
-    read_preprocessor,
-)
+from keras_vit.checkpoints.configuration import MODEL, SHARD_INDEX, read_configuration, read_json
 
 # What older repositories hold; it is never read.
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -29,8 +23,7 @@ class SafetensorsArchive:
         self.path = path
         self._exit = contextlib.ExitStack()
         files, listed = _shards(path)
-        self.config = read_config(files[0].parent)
-        self.preprocessor = read_preprocessor(files[0].parent)
+        self.config, self.preprocessor = read_configuration(files[0].parent)
         self._files = {}
         try:
             for file in files:

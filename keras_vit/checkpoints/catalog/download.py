@@ -17,12 +17,17 @@ from keras_vit.checkpoints.archives.npz import what_it_is
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import HUB, fetch_from_hub
-from keras_vit.checkpoints.configuration import MODEL, PROCESSOR, TF_MODEL, has_configuration
-from keras_vit.checkpoints.formats import config_files
+from keras_vit.checkpoints.configuration import (
+    CONFIGURATION,
+    MODEL,
+    PROCESSOR,
+    TF_MODEL,
+    has_configuration,
+)
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
-FILES_OF_DIRECTORY = (MODEL, TF_MODEL, *config_files())
+FILES_OF_DIRECTORY = (MODEL, TF_MODEL, *CONFIGURATION)
 # Answers of servers that do not have a file.
 NOT_THERE = (403, 404, 410)
 
@@ -34,7 +39,7 @@ def files_of(path):
         shards = sorted(directory.glob("*.safetensors"))
         return [path, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
     if has_configuration(path):
-        return [path, *(path.with_name(name) for name in config_files())]
+        return [path, *(path.with_name(name) for name in CONFIGURATION)]
     return [path]
 
 
@@ -128,7 +133,7 @@ def _home():
 def _download_configuration(url):
     """Download the JSON files next to a file of weights, if there are any."""
     parts = urllib.parse.urlsplit(url)
-    for name in (*config_files(), PROCESSOR):
+    for name in (*CONFIGURATION, PROCESSOR):
         path = str(pathlib.PurePosixPath(parts.path).with_name(name))
         sibling = urllib.parse.urlunsplit(parts._replace(path=path))
         target = cache_path(sibling)

@@ -155,13 +155,7 @@ def _resizing_of_timm(settings):
         raise ValueError(f"crop_mode={mode!r}")
     # The defaults of `resolve_data_config` in timm.
     share = settings.get("crop_pct") or 0.875
-    return Resizing(
-        settings["interpolation"],
-        antialias=True,
-        crop_share=share,
-        keeps_aspect_ratio=mode == "center",
-        rounds_offset=True,
-    )
+    return Resizing(settings["interpolation"], True, share, mode == "center", rounds_offset=True)
 
 
 def _resizing_of_transformers(settings):

@@ -24,24 +24,11 @@ from keras_vit.core.arguments import check_choice
 FORMATS = {
     row.name: row
     for row in (
-        GOOGLE,
-        BIG_VISION,
-        BIG_TRANSFER,
-        TIMM,
-        TIMM_EVA,
-        HUGGINGFACE,
-        HUGGINGFACE_TF,
-        VIT_MAE,
-        VIT_MSN,
-        HUGGINGFACE_DEIT,
-        DINOV2,
-        DINOV2_WITH_REGISTERS,
-        DINOV3,
-        CLIP,
-        SIGLIP,
-        SIGLIP2,
-        KERAS,
-        KERAS_HUB,
+        *(GOOGLE, BIG_VISION, BIG_TRANSFER),
+        *(TIMM, TIMM_EVA),
+        *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT),
+        *(DINOV2, DINOV2_WITH_REGISTERS, DINOV3, CLIP, SIGLIP, SIGLIP2),
+        *(KERAS, KERAS_HUB),
     )
 }
 
@@ -49,11 +36,6 @@ FORMATS = {
 def written_formats():
     """Return the rows of the layouts that `save_checkpoint` writes, by name."""
     return {name: row for name, row in FORMATS.items() if row.is_written}
-
-
-def config_files():
-    """Return the names of all JSON files next to weights."""
-    return tuple(dict.fromkeys(name for row in FORMATS.values() for name in row.config_files))
 
 
 def opening_format(path):

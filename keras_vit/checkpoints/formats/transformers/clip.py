@@ -75,17 +75,13 @@ def spell_tower(name, options):
 def _describe(shape_of, config, num_heads):
     settings = tower_settings(config)
     is_classifier = shape_of("head/kernel") is not None
-    options = describe(
-        shape_of,
-        config,
-        num_heads,
-        DEFAULTS,
-        settings,
-        pooling="gap" if is_classifier else "token",
-        final_norm=not is_classifier,
-        pre_norm=True,
-        projection_dim=output_size(shape_of, "projection", axis=0),
-    )
+    own = {
+        "pooling": "gap" if is_classifier else "token",
+        "final_norm": not is_classifier,
+        "pre_norm": True,
+        "projection_dim": output_size(shape_of, "projection", axis=0),
+    }
+    options = describe(shape_of, config, num_heads, DEFAULTS, settings, **own)
     if options["projection_dim"]:
         # The image tower in a whole model has a default of its own, which is not used.
         whole = config if "projection_dim" in config else settings

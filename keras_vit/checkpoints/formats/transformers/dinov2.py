@@ -1,5 +1,7 @@
 """DINOv2 of transformers, without and with register tokens."""
 
+import functools
+
 import numpy as np
 
 from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
@@ -42,26 +44,23 @@ SCALE = "encoder.layer.0.layer_scale1.lambda1"
 REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
 
 
-def _describer(defaults):
-    def describe_dinov2(shape_of, config, num_heads):
-        _check_size(config)
-        packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
-        own = {
-            "pooling": "token_gap" if shape_of("head/kernel") else "token",
-            # The file has the factors, but not their initial value.
-            "layer_scale": config.get("layerscale_value", 1.0),
-            "num_registers": num_registers(shape_of),
-            "gated_mlp": packed is not None,
-        }
-        if packed:
-            # Whatever the configuration says.
-            own |= {"mlp_dim": packed // 2, "activation": "silu"}
-        options = describe(shape_of, config, num_heads, defaults, **own)
-        names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
-        check_recorded(config, names, options)
-        return options
-
-    return describe_dinov2
+def _describe(defaults, shape_of, config, num_heads):
+    _check_size(config)
+    packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
+    own = {
+        "pooling": "token_gap" if shape_of("head/kernel") else "token",
+        # The file has the factors, but not their initial value.
+        "layer_scale": config.get("layerscale_value", 1.0),
+        "num_registers": num_registers(shape_of),
+        "gated_mlp": packed is not None,
+    }
+    if packed:
+        # Whatever the configuration says.
+        own |= {"mlp_dim": packed // 2, "activation": "silu"}
+    options = describe(shape_of, config, num_heads, defaults, **own)
+    names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
+    check_recorded(config, names, options)
+    return options
 
 
 def _check_size(config):
@@ -99,27 +98,24 @@ def _mlp_ratio(options):
     )
 
 
-def _config_maker(kind, model_type):
-    def config_of(options):
-        settings = {
-            **settings_of(options),
-            "mlp_ratio": _mlp_ratio(options),
-            "hidden_dropout_prob": options["dropout"],
-            "attention_probs_dropout_prob": options["attention_dropout"],
-            "qkv_bias": options["qkv_bias"],
-            "layerscale_value": options["layer_scale"],
-            "use_swiglu_ffn": options["gated_mlp"],
-        }
-        if options["gated_mlp"]:
-            settings["hidden_act"] = "gelu"
-        if model_type == "dinov2":
-            settings["use_mask_token"] = False
-        else:
-            settings["num_register_tokens"] = options["num_registers"]
-        suffix = "ForImageClassification" if options["num_classes"] else "Model"
-        return f"{kind}{suffix}", model_type, settings
-
-    return config_of
+def _config_of(kind, model_type, options):
+    settings = {
+        **settings_of(options),
+        "mlp_ratio": _mlp_ratio(options),
+        "hidden_dropout_prob": options["dropout"],
+        "attention_probs_dropout_prob": options["attention_dropout"],
+        "qkv_bias": options["qkv_bias"],
+        "layerscale_value": options["layer_scale"],
+        "use_swiglu_ffn": options["gated_mlp"],
+    }
+    if options["gated_mlp"]:
+        settings["hidden_act"] = "gelu"
+    if model_type == "dinov2":
+        settings["use_mask_token"] = False
+    else:
+        settings["num_register_tokens"] = options["num_registers"]
+    suffix = "ForImageClassification" if options["num_classes"] else "Model"
+    return f"{kind}{suffix}", model_type, settings
 
 
 def _without_register_positions(values, num_tokens):
@@ -150,9 +146,9 @@ def _layout(kind, model_type, rows, absent=(), **own):
         f"`huggingface_{model_type}`: `.safetensors` of DINOv2, all but the classifier under "
         f"`{model_type}.`",
         finder(markers, (f"{model_type}.", ""), "embeddings.mask_token$", absent),
-        _describer(defaults),
+        functools.partial(_describe, defaults),
         defaults,
-        _config_maker(kind, model_type),
+        functools.partial(_config_of, kind, model_type),
         models=(f"{kind}Model", f"{kind}ForImageClassification"),
         check=_check,
         spell=speller(f"{model_type}.", "classifier."),

@@ -44,17 +44,15 @@ def _describe(shape_of, config, num_heads):
     is_gated = output_size(shape_of, "block_0/mlp/gate", axis=0) is not None
     # The gated models of the release are SwiGLUs.
     activation = DEFAULTS.activation if config or not is_gated else "silu"
-    options = describe(
-        shape_of,
-        config,
-        num_heads,
-        dataclasses.replace(DEFAULTS, activation=activation),
-        position_embedding="rotary",
-        num_registers=num_registers(shape_of),
-        layer_scale=config.get("layerscale_value", 1.0),
-        gated_mlp=is_gated,
-        key_bias=shape_of("block_0/attention/key/bias") is not None,
-    )
+    defaults = dataclasses.replace(DEFAULTS, activation=activation)
+    own = {
+        "position_embedding": "rotary",
+        "num_registers": num_registers(shape_of),
+        "layer_scale": config.get("layerscale_value", 1.0),
+        "gated_mlp": is_gated,
+        "key_bias": shape_of("block_0/attention/key/bias") is not None,
+    }
+    options = describe(shape_of, config, num_heads, defaults, **own)
     names = {
         "use_gated_mlp": "gated_mlp",
         "num_register_tokens": "num_registers",

@@ -4,6 +4,7 @@ SigLIP 2 with images of fixed size is a SigLIP. Its other models (NaFlex) take a
 their kernels are stored as matrices, and a model of this package has one grid, at first square.
 """
 
+import functools
 import math
 
 from keras_vit.checkpoints.architecture import check_recorded, whole_patches
@@ -27,7 +28,6 @@ from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer
 from keras_vit.core.arguments import as_pair
 
 BIAS = "embeddings.patch_embedding.bias"
-POSITION_TABLE = "embeddings.position_embedding.weight"
 TANH = "gelu_pytorch_tanh"
 SIGLIP_MODELS = Defaults(("siglip_vision_model", "siglip"), epsilon=1e-6, activation=TANH)
 SIGLIP2_MODELS = Defaults(("siglip2_vision_model", "siglip2"), epsilon=1e-6, activation=TANH)
@@ -39,7 +39,7 @@ def _rows(kernel):
     """Return the weight map, with the transform of the patches' kernel."""
     return (
         *torch_layer("embeddings.patch_embedding.", "patch_embedding/projection", kernel),
-        Row(POSITION_TABLE, POSITIONS, "flat_positions"),
+        Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
         *BLOCK_ROWS,
         Row("head.probe", "pooling/probe"),
         *packed("head.attention.in_proj_", "pooling/attention"),
@@ -51,32 +51,22 @@ def _rows(kernel):
     )
 
 
-def _describer(defaults, is_flat):
-    def describe_siglip(shape_of, config, num_heads):
-        settings = tower_settings(config)
-        has_probe = shape_of("pooling/probe") is not None
+def _describe(defaults, is_flat, shape_of, config, num_heads):
+    settings = tower_settings(config)
+    has_probe = shape_of("pooling/probe") is not None
 
-        def shape_of_kernel(path):
-            shape = shape_of(path)
-            if not is_flat or path != "patch_embedding/projection/kernel":
-                return shape
-            return _unflattened(shape, settings)
+    def shape_of_kernel(path):
+        shape = shape_of(path)
+        if not is_flat or path != "patch_embedding/projection/kernel":
+            return shape
+        return _unflattened(shape, settings)
 
-        options = describe(
-            shape_of_kernel,
-            config,
-            num_heads,
-            defaults,
-            settings,
-            pooling="map" if has_probe else "gap",
-            class_token=False,
-        )
-        if not options["num_classes"]:
-            name = "vision_use_head"
-            check_recorded(settings, {name: name}, {name: has_probe})
-        return options
-
-    return describe_siglip
+    own = {"pooling": "map" if has_probe else "gap", "class_token": False}
+    options = describe(shape_of_kernel, config, num_heads, defaults, settings, **own)
+    if not options["num_classes"]:
+        name = "vision_use_head"
+        check_recorded(settings, {name: name}, {name: has_probe})
+    return options
 
 
 def _unflattened(shape, settings):
@@ -90,26 +80,23 @@ def _unflattened(shape, settings):
     return filters, size // (height * width), height, width
 
 
-def _config_maker(model, model_type, is_flat):
-    def config_of(options):
-        settings = {
-            **settings_of(options),
-            "intermediate_size": options["mlp_dim"],
-            "attention_dropout": options["attention_dropout"],
-            "vision_use_head": options["pooling"] == "map",
-        }
-        if is_flat:
-            del settings["image_size"]
-            grid = whole_patches(options["image_size"], options["patch_size"])
-            settings["num_patches"] = math.prod(grid)
-        architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
-        if options["num_classes"]:
-            architecture = f"{model}ForImageClassification"
-            settings = {"vision_config": {"model_type": kind, **settings}}
-            kind = model_type
-        return architecture, kind, settings
-
-    return config_of
+def _config_of(model, model_type, is_flat, options):
+    settings = {
+        **settings_of(options),
+        "intermediate_size": options["mlp_dim"],
+        "attention_dropout": options["attention_dropout"],
+        "vision_use_head": options["pooling"] == "map",
+    }
+    if is_flat:
+        del settings["image_size"]
+        grid = whole_patches(options["image_size"], options["patch_size"])
+        settings["num_patches"] = math.prod(grid)
+    architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
+    if options["num_classes"]:
+        architecture = f"{model}ForImageClassification"
+        settings = {"vision_config": {"model_type": kind, **settings}}
+        kind = model_type
+    return architecture, kind, settings
 
 
 def _size_of_patches(config):
@@ -127,17 +114,17 @@ def _layout(name, what, model, defaults, is_flat, **own):
 
     def find(shapes):
         naming = find_tower(shapes)
-        has_matrix = naming is not None and len(naming.shapes[PATCHES]) == 2
-        return naming if naming is not None and has_matrix == is_flat else None
+        fits = naming is not None and (len(naming.shapes[PATCHES]) == 2) == is_flat
+        return naming if fits else None
 
     return transformers_format(
         name,
         _rows("flat_patches" if is_flat else "convolution"),
         f"`{name}`: `.safetensors` of {what}, all but the classifier under `vision_model.`",
         find,
-        _describer(defaults, is_flat),
+        functools.partial(_describe, defaults, is_flat),
         defaults,
-        _config_maker(model, defaults.model_types[1], is_flat),
+        functools.partial(_config_of, model, defaults.model_types[1], is_flat),
         naflex_preprocessor_of if is_flat else preprocessor_of,
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
