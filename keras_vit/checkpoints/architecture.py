@@ -87,7 +87,7 @@ def torch_options(shape_of, configured_heads, asked_heads, gated_mlp=False, mlp_
     }
 
 
-def whole_patches(image_size, patch_size):
+def grid_of(image_size, patch_size):
     """Return the rows and columns of the whole patches of an image."""
     return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
 

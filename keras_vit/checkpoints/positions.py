@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from keras_vit.checkpoints.architecture import logger, whole_patches
+from keras_vit.checkpoints.architecture import grid_of, logger
 from keras_vit.checkpoints.formats.flax_resnet import describe_stages
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair
@@ -93,7 +93,7 @@ def stored_image_size(checkpoint, options, asked):
         )
     configured = _configured_grid(checkpoint, patch_size)
     if asked is not None:
-        asked = whole_patches(as_pair(asked, "image_size"), patch_size)
+        asked = grid_of(as_pair(asked, "image_size"), patch_size)
     num_prefix = num_prefix_tokens(options)
     counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
     rows = position_rows(table[1], counts, configured, asked)
@@ -128,7 +128,7 @@ def resizing_for(checkpoint, options):
 
 def _configured_grid(checkpoint, patch_size):
     size = checkpoint.configured_size
-    return whole_patches(size, patch_size) if size else None
+    return grid_of(size, patch_size) if size else None
 
 
 def fit_arguments(checkpoint, shapes, grid, stored_size):
@@ -146,7 +146,7 @@ def fit_arguments(checkpoint, shapes, grid, stored_size):
     patch_size = total_stride(shapes["patch_embedding/projection/kernel"][:2], stages)
     counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
     if stored_size:
-        rows = position_rows(table[1], counts, whole_patches(stored_size, patch_size))
+        rows = position_rows(table[1], counts, grid_of(stored_size, patch_size))
     else:
         rows = _rows_for_model(checkpoint, table[1], counts, grid, patch_size)
     if rows is None:

@@ -252,9 +252,6 @@ class CheckpointReader:
                 yield variables[path], value
         if self._adds_bias:
             yield variables[BIAS], self._centered(BIAS, 0, shapes)
-        self._warn_of_zero_head(has_zero_heads)
-
-    def _warn_of_zero_head(self, has_zero_heads):
         if has_zero_heads and all(has_zero_heads) and not self._has_warned_of_head:
             self._has_warned_of_head = True
             text = "%s: all images have the same logits, as the kernel of the head is zero"

@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 
-from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
+from keras_vit.checkpoints.archives.npz import as_float32, incomplete
 from keras_vit.checkpoints.configuration import read_configuration
 
 
@@ -18,13 +18,13 @@ class Hdf5Archive:
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
-            raise self._damaged(error) from error
+            raise incomplete(path, ".h5 file", error) from error
         try:
             arrays = self._arrays()
         # Errors of damaged files have many types.
         except Exception as error:
             self.close()
-            raise self._damaged(error) from error
+            raise incomplete(path, ".h5 file", error) from error
         self.shapes = {name: array.shape for name, array in arrays.items()}
         self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
 
@@ -38,18 +38,12 @@ class Hdf5Archive:
         self._file.visititems(visit)
         return arrays
 
-    def _damaged(self, error):
-        return ValueError(
-            f"`path` must be a complete .h5 file. Received: path={str(self.path)!r}, "
-            f"{what_it_is(self.path) or f'which cannot be read: {error}'}"
-        )
-
     def read(self, name):
         """Return the array of that name in float32."""
         try:
             array = self._file[name][()]
         except (OSError, KeyError, RuntimeError) as error:
-            raise self._damaged(error) from error
+            raise incomplete(self.path, ".h5 file", error) from error
         return as_float32(name, np.asarray(array))
 
     def close(self):

@@ -55,10 +55,7 @@ class NpzArchive:
             headers = {name: self._header(name) for name in self._names()}
         except DAMAGED as error:
             self.close()
-            raise ValueError(
-                f"`path` must be a complete .npz archive. Received: path={str(path)!r}, "
-                f"{what_it_is(path) or f'which cannot be read: {error}'}"
-            ) from error
+            raise incomplete(path, ".npz archive", error) from error
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
         members = self._zip.infolist()
@@ -171,6 +168,14 @@ def as_float32(name, array):
 
 def _dtype_name(dtype):
     return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
+
+
+def incomplete(path, kind, error):
+    """Return the error to raise for a file that cannot be read."""
+    return ValueError(
+        f"`path` must be a complete {kind}. Received: path={str(path)!r}, "
+        f"{what_it_is(path) or f'which cannot be read: {error}'}"
+    )
 
 
 def what_it_is(path):

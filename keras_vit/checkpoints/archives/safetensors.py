@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
+from keras_vit.checkpoints.archives.npz import as_float32, incomplete
 from keras_vit.checkpoints.configuration import MODEL, SHARD_INDEX, read_configuration, read_json
 
 # What older repositories hold; it is never read.
@@ -66,10 +66,7 @@ class SafetensorsArchive:
         try:
             return self._exit.enter_context(safetensors.safe_open(file, framework="numpy"))
         except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(
-                f"`path` must be a complete .safetensors file. Received: path={str(file)!r}, "
-                f"{what_it_is(file) or f'which cannot be read: {error}'}"
-            ) from error
+            raise incomplete(file, ".safetensors file", error) from error
 
     def read(self, name):
         """Return the array of that name in float32."""

@@ -169,18 +169,15 @@ def _read_parts(text, parts, name):
 
 def _read_part(text, part, name):
     middle = text.removeprefix(part.prefix).removesuffix(part.suffix)
-    whole = text == f"{part.prefix}{middle}{part.suffix}"
-    if part.values and not (whole and middle in part.values):
-        written = ", ".join(f"{part.prefix}{value}{part.suffix}" for value in part.values)
-        raise ValueError(
-            f"`{part.label}` must be one of {written}, not {text!r}. Received: name={name!r}"
-        )
-    if not part.values and not (whole and _is_plain_number(middle, part.read)):
+    if part.values:
+        fits = middle in part.values
+        rule = "one of " + ", ".join(f"{part.prefix}{value}{part.suffix}" for value in part.values)
+    else:
+        fits = _is_plain_number(middle, part.read)
         example = {int: "300", float: "0.001"}[part.read]
-        raise ValueError(
-            f"`{part.label}` must be a number written like {part.prefix}{example}{part.suffix}, "
-            f"not {text!r}. Received: name={name!r}"
-        )
+        rule = f"a number written like {part.prefix}{example}{part.suffix}"
+    if not fits or text != f"{part.prefix}{middle}{part.suffix}":
+        raise ValueError(f"`{part.label}` must be {rule}, not {text!r}. Received: name={name!r}")
     return part.read(middle)
 
 

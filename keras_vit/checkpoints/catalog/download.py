@@ -63,10 +63,9 @@ def find_file(weights, variant=None, argument="path"):
                 f"which is of {file.variant}"
             )
         return fetch(file.url)
-    if _is_name(text, variant):
-        return fetch(find_checkpoint(text, variant, argument).url)
     path = pathlib.Path(weights).expanduser()
-    if path.name.endswith(FILE_SUFFIXES) or _exists(path):
+    names = {row.name for row in CHECKPOINTS} | {r.tag for r in CHECKPOINTS if r.variant == variant}
+    if text not in names and (path.name.endswith(FILE_SUFFIXES) or _exists(path)):
         return path
     return fetch(find_checkpoint(text, variant, argument).url)
 
@@ -77,10 +76,6 @@ def _exists(path):
     # The text is too long for a path.
     except OSError:
         return False
-
-
-def _is_name(text, variant):
-    return any(text in (row.name, row.tag if row.variant == variant else "") for row in CHECKPOINTS)
 
 
 def fetch(url):
@@ -141,15 +136,10 @@ def _download_configuration(url):
             _download(sibling, target, is_optional=True)
 
 
-def _mirrored(url):
-    mirror = os.environ.get(MIRROR)
-    if mirror and url.startswith(f"{GOOGLE_STORAGE}/"):
-        return mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
-    return url
-
-
 def _download(url, target, is_optional=False):
-    url, home = _mirrored(url), _home()
+    home, mirror = _home(), os.environ.get(MIRROR)
+    if mirror and url.startswith(f"{GOOGLE_STORAGE}/"):
+        url = mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
     try:
         home.mkdir(parents=True, exist_ok=True)
         # Keras writes to the name itself: after a killed process, it would take a part for a file.

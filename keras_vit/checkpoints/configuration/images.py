@@ -3,7 +3,7 @@
 import dataclasses
 import math
 
-from keras_vit.checkpoints.architecture import logger, per_channel, whole_patches
+from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
 from keras_vit.core.resizing import Resizing
 
 # Mean and standard deviation of pixels in [0, 1]: of the images of ImageNet, and of those of CLIP.
@@ -120,7 +120,7 @@ def naflex_preprocessor_of(options, normalization, resizing):
     if resizing.crop_share != 1 or resizing.keeps_aspect_ratio:
         logger.warning("the image processor of NaFlex cannot crop images: %s", resizing.in_words())
     patch_size = options["patch_size"]
-    num_patches = math.prod(whole_patches(options["image_size"], patch_size))
+    num_patches = math.prod(grid_of(options["image_size"], patch_size))
     settings = {"patch_size": patch_size[0], "max_num_patches": num_patches}
     return _preprocessor("Siglip2", settings, normalization, resizing)
 

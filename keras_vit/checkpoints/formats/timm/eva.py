@@ -112,7 +112,7 @@ def _check_class(options):
         )
 
 
-def _configure(options, arrays, class_names, normalization, resizing):
+def _configure(options, arrays, *facts):
     arguments = arguments_of(options) | {
         "mlp_ratio": ratio(options["mlp_dim"], options["embedding_dim"]),
         "num_reg_tokens": options["num_registers"],
@@ -121,7 +121,6 @@ def _configure(options, arrays, class_names, normalization, resizing):
         "swiglu_align_to": 1,
         "use_fc_norm": options["fc_norm"],
     }
-    facts = class_names, normalization, resizing
     return {"config.json": config_of(ARCHITECTURE, arguments, options, *facts)}
 
 

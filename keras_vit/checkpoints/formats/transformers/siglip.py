@@ -7,7 +7,7 @@ their kernels are stored as matrices, and a model of this package has one grid, 
 import functools
 import math
 
-from keras_vit.checkpoints.architecture import check_recorded, whole_patches
+from keras_vit.checkpoints.architecture import check_recorded, grid_of
 from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of, preprocessor_of
 from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
@@ -28,9 +28,6 @@ from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer
 from keras_vit.core.arguments import as_pair
 
 BIAS = "embeddings.patch_embedding.bias"
-TANH = "gelu_pytorch_tanh"
-SIGLIP_MODELS = Defaults(("siglip_vision_model", "siglip"), epsilon=1e-6, activation=TANH)
-SIGLIP2_MODELS = Defaults(("siglip2_vision_model", "siglip2"), epsilon=1e-6, activation=TANH)
 # The default of `patch_size` of transformers' `Siglip2VisionConfig`.
 DEFAULT_PATCH_SIZE = 16
 
@@ -89,7 +86,7 @@ def _config_of(model, model_type, is_flat, options):
     }
     if is_flat:
         del settings["image_size"]
-        grid = whole_patches(options["image_size"], options["patch_size"])
+        grid = grid_of(options["image_size"], options["patch_size"])
         settings["num_patches"] = math.prod(grid)
     architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
     if options["num_classes"]:
@@ -108,7 +105,10 @@ def _size_of_patches(config):
     return tuple(math.isqrt(settings["num_patches"]) * size for size in patch_size)
 
 
-def _layout(name, what, model, defaults, is_flat, **own):
+def _layout(model, what, is_flat, **own):
+    model_type = model.lower()
+    model_types = f"{model_type}_vision_model", model_type
+    defaults = Defaults(model_types, epsilon=1e-6, activation="gelu_pytorch_tanh")
     # Markers; a kernel with two axes is one of NaFlex.
     find_tower = tower_finder([PATCHES, BIAS], r"head\.", absent=[CLASS_TOKEN])
 
@@ -118,13 +118,14 @@ def _layout(name, what, model, defaults, is_flat, **own):
         return naming if fits else None
 
     return transformers_format(
-        name,
+        f"huggingface_{model_type}",
         _rows("flat_patches" if is_flat else "convolution"),
-        f"`{name}`: `.safetensors` of {what}, all but the classifier under `vision_model.`",
+        f"`huggingface_{model_type}`: `.safetensors` of {what}, all but the classifier under "
+        "`vision_model.`",
         find,
         functools.partial(_describe, defaults, is_flat),
         defaults,
-        functools.partial(_config_of, model, defaults.model_types[1], is_flat),
+        functools.partial(_config_of, model, model_type, is_flat),
         naflex_preprocessor_of if is_flat else preprocessor_of,
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
@@ -136,19 +137,15 @@ def _layout(name, what, model, defaults, is_flat, **own):
 
 
 SIGLIP = _layout(
-    "huggingface_siglip",
-    "SigLIP and SigLIP 2",
     "Siglip",
-    SIGLIP_MODELS,
+    "SigLIP and SigLIP 2",
     is_flat=False,
     configured_size=lambda config: tower_settings(config).get("image_size"),
     interpolation="cubic",
 )
 SIGLIP2 = _layout(
-    "huggingface_siglip2",
-    "SigLIP 2 for any grid (NaFlex)",
     "Siglip2",
-    SIGLIP2_MODELS,
+    "SigLIP 2 for any grid (NaFlex)",
     is_flat=True,
     configured_size=_size_of_patches,
     interpolation="linear",

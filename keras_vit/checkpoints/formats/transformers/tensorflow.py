@@ -3,11 +3,7 @@
 import dataclasses
 
 from keras_vit.checkpoints.configuration import TF_MODEL
-from keras_vit.checkpoints.formats.transformers.vit import (
-    HUGGINGFACE,
-    HUGGINGFACE_ROWS,
-    describe_huggingface,
-)
+from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, HUGGINGFACE_ROWS
 from keras_vit.checkpoints.weight_map import Naming, Row
 
 # Kernels have Keras's order of axes.
@@ -63,7 +59,7 @@ def describe_huggingface_tf(shape_of, config, num_heads):
 
     # TensorFlow's layers have biases whatever the configuration says.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
-    options = describe_huggingface(torch_shape_of, config, num_heads)
+    options = HUGGINGFACE.describe(torch_shape_of, config, num_heads)
     if not options["qkv_bias"]:
         raise ValueError(
             "The TensorFlow ViT of transformers must have biases of queries, keys and values. "

@@ -2,7 +2,7 @@
 
 import re
 
-from keras_vit.checkpoints.architecture import output_size
+from keras_vit.checkpoints.architecture import grid_of, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
@@ -69,13 +69,6 @@ find_huggingface = finder(
 )
 
 VIT = Defaults(("vit",), epsilon=1e-12)
-MAE = Defaults(("vit_mae",), epsilon=1e-12)
-MSN = Defaults(("vit_msn",), epsilon=1e-6)
-
-
-def describe_huggingface(shape_of, config, num_heads):
-    """Return the options of a transformers ViT, from its arrays and `config.json`."""
-    return describe_vit(shape_of, config, num_heads, VIT)
 
 
 def describe_vit(shape_of, config, num_heads, defaults, **own):
@@ -99,8 +92,7 @@ def _check_grid(table, image_size, patch_size, num_tokens):
     """Raise an error if the position embedding is not of the configured image size."""
     if table is None or image_size is None:
         return
-    sizes = as_pair(image_size, "image_size")
-    rows, columns = (size // patch for size, patch in zip(sizes, patch_size, strict=True))
+    rows, columns = grid_of(as_pair(image_size, "image_size"), patch_size)
     if table[1:2] != (num_tokens + rows * columns,):
         raise ValueError(
             "`image_size` of the file's config.json must fit its position embedding of shape "
@@ -172,7 +164,7 @@ VIT_MAE = _layout(
     "huggingface_vit_mae",
     "`huggingface_vit_mae`: `.safetensors` of the encoder of ViT-MAE",
     ENCODER_ROWS,
-    MAE,
+    Defaults(("vit_mae",), epsilon=1e-12),
     "ViTMAEModel",
     read_only_models=("ViTMAEForPreTraining",),
     # By default transformers masks three of four patches, in prediction too.
@@ -182,7 +174,7 @@ VIT_MSN = _layout(
     "huggingface_vit_msn",
     "`huggingface_vit_msn`: `.safetensors` of ViT-MSN, all but the classifier under `vit.`",
     (*ENCODER_ROWS, *CLASSIFIER_ROWS),
-    MSN,
+    Defaults(("vit_msn",), epsilon=1e-6),
     "ViTMSNModel",
     "ViTMSNForImageClassification",
 )
