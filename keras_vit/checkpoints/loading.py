@@ -181,16 +181,13 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     _check_given(options, callers_options)
     ignored = checkpoint.naming.ignored
     if ignored:
-        logger.info(
-            "%s: %d arrays such as %s are not part of the model, and are left out",
-            *(checkpoint.path, len(ignored), ignored[0]),
-        )
+        text = "%s: %d arrays such as %s are not part of the model, and are left out"
+        logger.info(text, checkpoint.path, len(ignored), ignored[0])
     model = build_model({**options, **callers_options})
     if options["image_size"] != stored_size and not is_resnet(options):
         sizes = ["x".join(map(str, size)) for size in (stored_size, options["image_size"])]
-        logger.info(
-            "%s: position embeddings are resized from %s to %s pixels", checkpoint.path, *sizes
-        )
+        text = "%s: position embeddings are resized from %s to %s pixels"
+        logger.info(text, checkpoint.path, *sizes)
     for variable, value in checkpoint.read(model, new_head, stored_size):
         assign(variable, value)
     _carry(checkpoint, model, keeps_head=not new_head)
@@ -213,15 +210,11 @@ def _carry(checkpoint, model, keeps_head=True):
             text = "%s: no file records the normalization of images: mean and deviation are 0.5"
             logger.warning(text, checkpoint.path)
         if keeps_head:
-            model.class_names = _class_names(checkpoint, model.options["num_classes"])
-
-
-def _class_names(checkpoint, num_classes):
-    """Return the names that are recorded next to a file, or ImageNet's for a published file."""
-    names = checkpoint.class_names(num_classes)
-    if names is None and num_classes in LABEL_FILES and published_row(checkpoint.path):
-        return imagenet_class_names(num_classes)
-    return names
+            num_classes = model.options["num_classes"]
+            names = checkpoint.class_names(num_classes)
+            if names is None and num_classes in LABEL_FILES and published_row(checkpoint.path):
+                names = imagenet_class_names(num_classes)
+            model.class_names = names
 
 
 def _check_given(options, callers_options):

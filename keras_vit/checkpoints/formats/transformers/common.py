@@ -106,7 +106,14 @@ def describe(shape_of, config, num_heads, defaults, settings=None, **own):
     """
     check_project(config, ("model_type", "architectures"), "transformers")
     settings = config if settings is None else settings
-    _check(config, settings, defaults)
+    check_setting(config, "model_type", *defaults.model_types)
+    check_setting(settings, "hidden_act", *ACTIVATIONS)
+    if config.get("problem_type") not in (None, "single_label_classification"):
+        logger.warning(
+            "the model is for problem_type=%r and not for one class per image: the softmax of its "
+            "logits does not give its probabilities",
+            config["problem_type"],
+        )
     heads = _heads(settings, num_heads, defaults)
     options = {
         **torch_options(shape_of, heads, num_heads, own.get("gated_mlp", False)),
@@ -153,17 +160,6 @@ def _heads(settings, asked, defaults):
         defaults.num_heads,
     )
     return defaults.num_heads
-
-
-def _check(config, settings, defaults):
-    check_setting(config, "model_type", *defaults.model_types)
-    check_setting(settings, "hidden_act", *ACTIVATIONS)
-    if config.get("problem_type") not in (None, "single_label_classification"):
-        logger.warning(
-            "the model is for problem_type=%r and not for one class per image: the softmax of its "
-            "logits does not give its probabilities",
-            config["problem_type"],
-        )
 
 
 def check_setting(config, name, *allowed):
