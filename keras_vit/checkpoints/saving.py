@@ -19,7 +19,7 @@ from keras_vit.checkpoints.formats import written_formats
 from keras_vit.checkpoints.model_archive import at_stored_size
 from keras_vit.checkpoints.stored import arrays_of, lost_options, size_to_record, values_of
 from keras_vit.checkpoints.weight_map import entries
-from keras_vit.core.arguments import check_choice
+from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
@@ -187,9 +187,7 @@ def _check_path(path, format):
         kind = f"a directory or a {format.suffix} file"
         fits = fits or not (path.is_file() or path.suffix in FILE_SUFFIXES)
     if not fits:
-        raise ValueError(
-            f"`path` must be {kind} for format={format.name!r}. Received: path={str(path)!r}"
-        )
+        raise path_error(path, f"be {kind} for format={format.name!r}")
     return path
 
 
@@ -198,10 +196,8 @@ def _check_not_hidden(path, files):
     hidden = {MODEL: path.name, PROCESSOR: PREPROCESSOR if PREPROCESSOR in files else None}
     for name, own in hidden.items():
         if own not in (None, name) and path.with_name(name).exists():
-            raise ValueError(
-                f"`path` must be a directory without {name}, which is read instead of {own}. "
-                f"Received: path={str(path.parent)!r}"
-            )
+            rule = f"be a directory without {name}, which is read instead of {own}"
+            raise path_error(path.parent, rule)
 
 
 def write_files(path, arrays, files, image_size):
@@ -217,6 +213,4 @@ def write_files(path, arrays, files, image_size):
                 parts[name].write_text(text, encoding="utf-8")
             WRITERS[path.suffix](part, arrays, image_size)
     except OSError as error:
-        raise ValueError(
-            f"`path` must be where files can be written. Received: path={str(path)!r} ({error})"
-        ) from error
+        raise path_error(path, "be where files can be written", f" ({error})") from error

@@ -100,6 +100,11 @@ def grid_size(image_size, patch_size):
     return tuple(pixels // patch for pixels, patch in sizes)
 
 
+def path_error(path, rule, found=""):
+    """Return a `ValueError` about the file of an argument `path`: the rule, and what was found."""
+    return ValueError(f"`path` must {rule}. Received: path={str(path)!r}{found}")
+
+
 def accepts_old_name(old, new):
     """Decorate a function so that it also takes a keyword argument by its old name."""
 

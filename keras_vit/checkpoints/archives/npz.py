@@ -15,6 +15,8 @@ import zlib
 
 import numpy as np
 
+from keras_vit.core.arguments import path_error
+
 # Key of the image size in the archive's comment.
 RECORDED = "keras_vit.image_size"
 
@@ -90,10 +92,8 @@ class NpzArchive:
                     array = np.lib.format.read_array(file, allow_pickle=False)
         # A wrong size may exceed the memory.
         except (*DAMAGED, MemoryError) as error:
-            raise ValueError(
-                f"`path` must be a complete .npz archive. Received: path={str(self.path)!r}, "
-                f"whose array {name!r} is damaged: {error}"
-            ) from error
+            found = f", whose array {name!r} is damaged: {error}"
+            raise path_error(self.path, "be a complete .npz archive", found) from error
         return as_float32(name, array)
 
     def _map(self, member):
@@ -172,10 +172,8 @@ def _dtype_name(dtype):
 
 def incomplete(path, kind, error):
     """Return the error to raise for a file that cannot be read."""
-    return ValueError(
-        f"`path` must be a complete {kind}. Received: path={str(path)!r}, "
-        f"{what_it_is(path) or f'which cannot be read: {error}'}"
-    )
+    found = what_it_is(path) or f"which cannot be read: {error}"
+    return path_error(path, f"be a complete {kind}", f", {found}")
 
 
 def what_it_is(path):

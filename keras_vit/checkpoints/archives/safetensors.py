@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_vit.checkpoints.archives.npz import as_float32, incomplete
 from keras_vit.checkpoints.configuration import MODEL, SHARD_INDEX, read_configuration, read_json
+from keras_vit.core.arguments import path_error
 
 # What older repositories hold; it is never read.
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -41,19 +42,14 @@ class SafetensorsArchive:
         tensors = self._open(file)
         twice = set(tensors.keys()) & set(self._files)
         if twice:
-            raise ValueError(
-                f"`path` must hold each array once. Received: path={str(self.path)!r}, "
-                f"where {sorted(twice)[0]!r} is in two files"
-            )
+            found = f", where {sorted(twice)[0]!r} is in two files"
+            raise path_error(self.path, "hold each array once", found)
         self._files.update(dict.fromkeys(tensors.keys(), tensors))
 
     def _check_index(self, listed):
         absent = [name for name in listed if name not in self._files]
         if absent:
-            raise ValueError(
-                "`path` must hold each array of its index. "
-                f"Received: path={str(self.path)!r}, without {absent[0]!r}"
-            )
+            raise path_error(self.path, "hold each array of its index", f", without {absent[0]!r}")
 
     def _open(self, file):
         try:
@@ -118,10 +114,8 @@ def _shards(path):
     files = [directory / name for name in names]
     missing = [file.name for file in files if not file.exists()]
     if missing or not files:
-        raise ValueError(
-            f"`path` must hold every file of its index. Received: path={str(path)!r}, "
-            f"without {', '.join(missing) or 'any'}"
-        )
+        found = f", without {', '.join(missing) or 'any'}"
+        raise path_error(path, "hold every file of its index", found)
     return files, weight_map
 
 

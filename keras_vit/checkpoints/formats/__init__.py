@@ -17,7 +17,7 @@ from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3
 from keras_vit.checkpoints.formats.transformers.siglip import SIGLIP, SIGLIP2
 from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
-from keras_vit.core.arguments import check_choice
+from keras_vit.core.arguments import check_choice, path_error
 
 # To add a layout, add a file with its row to this folder, and the row here. A file is read by the
 # first of them that finds its arrays in it.
@@ -70,4 +70,4 @@ def recognize(archive, format=None, opened_by=None):
     what = f"which holds {len(names)} arrays such as {', '.join(names[:4])}"
     kinds = "a Vision Transformer or a ResNet of a known layout"
     rule = kinds if format is None else f"of format {format!r}"
-    raise ValueError(f"`path` must be {rule}. Received: path={str(archive.path)!r}, {what}")
+    raise path_error(archive.path, f"be {rule}", f", {what}")
