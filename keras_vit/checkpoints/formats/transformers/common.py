@@ -148,10 +148,7 @@ def _check_recorded(config, settings, options):
 
 
 def _heads(settings, asked, defaults):
-    """Return the number of heads of a `config.json`, or the default if the caller gave none.
-
-    `None` without a `config.json`.
-    """
+    """Return the heads of a `config.json`, its default if neither it nor the caller gives any."""
     heads = settings.get("num_attention_heads")
     if heads is not None or not settings or asked is not None:
         return heads
