@@ -70,6 +70,34 @@ def torch_heads(width, configured, asked, gated_mlp=False):
     return heads
 
 
+def torch_options(shape_of, configured_heads, asked_heads, gated_mlp=False, mlp_dim=None):
+    """Return the first options of a ViT trained in PyTorch, from the shapes of its arrays.
+
+    The heads are those of `torch_heads`; `mlp_dim` is that of a gated MLP.
+    """
+    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
+    return {
+        "patch_size": tuple(patch_size),
+        "embedding_dim": width,
+        "depth": block_depth(shape_of),
+        "num_heads": torch_heads(width, configured_heads, asked_heads, gated_mlp),
+        "mlp_dim": mlp_dim or output_size(shape_of, "block_0/mlp/dense_0", axis=0),
+        "num_classes": output_size(shape_of, "head", axis=0) or 0,
+        "image_channels": channels,
+    }
+
+
+def grid_of(image_size, patch_size):
+    """Return the rows and columns of the whole patches of an image."""
+    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
+
+
+def num_registers(shape_of):
+    """Return the number of register tokens."""
+    shape = shape_of("register_tokens/tokens")
+    return shape[1] if shape else 0
+
+
 def per_channel(values):
     """Return a list of three numbers; one number stands for all channels."""
     return [float(value) for value in (values * 3 if len(values) == 1 else values)]

@@ -21,25 +21,13 @@ from keras_vit.models.variants import is_resnet
 
 # Options that some files do not record; the caller may choose them.
 UNRECORDED_OPTIONS = (
-    *DROPOUT_OPTIONS,
-    "classifier_activation",
-    "activation",
-    "epsilon",
-    "name",
-    "dtype",
-    "remat",
-    "attention_path",
+    *(*DROPOUT_OPTIONS, "classifier_activation", "activation", "epsilon"),
+    *("name", "dtype", "remat", "attention_path"),
 )
 
 
 def from_checkpoint(
-    path,
-    num_classes=None,
-    image_size=None,
-    num_heads=None,
-    format=None,
-    patch_size=None,
-    **options,
+    path, num_classes=None, image_size=None, num_heads=None, format=None, patch_size=None, **options
 ):
     """Build the model that a checkpoint file describes, and load its weights.
 
@@ -137,7 +125,7 @@ def load_checkpoint(model, path, format=None):
         for variable, value in values:
             assign(variable, value)
         _carry(checkpoint, model)
-    _record_origin(model, file)
+    set_origin(model, None if published_row(file) else file)
 
 
 def build_pretrained(row, weights, num_classes, image_size, options):
@@ -155,7 +143,8 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         _load_keras_weights(model, file)
         return model
     with open_checkpoint(file) as checkpoint:
-        num_heads = _heads_of(row, checkpoint)
+        is_in_arrays = "num_heads" not in checkpoint.format.config_options
+        num_heads = None if is_in_arrays else getattr(row, "num_heads", None)
         try:
             described = described_options(file, checkpoint, num_heads, image_size)
         except ValueError:
@@ -192,22 +181,19 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     _check_given(options, callers_options)
     ignored = checkpoint.naming.ignored
     if ignored:
-        logger.info(
-            "%s: %d arrays such as %s are not part of the model, and are left out",
-            *(checkpoint.path, len(ignored), ignored[0]),
-        )
+        text = "%s: %d arrays such as %s are not part of the model, and are left out"
+        logger.info(text, checkpoint.path, len(ignored), ignored[0])
     model = build_model({**options, **callers_options})
     if options["image_size"] != stored_size and not is_resnet(options):
         sizes = ["x".join(map(str, size)) for size in (stored_size, options["image_size"])]
-        logger.info(
-            "%s: position embeddings are resized from %s to %s pixels", checkpoint.path, *sizes
-        )
+        text = "%s: position embeddings are resized from %s to %s pixels"
+        logger.info(text, checkpoint.path, *sizes)
     for variable, value in checkpoint.read(model, new_head, stored_size):
         assign(variable, value)
     _carry(checkpoint, model, keeps_head=not new_head)
     has_new_head = new_head and num_classes > 0
     checkpoint.format.restore(checkpoint, model, has_new_head, given=callers_options)
-    _record_origin(model, checkpoint.path)
+    set_origin(model, None if published_row(checkpoint.path) else checkpoint.path)
     return model
 
 
@@ -224,19 +210,11 @@ def _carry(checkpoint, model, keeps_head=True):
             text = "%s: no file records the normalization of images: mean and deviation are 0.5"
             logger.warning(text, checkpoint.path)
         if keeps_head:
-            model.class_names = _class_names(checkpoint, model.options["num_classes"])
-
-
-def _class_names(checkpoint, num_classes):
-    """Return the names that are recorded next to a file, or ImageNet's for a published file."""
-    names = checkpoint.class_names(num_classes)
-    if names is None and num_classes in LABEL_FILES and published_row(checkpoint.path):
-        return imagenet_class_names(num_classes)
-    return names
-
-
-def _record_origin(model, file):
-    set_origin(model, None if published_row(file) else file)
+            num_classes = model.options["num_classes"]
+            names = checkpoint.class_names(num_classes)
+            if names is None and num_classes in LABEL_FILES and published_row(checkpoint.path):
+                names = imagenet_class_names(num_classes)
+            model.class_names = names
 
 
 def _check_given(options, callers_options):
@@ -262,11 +240,6 @@ def assign(variable, value):
     variable.assign(np.array(value))
 
 
-def _heads_of(row, checkpoint):
-    is_in_arrays = "num_heads" not in checkpoint.format.config_options
-    return None if is_in_arrays else getattr(row, "num_heads", None)
-
-
 def _check_architecture(row, described, file):
     different = architecture_differences(row, described)
     if different:
@@ -288,10 +261,5 @@ def _warn_of_other_functions(model, file, checkpoint):
             names.append("pooling")
     for name in names:
         if theirs.get(name, ours[name]) != ours[name]:
-            logger.warning(
-                "%s: the model has %s=%r, the file %r",
-                checkpoint.path,
-                name,
-                ours[name],
-                theirs[name],
-            )
+            text = "%s: the model has %s=%r, the file %r"
+            logger.warning(text, checkpoint.path, name, ours[name], theirs[name])

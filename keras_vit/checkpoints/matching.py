@@ -30,7 +30,8 @@ def mismatches(checkpoint, found, shapes, fits_positions, drop_head):
     unused = [naming.sources[name].name for name in naming.shapes if name not in used]
     misshapen = []
     for entry in found:
-        actual, expected = naming.shapes.get(entry.source), _expected(entry, shapes)
+        actual = naming.shapes.get(entry.source)
+        expected = TRANSFORMS[entry.transform].shape([shapes[path] for path in entry.targets])
         if actual is not None and not _fits(entry, actual, expected, fits_positions):
             misshapen.append(f"{entry.source!r} is {actual}, not {expected}")
     problems = [
@@ -39,10 +40,6 @@ def mismatches(checkpoint, found, shapes, fits_positions, drop_head):
         listed("misshapen", misshapen),
     ]
     return [problem for problem in problems if problem]
-
-
-def _expected(entry, shapes):
-    return TRANSFORMS[entry.transform].shape([shapes[target] for target in entry.targets])
 
 
 def _fits(entry, actual, expected, fits_positions):

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.architecture import grid_of, logger
 from keras_vit.checkpoints.formats.flax_resnet import describe_stages
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair
@@ -93,7 +93,7 @@ def stored_image_size(checkpoint, options, asked):
         )
     configured = _configured_grid(checkpoint, patch_size)
     if asked is not None:
-        asked = _grid(as_pair(asked, "image_size"), patch_size)
+        asked = grid_of(as_pair(asked, "image_size"), patch_size)
     num_prefix = num_prefix_tokens(options)
     counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
     rows = position_rows(table[1], counts, configured, asked)
@@ -128,7 +128,7 @@ def resizing_for(checkpoint, options):
 
 def _configured_grid(checkpoint, patch_size):
     size = checkpoint.configured_size
-    return _grid(size, patch_size) if size else None
+    return grid_of(size, patch_size) if size else None
 
 
 def fit_arguments(checkpoint, shapes, grid, stored_size):
@@ -146,16 +146,14 @@ def fit_arguments(checkpoint, shapes, grid, stored_size):
     patch_size = total_stride(shapes["patch_embedding/projection/kernel"][:2], stages)
     counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
     if stored_size:
-        rows = position_rows(table[1], counts, _grid(stored_size, patch_size))
+        rows = position_rows(table[1], counts, grid_of(stored_size, patch_size))
     else:
         rows = _rows_for_model(checkpoint, table[1], counts, grid, patch_size)
     if rows is None:
         return None
     if rows.num_prefix > num_prefix:
-        logger.warning(
-            "%s: the position of a class token is left out, as there is no such token",
-            checkpoint.path,
-        )
+        text = "%s: the position of a class token is left out, as there is no such token"
+        logger.warning(text, checkpoint.path)
     return rows, num_prefix, grid, checkpoint.format.interpolation
 
 
@@ -173,19 +171,13 @@ def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
 def warn_of_assumed_grid(path, grid):
     """Log a warning if a file does not record its grid and that of the model is not square."""
     if grid[0] != grid[1]:
-        logger.warning(
-            "%s does not record its grid of patches: it is assumed to be the model's, %s",
-            *(path, grid),
-        )
+        text = "%s does not record its grid of patches: it is assumed to be the model's, %s"
+        logger.warning(text, path, grid)
 
 
 def _tiled(image_size, patch_size):
     """Return the part of an image that whole patches tile."""
     return tuple(n - n % patch for n, patch in zip(image_size, patch_size, strict=True))
-
-
-def _grid(image_size, patch_size):
-    return tuple(pixels // patch for pixels, patch in zip(image_size, patch_size, strict=True))
 
 
 def num_prefix_tokens(options):

@@ -21,13 +21,8 @@ from keras_vit.checkpoints.normalization import (
 )
 from keras_vit.checkpoints.positions import fit_arguments, fit_positions, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.checkpoints.weight_map import (
-    POSITION_TRANSFORMS,
-    POSITIONS,
-    entries,
-    template_of,
-)
-from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS, POSITIONS, entries, template_of
+from keras_vit.core.arguments import as_pair, check_integer, path_error
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers.convolution import NUM_GROUPS
 from keras_vit.models.base import CENTERED
@@ -42,7 +37,7 @@ OPTIONS_OF_FIRST_BLOCK = ("depth", "num_heads", "mlp_dim", "stages")
 def open_checkpoint(path, format=None):
     """Open a file and recognize its layout; return a context manager for a `CheckpointReader`."""
     if not path.exists():
-        raise ValueError(f"`path` must be an existing file. Received: path={str(path)!r}")
+        raise path_error(path, "be an existing file")
     own = opening_format(path)
     others = [row.suffix for row in FORMATS.values() if row.open]
     archive = own.open(path) if own else open_archive(path, others)
@@ -144,12 +139,10 @@ class CheckpointReader:
     def _described(self, num_heads, image_size):
         for path in ("patch_embedding/projection/kernel", "root_conv/kernel"):
             shape = self.shape_of(path)
-            dimensions = 2 if self._is(path, "flat_patches") else 4
-            if shape is not None and (len(shape) != dimensions or 0 in shape):
-                raise ValueError(
-                    f"`path` must hold convolutions whose kernels have {dimensions} dimensions, "
-                    f"none of them 0. Received: path={str(self.path)!r}, with {shape} for {path}"
-                )
+            axes = 2 if self._is(path, "flat_patches") else 4
+            if shape is not None and (len(shape) != axes or 0 in shape):
+                rule = f"hold convolutions whose kernels have {axes} dimensions, none of them 0"
+                raise path_error(self.path, rule, f", with {shape} for {path}")
         try:
             options = self.format.describe(self.shape_of, self.archive.config, num_heads)
             options["image_size"] = stored_image_size(self, options, image_size)
@@ -160,10 +153,8 @@ class CheckpointReader:
             ) from error
         unknown = [name for name in OPTIONS_OF_FIRST_BLOCK if name in options and not options[name]]
         if unknown:
-            raise ValueError(
-                "`path` must hold the arrays of at least the first block, which determine "
-                f"{', '.join(unknown)}. Received: path={str(self.path)!r}"
-            )
+            rule = "hold the arrays of at least the first block, which determine "
+            raise path_error(self.path, rule + ", ".join(unknown))
         self._check_resnet(options)
         return options
 
@@ -221,11 +212,9 @@ class CheckpointReader:
         if without_row:
             problems.append(listed("without a place in this format", without_row))
         if problems:
-            raise ValueError(
-                f"`path` must hold exactly the weights of the model {name!r}. "
-                f"Received: path={str(self.path)!r} ({self.format.name}), "
-                f"with {'; '.join(problems)}"
-            )
+            rule = f"hold exactly the weights of the model {name!r}"
+            found = f" ({self.format.name}), with {'; '.join(problems)}"
+            raise path_error(self.path, rule, found)
         return found, positions
 
     def _values(self, found, variables, shapes, positions):
@@ -257,9 +246,6 @@ class CheckpointReader:
                 yield variables[path], value
         if self._adds_bias:
             yield variables[BIAS], self._centered(BIAS, 0, shapes)
-        self._warn_of_zero_head(has_zero_heads)
-
-    def _warn_of_zero_head(self, has_zero_heads):
         if has_zero_heads and all(has_zero_heads) and not self._has_warned_of_head:
             self._has_warned_of_head = True
             text = "%s: all images have the same logits, as the kernel of the head is zero"
@@ -284,17 +270,13 @@ class CheckpointReader:
         with np.errstate(over="ignore"):
             is_finite = ops.all(ops.isfinite(ops.cast(value, variable.dtype)))
         if not is_finite:
-            raise ValueError(
-                f"`path` must hold numbers that are finite in {variable.dtype}. "
-                f"Received: path={str(self.path)!r}, whose values of {variable.path} are not"
-            )
+            rule = f"hold numbers that are finite in {variable.dtype}"
+            raise path_error(self.path, rule, f", whose values of {variable.path} are not")
 
     def _read_finite(self, name):
         array = self.archive.read(name)
         if name not in self._finite and not np.isfinite(array).all():
-            raise ValueError(
-                "`path` must hold finite numbers. "
-                f"Received: path={str(self.path)!r}, whose array {name!r} has NaN or infinity"
-            )
+            found = f", whose array {name!r} has NaN or infinity"
+            raise path_error(self.path, "hold finite numbers", found)
         self._finite.add(name)
         return array

@@ -12,15 +12,14 @@ from keras_vit.checkpoints.configuration import (
     MODEL,
     PREPROCESSOR,
     PROCESSOR,
-    read_config,
-    read_preprocessor,
+    read_configuration,
 )
 from keras_vit.checkpoints.configuration.images import recorded_normalization
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.checkpoints.model_archive import at_stored_size
 from keras_vit.checkpoints.stored import arrays_of, lost_options, size_to_record, values_of
 from keras_vit.checkpoints.weight_map import entries
-from keras_vit.core.arguments import check_choice
+from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
@@ -75,7 +74,8 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
     check_finite(model, dtype="float32")
     is_directory = path.suffix != format.suffix
     # Weights alone are read with the configuration that is next to them.
-    present = _configuration_next_to(path) if format.config_files and not is_directory else ({}, {})
+    has_present = format.config_files and not is_directory
+    present = read_configuration(path.parent) if has_present else ({}, {})
     if normalization is None:
         own = getattr(model, "normalization", CENTERED)
         normalization = own if is_directory else recorded_normalization(*present, path)
@@ -171,11 +171,6 @@ def _has_place(row, options, paths):
     return False
 
 
-def _configuration_next_to(path):
-    """Return the contents of the `config.json` and the `preprocessor_config.json` of a file."""
-    return read_config(path.parent), read_preprocessor(path.parent)
-
-
 def _format_of(format, path):
     """Return the layout of the same project in files of the path's suffix, if there is one."""
     rows = [row for row in written_formats().values() if format.name in (row.name, row.family)]
@@ -192,9 +187,7 @@ def _check_path(path, format):
         kind = f"a directory or a {format.suffix} file"
         fits = fits or not (path.is_file() or path.suffix in FILE_SUFFIXES)
     if not fits:
-        raise ValueError(
-            f"`path` must be {kind} for format={format.name!r}. Received: path={str(path)!r}"
-        )
+        raise path_error(path, f"be {kind} for format={format.name!r}")
     return path
 
 
@@ -203,10 +196,8 @@ def _check_not_hidden(path, files):
     hidden = {MODEL: path.name, PROCESSOR: PREPROCESSOR if PREPROCESSOR in files else None}
     for name, own in hidden.items():
         if own not in (None, name) and path.with_name(name).exists():
-            raise ValueError(
-                f"`path` must be a directory without {name}, which is read instead of {own}. "
-                f"Received: path={str(path.parent)!r}"
-            )
+            rule = f"be a directory without {name}, which is read instead of {own}"
+            raise path_error(path.parent, rule)
 
 
 def write_files(path, arrays, files, image_size):
@@ -222,6 +213,4 @@ def write_files(path, arrays, files, image_size):
                 parts[name].write_text(text, encoding="utf-8")
             WRITERS[path.suffix](part, arrays, image_size)
     except OSError as error:
-        raise ValueError(
-            f"`path` must be where files can be written. Received: path={str(path)!r} ({error})"
-        ) from error
+        raise path_error(path, "be where files can be written", f" ({error})") from error

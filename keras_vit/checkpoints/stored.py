@@ -7,13 +7,7 @@ import numpy as np
 
 from keras_vit.checkpoints.archives.memory import ArrayArchive
 from keras_vit.checkpoints.formats import recognize
-from keras_vit.checkpoints.normalization import (
-    BIAS,
-    KERNEL,
-    check_channels,
-    is_centered,
-    released,
-)
+from keras_vit.checkpoints.normalization import BIAS, KERNEL, check_channels, is_centered, released
 from keras_vit.checkpoints.positions import num_prefix_tokens
 from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import TRANSFORMS
@@ -98,12 +92,12 @@ def _with_positions_of(format, values, options):
     if ("learned" if becomes_learned else kind) not in described:
         raise _not_describable(format, options, ["position_embedding"])
     num_prefix = num_prefix_tokens(options)
-    if kind != "learned" and not becomes_learned:
-        return values
     if becomes_learned:
         table = sincos_table(token_grid_of(options), options["embedding_dim"])
         prefix = np.zeros((1, num_prefix, table.shape[2]))
         values = {**values, POSITIONS: np.concatenate([prefix, table], axis=1).astype("float32")}
+    elif kind != "learned":
+        return values
     return format.store_positions(values, num_prefix)
 
 

@@ -76,22 +76,16 @@ def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
     with open_checkpoint(file, format) as checkpoint:
         options = described_options(file, checkpoint, num_heads, image_size)
         warn_of_assumed(checkpoint, options, num_heads)
-        row = match_variant(options)
+        row, shapes = match_variant(options), variable_shapes(options)
+        name = options.get("name", "of these options")
+        checkpoint.match(name, shapes, token_grid_of(options), stored_size=options["image_size"])
         return Summary(
             str(file),
             checkpoint.format.name,
             row.name if row else None,
             options,
             tuple(checkpoint.dtypes),
-            _count_matching(checkpoint, options),
+            sum(map(math.prod, shapes.values())),
             checkpoint.head_state(),
             tuple(checkpoint.naming.ignored),
         )
-
-
-def _count_matching(checkpoint, options):
-    """Return the number of parameters, after checking that the file fits the model."""
-    shapes = variable_shapes(options)
-    name = options.get("name", "of these options")
-    checkpoint.match(name, shapes, token_grid_of(options), stored_size=options["image_size"])
-    return sum(map(math.prod, shapes.values()))

@@ -39,6 +39,23 @@ def _one(meaning, shape, read, write, **options):
     )
 
 
+def _reshaped(meaning, shape, **options):
+    """Return a transform that only reshapes."""
+    return _one(
+        meaning, shape, np.reshape, lambda value: value.reshape(shape(value.shape)), **options
+    )
+
+
+def _transposed(meaning, shape):
+    """Return a transform to a matrix: PyTorch multiplies by the transpose of a weight."""
+    return _one(
+        meaning,
+        shape,
+        lambda array, target: array.T.reshape(target),
+        lambda value: value.reshape(shape(value.shape)[::-1]).T,
+    )
+
+
 def _split(meaning, part):
     """Return a transform of an array that holds several variables, one after the other."""
     return Transform(
@@ -52,98 +69,13 @@ def _split(meaning, part):
     )
 
 
-IDENTITY = _one(
-    "as it is",
-    lambda shape: shape,
-    lambda array, shape: array,
-    lambda value: value,
+IDENTITY = _one("as it is", lambda shape: shape, lambda array, shape: array, lambda value: value)
+UNBATCHED = _reshaped("(rows, width) to (1, rows, width)", lambda shape: shape[1:])
+DENSE = _transposed("(out, in) to (in, out)", lambda shape: shape[::-1])
+TO_HEADS = _transposed(
+    "(heads x size, in) to (in, heads, size)", lambda shape: (shape[1] * shape[2], shape[0])
 )
-UNBATCHED = _one(
-    "(rows, width) to (1, rows, width)",
-    lambda shape: shape[1:],
-    lambda array, shape: array[None],
-    lambda value: value[0],
-)
-# PyTorch multiplies by the transpose of a weight.
-DENSE = _one(
-    "(out, in) to (in, out)",
-    lambda shape: shape[::-1],
-    lambda array, shape: array.T,
-    lambda value: value.T,
-)
-CONVOLUTION = _one(
-    "(out, in, height, width) to (height, width, in, out)",
-    lambda shape: (shape[3], shape[2], shape[0], shape[1]),
-    lambda array, shape: array.transpose(2, 3, 1, 0),
-    lambda value: value.transpose(3, 2, 0, 1),
-)
-FLAT_PATCHES = _one(
-    "(out, height x width x in) to (height, width, in, out)",
-    lambda shape: (shape[3], shape[0] * shape[1] * shape[2]),
-    lambda array, shape: array.T.reshape(shape),
-    lambda value: value.reshape(-1, value.shape[3]).T,
-)
-FLAT_TOKEN = _one(
-    "(width) to (1, 1, width)",
-    lambda shape: shape[2:],
-    lambda array, shape: array[None, None],
-    lambda value: value[0, 0],
-)
-TO_HEADS = _one(
-    "(heads x size, in) to (in, heads, size)",
-    lambda shape: (shape[1] * shape[2], shape[0]),
-    lambda array, shape: array.T.reshape(shape),
-    lambda value: value.reshape(value.shape[0], -1).T,
-)
-FROM_HEADS = _one(
-    "(out, heads x size) to (heads, size, out)",
-    lambda shape: (shape[2], shape[0] * shape[1]),
-    lambda array, shape: array.T.reshape(shape),
-    lambda value: value.reshape(-1, value.shape[2]).T,
-)
-MATRIX_TO_HEADS = _one(
-    "(in, heads x size) to (in, heads, size)",
-    lambda shape: (shape[0], shape[1] * shape[2]),
-    lambda array, shape: array.reshape(shape),
-    lambda value: value.reshape(value.shape[0], -1),
-)
-MATRIX_FROM_HEADS = _one(
-    "(heads x size, out) to (heads, size, out)",
-    lambda shape: (shape[0] * shape[1], shape[2]),
-    lambda array, shape: array.reshape(shape),
-    lambda value: value.reshape(-1, value.shape[2]),
-)
-HEADS_BIAS = _one(
-    "(heads x size) to (heads, size)",
-    lambda shape: (shape[0] * shape[1],),
-    lambda array, shape: array.reshape(shape),
-    lambda value: value.reshape(-1),
-)
-# Flax kept GroupNorm's parameters in four dimensions until google/flax#1721.
-GROUP_NORM = _one(
-    "(1, 1, 1, channels) to (channels); one dimension is read too",
-    lambda shape: (1, 1, 1, *shape),
-    lambda array, shape: array.reshape(shape),
-    lambda value: value.reshape(1, 1, 1, -1),
-    accepts=lambda actual, expected: actual in (expected, expected[3:]),
-)
-FLAT_GROUP_NORM = _one(
-    "as it is; (1, 1, 1, channels) is read too",
-    lambda shape: shape,
-    lambda array, shape: array.reshape(shape),
-    lambda value: value,
-    accepts=lambda actual, expected: actual in (expected, (1, 1, 1, *expected)),
-)
-POINTWISE = _one(
-    "(1, 1, in, out) to (in, out)",
-    lambda shape: (1, 1, *shape),
-    lambda array, shape: array.reshape(shape),
-    lambda value: value.reshape(1, 1, *value.shape),
-)
-SPLIT_TO_HEADS = _split("split along the first axis, then each like `to_heads`", TO_HEADS)
-SPLIT_HEADS_BIAS = _split("split, then each like `heads_bias`", HEADS_BIAS)
-SPLIT_DENSE = _split("split along the first axis, then each like `dense`", DENSE)
-SPLIT = _split("split along the first axis", IDENTITY)
+HEADS_BIAS = _reshaped("(heads x size) to (heads, size)", lambda shape: (shape[0] * shape[1],))
 POSITION_ROWS = "; rows of class token and registers added where it has none"
 
 TRANSFORMS = {
@@ -152,20 +84,43 @@ TRANSFORMS = {
     "positions": dataclasses.replace(IDENTITY, meaning=IDENTITY.meaning + POSITION_ROWS),
     "flat_positions": dataclasses.replace(UNBATCHED, meaning=UNBATCHED.meaning + POSITION_ROWS),
     "unbatched": UNBATCHED,
-    "flat_token": FLAT_TOKEN,
-    "flat_patches": FLAT_PATCHES,
+    "flat_token": _reshaped("(width) to (1, 1, width)", lambda shape: shape[2:]),
+    "flat_patches": _transposed(
+        "(out, height x width x in) to (height, width, in, out)",
+        lambda shape: (shape[3], shape[0] * shape[1] * shape[2]),
+    ),
     "dense": DENSE,
-    "convolution": CONVOLUTION,
+    "convolution": _one(
+        "(out, in, height, width) to (height, width, in, out)",
+        lambda shape: (shape[3], shape[2], shape[0], shape[1]),
+        lambda array, shape: array.transpose(2, 3, 1, 0),
+        lambda value: value.transpose(3, 2, 0, 1),
+    ),
     "to_heads": TO_HEADS,
-    "from_heads": FROM_HEADS,
-    "matrix_to_heads": MATRIX_TO_HEADS,
-    "matrix_from_heads": MATRIX_FROM_HEADS,
+    "from_heads": _transposed(
+        "(out, heads x size) to (heads, size, out)", lambda shape: (shape[2], shape[0] * shape[1])
+    ),
+    "matrix_to_heads": _reshaped(
+        "(in, heads x size) to (in, heads, size)", lambda shape: (shape[0], shape[1] * shape[2])
+    ),
+    "matrix_from_heads": _reshaped(
+        "(heads x size, out) to (heads, size, out)", lambda shape: (shape[0] * shape[1], shape[2])
+    ),
     "heads_bias": HEADS_BIAS,
-    "group_norm": GROUP_NORM,
-    "flat_group_norm": FLAT_GROUP_NORM,
-    "pointwise": POINTWISE,
-    "split_to_heads": SPLIT_TO_HEADS,
-    "split_heads_bias": SPLIT_HEADS_BIAS,
-    "split_dense": SPLIT_DENSE,
-    "split": SPLIT,
+    # Flax kept GroupNorm's parameters in four dimensions until google/flax#1721.
+    "group_norm": _reshaped(
+        "(1, 1, 1, channels) to (channels); one dimension is read too",
+        lambda shape: (1, 1, 1, *shape),
+        accepts=lambda actual, expected: actual in (expected, expected[3:]),
+    ),
+    "flat_group_norm": _reshaped(
+        "as it is; (1, 1, 1, channels) is read too",
+        lambda shape: shape,
+        accepts=lambda actual, expected: actual in (expected, (1, 1, 1, *expected)),
+    ),
+    "pointwise": _reshaped("(1, 1, in, out) to (in, out)", lambda shape: (1, 1, *shape)),
+    "split_to_heads": _split("split along the first axis, then each like `to_heads`", TO_HEADS),
+    "split_heads_bias": _split("split, then each like `heads_bias`", HEADS_BIAS),
+    "split_dense": _split("split along the first axis, then each like `dense`", DENSE),
+    "split": _split("split along the first axis", IDENTITY),
 }

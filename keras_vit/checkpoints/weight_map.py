@@ -5,6 +5,8 @@ import re
 
 # Names of kernel and bias, or of scale and offset, in PyTorch.
 TORCH_NAMES = ("weight", "bias")
+# Names of the layers of queries, keys and values.
+INPUTS = ("query", "key", "value")
 # Path of the variable of learned position embeddings.
 POSITIONS = "position_embedding/embedding"
 # Transforms of the arrays that `positions.py` adapts to the tokens and the grid of the model.
@@ -39,16 +41,29 @@ def two(source, target, kernel="identity", bias="identity", names=("kernel", "bi
     )
 
 
-def torch_dense(source, target):
-    """Return the rows of a dense layer whose kernel is that of PyTorch, `(outputs, inputs)`."""
-    return two(source, target, "dense", names=TORCH_NAMES)
-
-
 def norm(source, target, names=("scale", "bias"), transform="identity"):
     """Return the rows of a LayerNorm or a GroupNorm."""
     return (
         Row(f"{source}{names[0]}", f"{target}/gamma", transform),
         Row(f"{source}{names[1]}", f"{target}/beta", transform),
+    )
+
+
+def torch_layer(source, target, kernel="dense", bias="identity"):
+    """Return the rows of a layer whose kernel is PyTorch's, by default `(outputs, inputs)`."""
+    return two(source, target, kernel, bias, TORCH_NAMES)
+
+
+def torch_norm(source, target):
+    """Return the rows of a LayerNorm of PyTorch."""
+    return norm(source, target, TORCH_NAMES)
+
+
+def packed(source, target, names=INPUTS, kernel="split_to_heads", bias="split_heads_bias"):
+    """Return the rows of PyTorch's kernel and bias for several layers of `target`."""
+    return (
+        Row(f"{source}weight", tuple(f"{target}/{name}/kernel" for name in names), kernel),
+        Row(f"{source}bias", tuple(f"{target}/{name}/bias" for name in names), bias),
     )
 
 

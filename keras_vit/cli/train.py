@@ -82,6 +82,7 @@ class Train:
     GPUs), `tpu`; with JAX `data_parallel`, `model_parallel`."""
     model_shards: int | None = None
     """Number of parts into which `model_parallel` divides a model; one per device by default."""
+
     def run(self):
         """Train, and print where the results are."""
         from keras_vit.training.job import train

@@ -115,6 +115,11 @@ def arguments_of(instance):
     return found
 
 
+def path_error(path, rule, found=""):
+    """Return a `ValueError` about the file of an argument `path`: the rule, and what was found."""
+    return ValueError(f"`path` must {rule}. Received: path={str(path)!r}{found}")
+
+
 def accepts_old_name(old, new):
     """Decorate a function so that it also takes a keyword argument by its old name."""
 

@@ -60,7 +60,8 @@ def check_class_names(names, what="`class_names`", num_classes=None):
         raise ValueError(f"{what} must have at least two classes. Received: {list(names)!r}")
     seen = {}
     for name in names:
-        views = {_looks(name), _looks(_as_latin(name))}
+        as_latin = unicodedata.normalize("NFKD", name).translate(_LOOK_ALIKES)
+        views = {_looks(name), _looks(as_latin)}
         if (other := next((seen[view] for view in views if view in seen), None)) is not None:
             raise ValueError(f"{what} must {_rule(name, other)}. Received: {other!r} and {name!r}")
         seen |= dict.fromkeys(views, name)
@@ -77,10 +78,6 @@ def _looks(name):
 def _is_shown(letter):
     is_hidden = _INVISIBLE.match(letter) or unicodedata.category(letter) in ("Cc", "Cf")
     return letter.isspace() or not is_hidden
-
-
-def _as_latin(name):
-    return unicodedata.normalize("NFKD", name).translate(_LOOK_ALIKES)
 
 
 def _rule(name, other):

@@ -53,11 +53,6 @@ class Resizing:
                 "`crop_share` must be greater than 0 and at most 1. "
                 f"Received: crop_share={self.crop_share!r}"
             )
-
-        # JSON has lists.
-        object.__setattr__(self, "cut_off", self._checked_cut_off())
-
-    def _checked_cut_off(self):
         cut_off = self.cut_off
         is_pair = isinstance(cut_off, (tuple, list)) and len(cut_off) == 2
         if not is_pair or not all(is_integer(pixels) and pixels >= 0 for pixels in cut_off):
@@ -65,7 +60,8 @@ class Resizing:
                 "`cut_off` must be two integers of at least 0: rows and columns. "
                 f"Received: cut_off={cut_off!r}"
             )
-        return tuple(cut_off)
+        # JSON has lists.
+        object.__setattr__(self, "cut_off", tuple(cut_off))
 
     def whole(self, image_size):
         """Return the image size of a model with what is cut off."""

@@ -4,6 +4,7 @@ from keras_vit.checkpoints.archives.hdf5 import Hdf5Archive, write_hdf5
 from keras_vit.checkpoints.archives.npz import NpzArchive, write_npz
 from keras_vit.checkpoints.archives.safetensors import SafetensorsArchive, write_safetensors
 from keras_vit.checkpoints.configuration import MODEL, SHARD_INDEX, TF_MODEL
+from keras_vit.core.arguments import path_error
 
 # Functions that write arrays, by the suffix of the file.
 WRITERS = {".npz": write_npz, ".safetensors": write_safetensors, ".h5": write_hdf5}
@@ -22,22 +23,16 @@ def open_archive(path, others=()):
         return SafetensorsArchive(path)
     if path.suffix == ".npz":
         return NpzArchive(path)
-    if path.name.endswith(".weights.h5"):
-        raise ValueError(
-            "`path` must be a file that describes its model: `load_checkpoint` reads .weights.h5 "
-            f"into a model. Received: path={str(path)!r}"
-        )
-    if path.suffix == ".h5":
+    if path.suffix == ".h5" and not path.name.endswith(".weights.h5"):
         return Hdf5Archive(path)
-    if path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
-        raise ValueError(
-            "`path` must be a file that can be read without unpickling: save the weights as "
-            f".safetensors. Received: path={str(path)!r}"
-        )
-    raise ValueError(
-        f"`path` must be a file that ends with {' or '.join([*WRITERS, *others])}, or a "
-        f"directory with model.safetensors. Received: path={str(path)!r}"
-    )
+    if path.suffix == ".h5":
+        rule = "describes its model: `load_checkpoint` reads .weights.h5 into a model"
+    elif path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
+        rule = "can be read without unpickling: save the weights as .safetensors"
+    else:
+        endings = " or ".join([*WRITERS, *others])
+        rule = f"ends with {endings}, or a directory with model.safetensors"
+    raise path_error(path, f"be a file that {rule}")
 
 
 def has_only_hdf5(directory):

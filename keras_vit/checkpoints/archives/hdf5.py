@@ -3,8 +3,8 @@
 import h5py
 import numpy as np
 
-from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
-from keras_vit.checkpoints.configuration import read_config, read_preprocessor
+from keras_vit.checkpoints.archives.npz import as_float32, incomplete
+from keras_vit.checkpoints.configuration import read_configuration
 
 
 class Hdf5Archive:
@@ -14,18 +14,17 @@ class Hdf5Archive:
 
     def __init__(self, path):
         self.path = path
-        self.config = read_config(path.parent)
-        self.preprocessor = read_preprocessor(path.parent)
+        self.config, self.preprocessor = read_configuration(path.parent)
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
-            raise self._damaged(error) from error
+            raise incomplete(path, ".h5 file", error) from error
         try:
             arrays = self._arrays()
         # Errors of damaged files have many types.
         except Exception as error:
             self.close()
-            raise self._damaged(error) from error
+            raise incomplete(path, ".h5 file", error) from error
         self.shapes = {name: array.shape for name, array in arrays.items()}
         self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
 
@@ -39,18 +38,12 @@ class Hdf5Archive:
         self._file.visititems(visit)
         return arrays
 
-    def _damaged(self, error):
-        return ValueError(
-            f"`path` must be a complete .h5 file. Received: path={str(self.path)!r}, "
-            f"{what_it_is(self.path) or f'which cannot be read: {error}'}"
-        )
-
     def read(self, name):
         """Return the array of that name in float32."""
         try:
             array = self._file[name][()]
         except (OSError, KeyError, RuntimeError) as error:
-            raise self._damaged(error) from error
+            raise incomplete(self.path, ".h5 file", error) from error
         return as_float32(name, np.asarray(array))
 
     def close(self):

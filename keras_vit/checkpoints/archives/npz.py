@@ -15,6 +15,8 @@ import zlib
 
 import numpy as np
 
+from keras_vit.core.arguments import path_error
+
 # Key of the image size in the archive's comment.
 RECORDED = "keras_vit.image_size"
 
@@ -55,10 +57,7 @@ class NpzArchive:
             headers = {name: self._header(name) for name in self._names()}
         except DAMAGED as error:
             self.close()
-            raise ValueError(
-                f"`path` must be a complete .npz archive. Received: path={str(path)!r}, "
-                f"{what_it_is(path) or f'which cannot be read: {error}'}"
-            ) from error
+            raise incomplete(path, ".npz archive", error) from error
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
         members = self._zip.infolist()
@@ -93,10 +92,8 @@ class NpzArchive:
                     array = np.lib.format.read_array(file, allow_pickle=False)
         # A wrong size may exceed the memory.
         except (*DAMAGED, MemoryError) as error:
-            raise ValueError(
-                f"`path` must be a complete .npz archive. Received: path={str(self.path)!r}, "
-                f"whose array {name!r} is damaged: {error}"
-            ) from error
+            found = f", whose array {name!r} is damaged: {error}"
+            raise path_error(self.path, "be a complete .npz archive", found) from error
         return as_float32(name, array)
 
     def _map(self, member):
@@ -171,6 +168,12 @@ def as_float32(name, array):
 
 def _dtype_name(dtype):
     return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
+
+
+def incomplete(path, kind, error):
+    """Return the error to raise for a file that cannot be read."""
+    found = what_it_is(path) or f"which cannot be read: {error}"
+    return path_error(path, f"be a complete {kind}", f", {found}")
 
 
 def what_it_is(path):

@@ -5,14 +5,9 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.checkpoints.archives.npz import as_float32, what_it_is
-from keras_vit.checkpoints.configuration import (
-    MODEL,
-    SHARD_INDEX,
-    read_config,
-    read_json,
-    read_preprocessor,
-)
+from keras_vit.checkpoints.archives.npz import as_float32, incomplete
+from keras_vit.checkpoints.configuration import MODEL, SHARD_INDEX, read_configuration, read_json
+from keras_vit.core.arguments import path_error
 
 # What older repositories hold; it is never read.
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -29,8 +24,7 @@ class SafetensorsArchive:
         self.path = path
         self._exit = contextlib.ExitStack()
         files, listed = _shards(path)
-        self.config = read_config(files[0].parent)
-        self.preprocessor = read_preprocessor(files[0].parent)
+        self.config, self.preprocessor = read_configuration(files[0].parent)
         self._files = {}
         try:
             for file in files:
@@ -48,19 +42,14 @@ class SafetensorsArchive:
         tensors = self._open(file)
         twice = set(tensors.keys()) & set(self._files)
         if twice:
-            raise ValueError(
-                f"`path` must hold each array once. Received: path={str(self.path)!r}, "
-                f"where {sorted(twice)[0]!r} is in two files"
-            )
+            found = f", where {sorted(twice)[0]!r} is in two files"
+            raise path_error(self.path, "hold each array once", found)
         self._files.update(dict.fromkeys(tensors.keys(), tensors))
 
     def _check_index(self, listed):
         absent = [name for name in listed if name not in self._files]
         if absent:
-            raise ValueError(
-                "`path` must hold each array of its index. "
-                f"Received: path={str(self.path)!r}, without {absent[0]!r}"
-            )
+            raise path_error(self.path, "hold each array of its index", f", without {absent[0]!r}")
 
     def _open(self, file):
         try:
@@ -73,10 +62,7 @@ class SafetensorsArchive:
         try:
             return self._exit.enter_context(safetensors.safe_open(file, framework="numpy"))
         except (safetensors.SafetensorError, OSError) as error:
-            raise ValueError(
-                f"`path` must be a complete .safetensors file. Received: path={str(file)!r}, "
-                f"{what_it_is(file) or f'which cannot be read: {error}'}"
-            ) from error
+            raise incomplete(file, ".safetensors file", error) from error
 
     def read(self, name):
         """Return the array of that name in float32."""
@@ -128,10 +114,8 @@ def _shards(path):
     files = [directory / name for name in names]
     missing = [file.name for file in files if not file.exists()]
     if missing or not files:
-        raise ValueError(
-            f"`path` must hold every file of its index. Received: path={str(path)!r}, "
-            f"without {', '.join(missing) or 'any'}"
-        )
+        found = f", without {', '.join(missing) or 'any'}"
+        raise path_error(path, "hold every file of its index", found)
     return files, weight_map
 
 

@@ -7,18 +7,8 @@ DIRECTORY = "gs://vit_models/augreg/"
 # The release has 9 models x 3 datasets x 7 augmentations x 2 weight decays x 2 of dropout and
 # stochastic depth = 756 files, and 3 of B/8; each was fine-tuned 68 times (B/8: 34, at 224 only).
 # These are the 51,509 rows of its index.csv, as printed by the release's vit_jax_augreg.ipynb.
-MODELS = (
-    "Ti_16",
-    "S_32",
-    "S_16",
-    "B_32",
-    "B_16",
-    "B_8",
-    "L_16",
-    "R_Ti_16",
-    "R26_S_32",
-    "R50_L_32",
-)
+MODELS = ("Ti_16", "S_32", "S_16", "B_32", "B_16", "B_8", "L_16", "R_Ti_16", "R26_S_32", "R50_L_32")
+AUGMENTATIONS = ("none", "light0", "light1", "medium1", "medium2", "strong1", "strong2")
 # The index calls 30 epochs of i21k "i21k_30".
 DATASETS = {"i1k": 1000, "i21k": 21843, "i21k_30": 21843}
 FINETUNE_DATASETS = {
@@ -117,12 +107,7 @@ _PRETRAINING = (
     _Part("dataset", "ds", values=tuple(DATASETS)),
     _Part("epochs", "epochs", suffix="ep", read=int),
     _Part("lr", "lr", "lr_", read=float),
-    _Part(
-        "augmentation",
-        "aug",
-        "aug_",
-        values=("none", "light0", "light1", "medium1", "medium2", "strong1", "strong2"),
-    ),
+    _Part("augmentation", "aug", "aug_", values=AUGMENTATIONS),
     _Part("weight_decay", "wd", "wd_", values=("0.03", "0.1"), read=float),
     _Part("dropout", "do", "do_", values=("0.0", "0.1"), read=float),
     _Part("stochastic_depth", "sd", "sd_", values=("0.0", "0.1"), read=float),
@@ -184,18 +169,15 @@ def _read_parts(text, parts, name):
 
 def _read_part(text, part, name):
     middle = text.removeprefix(part.prefix).removesuffix(part.suffix)
-    whole = text == f"{part.prefix}{middle}{part.suffix}"
-    if part.values and not (whole and middle in part.values):
-        written = ", ".join(f"{part.prefix}{value}{part.suffix}" for value in part.values)
-        raise ValueError(
-            f"`{part.label}` must be one of {written}, not {text!r}. Received: name={name!r}"
-        )
-    if not part.values and not (whole and _is_plain_number(middle, part.read)):
+    if part.values:
+        fits = middle in part.values
+        rule = "one of " + ", ".join(f"{part.prefix}{value}{part.suffix}" for value in part.values)
+    else:
+        fits = _is_plain_number(middle, part.read)
         example = {int: "300", float: "0.001"}[part.read]
-        raise ValueError(
-            f"`{part.label}` must be a number written like {part.prefix}{example}{part.suffix}, "
-            f"not {text!r}. Received: name={name!r}"
-        )
+        rule = f"a number written like {part.prefix}{example}{part.suffix}"
+    if not fits or text != f"{part.prefix}{middle}{part.suffix}":
+        raise ValueError(f"`{part.label}` must be {rule}, not {text!r}. Received: name={name!r}")
     return part.read(middle)
 
 

@@ -17,12 +17,17 @@ from keras_vit.checkpoints.archives.npz import what_it_is
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import HUB, fetch_from_hub
-from keras_vit.checkpoints.configuration import MODEL, PROCESSOR, TF_MODEL, has_configuration
-from keras_vit.checkpoints.formats import config_files
+from keras_vit.checkpoints.configuration import (
+    CONFIGURATION,
+    MODEL,
+    PROCESSOR,
+    TF_MODEL,
+    has_configuration,
+)
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
-FILES_OF_DIRECTORY = (MODEL, TF_MODEL, *config_files())
+FILES_OF_DIRECTORY = (MODEL, TF_MODEL, *CONFIGURATION)
 # Answers of servers that do not have a file.
 NOT_THERE = (403, 404, 410)
 
@@ -34,7 +39,7 @@ def files_of(path):
         shards = sorted(directory.glob("*.safetensors"))
         return [path, *shards, *(directory / name for name in FILES_OF_DIRECTORY)]
     if has_configuration(path):
-        return [path, *(path.with_name(name) for name in config_files())]
+        return [path, *(path.with_name(name) for name in CONFIGURATION)]
     return [path]
 
 
@@ -58,10 +63,9 @@ def find_file(weights, variant=None, argument="path"):
                 f"which is of {file.variant}"
             )
         return fetch(file.url)
-    if _is_name(text, variant):
-        return fetch(find_checkpoint(text, variant, argument).url)
     path = pathlib.Path(weights).expanduser()
-    if path.name.endswith(FILE_SUFFIXES) or _exists(path):
+    names = {row.name for row in CHECKPOINTS} | {r.tag for r in CHECKPOINTS if r.variant == variant}
+    if text not in names and (path.name.endswith(FILE_SUFFIXES) or _exists(path)):
         return path
     return fetch(find_checkpoint(text, variant, argument).url)
 
@@ -72,10 +76,6 @@ def _exists(path):
     # The text is too long for a path.
     except OSError:
         return False
-
-
-def _is_name(text, variant):
-    return any(text in (row.name, row.tag if row.variant == variant else "") for row in CHECKPOINTS)
 
 
 def fetch(url):
@@ -128,7 +128,7 @@ def _home():
 def _download_configuration(url):
     """Download the JSON files next to a file of weights, if there are any."""
     parts = urllib.parse.urlsplit(url)
-    for name in (*config_files(), PROCESSOR):
+    for name in (*CONFIGURATION, PROCESSOR):
         path = str(pathlib.PurePosixPath(parts.path).with_name(name))
         sibling = urllib.parse.urlunsplit(parts._replace(path=path))
         target = cache_path(sibling)
@@ -136,15 +136,10 @@ def _download_configuration(url):
             _download(sibling, target, is_optional=True)
 
 
-def _mirrored(url):
-    mirror = os.environ.get(MIRROR)
-    if mirror and url.startswith(f"{GOOGLE_STORAGE}/"):
-        return mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
-    return url
-
-
 def _download(url, target, is_optional=False):
-    url, home = _mirrored(url), _home()
+    home, mirror = _home(), os.environ.get(MIRROR)
+    if mirror and url.startswith(f"{GOOGLE_STORAGE}/"):
+        url = mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
     try:
         home.mkdir(parents=True, exist_ok=True)
         # Keras writes to the name itself: after a killed process, it would take a part for a file.
@@ -173,7 +168,7 @@ def _download(url, target, is_optional=False):
         # Some servers answer with a page instead of an error.
         part.unlink()
         return
-    if what is None and target.suffix in _IS_WHOLE and not _IS_WHOLE[target.suffix](part):
+    if what is None and not _is_whole(part, target.suffix):
         what = f"which is not a complete {target.suffix} file"
     if what is not None:
         part.unlink()
@@ -181,39 +176,34 @@ def _download(url, target, is_optional=False):
     part.replace(target)
 
 
-def _is_whole_safetensors(path):
+def _is_whole(path, suffix):
+    """Whether a downloaded file is a complete one of this suffix."""
+    try:
+        return suffix not in _CHECKS or _CHECKS[suffix](path)
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return False
+
+
+def _has_recorded_length(path):
     """Whether a file has the length that its header records: 8 bytes, JSON, the arrays."""
     size = path.stat().st_size
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(length, size)))
-        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name[:2] != "__"]
-        return size == 8 + length + max(ends)
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return False
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(min(length, size)))
+    ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name[:2] != "__"]
+    return size == 8 + length + max(ends)
 
 
-def _is_whole_hdf5(path):
-    try:
-        with h5py.File(path, "r"):
-            return True
-    except OSError:
-        return False
+def _opens_as_hdf5(path):
+    with h5py.File(path, "r"):
+        return True
 
 
-def _is_json(path):
-    try:
-        return isinstance(json.loads(path.read_bytes()), dict)
-    except ValueError:
-        return False
-
-
-# Checks of downloaded files, by suffix.
-_IS_WHOLE = {
+# Checks of downloaded files, by suffix; they may raise errors.
+_CHECKS = {
     ".npz": zipfile.is_zipfile,
     ".keras": zipfile.is_zipfile,
-    ".safetensors": _is_whole_safetensors,
-    ".h5": _is_whole_hdf5,
-    ".json": _is_json,
+    ".safetensors": _has_recorded_length,
+    ".h5": _opens_as_hdf5,
+    ".json": lambda path: isinstance(json.loads(path.read_bytes()), dict),
 }

@@ -27,27 +27,15 @@ def _dinov2(variant, size, linear_accuracy, linear_accuracy_with_registers):
         ("dinov2", f"vit_{size}_patch14_dinov2.lvd142m", linear_accuracy),
         ("dinov2_reg4", f"vit_{size}_patch14_reg4_dinov2.lvd142m", linear_accuracy_with_registers),
     ):
-        yield _timm(
-            *(variant, tag, name, 518),
-            activation=activation,
-            linear_accuracy=accuracy,
-            source=DINOV2_README,
-        )
+        facts = {"activation": activation, "linear_accuracy": accuracy, "source": DINOV2_README}
+        yield _timm(variant, tag, name, 518, **facts)
 
 
 def _dinov3(variant, name, tag="dinov3", data="lvd1689m", activation="gelu"):
     """Return a row of DINOv3 (arXiv 2508.10104); its repositories are gated."""
-    return Checkpoint(
-        variant,
-        tag,
-        f"hf://facebook/dinov3-{name}-pretrain-{data}",
-        224,
-        0,
-        activation=activation,
-        position_embedding="rotary",
-        license="dinov3-license",
-        source=DINOV3_README,
-    )
+    url = f"hf://facebook/dinov3-{name}-pretrain-{data}"
+    facts = {"activation": activation, "license": "dinov3-license", "source": DINOV3_README}
+    return Checkpoint(variant, tag, url, 224, 0, position_embedding="rotary", **facts)
 
 
 def _deit(variant, size, image_size, accuracy):

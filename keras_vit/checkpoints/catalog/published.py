@@ -22,16 +22,9 @@ def _imagenet21k(variant, file, representation_size):
     Its head is zero: "we explicitly set the heads to zero for the non-fine-tuned models"
     (google-research/vision_transformer#10; seen for B/16, L/32 and H/14 in #10, #32 and #252).
     """
-    return Checkpoint(
-        variant,
-        "imagenet21k",
-        f"gs://vit_models/imagenet21k/{file}.npz",
-        224,
-        IMAGENET_21K,
-        representation_size,
-        zero_head=True,
-        source=VIT_README,
-    )
+    url = f"gs://vit_models/imagenet21k/{file}.npz"
+    facts = 224, IMAGENET_21K, representation_size
+    return Checkpoint(variant, "imagenet21k", url, *facts, zero_head=True, source=VIT_README)
 
 
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
@@ -55,9 +48,8 @@ def _augreg(variant, model, recipe, finetuned=None, accuracy=None, lr=0.03, sour
         tag = "augreg_imagenet2012" if finetuned == 224 else f"augreg_imagenet2012_{finetuned}"
         url += f"--imagenet2012-steps_20k-lr_{lr}-res_{finetuned}"
         image_size, num_classes = finetuned, 1000
-    return Checkpoint(
-        variant, tag, f"{url}.npz", image_size, num_classes, accuracy=accuracy, source=source
-    )
+    facts = {"accuracy": accuracy, "source": source}
+    return Checkpoint(variant, tag, f"{url}.npz", image_size, num_classes, **facts)
 
 
 def _sam(variant, file, source):
@@ -67,18 +59,9 @@ def _sam(variant, file, source):
 
 def _plain(epochs, accuracy=None, source=BV_VIT):
     """Return the row of a model of "Better plain ViT baselines" (arXiv 2205.01580)."""
-    return Checkpoint(
-        "ViT_S16",
-        f"imagenet2012_{epochs}ep",
-        f"gs://big_vision/vit_s16_i1k_{epochs}ep.npz",
-        224,
-        1000,
-        representation_size=384,
-        pooling="gap",
-        position_embedding="sincos2d",
-        accuracy=accuracy,
-        source=source,
-    )
+    tag, url = f"imagenet2012_{epochs}ep", f"gs://big_vision/vit_s16_i1k_{epochs}ep.npz"
+    facts = {"pooling": "gap", "position_embedding": "sincos2d", "accuracy": accuracy}
+    return Checkpoint("ViT_S16", tag, url, 224, 1000, 384, source=source, **facts)
 
 
 def _deit3(variant, size, *accuracies):
@@ -88,16 +71,10 @@ def _deit3(variant, size, *accuracies):
     """
     files = ("224_1k", "384_1k", "224_21k", "384_21k")
     for file, accuracy in zip(files, accuracies, strict=True):
-        yield Checkpoint(
-            variant,
-            f"deit3_{file}",
-            f"gs://big_vision/zoo/deit3/bv_deit_3_{size}_{file}.npz",
-            int(file.split("_")[0]),
-            1000,
-            activation="gelu",
-            accuracy=accuracy,
-            source=f"facebookresearch/deit README_revenge.md; {BV_VIT}",
-        )
+        url = f"gs://big_vision/zoo/deit3/bv_deit_3_{size}_{file}.npz"
+        source = f"facebookresearch/deit README_revenge.md; {BV_VIT}"
+        facts = {"activation": "gelu", "accuracy": accuracy, "source": source}
+        yield Checkpoint(variant, f"deit3_{file}", url, int(file[:3]), 1000, **facts)
 
 
 def _siglip(variant, tag, file, image_size):
@@ -108,16 +85,9 @@ def _siglip(variant, tag, file, image_size):
 
 def _bit(variant, tag, file, image_size, num_classes, accuracy=None, source=BIT_README):
     """Return a row of Big Transfer (arXiv 1912.11370) and its distilled models (2106.05237)."""
-    return Checkpoint(
-        variant,
-        tag,
-        f"gs://bit_models/{file}.npz",
-        image_size,
-        num_classes,
-        activation="relu",
-        accuracy=accuracy,
-        source=source,
-    )
+    url = f"gs://bit_models/{file}.npz"
+    facts = {"activation": "relu", "accuracy": accuracy, "source": source}
+    return Checkpoint(variant, tag, url, image_size, num_classes, **facts)
 
 
 GOOGLE_CHECKPOINTS = (

@@ -53,7 +53,9 @@ def push_to_hub(directory, name, card=None, private=False):
     text = _signed(str(model_card(directory, name) if card is None else card))
     _write_card(directory / CARD, text)
     with _errors_in_one_line(name, repository, directory):
-        api = _api()
+        from huggingface_hub import HfApi, get_token
+
+        api = HfApi(token=get_token(), library_name="keras_vit", library_version=__version__)
         _make_repository(api, repository, branch, private)
         present = _check_repository(api, repository, branch, files)
         if CARD in present and not _is_own_card(api, repository, branch):
@@ -105,12 +107,6 @@ def _write_card(path, text):
         raise ValueError(
             f"`directory` must be where files can be written. Received: {str(path)!r} ({error})"
         ) from error
-
-
-def _api():
-    from huggingface_hub import HfApi, get_token
-
-    return HfApi(token=get_token(), library_name="keras_vit", library_version=__version__)
 
 
 def _make_repository(api, repository, branch, private):

@@ -29,11 +29,13 @@ def has_configuration(path):
     return path.suffix in (".safetensors", ".h5") and not path.name.endswith(".weights.h5")
 
 
-def read_preprocessor(directory):
-    """Return the settings of an image processor next to weights; empty if there are none.
+def read_configuration(directory):
+    """Return the contents of a `config.json`, and the settings of an image processor.
 
-    As in transformers, those in a `processor_config.json` come before a `preprocessor_config.json`.
+    Each is empty if there is none. As in transformers, settings in a `processor_config.json` come
+    before those in a `preprocessor_config.json`.
     """
+    config = read_config(directory)
     paths = [directory / PROCESSOR, directory / PREPROCESSOR]
     nested, own = (read_json(path) if path.is_file() else {} for path in paths)
     settings = nested.get("image_processor") or own
@@ -42,7 +44,7 @@ def read_preprocessor(directory):
             f"`image_processor` of {str(paths[0])!r} must be a JSON object. "
             f"Received: {settings!r:.60}"
         )
-    return settings
+    return config, settings
 
 
 def read_json(path):

@@ -1,8 +1,9 @@
 """How the files next to weights say that images are normalized, resized and cropped."""
 
 import dataclasses
+import math
 
-from keras_vit.checkpoints.architecture import logger, per_channel
+from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
 from keras_vit.core.resizing import Resizing
 
 # Mean and standard deviation of pixels in [0, 1]: of the images of ImageNet, and of those of CLIP.
@@ -101,9 +102,9 @@ def recorded_resizing(config, preprocessor, path):
         ) from error
 
 
-def preprocessor_of(image_size, normalization, resizing):
-    """Return the contents of a `preprocessor_config.json`."""
-    height, width = image_size
+def preprocessor_of(options, normalization, resizing):
+    """Return the contents of a `preprocessor_config.json` for a model of these options."""
+    height, width = options["image_size"]
     size = {"height": height, "width": width}
     before_crop = {name: resizing.length_before_crop(length) for name, length in size.items()}
     if resizing.keeps_aspect_ratio:
@@ -114,11 +115,13 @@ def preprocessor_of(image_size, normalization, resizing):
     return _preprocessor(kind, {"size": before_crop, **crop}, normalization, resizing)
 
 
-def naflex_preprocessor_of(patch_size, num_patches, normalization, resizing):
+def naflex_preprocessor_of(options, normalization, resizing):
     """Return the contents of a `preprocessor_config.json` of SigLIP 2 for any grid of patches."""
     if resizing.crop_share != 1 or resizing.keeps_aspect_ratio:
         logger.warning("the image processor of NaFlex cannot crop images: %s", resizing.in_words())
-    settings = {"patch_size": patch_size, "max_num_patches": num_patches}
+    patch_size = options["patch_size"]
+    num_patches = math.prod(grid_of(options["image_size"], patch_size))
+    settings = {"patch_size": patch_size[0], "max_num_patches": num_patches}
     return _preprocessor("Siglip2", settings, normalization, resizing)
 
 
@@ -152,13 +155,7 @@ def _resizing_of_timm(settings):
         raise ValueError(f"crop_mode={mode!r}")
     # The defaults of `resolve_data_config` in timm.
     share = settings.get("crop_pct") or 0.875
-    return Resizing(
-        settings["interpolation"],
-        antialias=True,
-        crop_share=share,
-        keeps_aspect_ratio=mode == "center",
-        rounds_offset=True,
-    )
+    return Resizing(settings["interpolation"], True, share, mode == "center", rounds_offset=True)
 
 
 def _resizing_of_transformers(settings):

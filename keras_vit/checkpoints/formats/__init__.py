@@ -17,31 +17,18 @@ from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3
 from keras_vit.checkpoints.formats.transformers.siglip import SIGLIP, SIGLIP2
 from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
-from keras_vit.core.arguments import check_choice
+from keras_vit.core.arguments import check_choice, path_error
 
 # To add a layout, add a file with its row to this folder, and the row here. A file is read by the
 # first of them that finds its arrays in it.
 FORMATS = {
     row.name: row
     for row in (
-        GOOGLE,
-        BIG_VISION,
-        BIG_TRANSFER,
-        TIMM,
-        TIMM_EVA,
-        HUGGINGFACE,
-        HUGGINGFACE_TF,
-        VIT_MAE,
-        VIT_MSN,
-        HUGGINGFACE_DEIT,
-        DINOV2,
-        DINOV2_WITH_REGISTERS,
-        DINOV3,
-        CLIP,
-        SIGLIP,
-        SIGLIP2,
-        KERAS,
-        KERAS_HUB,
+        *(GOOGLE, BIG_VISION, BIG_TRANSFER),
+        *(TIMM, TIMM_EVA),
+        *(HUGGINGFACE, HUGGINGFACE_TF, VIT_MAE, VIT_MSN, HUGGINGFACE_DEIT),
+        *(DINOV2, DINOV2_WITH_REGISTERS, DINOV3, CLIP, SIGLIP, SIGLIP2),
+        *(KERAS, KERAS_HUB),
     )
 }
 
@@ -49,11 +36,6 @@ FORMATS = {
 def written_formats():
     """Return the rows of the layouts that `save_checkpoint` writes, by name."""
     return {name: row for name, row in FORMATS.items() if row.is_written}
-
-
-def config_files():
-    """Return the names of all JSON files next to weights."""
-    return tuple(dict.fromkeys(name for row in FORMATS.values() for name in row.config_files))
 
 
 def opening_format(path):
@@ -88,4 +70,4 @@ def recognize(archive, format=None, opened_by=None):
     what = f"which holds {len(names)} arrays such as {', '.join(names[:4])}"
     kinds = "a Vision Transformer or a ResNet of a known layout"
     rule = kinds if format is None else f"of format {format!r}"
-    raise ValueError(f"`path` must be {rule}. Received: path={str(archive.path)!r}, {what}")
+    raise path_error(archive.path, f"be {rule}", f", {what}")

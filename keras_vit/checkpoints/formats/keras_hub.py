@@ -9,11 +9,7 @@ GAMMA = ("gamma", "beta")
 KERAS_HUB_ROWS = (
     *two("vit_patching_and_embedding/patch_embedding/", "patch_embedding/projection"),
     Row("vit_patching_and_embedding/class_token", "class_token/token"),
-    Row(
-        "vit_patching_and_embedding/position_embedding/embeddings",
-        POSITIONS,
-        "unbatched",
-    ),
+    Row("vit_patching_and_embedding/position_embedding/embeddings", POSITIONS, "unbatched"),
     *norm(f"{BLOCK}/ln_1/", "block_{i}/layer_norm_1", GAMMA),
     *two(f"{BLOCK}/mha/query/", "block_{i}/attention/query"),
     *two(f"{BLOCK}/mha/key/", "block_{i}/attention/key"),

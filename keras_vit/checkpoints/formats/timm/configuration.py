@@ -2,7 +2,7 @@
 
 import math
 
-from keras_vit.checkpoints.architecture import check_project, check_recorded, per_channel
+from keras_vit.checkpoints.architecture import check_project, check_recorded, grid_of, per_channel
 
 GLOBAL_POOLS = {"token": "token", "gap": "avg", "map": "map"}
 
@@ -66,6 +66,15 @@ def model_arguments(config):
     return config.get("model_args") or {}
 
 
+def check_others(others, what):
+    """Raise an error for `others`, settings with which timm computes another function."""
+    if others:
+        raise ValueError(
+            f"The config.json of `path` must describe a ViT {what}. Received: "
+            + ", ".join(f"{name}={value!r}" for name, value in others.items())
+        )
+
+
 def check_arguments(config, options, names):
     """Raise an error if a `config.json` does not fit the arrays; see `check_recorded`.
 
@@ -116,11 +125,10 @@ def check_class(options):
         )
 
 
-def configure(options, arrays, class_names, normalization, resizing):
+def configure(options, arrays, *facts):
     """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
     tokens = options["class_token"] + options["distillation_token"] + options["num_registers"]
-    sizes = zip(options["image_size"], options["patch_size"], strict=True)
-    num_patches = math.prod(pixels // patch for pixels, patch in sizes)
+    num_patches = math.prod(grid_of(options["image_size"], options["patch_size"]))
     has_positions_for_patches_only = arrays["pos_embed"].shape[1] == num_patches
     arguments = arguments_of(options) | {
         "qk_norm": options["qk_norm"],
@@ -140,5 +148,4 @@ def configure(options, arrays, class_names, normalization, resizing):
         architecture = "vit_giant_patch14_dinov2"
     elif options["epsilon"] == 1e-5:
         architecture = "vit_base_patch16_clip_224"
-    facts = class_names, normalization, resizing
     return {"config.json": config_of(architecture, arguments, options, *facts)}

@@ -1,15 +1,11 @@
 """timm's `Eva` with the rotary positions of DINOv3: `.safetensors` with a `config.json`."""
 
-from keras_vit.checkpoints.architecture import (
-    block_depth,
-    in_order,
-    output_size,
-    torch_heads,
-)
+from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.timm.configuration import (
     arguments_of,
     check_arguments,
+    check_others,
     check_pooling,
     config_of,
     configured_size,
@@ -17,7 +13,7 @@ from keras_vit.checkpoints.formats.timm.configuration import (
     ratio,
 )
 from keras_vit.checkpoints.formats.timm.vit import BLOCK
-from keras_vit.checkpoints.weight_map import TORCH_NAMES, Naming, Row, norm, torch_dense, two
+from keras_vit.checkpoints.weight_map import Naming, Row, packed, torch_layer, torch_norm
 from keras_vit.core.choices import ROTARY_BASE
 
 ARCHITECTURE = "vit_small_patch16_dinov3"
@@ -35,29 +31,25 @@ FUNCTION = {
     "attn_type": ("eva",),
 }
 EVA_ROWS = (
-    *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=TORCH_NAMES),
+    *torch_layer("patch_embed.proj.", "patch_embedding/projection", "convolution"),
     Row("cls_token", "class_token/token"),
     Row("reg_token", "register_tokens/tokens"),
-    *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
-    Row(
-        f"{BLOCK}.attn.qkv.weight",
-        tuple(f"block_{{i}}/attention/{x}/kernel" for x in ("query", "key", "value")),
-        "split_to_heads",
-    ),
+    *torch_norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1"),
+    packed(f"{BLOCK}.attn.qkv.", "block_{i}/attention")[0],
     Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias", "heads_bias"),
     Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias", "heads_bias"),
-    *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=TORCH_NAMES),
+    *torch_layer(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads"),
     Row(f"{BLOCK}.gamma_1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    *torch_dense(f"{BLOCK}.mlp.fc1_g.", "block_{i}/mlp/gate"),
-    *torch_dense(f"{BLOCK}.mlp.fc1_x.", "block_{i}/mlp/up"),
-    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
+    *torch_norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *torch_layer(f"{BLOCK}.mlp.fc1_g.", "block_{i}/mlp/gate"),
+    *torch_layer(f"{BLOCK}.mlp.fc1_x.", "block_{i}/mlp/up"),
+    *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
     Row(f"{BLOCK}.gamma_2", "block_{i}/layer_scale_2/gamma"),
-    *norm("norm.", "encoder_norm", TORCH_NAMES),
-    *norm("fc_norm.", "fc_norm", TORCH_NAMES),
-    *torch_dense("head.", "head"),
+    *torch_norm("norm.", "encoder_norm"),
+    *torch_norm("fc_norm.", "fc_norm"),
+    *torch_layer("head.", "head"),
 )
 
 
@@ -69,21 +61,14 @@ def _find(shapes):
 def _describe(shape_of, config, num_heads):
     arguments = model_arguments(config)
     _check(config.get("architecture") or ARCHITECTURE, arguments)
-    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
-    registers = shape_of("register_tokens/tokens")
     gate = output_size(shape_of, "block_0/mlp/gate", axis=0)
+    configured = arguments.get("num_heads")
     options = {
-        "patch_size": tuple(patch_size),
-        "embedding_dim": width,
-        "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, arguments.get("num_heads"), num_heads, gate is not None),
-        "mlp_dim": gate or output_size(shape_of, "block_0/mlp/dense_0", axis=0),
-        "num_classes": output_size(shape_of, "head", axis=0) or 0,
-        "image_channels": channels,
+        **torch_options(shape_of, configured, num_heads, gate is not None, mlp_dim=gate),
         "pooling": _pooling(config, arguments),
         "activation": "gelu" if gate is None else "silu",
         "class_token": True,
-        "num_registers": registers[1] if registers else 0,
+        "num_registers": num_registers(shape_of),
         "position_embedding": "rotary",
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "key_bias": False,
@@ -114,11 +99,7 @@ def _check(architecture, arguments):
     others = {k: v for k, v in arguments.items() if v not in FUNCTION.get(k, (v,))}
     if not any(name in architecture for name in ROTARY):
         others["architecture"] = architecture
-    if others:
-        raise ValueError(
-            "The config.json of `path` must describe a ViT with the rotary positions of DINOv3. "
-            "Received: " + ", ".join(f"{name}={value!r}" for name, value in others.items())
-        )
+    check_others(others, "with the rotary positions of DINOv3")
 
 
 def _check_class(options):
@@ -131,7 +112,7 @@ def _check_class(options):
         )
 
 
-def _configure(options, arrays, class_names, normalization, resizing):
+def _configure(options, arrays, *facts):
     arguments = arguments_of(options) | {
         "mlp_ratio": ratio(options["mlp_dim"], options["embedding_dim"]),
         "num_reg_tokens": options["num_registers"],
@@ -140,7 +121,6 @@ def _configure(options, arrays, class_names, normalization, resizing):
         "swiglu_align_to": 1,
         "use_fc_norm": options["fc_norm"],
     }
-    facts = class_names, normalization, resizing
     return {"config.json": config_of(ARCHITECTURE, arguments, options, *facts)}
 
 

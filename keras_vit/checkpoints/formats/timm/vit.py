@@ -1,87 +1,51 @@
 """timm's `VisionTransformer` and `VisionTransformerDistilled`, with a `config.json`."""
 
-from keras_vit.checkpoints.architecture import (
-    block_depth,
-    in_order,
-    output_size,
-    torch_heads,
-)
+from keras_vit.checkpoints.architecture import in_order, num_registers, output_size, torch_options
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
 from keras_vit.checkpoints.formats.timm.configuration import (
     check_arguments,
     check_class,
+    check_others,
     configure,
     configured_size,
     model_arguments,
 )
-from keras_vit.checkpoints.weight_map import (
-    POSITIONS,
-    TORCH_NAMES,
-    Naming,
-    Row,
-    norm,
-    torch_dense,
-    two,
-)
+from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, packed, torch_layer, torch_norm
 
 BLOCK = "blocks.{i}"
 
-
 TIMM_ROWS = (
-    *two("patch_embed.proj.", "patch_embedding/projection", "convolution", names=TORCH_NAMES),
+    *torch_layer("patch_embed.proj.", "patch_embedding/projection", "convolution"),
     Row("cls_token", "class_token/token"),
     Row("dist_token", "distillation_token/token"),
     Row("reg_token", "register_tokens/tokens"),
     Row("pos_embed", POSITIONS, "positions"),
-    *norm("norm_pre.", "pre_norm", TORCH_NAMES),
-    *norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
-    Row(
-        f"{BLOCK}.attn.qkv.weight",
-        tuple(f"block_{{i}}/attention/{x}/kernel" for x in ("query", "key", "value")),
-        "split_to_heads",
-    ),
-    Row(
-        f"{BLOCK}.attn.qkv.bias",
-        tuple(f"block_{{i}}/attention/{x}/bias" for x in ("query", "key", "value")),
-        "split_heads_bias",
-    ),
-    *norm(f"{BLOCK}.attn.q_norm.", "block_{i}/attention/query_norm", TORCH_NAMES),
-    *norm(f"{BLOCK}.attn.k_norm.", "block_{i}/attention/key_norm", TORCH_NAMES),
-    *two(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads", names=TORCH_NAMES),
+    *torch_norm("norm_pre.", "pre_norm"),
+    *torch_norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1"),
+    *packed(f"{BLOCK}.attn.qkv.", "block_{i}/attention"),
+    *torch_norm(f"{BLOCK}.attn.q_norm.", "block_{i}/attention/query_norm"),
+    *torch_norm(f"{BLOCK}.attn.k_norm.", "block_{i}/attention/key_norm"),
+    *torch_layer(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads"),
     Row(f"{BLOCK}.ls1.gamma", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *torch_norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
     # Packed SwiGLU.
-    Row(
-        f"{BLOCK}.mlp.fc1.weight",
-        ("block_{i}/mlp/gate/kernel", "block_{i}/mlp/up/kernel"),
-        "split_dense",
-    ),
-    Row(f"{BLOCK}.mlp.fc1.bias", ("block_{i}/mlp/gate/bias", "block_{i}/mlp/up/bias"), "split"),
-    *torch_dense(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
+    *packed(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp", ("gate", "up"), "split_dense", "split"),
+    *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
     Row(f"{BLOCK}.ls2.gamma", "block_{i}/layer_scale_2/gamma"),
-    *norm("norm.", "encoder_norm", TORCH_NAMES),
-    *norm("fc_norm.", "fc_norm", TORCH_NAMES),
+    *torch_norm("norm.", "encoder_norm"),
+    *torch_norm("fc_norm.", "fc_norm"),
     Row("attn_pool.latent", "pooling/probe"),
-    *two("attn_pool.q.", "pooling/attention/query", "to_heads", "heads_bias", TORCH_NAMES),
-    Row(
-        "attn_pool.kv.weight",
-        ("pooling/attention/key/kernel", "pooling/attention/value/kernel"),
-        "split_to_heads",
-    ),
-    Row(
-        "attn_pool.kv.bias",
-        ("pooling/attention/key/bias", "pooling/attention/value/bias"),
-        "split_heads_bias",
-    ),
-    *two("attn_pool.proj.", "pooling/attention/output", "from_heads", names=TORCH_NAMES),
-    *norm("attn_pool.norm.", "pooling/layer_norm", TORCH_NAMES),
-    *torch_dense("attn_pool.mlp.fc1.", "pooling/mlp/dense_0"),
-    *torch_dense("attn_pool.mlp.fc2.", "pooling/mlp/dense_1"),
-    *torch_dense("head.", "head"),
-    *torch_dense("head.", "head/class_token"),
-    *torch_dense("head_dist.", "head/distillation_token"),
+    *torch_layer("attn_pool.q.", "pooling/attention/query", "to_heads", "heads_bias"),
+    *packed("attn_pool.kv.", "pooling/attention", ("key", "value")),
+    *torch_layer("attn_pool.proj.", "pooling/attention/output", "from_heads"),
+    *torch_norm("attn_pool.norm.", "pooling/layer_norm"),
+    *torch_layer("attn_pool.mlp.fc1.", "pooling/mlp/dense_0"),
+    *torch_layer("attn_pool.mlp.fc2.", "pooling/mlp/dense_1"),
+    *torch_layer("head.", "head"),
+    *torch_layer("head.", "head/class_token"),
+    *torch_layer("head_dist.", "head/distillation_token"),
 )
 
 # Activations: name in timm, and ours.
@@ -132,26 +96,19 @@ def describe_timm(shape_of, config, num_heads):
     arguments = model_arguments(config)
     architecture = config.get("architecture") or ""
     _check(architecture, arguments)
-    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
+    width = shape_of("patch_embedding/projection/kernel")[0]
     query_norm = shape_of("block_0/attention/query_norm/gamma")
     configured = width // query_norm[0] if query_norm else arguments.get("num_heads")
     configured = configured or NUM_HEADS.get(architecture)
-    registers = shape_of("register_tokens/tokens")
     is_gated, mlp_dim = _mlp(shape_of, architecture)
     options = {
-        "patch_size": tuple(patch_size),
-        "embedding_dim": width,
-        "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, configured, num_heads, is_gated),
-        "mlp_dim": mlp_dim,
-        "num_classes": output_size(shape_of, "head", axis=0) or 0,
-        "image_channels": channels,
+        **torch_options(shape_of, configured, num_heads, is_gated, mlp_dim),
         "pooling": _pooling(shape_of, config, arguments),
         "activation": _activation(config, arguments, "silu" if is_gated else "gelu"),
         "gated_mlp": is_gated,
         "distillation_token": shape_of("distillation_token/token") is not None,
         "class_token": shape_of("class_token/token") is not None,
-        "num_registers": registers[1] if registers else 0,
+        "num_registers": num_registers(shape_of),
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
         "qk_norm": query_norm is not None,
@@ -180,10 +137,7 @@ def _mlp(shape_of, architecture):
     if second is None or outputs != 2 * second[1]:
         return False, outputs
     if architecture and not any(name in architecture for name in GATED):
-        raise ValueError(
-            "The config.json of `path` must describe a ViT whose gated MLPs are SwiGLUs. "
-            f"Received: architecture={architecture!r}"
-        )
+        check_others({"architecture": architecture}, "whose gated MLPs are SwiGLUs")
     return True, second[1]
 
 
@@ -192,11 +146,7 @@ def _check(architecture, arguments):
     others = {name: arguments[name] for name in OTHER_FUNCTIONS if arguments.get(name)}
     if any(part in architecture for part in OTHER_ARCHITECTURES):
         others["architecture"] = architecture
-    if others:
-        raise ValueError(
-            "The config.json of `path` must describe a ViT with timm's default layers. Received: "
-            + ", ".join(f"{name}={value!r}" for name, value in others.items())
-        )
+    check_others(others, "with timm's default layers")
 
 
 def _pooling(shape_of, config, arguments):

@@ -7,14 +7,12 @@ from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_square,
-    config_of,
     describe,
-    files,
     finder,
     settings_of,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
 
 LAYER = "encoder.layers.{i}"
 PATCHES = "embeddings.patch_embedding.weight"
@@ -28,22 +26,22 @@ DEFAULTS = Defaults(("clip_vision_model", "clip"), epsilon=1e-5, activation="qui
 
 # Names of the blocks of CLIP and of SigLIP, without the prefix `vision_model.`.
 BLOCK_ROWS = (
-    *norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.layer_norm1.", "block_{i}/layer_norm_1"),
     *attention(f"{LAYER}.", "block_{i}/attention", PROJECTIONS),
-    *norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    *norm(POST_NORM, "encoder_norm", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.layer_norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *torch_norm(POST_NORM, "encoder_norm"),
 )
 CLIP_ROWS = (
     Row(PATCHES, "patch_embedding/projection/kernel", "convolution"),
     Row(CLASS_TOKEN, "class_token/token", "flat_token"),
     Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
     # The name is misspelled in transformers.
-    *norm("pre_layrnorm.", "pre_norm", TORCH_NAMES),
+    *torch_norm("pre_layrnorm.", "pre_norm"),
     *BLOCK_ROWS,
     Row("visual_projection.weight", "projection/kernel", "dense"),
-    *torch_dense("classifier.", "head"),
+    *torch_layer("classifier.", "head"),
 )
 
 
@@ -77,17 +75,13 @@ def spell_tower(name, options):
 def _describe(shape_of, config, num_heads):
     settings = tower_settings(config)
     is_classifier = shape_of("head/kernel") is not None
-    options = describe(
-        shape_of,
-        config,
-        num_heads,
-        DEFAULTS,
-        settings,
-        pooling="gap" if is_classifier else "token",
-        final_norm=not is_classifier,
-        pre_norm=True,
-        projection_dim=output_size(shape_of, "projection", axis=0),
-    )
+    own = {
+        "pooling": "gap" if is_classifier else "token",
+        "final_norm": not is_classifier,
+        "pre_norm": True,
+        "projection_dim": output_size(shape_of, "projection", axis=0),
+    }
+    options = describe(shape_of, config, num_heads, DEFAULTS, settings, **own)
     if options["projection_dim"]:
         # The image tower in a whole model has a default of its own, which is not used.
         whole = config if "projection_dim" in config else settings
@@ -95,7 +89,7 @@ def _describe(shape_of, config, num_heads):
     return options
 
 
-def _configure(options, arrays, names, normalization, resizing):
+def _config_of(options):
     settings = {
         **settings_of(options),
         "intermediate_size": options["mlp_dim"],
@@ -109,8 +103,7 @@ def _configure(options, arrays, names, normalization, resizing):
         settings = {"vision_config": {"model_type": "clip_vision_model", **settings}}
     elif options["projection_dim"]:
         architecture = "CLIPVisionModelWithProjection"
-    config = config_of(architecture, model_type, settings, names, options["num_classes"])
-    return files(config, options, normalization, resizing)
+    return architecture, model_type, settings
 
 
 def _constants(options):
@@ -129,11 +122,11 @@ CLIP = transformers_format(
     tower_finder([PATCHES, CLASS_TOKEN], POST_NORM),
     _describe,
     DEFAULTS,
+    _config_of,
     models=("CLIPVisionModel", "CLIPVisionModelWithProjection", "CLIPForImageClassification"),
     read_only_models=("CLIPModel",),
     configured_size=lambda config: tower_settings(config).get("image_size"),
     interpolation="cubic",
-    configure=_configure,
     check=check_square,
     has_patch_bias=lambda options: False,
     constants=_constants,

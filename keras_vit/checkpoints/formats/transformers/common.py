@@ -4,24 +4,21 @@ Files keep the names of the first release; transformers 5 has other names in mem
 """
 
 import dataclasses
+import itertools
 import re
 
 from keras_vit.checkpoints.architecture import (
-    block_depth,
     check_epsilon,
     check_project,
     check_recorded,
     in_order,
     logger,
-    output_size,
-    torch_heads,
+    torch_options,
 )
+from keras_vit.checkpoints.configuration import CONFIGURATION
 from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.weight_map import TORCH_NAMES, Naming, StoredArray, two
-
-CONFIG_FILES = ("config.json", "preprocessor_config.json")
-CONFIG_OPTIONS = ("num_heads", "activation", "epsilon")
+from keras_vit.checkpoints.weight_map import INPUTS, Naming, StoredArray, torch_layer
 
 # Activations: name in transformers, and ours.
 ACTIVATIONS = {
@@ -55,16 +52,12 @@ class Defaults:
 def attention(source, target, names):
     """Return the rows of an attention layer; `names` are those of its four projections."""
     *inputs, output = names
-    return (
-        *(
-            row
-            for name, ours in zip(inputs, ("query", "key", "value"), strict=True)
-            for row in two(
-                f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias", TORCH_NAMES
-            )
-        ),
-        *two(f"{source}{output}.", f"{target}/output", "from_heads", names=TORCH_NAMES),
-    )
+    rows = [
+        torch_layer(f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias")
+        for name, ours in zip(inputs, INPUTS, strict=True)
+    ]
+    rows.append(torch_layer(f"{source}{output}.", f"{target}/output", "from_heads"))
+    return tuple(itertools.chain(*rows))
 
 
 def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: name):
@@ -113,20 +106,19 @@ def describe(shape_of, config, num_heads, defaults, settings=None, **own):
     """
     check_project(config, ("model_type", "architectures"), "transformers")
     settings = config if settings is None else settings
-    _check(config, settings, defaults)
-    width, channels, *patch_size = shape_of("patch_embedding/projection/kernel")
-    activation = settings.get("hidden_act", defaults.activation)
+    check_setting(config, "model_type", *defaults.model_types)
+    check_setting(settings, "hidden_act", *ACTIVATIONS)
+    if config.get("problem_type") not in (None, "single_label_classification"):
+        logger.warning(
+            "the model is for problem_type=%r and not for one class per image: the softmax of its "
+            "logits does not give its probabilities",
+            config["problem_type"],
+        )
     heads = _heads(settings, num_heads, defaults)
     options = {
-        "patch_size": tuple(patch_size),
-        "embedding_dim": width,
-        "depth": block_depth(shape_of),
-        "num_heads": torch_heads(width, heads, num_heads, own.get("gated_mlp", False)),
-        "mlp_dim": output_size(shape_of, "block_0/mlp/dense_0", axis=0),
-        "num_classes": output_size(shape_of, "head", axis=0) or 0,
-        "image_channels": channels,
+        **torch_options(shape_of, heads, num_heads, own.get("gated_mlp", False)),
         "pooling": "token",
-        "activation": ACTIVATIONS[activation],
+        "activation": ACTIVATIONS[settings.get("hidden_act", defaults.activation)],
         "class_token": True,
         "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
         "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
@@ -156,10 +148,7 @@ def _check_recorded(config, settings, options):
 
 
 def _heads(settings, asked, defaults):
-    """Return the number of heads of a `config.json`, or the default if the caller gave none.
-
-    `None` without a `config.json`.
-    """
+    """Return the heads of a `config.json`, its default if neither it nor the caller gives any."""
     heads = settings.get("num_attention_heads")
     if heads is not None or not settings or asked is not None:
         return heads
@@ -168,17 +157,6 @@ def _heads(settings, asked, defaults):
         defaults.num_heads,
     )
     return defaults.num_heads
-
-
-def _check(config, settings, defaults):
-    check_setting(config, "model_type", *defaults.model_types)
-    check_setting(settings, "hidden_act", *ACTIVATIONS)
-    if config.get("problem_type") not in (None, "single_label_classification"):
-        logger.warning(
-            "the model is for problem_type=%r and not for one class per image: the softmax of its "
-            "logits does not give its probabilities",
-            config["problem_type"],
-        )
 
 
 def check_setting(config, name, *allowed):
@@ -220,31 +198,6 @@ def settings_of(options):
     }
 
 
-def config_of(architecture, model_type, settings, class_names, num_classes):
-    """Return the contents of a `config.json`."""
-    config = {
-        "architectures": [architecture],
-        "model_type": model_type,
-        **settings,
-        "dtype": "float32",
-    }
-    labels = class_names or default_names(num_classes)
-    if labels:
-        config["id2label"] = dict(enumerate(labels))
-        config["label2id"] = {label: index for index, label in enumerate(labels)}
-    return config
-
-
-def files(config, options, normalization, resizing):
-    """Return the contents of the JSON files by name; see `Format.configure`."""
-    return named_files(config, preprocessor_of(options["image_size"], normalization, resizing))
-
-
-def named_files(config, preprocessor):
-    """Return the contents of the JSON files by name."""
-    return dict(zip(CONFIG_FILES, (config, preprocessor), strict=True))
-
-
 def one_or_both(pair):
     """Return one number for two equal ones."""
     return pair[0] if pair[0] == pair[1] else list(pair)
@@ -261,10 +214,34 @@ def default_names(num_classes):
     return [f"LABEL_{index}" for index in range(num_classes)]
 
 
+def _configurer(config_of, image_settings_of):
+    """Return a function for `Format.configure`; see `transformers_format`."""
+
+    def configure(options, arrays, class_names, normalization, resizing):
+        architecture, model_type, settings = config_of(options)
+        config = {
+            "architectures": [architecture],
+            "model_type": model_type,
+            **settings,
+            "dtype": "float32",
+        }
+        if labels := class_names or default_names(options["num_classes"]):
+            config["id2label"] = dict(enumerate(labels))
+            config["label2id"] = {label: index for index, label in enumerate(labels)}
+        contents = config, image_settings_of(options, normalization, resizing)
+        return dict(zip(CONFIGURATION, contents, strict=True))
+
+    return configure
+
+
 def transformers_format(
-    name, rows, title, find, describe, defaults, has_normalizations=True, **own
+    name, rows, title, find, describe, defaults, config_of, image_settings_of=preprocessor_of, **own
 ):
-    """Return the `Format` of a kind of model, with the arguments that all kinds share."""
+    """Return the `Format` of a kind of model, with the arguments that all kinds share.
+
+    `config_of(options)` returns the class of the model, the `model_type` and the other settings of
+    the `config.json`; `image_settings_of` the contents of the `preprocessor_config.json`.
+    """
     return Format(
         name,
         rows,
@@ -275,8 +252,8 @@ def transformers_format(
         family="huggingface",
         model_types=defaults.model_types,
         class_names=class_names,
-        config_options=CONFIG_OPTIONS,
-        config_files=CONFIG_FILES,
-        has_normalizations=has_normalizations,
-        **own,
+        config_options=("num_heads", "activation", "epsilon"),
+        config_files=CONFIGURATION,
+        configure=_configurer(config_of, image_settings_of),
+        **{"has_normalizations": True, **own},
     )

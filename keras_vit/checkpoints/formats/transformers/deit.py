@@ -1,13 +1,7 @@
 """DeiT of transformers: a ViT with a distillation token."""
 
 from keras_vit.checkpoints.architecture import output_size
-from keras_vit.checkpoints.formats.transformers.common import (
-    Defaults,
-    config_of,
-    files,
-    finder,
-    transformers_format,
-)
+from keras_vit.checkpoints.formats.transformers.common import Defaults, finder, transformers_format
 from keras_vit.checkpoints.formats.transformers.vit import (
     HUGGINGFACE_ROWS,
     PATCHES,
@@ -16,7 +10,7 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     speller,
     vit_settings,
 )
-from keras_vit.checkpoints.weight_map import Row, torch_dense
+from keras_vit.checkpoints.weight_map import Row, torch_layer
 
 TOKEN = "embeddings.distillation_token"
 CLASSIFIERS = ("classifier.", "cls_classifier.", "distillation_classifier.")
@@ -28,8 +22,8 @@ DEIT_ROWS = (
     *HUGGINGFACE_ROWS,
     Row(TOKEN, "distillation_token/token"),
     Row(TOKEN, "register_tokens/tokens"),
-    *torch_dense("cls_classifier.", "head/class_token"),
-    *torch_dense("distillation_classifier.", "head/distillation_token"),
+    *torch_layer("cls_classifier.", "head/class_token"),
+    *torch_layer("distillation_classifier.", "head/distillation_token"),
 )
 
 
@@ -41,14 +35,12 @@ def _describe(shape_of, config, num_heads):
     return describe_vit(shape_of, config, num_heads, DEIT, **own)
 
 
-def _configure(options, arrays, names, normalization, resizing):
+def _config_of(options):
     architecture = "DeiTModel"
     if options["num_classes"]:
         architecture = "DeiTForImageClassification"
         architecture += "WithTeacher" if options["distillation_token"] else ""
-    settings = vit_settings(options)
-    config = config_of(architecture, "deit", settings, names, options["num_classes"])
-    return files(config, options, normalization, resizing)
+    return architecture, "deit", vit_settings(options)
 
 
 HUGGINGFACE_DEIT = transformers_format(
@@ -58,8 +50,8 @@ HUGGINGFACE_DEIT = transformers_format(
     finder([PATCHES, TOKEN], ("deit.", ""), ignored="embeddings.mask_token$", rename=name_in_files),
     _describe,
     DEIT,
+    _config_of,
     models=("DeiTModel", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"),
     interpolation="cubic",
-    configure=_configure,
     spell=speller("deit.", *CLASSIFIERS),
 )

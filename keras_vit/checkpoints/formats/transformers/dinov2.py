@@ -1,15 +1,15 @@
 """DINOv2 of transformers, without and with register tokens."""
 
+import functools
+
 import numpy as np
 
-from keras_vit.checkpoints.architecture import check_recorded, output_size
+from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_square,
-    config_of,
     describe,
-    files,
     finder,
     settings_of,
     transformers_format,
@@ -22,58 +22,45 @@ from keras_vit.checkpoints.formats.transformers.vit import (
     PROJECTIONS,
     speller,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
 
 REGISTERS = "register_tokens/tokens"
 DINOV2_ROWS = (
     *EMBEDDING_ROWS,
-    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1"),
     *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    Row(
-        f"{LAYER}.mlp.weights_in.weight",
-        ("block_{i}/mlp/gate/kernel", "block_{i}/mlp/up/kernel"),
-        "split_dense",
-    ),
-    Row(
-        f"{LAYER}.mlp.weights_in.bias",
-        ("block_{i}/mlp/gate/bias", "block_{i}/mlp/up/bias"),
-        "split",
-    ),
-    *torch_dense(f"{LAYER}.mlp.weights_out.", "block_{i}/mlp/down"),
+    *torch_norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
+    *packed(f"{LAYER}.mlp.weights_in.", "block_{i}/mlp", ("gate", "up"), "split_dense", "split"),
+    *torch_layer(f"{LAYER}.mlp.weights_out.", "block_{i}/mlp/down"),
     Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
-    *norm("layernorm.", "encoder_norm", TORCH_NAMES),
+    *torch_norm("layernorm.", "encoder_norm"),
     *CLASSIFIER_ROWS,
 )
 SCALE = "encoder.layer.0.layer_scale1.lambda1"
 REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
 
 
-def _describer(defaults):
-    def describe_dinov2(shape_of, config, num_heads):
-        _check_size(config)
-        packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
-        registers = shape_of(REGISTERS)
-        own = {
-            "pooling": "token_gap" if shape_of("head/kernel") else "token",
-            # The file has the factors, but not their initial value.
-            "layer_scale": config.get("layerscale_value", 1.0),
-            "num_registers": registers[1] if registers else 0,
-            "gated_mlp": packed is not None,
-        }
-        if packed:
-            # Whatever the configuration says.
-            own |= {"mlp_dim": packed // 2, "activation": "silu"}
-        options = describe(shape_of, config, num_heads, defaults, **own)
-        names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
-        check_recorded(config, names, options)
-        return options
-
-    return describe_dinov2
+def _describe(defaults, shape_of, config, num_heads):
+    _check_size(config)
+    packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
+    own = {
+        "pooling": "token_gap" if shape_of("head/kernel") else "token",
+        # The file has the factors, but not their initial value.
+        "layer_scale": config.get("layerscale_value", 1.0),
+        "num_registers": num_registers(shape_of),
+        "gated_mlp": packed is not None,
+    }
+    if packed:
+        # Whatever the configuration says.
+        own |= {"mlp_dim": packed // 2, "activation": "silu"}
+    options = describe(shape_of, config, num_heads, defaults, **own)
+    names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
+    check_recorded(config, names, options)
+    return options
 
 
 def _check_size(config):
@@ -111,29 +98,24 @@ def _mlp_ratio(options):
     )
 
 
-def _configurer(kind, model_type):
-    def configure(options, arrays, names, normalization, resizing):
-        settings = {
-            **settings_of(options),
-            "mlp_ratio": _mlp_ratio(options),
-            "hidden_dropout_prob": options["dropout"],
-            "attention_probs_dropout_prob": options["attention_dropout"],
-            "qkv_bias": options["qkv_bias"],
-            "layerscale_value": options["layer_scale"],
-            "use_swiglu_ffn": options["gated_mlp"],
-        }
-        if options["gated_mlp"]:
-            settings["hidden_act"] = "gelu"
-        if model_type == "dinov2":
-            settings["use_mask_token"] = False
-        else:
-            settings["num_register_tokens"] = options["num_registers"]
-        suffix = "ForImageClassification" if options["num_classes"] else "Model"
-        num_classes = options["num_classes"]
-        config = config_of(f"{kind}{suffix}", model_type, settings, names, num_classes)
-        return files(config, options, normalization, resizing)
-
-    return configure
+def _config_of(kind, model_type, options):
+    settings = {
+        **settings_of(options),
+        "mlp_ratio": _mlp_ratio(options),
+        "hidden_dropout_prob": options["dropout"],
+        "attention_probs_dropout_prob": options["attention_dropout"],
+        "qkv_bias": options["qkv_bias"],
+        "layerscale_value": options["layer_scale"],
+        "use_swiglu_ffn": options["gated_mlp"],
+    }
+    if options["gated_mlp"]:
+        settings["hidden_act"] = "gelu"
+    if model_type == "dinov2":
+        settings["use_mask_token"] = False
+    else:
+        settings["num_register_tokens"] = options["num_registers"]
+    suffix = "ForImageClassification" if options["num_classes"] else "Model"
+    return f"{kind}{suffix}", model_type, settings
 
 
 def _without_register_positions(values, num_tokens):
@@ -146,10 +128,10 @@ def _without_register_positions(values, num_tokens):
     return {**values, REGISTERS: tokens, POSITIONS: table}
 
 
-def _constants(options):
+def unused_tokens(options, mask_axes=(1,)):
     """Return the token of masked patches, which no image uses, and registers if there are none."""
     width = options["embedding_dim"]
-    constants = {"embeddings.mask_token": np.zeros((1, width), "float32")}
+    constants = {"embeddings.mask_token": np.zeros((*mask_axes, width), "float32")}
     if not options["num_registers"]:
         constants[REGISTER_ROW.source] = np.zeros((1, 0, width), "float32")
     return constants
@@ -164,10 +146,10 @@ def _layout(kind, model_type, rows, absent=(), **own):
         f"`huggingface_{model_type}`: `.safetensors` of DINOv2, all but the classifier under "
         f"`{model_type}.`",
         finder(markers, (f"{model_type}.", ""), "embeddings.mask_token$", absent),
-        _describer(defaults),
+        functools.partial(_describe, defaults),
         defaults,
+        functools.partial(_config_of, kind, model_type),
         models=(f"{kind}Model", f"{kind}ForImageClassification"),
-        configure=_configurer(kind, model_type),
         check=_check,
         spell=speller(f"{model_type}.", "classifier."),
         **own,
@@ -185,5 +167,5 @@ DINOV2_WITH_REGISTERS = _layout(
     interpolation="bicubic",
     prefix_rows=lambda num_tokens, shape_of: (1,),
     store_positions=_without_register_positions,
-    constants=_constants,
+    constants=unused_tokens,
 )

@@ -3,68 +3,56 @@
 import dataclasses
 import re
 
-import numpy as np
-
-from keras_vit.checkpoints.architecture import check_recorded, output_size
+from keras_vit.checkpoints.architecture import check_recorded, num_registers, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_setting,
-    config_of,
     describe,
-    files,
     finder,
     settings_of,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import TORCH_NAMES, Row, norm, torch_dense, two
+from keras_vit.checkpoints.formats.transformers.dinov2 import unused_tokens
+from keras_vit.checkpoints.weight_map import Row, torch_layer, torch_norm
 from keras_vit.core.choices import ROTARY_BASE
 
 LAYER = "layer.{i}"
 DEFAULTS = Defaults(("dinov3_vit",), epsilon=1e-5, num_heads=6)
 DINOV3_ROWS = (
-    *two(
-        "embeddings.patch_embeddings.",
-        "patch_embedding/projection",
-        "convolution",
-        names=TORCH_NAMES,
-    ),
+    *torch_layer("embeddings.patch_embeddings.", "patch_embedding/projection", "convolution"),
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.register_tokens", "register_tokens/tokens"),
-    *norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.norm1.", "block_{i}/layer_norm_1"),
     *attention(
         f"{LAYER}.attention.", "block_{i}/attention", ("q_proj", "k_proj", "v_proj", "o_proj")
     ),
     Row(f"{LAYER}.layer_scale1.lambda1", "block_{i}/layer_scale_1/gamma"),
-    *norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/dense_1"),
-    *torch_dense(f"{LAYER}.mlp.gate_proj.", "block_{i}/mlp/gate"),
-    *torch_dense(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/up"),
-    *torch_dense(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/down"),
+    *torch_norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/dense_1"),
+    *torch_layer(f"{LAYER}.mlp.gate_proj.", "block_{i}/mlp/gate"),
+    *torch_layer(f"{LAYER}.mlp.up_proj.", "block_{i}/mlp/up"),
+    *torch_layer(f"{LAYER}.mlp.down_proj.", "block_{i}/mlp/down"),
     Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
-    *norm("norm.", "encoder_norm", TORCH_NAMES),
+    *torch_norm("norm.", "encoder_norm"),
 )
-REGISTER_TOKENS = "embeddings.register_tokens"
 
 
 def _describe(shape_of, config, num_heads):
     check_setting(config, "rope_theta", ROTARY_BASE)
-    registers = shape_of("register_tokens/tokens")
     is_gated = output_size(shape_of, "block_0/mlp/gate", axis=0) is not None
     # The gated models of the release are SwiGLUs.
     activation = DEFAULTS.activation if config or not is_gated else "silu"
-    options = describe(
-        shape_of,
-        config,
-        num_heads,
-        dataclasses.replace(DEFAULTS, activation=activation),
-        position_embedding="rotary",
-        num_registers=registers[1] if registers else 0,
-        layer_scale=config.get("layerscale_value", 1.0),
-        gated_mlp=is_gated,
-        key_bias=shape_of("block_0/attention/key/bias") is not None,
-    )
+    defaults = dataclasses.replace(DEFAULTS, activation=activation)
+    own = {
+        "position_embedding": "rotary",
+        "num_registers": num_registers(shape_of),
+        "layer_scale": config.get("layerscale_value", 1.0),
+        "gated_mlp": is_gated,
+        "key_bias": shape_of("block_0/attention/key/bias") is not None,
+    }
+    options = describe(shape_of, config, num_heads, defaults, **own)
     names = {
         "use_gated_mlp": "gated_mlp",
         "num_register_tokens": "num_registers",
@@ -76,7 +64,7 @@ def _describe(shape_of, config, num_heads):
     return options
 
 
-def _configure(options, arrays, names, normalization, resizing):
+def _config_of(options):
     settings = {
         **settings_of(options),
         "intermediate_size": options["mlp_dim"],
@@ -89,17 +77,7 @@ def _configure(options, arrays, names, normalization, resizing):
         "num_register_tokens": options["num_registers"],
         "rope_theta": ROTARY_BASE,
     }
-    config = config_of("DINOv3ViTModel", "dinov3_vit", settings, names, 0)
-    return files(config, options, normalization, resizing)
-
-
-def _constants(options):
-    """Return the token of masked patches, which no image uses, and registers if there are none."""
-    width = options["embedding_dim"]
-    constants = {"embeddings.mask_token": np.zeros((1, 1, width), "float32")}
-    if not options["num_registers"]:
-        constants[REGISTER_TOKENS] = np.zeros((1, 0, width), "float32")
-    return constants
+    return "DINOv3ViTModel", "dinov3_vit", settings
 
 
 DINOV3 = transformers_format(
@@ -114,8 +92,8 @@ DINOV3 = transformers_format(
     ),
     _describe,
     DEFAULTS,
+    _config_of,
     models=("DINOv3ViTModel",),
     position_embeddings=("rotary",),
-    configure=_configure,
-    constants=_constants,
+    constants=lambda options: unused_tokens(options, (1, 1)),
 )

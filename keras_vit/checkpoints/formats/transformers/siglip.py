@@ -4,10 +4,11 @@ SigLIP 2 with images of fixed size is a SigLIP. Its other models (NaFlex) take a
 their kernels are stored as matrices, and a model of this package has one grid, at first square.
 """
 
+import functools
 import math
 
-from keras_vit.checkpoints.architecture import check_recorded
-from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of
+from keras_vit.checkpoints.architecture import check_recorded, grid_of
+from keras_vit.checkpoints.configuration.images import naflex_preprocessor_of, preprocessor_of
 from keras_vit.checkpoints.formats.transformers.clip import (
     BLOCK_ROWS,
     CLASS_TOKEN,
@@ -19,22 +20,14 @@ from keras_vit.checkpoints.formats.transformers.clip import (
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     check_square,
-    config_of,
     describe,
-    files,
-    named_files,
     settings_of,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense, two
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, packed, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
 
 BIAS = "embeddings.patch_embedding.bias"
-POSITION_TABLE = "embeddings.position_embedding.weight"
-ATTENTION = tuple(f"pooling/attention/{x}" for x in ("query", "key", "value"))
-TANH = "gelu_pytorch_tanh"
-SIGLIP_MODELS = Defaults(("siglip_vision_model", "siglip"), epsilon=1e-6, activation=TANH)
-SIGLIP2_MODELS = Defaults(("siglip2_vision_model", "siglip2"), epsilon=1e-6, activation=TANH)
 # The default of `patch_size` of transformers' `Siglip2VisionConfig`.
 DEFAULT_PATCH_SIZE = 16
 
@@ -42,58 +35,35 @@ DEFAULT_PATCH_SIZE = 16
 def _rows(kernel):
     """Return the weight map, with the transform of the patches' kernel."""
     return (
-        *two(
-            "embeddings.patch_embedding.", "patch_embedding/projection", kernel, names=TORCH_NAMES
-        ),
-        Row(POSITION_TABLE, POSITIONS, "flat_positions"),
+        *torch_layer("embeddings.patch_embedding.", "patch_embedding/projection", kernel),
+        Row("embeddings.position_embedding.weight", POSITIONS, "flat_positions"),
         *BLOCK_ROWS,
         Row("head.probe", "pooling/probe"),
-        Row(
-            "head.attention.in_proj_weight",
-            tuple(f"{part}/kernel" for part in ATTENTION),
-            "split_to_heads",
-        ),
-        Row(
-            "head.attention.in_proj_bias",
-            tuple(f"{part}/bias" for part in ATTENTION),
-            "split_heads_bias",
-        ),
-        *two(
-            "head.attention.out_proj.", "pooling/attention/output", "from_heads", names=TORCH_NAMES
-        ),
-        *norm("head.layernorm.", "pooling/layer_norm", TORCH_NAMES),
-        *torch_dense("head.mlp.fc1.", "pooling/mlp/dense_0"),
-        *torch_dense("head.mlp.fc2.", "pooling/mlp/dense_1"),
-        *torch_dense("classifier.", "head"),
+        *packed("head.attention.in_proj_", "pooling/attention"),
+        *torch_layer("head.attention.out_proj.", "pooling/attention/output", "from_heads"),
+        *torch_norm("head.layernorm.", "pooling/layer_norm"),
+        *torch_layer("head.mlp.fc1.", "pooling/mlp/dense_0"),
+        *torch_layer("head.mlp.fc2.", "pooling/mlp/dense_1"),
+        *torch_layer("classifier.", "head"),
     )
 
 
-def _describer(defaults, is_flat):
-    def describe_siglip(shape_of, config, num_heads):
-        settings = tower_settings(config)
-        has_probe = shape_of("pooling/probe") is not None
+def _describe(defaults, is_flat, shape_of, config, num_heads):
+    settings = tower_settings(config)
+    has_probe = shape_of("pooling/probe") is not None
 
-        def shape_of_kernel(path):
-            shape = shape_of(path)
-            if not is_flat or path != "patch_embedding/projection/kernel":
-                return shape
-            return _unflattened(shape, settings)
+    def shape_of_kernel(path):
+        shape = shape_of(path)
+        if not is_flat or path != "patch_embedding/projection/kernel":
+            return shape
+        return _unflattened(shape, settings)
 
-        options = describe(
-            shape_of_kernel,
-            config,
-            num_heads,
-            defaults,
-            settings,
-            pooling="map" if has_probe else "gap",
-            class_token=False,
-        )
-        if not options["num_classes"]:
-            name = "vision_use_head"
-            check_recorded(settings, {name: name}, {name: has_probe})
-        return options
-
-    return describe_siglip
+    own = {"pooling": "map" if has_probe else "gap", "class_token": False}
+    options = describe(shape_of_kernel, config, num_heads, defaults, settings, **own)
+    if not options["num_classes"]:
+        name = "vision_use_head"
+        check_recorded(settings, {name: name}, {name: has_probe})
+    return options
 
 
 def _unflattened(shape, settings):
@@ -107,31 +77,23 @@ def _unflattened(shape, settings):
     return filters, size // (height * width), height, width
 
 
-def _configurer(model, model_type, is_flat):
-    def configure(options, arrays, names, normalization, resizing):
-        settings = {
-            **settings_of(options),
-            "intermediate_size": options["mlp_dim"],
-            "attention_dropout": options["attention_dropout"],
-            "vision_use_head": options["pooling"] == "map",
-        }
-        num_patches = len(arrays[f"vision_model.{POSITION_TABLE}"])
-        if is_flat:
-            del settings["image_size"]
-            settings["num_patches"] = num_patches
-        architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
-        if options["num_classes"]:
-            architecture = f"{model}ForImageClassification"
-            settings = {"vision_config": {"model_type": kind, **settings}}
-            kind = model_type
-        config = config_of(architecture, kind, settings, names, options["num_classes"])
-        if is_flat:
-            size = options["patch_size"][0]
-            facts = size, num_patches, normalization, resizing
-            return named_files(config, naflex_preprocessor_of(*facts))
-        return files(config, options, normalization, resizing)
-
-    return configure
+def _config_of(model, model_type, is_flat, options):
+    settings = {
+        **settings_of(options),
+        "intermediate_size": options["mlp_dim"],
+        "attention_dropout": options["attention_dropout"],
+        "vision_use_head": options["pooling"] == "map",
+    }
+    if is_flat:
+        del settings["image_size"]
+        grid = grid_of(options["image_size"], options["patch_size"])
+        settings["num_patches"] = math.prod(grid)
+    architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
+    if options["num_classes"]:
+        architecture = f"{model}ForImageClassification"
+        settings = {"vision_config": {"model_type": kind, **settings}}
+        kind = model_type
+    return architecture, kind, settings
 
 
 def _size_of_patches(config):
@@ -143,25 +105,30 @@ def _size_of_patches(config):
     return tuple(math.isqrt(settings["num_patches"]) * size for size in patch_size)
 
 
-def _layout(name, what, model, defaults, is_flat, **own):
+def _layout(model, what, is_flat, **own):
+    model_type = model.lower()
+    model_types = f"{model_type}_vision_model", model_type
+    defaults = Defaults(model_types, epsilon=1e-6, activation="gelu_pytorch_tanh")
     # Markers; a kernel with two axes is one of NaFlex.
     find_tower = tower_finder([PATCHES, BIAS], r"head\.", absent=[CLASS_TOKEN])
 
     def find(shapes):
         naming = find_tower(shapes)
-        has_matrix = naming is not None and len(naming.shapes[PATCHES]) == 2
-        return naming if naming is not None and has_matrix == is_flat else None
+        fits = naming is not None and (len(naming.shapes[PATCHES]) == 2) == is_flat
+        return naming if fits else None
 
     return transformers_format(
-        name,
+        f"huggingface_{model_type}",
         _rows("flat_patches" if is_flat else "convolution"),
-        f"`{name}`: `.safetensors` of {what}, all but the classifier under `vision_model.`",
+        f"`huggingface_{model_type}`: `.safetensors` of {what}, all but the classifier under "
+        "`vision_model.`",
         find,
-        _describer(defaults, is_flat),
+        functools.partial(_describe, defaults, is_flat),
         defaults,
+        functools.partial(_config_of, model, model_type, is_flat),
+        naflex_preprocessor_of if is_flat else preprocessor_of,
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
-        configure=_configurer(model, defaults.model_types[1], is_flat),
         check=check_square,
         has_normalizations=False,
         spell=spell_tower,
@@ -170,19 +137,15 @@ def _layout(name, what, model, defaults, is_flat, **own):
 
 
 SIGLIP = _layout(
-    "huggingface_siglip",
-    "SigLIP and SigLIP 2",
     "Siglip",
-    SIGLIP_MODELS,
+    "SigLIP and SigLIP 2",
     is_flat=False,
     configured_size=lambda config: tower_settings(config).get("image_size"),
     interpolation="cubic",
 )
 SIGLIP2 = _layout(
-    "huggingface_siglip2",
-    "SigLIP 2 for any grid (NaFlex)",
     "Siglip2",
-    SIGLIP2_MODELS,
+    "SigLIP 2 for any grid (NaFlex)",
     is_flat=True,
     configured_size=_size_of_patches,
     interpolation="linear",

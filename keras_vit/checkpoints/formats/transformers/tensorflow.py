@@ -1,12 +1,9 @@
 """The TensorFlow ViT of Hugging Face transformers before version 5: `tf_model.h5`."""
 
+import dataclasses
+
 from keras_vit.checkpoints.configuration import TF_MODEL
-from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.formats.transformers.vit import (
-    HUGGINGFACE,
-    HUGGINGFACE_ROWS,
-    describe_huggingface,
-)
+from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, HUGGINGFACE_ROWS
 from keras_vit.checkpoints.weight_map import Naming, Row
 
 # Kernels have Keras's order of axes.
@@ -62,7 +59,7 @@ def describe_huggingface_tf(shape_of, config, num_heads):
 
     # TensorFlow's layers have biases whatever the configuration says.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
-    options = describe_huggingface(torch_shape_of, config, num_heads)
+    options = HUGGINGFACE.describe(torch_shape_of, config, num_heads)
     if not options["qkv_bias"]:
         raise ValueError(
             "The TensorFlow ViT of transformers must have biases of queries, keys and values. "
@@ -86,21 +83,17 @@ def _configure(options, *facts):
     return files
 
 
-HUGGINGFACE_TF = Format(
-    "huggingface_tf",
-    HUGGINGFACE_TF_ROWS,
-    "`huggingface_tf`: `tf_model.h5`, all under their layer and the name of the model",
-    ".h5",
-    find_huggingface_tf,
-    describe_huggingface_tf,
+HUGGINGFACE_TF = dataclasses.replace(
+    HUGGINGFACE,
+    name="huggingface_tf",
+    rows=HUGGINGFACE_TF_ROWS,
+    title="`huggingface_tf`: `tf_model.h5`, all under their layer and the name of the model",
+    suffix=".h5",
+    find=find_huggingface_tf,
+    describe=describe_huggingface_tf,
     models=("TFViTModel", "TFViTForImageClassification"),
+    read_only_models=(),
     spell=_spell,
     file_name=TF_MODEL,
-    family="huggingface",
-    model_types=HUGGINGFACE.model_types,
-    class_names=HUGGINGFACE.class_names,
-    interpolation=HUGGINGFACE.interpolation,
-    config_options=HUGGINGFACE.config_options,
-    config_files=HUGGINGFACE.config_files,
     configure=_configure,
 )

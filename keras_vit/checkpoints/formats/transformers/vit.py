@@ -2,19 +2,17 @@
 
 import re
 
-from keras_vit.checkpoints.architecture import output_size
+from keras_vit.checkpoints.architecture import grid_of, output_size
 from keras_vit.checkpoints.formats.transformers.common import (
     Defaults,
     attention,
     check_setting,
-    config_of,
     describe,
-    files,
     finder,
     settings_of,
     transformers_format,
 )
-from keras_vit.checkpoints.weight_map import POSITIONS, TORCH_NAMES, Row, norm, torch_dense, two
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, torch_layer, torch_norm
 from keras_vit.core.arguments import as_pair
 
 LAYER = "encoder.layer.{i}"
@@ -22,11 +20,8 @@ PATCHES = "embeddings.patch_embeddings.projection.weight"
 PROJECTIONS = ("attention.query", "attention.key", "attention.value", "output.dense")
 
 EMBEDDING_ROWS = (
-    *two(
-        "embeddings.patch_embeddings.projection.",
-        "patch_embedding/projection",
-        "convolution",
-        names=TORCH_NAMES,
+    *torch_layer(
+        "embeddings.patch_embeddings.projection.", "patch_embedding/projection", "convolution"
     ),
     Row("embeddings.cls_token", "class_token/token"),
     Row("embeddings.position_embeddings", POSITIONS, "positions"),
@@ -35,15 +30,15 @@ EMBEDDING_ROWS = (
 # classifier have it.
 ENCODER_ROWS = (
     *EMBEDDING_ROWS,
-    *norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.layernorm_before.", "block_{i}/layer_norm_1"),
     *attention(f"{LAYER}.attention.", "block_{i}/attention", PROJECTIONS),
-    *norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2", TORCH_NAMES),
-    *torch_dense(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
-    *torch_dense(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
-    *norm("layernorm.", "encoder_norm", TORCH_NAMES),
+    *torch_norm(f"{LAYER}.layernorm_after.", "block_{i}/layer_norm_2"),
+    *torch_layer(f"{LAYER}.intermediate.dense.", "block_{i}/mlp/dense_0"),
+    *torch_layer(f"{LAYER}.output.dense.", "block_{i}/mlp/dense_1"),
+    *torch_norm("layernorm.", "encoder_norm"),
 )
-CLASSIFIER_ROWS = torch_dense("classifier.", "head")
-HUGGINGFACE_ROWS = (*ENCODER_ROWS, *torch_dense("pooler.dense.", "pre_logits"), *CLASSIFIER_ROWS)
+CLASSIFIER_ROWS = torch_layer("classifier.", "head")
+HUGGINGFACE_ROWS = (*ENCODER_ROWS, *torch_layer("pooler.dense.", "pre_logits"), *CLASSIFIER_ROWS)
 
 # Patterns of the names that transformers 5 has in memory, and the names in files.
 IN_MEMORY = [
@@ -74,13 +69,6 @@ find_huggingface = finder(
 )
 
 VIT = Defaults(("vit",), epsilon=1e-12)
-MAE = Defaults(("vit_mae",), epsilon=1e-12)
-MSN = Defaults(("vit_msn",), epsilon=1e-6)
-
-
-def describe_huggingface(shape_of, config, num_heads):
-    """Return the options of a transformers ViT, from its arrays and `config.json`."""
-    return describe_vit(shape_of, config, num_heads, VIT)
 
 
 def describe_vit(shape_of, config, num_heads, defaults, **own):
@@ -104,8 +92,7 @@ def _check_grid(table, image_size, patch_size, num_tokens):
     """Raise an error if the position embedding is not of the configured image size."""
     if table is None or image_size is None:
         return
-    sizes = as_pair(image_size, "image_size")
-    rows, columns = (size // patch for size, patch in zip(sizes, patch_size, strict=True))
+    rows, columns = grid_of(as_pair(image_size, "image_size"), patch_size)
     if table[1:2] != (num_tokens + rows * columns,):
         raise ValueError(
             "`image_size` of the file's config.json must fit its position embedding of shape "
@@ -140,26 +127,12 @@ def speller(prefix, *heads):
     return spell
 
 
-def _layout(
-    name,
-    title,
-    rows,
-    defaults,
-    model,
-    classifier=None,
-    read_only_models=(),
-    own_settings=None,
-    **own,
-):
+def _layout(name, title, rows, defaults, model, classifier=None, own_settings=None, **own):
     """Return the row of a model with the arrays of ViT."""
 
-    def configure(options, arrays, names, normalization, resizing):
+    def config_of(options):
         architecture = classifier if options["num_classes"] else model
-        settings = {**vit_settings(options), **(own_settings or {})}
-        config = config_of(
-            architecture, defaults.model_types[0], settings, names, options["num_classes"]
-        )
-        return files(config, options, normalization, resizing)
+        return architecture, defaults.model_types[0], vit_settings(options) | (own_settings or {})
 
     return transformers_format(
         name,
@@ -168,10 +141,9 @@ def _layout(
         find_huggingface,
         lambda shape_of, config, num_heads: describe_vit(shape_of, config, num_heads, defaults),
         defaults,
+        config_of,
         models=tuple(filter(None, (model, classifier))),
-        read_only_models=read_only_models,
         **{"interpolation": "cubic", **own},
-        configure=configure,
         spell=speller("vit.", "classifier."),
     )
 
@@ -183,7 +155,7 @@ HUGGINGFACE = _layout(
     VIT,
     "ViTModel",
     "ViTForImageClassification",
-    ("ViTForMaskedImageModeling",),
+    read_only_models=("ViTForMaskedImageModeling",),
     # As timm, and not as transformers: so it has always been here.
     interpolation="bicubic",
     has_normalizations=False,
@@ -192,7 +164,7 @@ VIT_MAE = _layout(
     "huggingface_vit_mae",
     "`huggingface_vit_mae`: `.safetensors` of the encoder of ViT-MAE",
     ENCODER_ROWS,
-    MAE,
+    Defaults(("vit_mae",), epsilon=1e-12),
     "ViTMAEModel",
     read_only_models=("ViTMAEForPreTraining",),
     # By default transformers masks three of four patches, in prediction too.
@@ -202,7 +174,7 @@ VIT_MSN = _layout(
     "huggingface_vit_msn",
     "`huggingface_vit_msn`: `.safetensors` of ViT-MSN, all but the classifier under `vit.`",
     (*ENCODER_ROWS, *CLASSIFIER_ROWS),
-    MSN,
+    Defaults(("vit_msn",), epsilon=1e-6),
     "ViTMSNModel",
     "ViTMSNForImageClassification",
 )
