@@ -62,17 +62,10 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
         for label, found in enumerate(listed):
             paths += found
             labels += [label] * len(found)
+    options = {"has_no_splits": given == {"train": root}, "part_by_id": not by_position}
+    labels = np.array(labels, "int32")
     return as_source(
-        root,
-        split,
-        paths,
-        np.array(labels, "int32"),
-        names,
-        classes,
-        shard,
-        left_out=left_out,
-        has_no_splits=given == {"train": root},
-        part_by_id=not by_position,
+        root, split, paths, labels, names, classes, shard, left_out=left_out, **options
     )
 
 

@@ -26,15 +26,7 @@ def check_matplotlib():
 
 
 def new_figure(width, height):
-    """Return an empty figure; raise `ValueError` if matplotlib is not installed.
-
-    Args:
-        width: width in inches.
-        height: height in inches.
-
-    Returns:
-        A matplotlib figure.
-    """
+    """Return an empty figure of a size in inches; raise `ValueError` without matplotlib."""
     check_matplotlib()
     from matplotlib.figure import Figure
 
