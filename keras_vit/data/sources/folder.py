@@ -48,7 +48,9 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
     )
     if not by_position:
         warn_of_other_divisions(root, shares_of(given, "train"))
-    _log_layout(root, given)
+    if given["train"] != root and len(given) < len(SPLITS):
+        folders = {name: f"{place.name}/" for name, place in given.items()}
+        log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
     names_of_split = split_names(split)
     paths, labels = [], []
     for given_split, given_folder in given.items():
@@ -67,13 +69,6 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
     return as_source(
         root, split, paths, labels, names, classes, shard, left_out=left_out, **options
     )
-
-
-def _log_layout(root, given):
-    """Log how the folders of splits are used, unless all of them exist."""
-    if given["train"] != root and len(given) < len(SPLITS):
-        folders = {split: f"{folder.name}/" for split, folder in given.items()}
-        log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
 
 
 def as_source(root, split, paths, labels, names, classes, shard, **options):

@@ -96,10 +96,8 @@ def draw_predictions(model, images, labels, class_names, path):
     for axis, image, label, scores in zip(axes, images, labels, probabilities, strict=False):
         predicted = int(scores.argmax())
         axis.imshow(np.clip((image + 1) / 2, 0, 1))
-        axis.set_title(
-            f"{class_names[predicted]} ({scores[predicted]:.0%})",
-            color="green" if predicted == label else "red",
-        )
+        title = f"{class_names[predicted]} ({scores[predicted]:.0%})"
+        axis.set_title(title, color="green" if predicted == label else "red")
     figure.suptitle("Predictions on test images (green: right, red: wrong)")
     save_figure(figure, path)
 

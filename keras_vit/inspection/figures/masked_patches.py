@@ -1,5 +1,6 @@
 """Figure of the inputs and predictions of a masked patch predictor."""
 
+import keras
 import numpy as np
 
 from keras_vit.core.pixels import check_pixels
@@ -30,7 +31,8 @@ def draw_masked_patches(predictor, batch, path):
             batch differ; or the images are not scaled to [-1, 1].
     """
     check_matplotlib()
-    inputs, targets, weights = _first(batch, COLUMNS)
+    arrays = keras.tree.map_structure(np.asarray, batch)
+    inputs, targets, weights = keras.tree.map_structure(lambda array: array[:COLUMNS], arrays)
     check_pixels(inputs["images"])
     grid = token_grid(predictor)
     predictions = _predict(predictor, inputs, targets)
@@ -52,12 +54,6 @@ def draw_masked_patches(predictor, batch, path):
             axis.axis("off")
             axis.imshow(np.clip((image + 1) / 2, 0, 1))
     save_figure(figure, path)
-
-
-def _first(batch, count):
-    inputs, targets, weights = batch
-    inputs = {name: np.asarray(array)[:count] for name, array in inputs.items()}
-    return inputs, np.asarray(targets)[:count], np.asarray(weights)[:count]
 
 
 def _predict(predictor, inputs, targets):
