@@ -27,16 +27,16 @@ def cached(source, place, find_fingerprints):
         ValueError: if the file cannot be written, another process is writing it, or it was made
             from other examples.
     """
-    path = ""
     if not isinstance(place, (str, os.PathLike)):
         raise ValueError(
             f"`cache` must be 'memory' or the path of a file. Received: cache={place!r}"
         )
+    path = ""
     if place != "memory":
-        path = str(pathlib.Path(place).expanduser())
-        _check_file(pathlib.Path(path))
-        _check_examples(pathlib.Path(path), find_fingerprints().digest())
-    examples = source.encoded().cache(path)
+        path = pathlib.Path(place).expanduser()
+        _check_file(path)
+        _check_examples(path, find_fingerprints().digest())
+    examples = source.encoded().cache(str(path))
     return dataclasses.replace(source, examples=examples, read=lambda payload: payload)
 
 

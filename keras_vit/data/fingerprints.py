@@ -61,14 +61,10 @@ def fingerprints(source):
     (('digits#55', 'digits#80'), ('0', '1'), 72)
     """
     ids, labels, digests = [], [], []
-    progress = tqdm.tqdm(
-        # Files that cannot be read are skipped when images are loaded, too.
-        source.encoded().ignore_errors().as_numpy_iterator(),
-        total=source.num_examples,
-        desc="fingerprints",
-        unit="image",
-        disable=source.num_examples < _SHOWN_FROM,
-    )
+    # Files that cannot be read are skipped when images are loaded, too.
+    examples = source.encoded().ignore_errors().as_numpy_iterator()
+    total = source.num_examples
+    progress = tqdm.tqdm(examples, "fingerprints", total, unit="image", disable=total < _SHOWN_FROM)
     for number, payload, label in progress:
         ids.append(source.find_id(int(number)))
         labels.append(",".join(map(str, label.ravel().tolist())))

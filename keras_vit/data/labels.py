@@ -1,6 +1,7 @@
 """The most probable classes of logits, by name."""
 
 import numpy as np
+import scipy.special
 
 from keras_vit.core.arguments import is_integer
 from keras_vit.core.class_names import check_class_names
@@ -115,8 +116,6 @@ def _check_values(logits):
 
 
 def _to_probabilities(logits):
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    softmax = exponentials / exponentials.sum(axis=-1, keepdims=True)
     sums_to_one = np.abs(logits.sum(axis=-1) - 1) < PROBABILITY_SUM_TOLERANCE
     are_probabilities = (logits >= 0).all(axis=-1) & sums_to_one
-    return np.where(are_probabilities[:, None], logits, softmax)
+    return np.where(are_probabilities[:, None], logits, scipy.special.softmax(logits, axis=-1))

@@ -14,12 +14,11 @@ def find_copies(images, held_out):
 
     Arguments are `Fingerprints`. `keras_vit.data.find_duplicates` finds images that look alike.
     """
-    twins = _first_ids(images)
-    return [
-        (id, twins[digest])
-        for id, digest in zip(held_out.ids, held_out.digests, strict=True)
-        if digest in twins
-    ]
+    pairs = zip(reversed(images.digests), reversed(images.ids), strict=True)
+    # The first image with each digest; empty files are not copies.
+    twins = {digest: id for digest, id in pairs if digest != _EMPTY}
+    pairs = zip(held_out.ids, held_out.digests, strict=True)
+    return [(id, twins[digest]) for id, digest in pairs if digest in twins]
 
 
 def find_two_labels(images):
@@ -28,8 +27,7 @@ def find_two_labels(images):
     The argument is a list of `Fingerprints`.
     """
     first, found = {}, []
-    for row in itertools.chain.from_iterable(split.rows() for split in images):
-        digest, label, id = row
+    for digest, label, id in itertools.chain.from_iterable(split.rows() for split in images):
         known_label, known_id = first.setdefault(digest, (label, id))
         if digest != _EMPTY and label != known_label:
             found.append((id, known_id))
@@ -80,12 +78,6 @@ def _warn_of_missing_classes(found, sources):
                 "%d of the %d classes have no image in the split %s: %s",
                 *(len(missing), len(class_names), split, name_some(missing)),
             )
-
-
-def _first_ids(images):
-    """Return the id of the first image with each digest; empty files are not copies."""
-    pairs = zip(reversed(images.digests), reversed(images.ids), strict=True)
-    return {digest: id for digest, id in pairs if digest != _EMPTY}
 
 
 def _name_pairs(pairs):

@@ -59,16 +59,22 @@ def mask_patches(dataset, patch_size, target="mean_colour", share=0.5, start_ste
     (2.0, 1.0)
     """
     grid, patch_size = _find_grid(dataset, patch_size)
-    _check_target(target, patch_size)
+    check_choice("target", target, TARGETS)
+    if target == "downsized" and min(patch_size) < CELLS:
+        raise ValueError(
+            f"`target='downsized'` needs patches of at least {CELLS} x {CELLS} pixels. "
+            f"Received: patch_size={patch_size}"
+        )
     num_corrupted = _count_corrupted(share, grid[0] * grid[1])
 
     def mask(step, batch):
         images, _ = batch
-        seeds = tf.random.experimental.stateless_split(
-            tf.stack([tf.constant(seed, tf.int64), step]), 3
-        )
+        own_seed = tf.stack([tf.constant(seed, tf.int64), step])
+        seeds = tf.random.experimental.stateless_split(own_seed, 3)
         shape = (tf.shape(images)[0], grid[0] * grid[1])
-        corrupted = _draw_corrupted(shape, num_corrupted, seeds[0])
+        # Patches in a random order, of which the first ones are corrupted.
+        order = tf.argsort(tf.random.stateless_uniform(shape, seeds[0]), axis=-1)
+        corrupted = tf.argsort(order, axis=-1) < num_corrupted
         inputs = {"images": images, "corruption": _draw_corruption(corrupted, seeds[1:])}
         targets = _make_targets(images, grid, patch_size, target)
         weights = tf.cast(corrupted, tf.float32) * (grid[0] * grid[1] / num_corrupted)
@@ -92,37 +98,29 @@ def mask_patches(dataset, patch_size, target="mean_colour", share=0.5, start_ste
     return dataclasses.replace(dataset.info, **changes).attach(masked)
 
 
-def _draw_corrupted(shape, count, seed):
-    """Draw `count` corrupted patches of each image, without replacement."""
-    order = tf.argsort(tf.random.stateless_uniform(shape, seed), axis=-1)
-    # The rank of each patch.
-    return tf.argsort(order, axis=-1) < count
-
-
 def _draw_corruption(corrupted, seeds):
     """Draw the index of the patch whose embedding is used for each patch."""
     shape = tf.shape(corrupted)
     own = tf.range(shape[1])[None]
     away = tf.random.stateless_uniform(shape, seeds[0], 1, shape[1], tf.int32)
     kind = tf.random.stateless_uniform(shape, seeds[1])
-    changed = tf.where(
-        kind < MASKED, MASK, tf.where(kind < MASKED + RANDOM, (own + away) % shape[1], own)
-    )
+    replaced = tf.where(kind < MASKED + RANDOM, (own + away) % shape[1], own)
+    changed = tf.where(kind < MASKED, MASK, replaced)
     return tf.where(corrupted, changed, own)
 
 
 def _make_targets(images, grid, patch_size, target):
     cells = {"mean_colour": (1, 1), "downsized": (CELLS, CELLS), "pixels": patch_size}[target]
-    size = [count * number for count, number in zip(grid, cells, strict=True)]
     if target != "pixels":
         # Patches tile the image, so the means of its areas are the means of areas of patches.
+        size = (grid[0] * cells[0], grid[1] * cells[1])
         images = tf.image.resize(images, size, tf.image.ResizeMethod.AREA)
     patches = tf.reshape(images, (-1, grid[0], cells[0], grid[1], cells[1], 3))
     patches = tf.transpose(patches, (0, 1, 3, 2, 4, 5))
-    patches = tf.reshape(patches, (-1, grid[0] * grid[1], cells[0] * cells[1], 3))
+    num_patches, num_cells = grid[0] * grid[1], cells[0] * cells[1]
     if target == "pixels":
-        return tf.reshape(patches, (-1, grid[0] * grid[1], cells[0] * cells[1] * 3))
-    colors = encode_colors(patches)
+        return tf.reshape(patches, (-1, num_patches, num_cells * 3))
+    colors = encode_colors(tf.reshape(patches, (-1, num_patches, num_cells, 3)))
     return colors[..., 0] if target == "mean_colour" else colors
 
 
@@ -137,15 +135,6 @@ def _find_grid(dataset, patch_size):
             f"of them. Received: patch_size={patch_size!r}"
         )
     return tuple(pixels // n for pixels, n in zip(image_size, pair, strict=True)), pair
-
-
-def _check_target(target, patch_size):
-    check_choice("target", target, TARGETS)
-    if target == "downsized" and min(patch_size) < CELLS:
-        raise ValueError(
-            f"`target='downsized'` needs patches of at least {CELLS} x {CELLS} pixels. "
-            f"Received: patch_size={patch_size}"
-        )
 
 
 def _count_corrupted(share, num_patches):

@@ -22,23 +22,20 @@ def pad(dataset, batch_size, num_batches, weight=1.0):
     [200.0, 159.0, 0.0]
     """
 
+    def fill_part(part):
+        padding = [[0, batch_size - tf.shape(part)[0]], *[[0, 0]] * (part.shape.rank - 1)]
+        return tf.ensure_shape(tf.pad(part, padding), (batch_size, *part.shape[1:]))
+
     def fill(inputs, labels, weights=1.0):
         count = tf.shape(tf.nest.flatten(inputs)[0])[0]
         shape = tf.concat([[count], tf.shape(weights)[1:]], axis=0)
         weights = tf.broadcast_to(weights * tf.cast(weight, tf.float32), shape)
-        return tf.nest.map_structure(
-            lambda part: _fill(part, batch_size), (inputs, labels, weights)
-        )
+        return tf.nest.map_structure(fill_part, (inputs, labels, weights))
 
-    empty = tf.data.Dataset.from_tensors(
-        tf.nest.map_structure(
-            lambda spec: tf.zeros([0, *spec.shape[1:]], spec.dtype), dataset.element_spec
-        )
-    )
-    batches = dataset.concatenate(empty.repeat()).take(num_batches).map(fill)
+    def empty_like(spec):
+        return tf.zeros([0, *spec.shape[1:]], spec.dtype)
+
+    empty = tf.nest.map_structure(empty_like, dataset.element_spec)
+    batches = dataset.concatenate(tf.data.Dataset.from_tensors(empty).repeat())
+    batches = batches.take(num_batches).map(fill)
     return batches.apply(tf.data.experimental.assert_cardinality(num_batches))
-
-
-def _fill(part, batch_size):
-    padding = [[0, batch_size - tf.shape(part)[0]], *[[0, 0]] * (part.shape.rank - 1)]
-    return tf.ensure_shape(tf.pad(part, padding), (batch_size, *part.shape[1:]))

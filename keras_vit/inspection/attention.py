@@ -42,16 +42,21 @@ def attention_maps(model, images, blocks=None, batch_size=32):
     >>> maps["block_11"].shape
     (2, 3, 5, 5)
     """
-    found = find_blocks(model)
+    found = {block.name: block for block in find_blocks(model)}
     check_names("blocks", blocks)
-    if blocks is not None:
-        found = [_block_of(found, name) for name in blocks]
-    names = [block.name for block in found]
+    names = list(found) if blocks is None else blocks
+    for name in names:
+        if name not in found:
+            raise ValueError(
+                f"`blocks` must name blocks of the model: {', '.join(found)}. "
+                f"Received: blocks=[{name!r}]"
+            )
 
     def name_them(scores, _):
         return dict(zip(names, scores, strict=True))
 
-    maps = summarise_attention(model, images, name_them, found, batch_size=batch_size)
+    chosen = [found[name] for name in names]
+    maps = summarise_attention(model, images, name_them, chosen, batch_size=batch_size)
     # Some backends sort dictionaries.
     return {name: maps[name] for name in names}
 
@@ -106,13 +111,3 @@ class _AttentionSummary(keras.Model):
         tokens = self.tokens(images)
         scores = (block.attention_scores(tokens[block.name]) for block in self.blocks)
         return self.summarise(scores, [tokens[layer.name] for layer in self.others])
-
-
-def _block_of(blocks, name):
-    for block in blocks:
-        if block.name == name:
-            return block
-    raise ValueError(
-        f"`blocks` must name blocks of the model: {', '.join(block.name for block in blocks)}. "
-        f"Received: blocks=[{name!r}]"
-    )

@@ -58,18 +58,13 @@ def attention_distance(model, images, batch_size=32, verbose=0):
 
     found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
     sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)
-    _warn_of_no_attention(names, counts)
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    return means.astype("float32")
-
-
-def _warn_of_no_attention(names, counts):
-    heads = [f"head {head + 1} of {names[block]}" for block, head in np.argwhere(counts == 0)]
-    if heads:
+    if heads := [f"head {head + 1} of {names[i]}" for i, head in np.argwhere(counts == 0)]:
         logging.getLogger("keras_vit").warning(
             "The attention distance of %s is NaN: no patch attends to patches there",
             ", ".join(heads),
         )
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    return means.astype("float32")
 
 
 def patch_distances(grid, stride):

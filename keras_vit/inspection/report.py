@@ -10,11 +10,7 @@ from keras_vit.core.pixels import check_pixels, warned_of_range
 from keras_vit.inspection.attention import attention_maps
 from keras_vit.inspection.distance import attention_distance
 from keras_vit.inspection.embeddings import filter_components, position_similarity
-from keras_vit.inspection.figures.attention import (
-    draw_attention_distance,
-    draw_heads,
-    draw_rollout,
-)
+from keras_vit.inspection.figures.attention import draw_attention_distance, draw_heads, draw_rollout
 from keras_vit.inspection.figures.drawing import check_matplotlib, is_drawn_here
 from keras_vit.inspection.figures.embeddings import draw_filters, draw_position_similarity
 from keras_vit.inspection.rollout import attention_rollout
@@ -106,7 +102,7 @@ def write_report(model, images, directory, verbose=0):
     directory = pathlib.Path(directory).expanduser()
     _check_page(directory / PAGE)
     directory.mkdir(parents=True, exist_ok=True)
-    figures = [*_draw_embeddings(model, directory)]
+    figures = list(_draw_embeddings(model, directory))
     if token_grid(model) is not None:
         with warned_of_range():
             figures += _draw_attention(model, images, directory, verbose)

@@ -1,5 +1,7 @@
 """Attention rollout: the patches that contribute to the output."""
 
+import functools
+
 from keras import ops
 
 from keras_vit.inspection.attention import summarise_attention
@@ -41,10 +43,8 @@ def attention_rollout(model, images, batch_size=32):
     probes = find_attention_pooling(model)
 
     def roll_out(scores, inputs):
-        joint = None
-        for block_scores in scores:
-            step = _with_residual(block_scores)
-            joint = step if joint is None else ops.matmul(step, joint)
+        steps = map(_with_residual, scores)
+        joint = functools.reduce(lambda joint, step: ops.matmul(step, joint), steps)
         return _output_row(model, joint, probes, inputs, grid)
 
     return summarise_attention(model, images, roll_out, others=probes, batch_size=batch_size)

@@ -147,12 +147,9 @@ def match_hashes(searched, hashed, max_distance):
             is_equal = distance == 0 and np.array_equal(colors, others)
             if not is_equal and _correlation(colors, others) < _MIN_CORRELATION:
                 continue
-            yield Duplicate(
-                distance,
-                searched.source.find_id(int(searched.numbers[place])),
-                test_set,
-                hashes.source.find_id(int(hashes.numbers[image])),
-            )
+            train_id = searched.source.find_id(int(searched.numbers[place]))
+            test_id = hashes.source.find_id(int(hashes.numbers[image]))
+            yield Duplicate(distance, train_id, test_set, test_id)
             break
 
 

@@ -74,9 +74,8 @@ def hash_images(source, all_views=False, name="images"):
     """
     seen, blank, numbers, words, colors = set(), [], [], [], []
     thumbnails = _thumbnails(source).as_numpy_iterator()
-    for number, pixels, thumbnail in tqdm.tqdm(
-        thumbnails, name, source.num_examples, unit=" images"
-    ):
+    progress = tqdm.tqdm(thumbnails, name, source.num_examples, unit=" images")
+    for number, pixels, thumbnail in progress:
         seen.add(number)
         if pixels.std() < _MIN_CONTRAST:
             blank.append(source.find_id(int(number)))

@@ -128,9 +128,8 @@ def mixing(augmentation):
         draws.begin(seed)
         choice = draws.uniform((), maxval=len(layers), dtype=tf.int32)
         data = {"images": images, "labels": labels}
-        mixed = tf.switch_case(
-            choice, [lambda one=one: one(dict(data), training=True) for one in layers]
-        )
+        branches = [lambda one=one: one(dict(data), training=True) for one in layers]
+        mixed = tf.switch_case(choice, branches)
         return mixed["images"], mixed["labels"]
 
     return mix

@@ -117,16 +117,10 @@ def turn_upright(image, orientation):
     Reference:
         EXIF 2.32, tag 274.
     """
-    transposed = tf.transpose(image, (1, 0, 2))
     turned = [
-        image,
-        image[:, ::-1],
-        image[::-1, ::-1],
-        image[::-1],
-        transposed,
-        transposed[:, ::-1],
-        transposed[::-1, ::-1],
-        transposed[::-1],
+        flipped
+        for one in (image, tf.transpose(image, (1, 0, 2)))
+        for flipped in (one, one[:, ::-1], one[::-1, ::-1], one[::-1])
     ]
     return tf.switch_case(orientation - 1, [lambda one=one: one for one in turned])
 
@@ -175,27 +169,22 @@ def _decode(encoded, accurate):
         (is_webp(encoded), lambda: _decode_webp(encoded)),
     ]
     if accurate:
-        cases.append((starts_with(encoded, JPEG), lambda: _decode_jpeg_accurately(encoded)))
+        is_jpeg = starts_with(encoded, JPEG)
+        cases.append(
+            (is_jpeg, lambda: tf.io.decode_jpeg(encoded, 3, dct_method="INTEGER_ACCURATE"))
+        )
     image = tf.case(
-        cases,
-        default=lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False),
+        cases, default=lambda: tf.io.decode_image(encoded, channels=3, expand_animations=False)
     )
     return tf.ensure_shape(image, (None, None, 3))
-
-
-def _decode_jpeg_accurately(encoded):
-    return tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
 
 
 @as_one_operation
 def _decode_bmp(encoded):
     encoded = cut_bmp(encoded)
     image = tf.io.decode_bmp(encoded, channels=0)
-    return tf.cond(
-        tf.shape(image)[-1] == 1,
-        lambda: _look_up(image[..., 0], encoded),
-        lambda: image[..., :3],
-    )
+    has_palette = tf.shape(image)[-1] == 1
+    return tf.cond(has_palette, lambda: _look_up(image[..., 0], encoded), lambda: image[..., :3])
 
 
 def _look_up(indices, encoded):

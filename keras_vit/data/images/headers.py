@@ -214,11 +214,8 @@ def _webp_size(encoded):
 
 def _webp_extended_size(encoded):
     """Return the size of a file that stores width - 1 and height - 1 in three bytes each."""
-    sides = [
-        _byte(encoded, at) + 256 * _byte(encoded, at + 1) + 65536 * _byte(encoded, at + 2)
-        for at in (27, 24)
-    ]
-    return tf.stack(sides) + 1
+    sides = tf.reshape(_integers(encoded, 24, 6, "<u1"), (2, 3))
+    return tf.reduce_sum(sides * (1, 256, 65536), axis=1)[::-1] + 1
 
 
 def _webp_lossless_size(encoded):

@@ -52,12 +52,10 @@ class ImageMaker:
             operations.append(augment.random_erasing(augmentation.erasing))
 
         def make_image(encoded, seed):
-            seeds = tf.unstack(
-                tf.random.experimental.stateless_split(seed, 1 + len(operations)),
-                num=1 + len(operations),
-            )
-            image = tf.cast(self._crop(encoded, seeds[0]), tf.float32)
-            for operation, own_seed in zip(operations, seeds[1:], strict=True):
+            num = 1 + len(operations)
+            first, *seeds = tf.unstack(tf.random.experimental.stateless_split(seed, num), num)
+            image = tf.cast(self._crop(encoded, first), tf.float32)
+            for operation, own_seed in zip(operations, seeds, strict=True):
                 image = operation(image, own_seed)
             return scale_pixels(image)
 

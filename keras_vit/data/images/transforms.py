@@ -163,11 +163,9 @@ def _covering(size, height, width):
     """
     # 20,000 pixels to 20,000 overflow no int64.
     own_height, own_width = tf.unstack(tf.cast(size, tf.int64))
-    is_wide = own_width * height >= own_height * width
-    covering = tf.cond(
-        is_wide,
-        lambda: (tf.constant(height, tf.int64), height * own_width // own_height),
-        lambda: (width * own_height // own_width, tf.constant(width, tf.int64)),
+    covering = (
+        tf.maximum(width * own_height // own_width, height),
+        tf.maximum(height * own_width // own_height, width),
     )
     return tf.cast(tf.stack(covering), tf.int32)
 

@@ -31,13 +31,8 @@ def digits(split, classes=None, shard=(0, 1)):
     if classes is not None:
         keep, labels, names = take_classes(labels, names, classes)
         part = part[keep[part]]
-    return from_arrays(
-        _encoded_images(),
-        labels,
-        names,
-        find_id=lambda number: f"digits#{number}",
-        part=part[shard[0] :: shard[1]],
-    )
+    part = part[shard[0] :: shard[1]]
+    return from_arrays(_encoded_images(), labels, names, "digits#{}".format, part)
 
 
 @functools.cache

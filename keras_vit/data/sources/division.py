@@ -42,7 +42,10 @@ def divide(root, classes, shares):
     Raises:
         ValueError: if the record is damaged.
     """
-    with _only_process(root):
+    with contextlib.ExitStack() as stack:
+        # Not all file systems have locks.
+        with contextlib.suppress(OSError):
+            stack.enter_context(exclusive_lock(root))
         divisions = _read(root)
         key = _describe(shares)
         recorded = divisions.get(key, {})
@@ -106,15 +109,6 @@ def _place(folder, path):
 def _normalized(path):
     """Return a path in one Unicode form, in which file systems differ."""
     return unicodedata.normalize("NFC", path)
-
-
-@contextlib.contextmanager
-def _only_process(root):
-    """Hold an exclusive lock on a folder, if its file system has locks."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            stack.enter_context(exclusive_lock(root))
-        yield
 
 
 def _read(root):

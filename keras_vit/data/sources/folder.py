@@ -48,7 +48,9 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
     )
     if not by_position:
         warn_of_other_divisions(root, shares_of(given, "train"))
-    _log_layout(root, given)
+    if given["train"] != root and len(given) < len(SPLITS):
+        folders = {name: f"{place.name}/" for name, place in given.items()}
+        log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
     names_of_split = split_names(split)
     paths, labels = [], []
     for given_split, given_folder in given.items():
@@ -62,25 +64,11 @@ def folder(path, split, classes=None, shard=(0, 1), by_position=False):
         for label, found in enumerate(listed):
             paths += found
             labels += [label] * len(found)
+    options = {"has_no_splits": given == {"train": root}, "part_by_id": not by_position}
+    labels = np.array(labels, "int32")
     return as_source(
-        root,
-        split,
-        paths,
-        np.array(labels, "int32"),
-        names,
-        classes,
-        shard,
-        left_out=left_out,
-        has_no_splits=given == {"train": root},
-        part_by_id=not by_position,
+        root, split, paths, labels, names, classes, shard, left_out=left_out, **options
     )
-
-
-def _log_layout(root, given):
-    """Log how the folders of splits are used, unless all of them exist."""
-    if given["train"] != root and len(given) < len(SPLITS):
-        folders = {split: f"{folder.name}/" for split, folder in given.items()}
-        log_once(logging.INFO, f"{root}: {describe_parts(folders)}")
 
 
 def as_source(root, split, paths, labels, names, classes, shard, **options):

@@ -35,7 +35,8 @@ def find_layout(root):
             files, others = list_images(root / name)
             left_out[f"in {name}/, which is not a split"] = len(files) + others.total()
     for folder in {root, *given.values()}:
-        left_out["outside of a folder of a class"] += _count_files(folder)
+        files = (entry for entry in folder.iterdir() if not entry.is_dir())
+        left_out["outside of a folder of a class"] += sum(file.name != RECORD for file in files)
         # It may be a class by mistake.
         left_out.update(f"hidden folder {name}/" for name in _folders(folder, is_hidden=True))
     given = given or {"train": root}
@@ -61,10 +62,6 @@ def class_folders(folder):
 def _folders(folder, is_hidden=False):
     names = (entry.name for entry in folder.iterdir() if entry.is_dir())
     return tuple(sorted(name for name in names if name.startswith(".") == is_hidden))
-
-
-def _count_files(folder):
-    return sum(1 for entry in folder.iterdir() if not entry.is_dir() and entry.name != RECORD)
 
 
 def _find_splits(root):
@@ -121,7 +118,7 @@ def _check_classes(root, given):
             "would be classes"
         )
     below = [set(_folders(train / name)) for name in _folders(train)]
-    for name in {*_folders(train), *(name for names in below for name in names)}:
+    for name in set(_folders(train)).union(*below):
         if _split_of(name) is not None:
             raise ValueError(
                 "A class, and a folder in it, must not have the name of a split. "

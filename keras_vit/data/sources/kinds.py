@@ -4,8 +4,8 @@ The table itself needs neither Keras nor TensorFlow.
 """
 
 import dataclasses
-import importlib
 import pathlib
+import pkgutil
 
 # Prefix of datasets divided as in versions before 0.2.
 BY_POSITION = "by-position:"
@@ -43,33 +43,24 @@ class SourceKind:
 
     def find(self, argument, split, **options):
         """Return the `Source` of a split."""
-        module, _, function = self.function.partition(":")
-        find = getattr(importlib.import_module(f"keras_vit.data.sources.{module}"), function)
+        find = pkgutil.resolve_name(f"keras_vit.data.sources.{self.function}")
         arguments = () if self.placeholder is None else (argument,)
         return find(*arguments, split, **options)
 
 
 # To add a kind, add a file with its function to this folder, and a row here.
-KINDS = {
-    row.name: row
-    for row in (
-        SourceKind("digits", "digits:digits", ("classes",)),
-        SourceKind("folder", "folder:folder", ("classes", "by_position"), "PATH", is_path=True),
-        SourceKind("csv", "csv_file:csv_file", ("classes",), "PATH", is_path=True),
-        SourceKind(
-            "tfds",
-            "tfds:tensorflow_dataset",
-            ("data_dir",),
-            "NAME[:CONFIG]",
-            # They have versions, and may be too large to be read.
-            is_digested=False,
-        ),
-        SourceKind(
-            "tfrecord", "records.tfrecord:records", ("by_position",), "PATTERN", is_path=True
-        ),
-        SourceKind("tfrecord-lists", "records.tfrecord:lists", (), "PATTERN", is_path=True),
-    )
-}
+_ROWS = (
+    SourceKind("digits", "digits:digits", ("classes",)),
+    SourceKind("folder", "folder:folder", ("classes", "by_position"), "PATH", is_path=True),
+    SourceKind("csv", "csv_file:csv_file", ("classes",), "PATH", is_path=True),
+    # They have versions, and may be too large to be read.
+    SourceKind(
+        "tfds", "tfds:tensorflow_dataset", ("data_dir",), "NAME[:CONFIG]", is_digested=False
+    ),
+    SourceKind("tfrecord", "records.tfrecord:records", ("by_position",), "PATTERN", is_path=True),
+    SourceKind("tfrecord-lists", "records.tfrecord:lists", (), "PATTERN", is_path=True),
+)
+KINDS = {row.name: row for row in _ROWS}
 
 
 def find_kind(name):

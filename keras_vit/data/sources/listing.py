@@ -34,14 +34,9 @@ def list_images(folder):
         `(paths, left_out)`: sorted strings, and a `collections.Counter` of the other files by the
         reason for which they are left out. A hidden folder counts as one.
     """
-    paths, left_out = [], collections.Counter()
-    for path in _walk(pathlib.Path(folder), ()):
-        reason = _reason_to_leave_out(path)
-        if reason is None:
-            paths.append(str(path))
-        else:
-            left_out[reason] += 1
-    return sorted(paths), left_out
+    reasons = {path: _reason_to_leave_out(path) for path in _walk(pathlib.Path(folder), ())}
+    paths = sorted(str(path) for path, reason in reasons.items() if reason is None)
+    return paths, collections.Counter(filter(None, reasons.values()))
 
 
 def describe_left_out(left_out):
@@ -83,9 +78,12 @@ def _walk(folder, above):
 
 
 def _reason_to_leave_out(path):
+    """Return why a file is left out, or `None` for an image in a supported format."""
     if path.name.startswith("."):
         return "hidden"
-    if not _is_utf8(str(path)):
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
         # TensorFlow cannot open it, and its id could not be written.
         return "name is not UTF-8"
     if not path.is_file():
@@ -97,15 +95,9 @@ def _reason_to_leave_out(path):
             head = file.read(_HEAD)
     except OSError:
         return "not readable"
-    return _format_not_decoded(head, path.suffix)
-
-
-def _is_utf8(text):
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    if head.startswith(_DECODED) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
+        return None
+    return other_format(head) or f"not an image ({path.suffix or 'without a suffix'})"
 
 
 def other_format(head):
@@ -123,10 +115,3 @@ def other_format_of(path):
             return other_format(file.read(_HEAD))
     except OSError:
         return None
-
-
-def _format_not_decoded(head, suffix):
-    """Return `None` for a supported format, otherwise a description of the file."""
-    if head.startswith(_DECODED) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
-        return None
-    return other_format(head) or f"not an image ({suffix or 'without a suffix'})"

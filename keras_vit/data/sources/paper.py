@@ -81,8 +81,10 @@ def _vtab(name, builder, validation, test, num_classes, **options):
     return Dataset(f"vtab/{name}", builder, splits, num_classes, **options)
 
 
-# A crop or a flip changes labels that are a position, a direction or a number.
-_FIXED = {"crop": False, "flip": False}
+def _structured(name, data, num_classes, **options):
+    """Return a task whose labels, such as positions, would change with a crop or a flip."""
+    return _vtab(name, *data, num_classes, crop=False, flip=False, **options)
+
 
 # Validation examples as in google-research/task_adaptation, whose validation set is a part of the
 # training set if the dataset has none.
@@ -107,83 +109,56 @@ VTAB_SPECIALIZED = (
         5,
     ),
 )
+# Name in TensorFlow Datasets, validation and test examples of datasets with two tasks.
+_CLEVR = ("clevr", "train[63000:63200]", "validation")
+_DSPRITES = ("dsprites", "train[589824:590024]", "train[663552:]")
+_SMALLNORB = ("smallnorb", "test[:200]", "test[12150:]")
 VTAB_STRUCTURED = (
-    _vtab(
+    _structured(
         "clevr_count",
-        "clevr",
-        "train[63000:63200]",
-        "validation",
+        _CLEVR,
         8,
         label=vtab.clevr_count,
         needs={"objects": {"size"}},
         class_names=vtab.CLEVR_COUNTS,
-        **_FIXED,
     ),
-    _vtab(
+    _structured(
         "clevr_distance",
-        "clevr",
-        "train[63000:63200]",
-        "validation",
+        _CLEVR,
         6,
         label=vtab.clevr_distance,
         needs={"objects": {"pixel_coords"}},
-        class_names=vtab.names_of_ranges(vtab.CLEVR_DISTANCES),
-        **_FIXED,
+        class_names=vtab.CLEVR_DISTANCE_NAMES,
     ),
-    _vtab("dmlab", "dmlab", "validation[:200]", "test", 6, **_FIXED),
-    _vtab(
+    _structured("dmlab", ("dmlab", "validation[:200]", "test"), 6),
+    _structured(
         "dsprites_location",
-        "dsprites",
-        "train[589824:590024]",
-        "train[663552:]",
+        _DSPRITES,
         16,
         label=vtab.dsprites_location,
         needs={"label_x_position": True},
         class_names=tuple(f"position {index}" for index in range(16)),
         scale=255,
-        **_FIXED,
     ),
-    _vtab(
+    _structured(
         "dsprites_orientation",
-        "dsprites",
-        "train[589824:590024]",
-        "train[663552:]",
+        _DSPRITES,
         16,
         label=vtab.dsprites_orientation,
         needs={"label_orientation": True},
         class_names=tuple(f"orientation {index}" for index in range(16)),
         scale=255,
-        **_FIXED,
     ),
-    _vtab(
+    _structured(
         "kitti_distance",
-        "kitti",
-        "validation[:200]",
-        "test",
+        ("kitti", "validation[:200]", "test"),
         4,
         label=vtab.kitti_distance,
         needs={"objects": {"type", "location"}},
         class_names=vtab.KITTI_DISTANCE_NAMES,
-        **_FIXED,
     ),
-    _vtab(
-        "smallnorb_azimuth",
-        "smallnorb",
-        "test[:200]",
-        "test[12150:]",
-        18,
-        label="label_azimuth",
-        **_FIXED,
-    ),
-    _vtab(
-        "smallnorb_elevation",
-        "smallnorb",
-        "test[:200]",
-        "test[12150:]",
-        9,
-        label="label_elevation",
-        **_FIXED,
-    ),
+    _structured("smallnorb_azimuth", _SMALLNORB, 18, label="label_azimuth"),
+    _structured("smallnorb_elevation", _SMALLNORB, 9, label="label_elevation"),
 )
 VTAB = VTAB_NATURAL + VTAB_SPECIALIZED + VTAB_STRUCTURED
 
@@ -197,11 +172,8 @@ def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
     row = DATASETS.get(name)
     if row is None:
         return asked
-    kept = {
-        "min_crop_area": min_crop_area if row.crop else None,
-        "random_crop_from": random_crop_from if row.crop else None,
-        "flip": flip if row.flip else False,
-    }
+    kept = asked | ({} if row.crop else {"min_crop_area": None, "random_crop_from": None})
+    kept["flip"] = flip if row.flip else False
     left_out = [f"{option}={asked[option]!r}" for option in asked if asked[option] != kept[option]]
     if left_out:
         logging.getLogger("keras_vit").info(

@@ -1,6 +1,7 @@
 """Examples of TensorFlow Datasets."""
 
 import functools
+import itertools
 import logging
 
 import numpy as np
@@ -77,12 +78,8 @@ def _find_builder(name, data_dir):
     except (tfds.core.registered.DatasetNotFoundError, ValueError, AssertionError) as error:
         raise ValueError(
             "`tfds:NAME[:CONFIG]` must name a dataset of TensorFlow Datasets, or one prepared in "
-            f"`data_dir`. Received: {name!r}, data_dir={_shown(data_dir)}"
+            f"`data_dir`. Received: {name!r}, data_dir={data_dir}"
         ) from error
-
-
-def _shown(data_dir):
-    return None if data_dir is None else str(data_dir)
 
 
 def _prepare(builder):
@@ -158,11 +155,9 @@ def _pieces(builder, expression, index, count):
 
 def _first_numbers(splits):
     """Return the number of the first example of each split."""
-    starts, start = {}, 0
-    for name in sorted(splits):
-        starts[name] = start
-        start += splits[name].num_examples
-    return starts
+    names = sorted(splits)
+    lengths = (splits[name].num_examples for name in names)
+    return dict(zip(names, itertools.accumulate(lengths, initial=0), strict=False))
 
 
 def _find_id(starts, number):

@@ -12,6 +12,9 @@ import itertools
 # 3 to 10 objects.
 CLEVR_COUNTS = tuple(f"{count} objects" for count in range(3, 11))
 CLEVR_DISTANCES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
+CLEVR_DISTANCE_NAMES = tuple(
+    f"{low} to {high}" for low, high in itertools.pairwise(CLEVR_DISTANCES)
+)
 KITTI_DISTANCES = (-100.0, 8.0, 20.0, 999.0)
 KITTI_DISTANCE_NAMES = ("up to 8 m", "up to 20 m", "beyond 20 m", "no vehicle")
 
@@ -52,16 +55,6 @@ def dsprites_location(features):
 def dsprites_orientation(features):
     """Return the orientation, its 40 values in 16 groups of two or three."""
     return features["label_orientation"] * 2 // 5
-
-
-def names_of_ranges(bounds):
-    """Return names of the ranges between bounds.
-
-    Example:
-    >>> names_of_ranges((0.0, 8.0, 8.5))
-    ('0.0 to 8.0', '8.0 to 8.5')
-    """
-    return tuple(f"{low} to {high}" for low, high in itertools.pairwise(bounds))
 
 
 def _find_range(value, bounds):

@@ -3,7 +3,12 @@
 import numpy as np
 import scipy.ndimage
 
-from keras_vit.inspection.figures.drawing import check_matplotlib, empty_axes, save_figure
+from keras_vit.inspection.figures.drawing import (
+    check_matplotlib,
+    empty_axes,
+    new_figure,
+    save_figure,
+)
 
 ROLLOUT_COLUMNS = 4
 # More names than these would fill the figure.
@@ -25,18 +30,16 @@ def draw_attention_distance(distances, path):
     """
     check_matplotlib()
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
 
     depth, heads = distances.shape
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    figure = new_figure(8, 5)
     axis = figure.subplots()
     colors = colormaps["turbo"](np.linspace(0.05, 0.95, heads))
     for head, (points, color) in enumerate(zip(distances.T, colors, strict=True), start=1):
         axis.scatter(np.arange(depth), points, color=color, s=28, label=f"Head {head}")
     means = np.ma.masked_invalid(distances).mean(axis=1)
     axis.plot(means, color="0.6", zorder=0, label="Mean of the heads")
-    axis.set_xlabel("Network depth (block)")
-    axis.set_ylabel("Mean attention distance (pixels)")
+    axis.set(xlabel="Network depth (block)", ylabel="Mean attention distance (pixels)")
     axis.set_ylim(0, max(1.08 * np.nan_to_num(distances).max(), 1))
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid(alpha=0.3)
@@ -64,22 +67,20 @@ def draw_rollout(images, rollout, path):
     """
     check_matplotlib()
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
 
     columns = min(ROLLOUT_COLUMNS, len(images))
     rows = -(-len(images) // columns)
     height, width = images.shape[1:3]
     # Wide enough for the title.
-    size = max(2 * 1.6 * columns, 7), rows * 1.6 * height / width + 0.8
-    figure = Figure(figsize=size, layout="constrained")
-    axes = empty_axes(figure, rows, 2 * columns)
-    for index, (image, weights) in enumerate(zip(images, rollout, strict=True)):
+    figure = new_figure(max(2 * 1.6 * columns, 7), rows * 1.6 * height / width + 0.8)
+    pairs = empty_axes(figure, rows, 2 * columns).reshape(-1, 2)[: len(images)]
+    for (left, right), image, weights in zip(pairs, images, rollout, strict=True):
         picture = as_picture(image)
-        axes[2 * index].imshow(picture)
+        left.imshow(picture)
         shares = upsample(weights / max(weights.max(), 1e-12), (height, width))
         # The paper's mask would show nothing on dark images.
         colors = colormaps["viridis"](shares)[..., :3]
-        axes[2 * index + 1].imshow(0.4 * picture + 0.6 * colors)
+        right.imshow(0.4 * picture + 0.6 * colors)
     figure.suptitle("Input, and attention rollout over it (dark: nothing, yellow: most)")
     save_figure(figure, path)
 
@@ -101,17 +102,13 @@ def draw_heads(image, scores, grid, path, query=0):
     Raises:
         ValueError: if matplotlib is not installed.
     """
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
     heads = max(len(block) for block in scores.values())
     side = min(1.1, 16 / (heads + 1))
     ratio = image.shape[0] / image.shape[1]
     # Patches need not be square.
     aspect = ratio * grid[1] / grid[0]
     num_prefix = next(iter(scores.values())).shape[-1] - grid[0] * grid[1]
-    size = max(side * (heads + 1) + 0.5, 4), side * ratio * len(scores) + 1
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(max(side * (heads + 1) + 0.5, 4), side * ratio * len(scores) + 1)
     axes = figure.subplots(len(scores), heads + 1, squeeze=False)
     for axis_row, (name, block) in zip(axes, scores.items(), strict=True):
         for axis in axis_row:

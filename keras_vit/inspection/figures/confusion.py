@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
+from keras_vit.inspection.figures.drawing import check_matplotlib, new_figure, save_figure
 
 # Up to so many classes, every class is named, and every cell shows its number of images.
 NAMED = 40
@@ -26,7 +26,6 @@ def draw_confusion(matrix, class_names, path):
     """
     check_matplotlib()
     from matplotlib.colors import PowerNorm
-    from matplotlib.figure import Figure
 
     matrix = np.asarray(matrix)
     if matrix.shape != (len(class_names), len(class_names)):
@@ -37,8 +36,7 @@ def draw_confusion(matrix, class_names, path):
     # The row of a class without images is empty.
     shares = 100 * matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     side = 3.5 + 0.22 * min(max(len(class_names), 10), 2 * NAMED)
-    figure = Figure(figsize=(side + 1, side), layout="constrained")
-    axis = figure.subplots()
+    axis = new_figure(side + 1, side).subplots()
     # Square roots make the few percent of a common mistake visible.
     drawn = axis.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
     step = -(-len(class_names) // NAMED)
@@ -46,32 +44,21 @@ def draw_confusion(matrix, class_names, path):
     names = [_shortened(class_names[tick]) for tick in ticks]
     axis.set_xticks(ticks, names, rotation=90, fontsize=8)
     axis.set_yticks(ticks, names, fontsize=8)
-    axis.set_xlabel("predicted class")
-    axis.set_ylabel("class")
-    axis.set_title(
-        f"Accuracy {np.trace(matrix) / max(matrix.sum(), 1):.1%} of {matrix.sum()} images"
-    )
+    accuracy = np.trace(matrix) / max(matrix.sum(), 1)
+    axis.set(xlabel="predicted class", ylabel="class")
+    axis.set_title(f"Accuracy {accuracy:.1%} of {matrix.sum()} images")
     if len(class_names) <= NUMBERED:
         _number(axis, matrix, shares)
-    figure.colorbar(
-        drawn,
-        ticks=[0, 1, 5, 10, 20, 40, 60, 80, 100],
-        label="share of the class's images (%)",
-        shrink=0.8,
-    )
-    save_figure(figure, path)
+    bar = axis.figure.colorbar(drawn, ticks=[0, 1, 5, 10, 20, 40, 60, 80, 100], shrink=0.8)
+    bar.set_label("share of the class's images (%)")
+    save_figure(axis.figure, path)
 
 
 def _number(axis, matrix, shares):
     """Write the number of images in each cell that has any."""
     for row, column in np.argwhere(matrix):
-        axis.text(
-            *(column, row, f"{matrix[row, column]}"),
-            ha="center",
-            va="center",
-            fontsize=7,
-            color="white" if shares[row, column] > 30 else "black",
-        )
+        style = {"fontsize": 7, "color": "white" if shares[row, column] > 30 else "black"}
+        axis.text(column, row, f"{matrix[row, column]}", ha="center", va="center", **style)
 
 
 def _shortened(name):

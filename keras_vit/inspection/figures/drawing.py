@@ -25,6 +25,14 @@ def check_matplotlib():
         )
 
 
+def new_figure(width, height):
+    """Return an empty figure of a size in inches; raise `ValueError` without matplotlib."""
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def save_figure(figure, path, title=FIGURE_TITLE):
     """Write a figure atomically.
 
@@ -72,8 +80,6 @@ def draw_predictions(model, images, labels, class_names, path):
             the model's input shape, or is not scaled to [-1, 1].
     """
     check_matplotlib()
-    from matplotlib.figure import Figure
-
     num_classes = check_classifier(model)
     check_shape(model, images)
     _check_labels(images, labels, class_names)
@@ -82,19 +88,16 @@ def draw_predictions(model, images, labels, class_names, path):
             f"`class_names` must have a name for each of the model's {num_classes} classes. "
             f"Received: {len(class_names)} names"
         )
-    logits = predict_images(model, model, images)
-    probabilities = ops.convert_to_numpy(ops.softmax(logits))
+    probabilities = ops.convert_to_numpy(ops.softmax(predict_images(model, model, images)))
     rows = -(-len(images) // COLUMNS)
-    figure = Figure(figsize=(1.6 * COLUMNS, 1.9 * rows), layout="constrained")
+    figure = new_figure(1.6 * COLUMNS, 1.9 * rows)
     axes = empty_axes(figure, rows, COLUMNS)
     # There may be more axes than images.
     for axis, image, label, scores in zip(axes, images, labels, probabilities, strict=False):
         predicted = int(scores.argmax())
         axis.imshow(np.clip((image + 1) / 2, 0, 1))
-        axis.set_title(
-            f"{class_names[predicted]} ({scores[predicted]:.0%})",
-            color="green" if predicted == label else "red",
-        )
+        title = f"{class_names[predicted]} ({scores[predicted]:.0%})"
+        axis.set_title(title, color="green" if predicted == label else "red")
     figure.suptitle("Predictions on test images (green: right, red: wrong)")
     save_figure(figure, path)
 
@@ -112,21 +115,15 @@ def draw_contact_sheet(groups, class_names, path):
         ValueError: if matplotlib is not installed, or a group has another number of labels than
             of images, or labels of other classes.
     """
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
     for images, labels in groups.values():
         _check_labels(images, labels, class_names)
     rows = [-(-len(images) // SHEET_COLUMNS) for images, _ in groups.values()]
-    figure = Figure(
-        figsize=(1.6 * SHEET_COLUMNS, 1.9 * sum(rows) + 0.4 * len(rows)), layout="constrained"
-    )
+    figure = new_figure(1.6 * SHEET_COLUMNS, 1.9 * sum(rows) + 0.4 * len(rows))
     parts = np.ravel(figure.subfigures(len(groups), 1, height_ratios=rows))
     for part, count, (title, (images, labels)) in zip(parts, rows, groups.items(), strict=True):
         part.suptitle(title, fontweight="bold")
-        for axis, image, label in zip(
-            empty_axes(part, count, SHEET_COLUMNS), images, labels, strict=False
-        ):
+        axes = empty_axes(part, count, SHEET_COLUMNS)
+        for axis, image, label in zip(axes, images, labels, strict=False):
             axis.imshow(np.clip((image + 1) / 2, 0, 1))
             axis.set_title(_name_label(label, class_names), fontsize=7)
     save_figure(figure, path, SHEET_TITLE)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vit.inspection.figures.drawing import check_matplotlib, empty_axes, save_figure
+from keras_vit.inspection.figures.drawing import empty_axes, new_figure, save_figure
 
 FILTER_COLUMNS = 7
 # Size of a figure of tiles in inches, and the greatest number of tiles in a row or column.
@@ -24,9 +24,6 @@ def draw_filters(components, shares, path):
     Raises:
         ValueError: if matplotlib is not installed, or the components do not have 1 or 3 channels.
     """
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
     if components.shape[-1] not in (1, 3):
         raise ValueError(
             "`components` must have 1 or 3 channels to be drawn. "
@@ -35,11 +32,9 @@ def draw_filters(components, shares, path):
     columns = min(FILTER_COLUMNS, len(components))
     rows = -(-len(components) // columns)
     # Wide enough for the title.
-    width = max(1.3 * columns, 6)
-    figure = Figure(figsize=(width, 1.5 * rows + 0.6), layout="constrained")
-    for axis, patch, share in zip(
-        empty_axes(figure, rows, columns), components, shares, strict=False
-    ):
+    figure = new_figure(max(1.3 * columns, 6), 1.5 * rows + 0.6)
+    axes = empty_axes(figure, rows, columns)
+    for axis, patch, share in zip(axes, components, shares, strict=False):
         picture = 0.5 + 0.5 * patch / max(np.abs(patch).max(), 1e-12)
         axis.imshow(np.repeat(picture, 3 // patch.shape[-1], axis=-1), interpolation="nearest")
         axis.set_title(f"{share:.1%}", fontsize=9)
@@ -60,14 +55,11 @@ def draw_position_similarity(similarity, path):
     Raises:
         ValueError: if matplotlib is not installed.
     """
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
-    rows, columns = (_some(count) for count in similarity.shape[:2])
+    # At most so many rows and columns, at equal distances.
+    rows, columns = (range(0, n, -(-n // MOST_TILES)) for n in similarity.shape[:2])
     shape = len(rows) * similarity.shape[2], len(columns) * similarity.shape[3]
     scale = TILES_SIZE / max(shape)
-    size = max(shape[1] * scale, 3) + 1.5, max(shape[0] * scale, 2) + 1
-    figure = Figure(figsize=size, layout="constrained")
+    figure = new_figure(max(shape[1] * scale, 3) + 1.5, max(shape[0] * scale, 2) + 1)
     figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0, hspace=0)
     axes = figure.subplots(len(rows), len(columns), squeeze=False)
     for axis_row, row in zip(axes, rows, strict=True):
@@ -83,8 +75,3 @@ def draw_position_similarity(similarity, path):
     figure.colorbar(tile, ax=axes, label="Cosine similarity", fraction=0.05)
     figure.suptitle("Position embedding similarity")
     save_figure(figure, path)
-
-
-def _some(count):
-    """Return the indices of at most `MOST_TILES` rows or columns, at equal distances."""
-    return range(0, count, -(-count // MOST_TILES))

@@ -1,10 +1,11 @@
 """Figure of the inputs and predictions of a masked patch predictor."""
 
+import keras
 import numpy as np
 
 from keras_vit.core.pixels import check_pixels
 from keras_vit.data.images.colors import decode_colors
-from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
+from keras_vit.inspection.figures.drawing import check_matplotlib, new_figure, save_figure
 from keras_vit.models.masked_patches import CELLS, NUM_COLOURS
 from keras_vit.models.parts import token_grid
 
@@ -30,9 +31,8 @@ def draw_masked_patches(predictor, batch, path):
             batch differ; or the images are not scaled to [-1, 1].
     """
     check_matplotlib()
-    from matplotlib.figure import Figure
-
-    inputs, targets, weights = _first(batch, COLUMNS)
+    arrays = keras.tree.map_structure(np.asarray, batch)
+    inputs, targets, weights = keras.tree.map_structure(lambda array: array[:COLUMNS], arrays)
     check_pixels(inputs["images"])
     grid = token_grid(predictor)
     predictions = _predict(predictor, inputs, targets)
@@ -46,8 +46,7 @@ def draw_masked_patches(predictor, batch, path):
     }
     height = 1.6 * images.shape[2] * grid[0] / (images.shape[3] * grid[1]) + 0.3
     # At least wide enough for the titles.
-    width = 1.6 * max(len(images), 4)
-    figure = Figure(figsize=(width, height * len(rows)), layout="constrained")
+    figure = new_figure(1.6 * max(len(images), 4), height * len(rows))
     for part, (title, patches) in zip(figure.subfigures(len(rows), 1), rows.items(), strict=True):
         part.suptitle(title)
         axes = np.ravel(part.subplots(1, len(images)))
@@ -55,12 +54,6 @@ def draw_masked_patches(predictor, batch, path):
             axis.axis("off")
             axis.imshow(np.clip((image + 1) / 2, 0, 1))
     save_figure(figure, path)
-
-
-def _first(batch, count):
-    inputs, targets, weights = batch
-    inputs = {name: np.asarray(array)[:count] for name, array in inputs.items()}
-    return inputs, np.asarray(targets)[:count], np.asarray(weights)[:count]
 
 
 def _predict(predictor, inputs, targets):
@@ -84,11 +77,10 @@ def _corrupt(images, corruption):
 
 def _fill(images, is_corrupted, targets):
     """Return the images with the corrupted patches replaced by targets."""
-    height, width = images.shape[2:4]
     if np.issubdtype(targets.dtype, np.integer):
-        colors = decode_colors(targets)
+        height, width = images.shape[2:4]
         side = 1 if targets.ndim == 2 else CELLS
-        cells = colors.reshape(*targets.shape[:2], side, side, 3)
+        cells = decode_colors(targets).reshape(*targets.shape[:2], side, side, 3)
         rows, columns = np.arange(height) * side // height, np.arange(width) * side // width
         patches = cells[:, :, rows[:, None], columns]
     else:
@@ -98,16 +90,13 @@ def _fill(images, is_corrupted, targets):
 
 def _cut(images, grid):
     """Cut images into patches, `(batch, patches, height, width, channels)`."""
-    rows, columns = grid
     batch_size, height, width, channels = images.shape
-    patches = images.reshape(
-        batch_size, rows, height // rows, columns, width // columns, channels
-    ).swapaxes(2, 3)
-    return patches.reshape(batch_size, rows * columns, height // rows, width // columns, channels)
+    size = height // grid[0], width // grid[1]
+    tiles = images.reshape(batch_size, grid[0], size[0], grid[1], size[1], channels)
+    return tiles.swapaxes(2, 3).reshape(batch_size, -1, *size, channels)
 
 
 def _join(patches, grid):
-    rows, columns = grid
     batch_size, _, height, width, channels = patches.shape
-    images = patches.reshape(batch_size, rows, columns, height, width, channels).swapaxes(2, 3)
-    return images.reshape(batch_size, rows * height, columns * width, channels)
+    tiles = patches.reshape(batch_size, *grid, height, width, channels).swapaxes(2, 3)
+    return tiles.reshape(batch_size, grid[0] * height, grid[1] * width, channels)

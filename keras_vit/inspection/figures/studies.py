@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_vit.inspection.figures.drawing import check_matplotlib, save_figure
+from keras_vit.inspection.figures.drawing import new_figure, save_figure
 
 
 def draw_study(accuracies, title, path):
@@ -16,11 +16,7 @@ def draw_study(accuracies, title, path):
     Raises:
         ValueError: if matplotlib is not installed.
     """
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(max(1.7 * len(accuracies) + 1.5, 5), 4.5), layout="constrained")
-    axis = figure.subplots()
+    axis = new_figure(max(1.7 * len(accuracies) + 1.5, 5), 4.5).subplots()
     for place, found in enumerate(accuracies.values()):
         points, mean = 100 * np.array(found), 100 * np.mean(found)
         axis.scatter([place] * len(points), points, s=28, color="tab:blue", alpha=0.7, zorder=2)
@@ -28,7 +24,7 @@ def draw_study(accuracies, title, path):
         axis.annotate(f"{mean:.1f}", (place + 0.28, mean), va="center", fontsize=9)
     axis.set_xticks(range(len(accuracies)), [name.replace(", ", ",\n") for name in accuracies])
     axis.set_xlim(-0.5, len(accuracies) - 0.2)
-    _finish(figure, axis, title, path)
+    _finish(axis, title, path)
 
 
 def draw_scaling(exaflops, accuracies, title, path):
@@ -46,23 +42,17 @@ def draw_scaling(exaflops, accuracies, title, path):
     Reference:
         Figure 5 of the ViT paper (arXiv 2010.11929).
     """
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axis = figure.subplots()
+    axis = new_figure(8, 5).subplots()
     for name, found in accuracies.items():
-        point = exaflops[name], 100 * np.mean(found)
-        axis.scatter(
-            [point[0]] * len(found), 100 * np.array(found), s=16, alpha=0.4, color="tab:blue"
-        )
+        points, point = 100 * np.array(found), (exaflops[name], 100 * np.mean(found))
+        axis.scatter([point[0]] * len(found), points, s=16, alpha=0.4, color="tab:blue")
         axis.scatter(*point, color="tab:blue")
         axis.annotate(name, point, (7, -3), textcoords="offset points", fontsize=9)
     axis.set_xscale("log")
     # Room for the names.
     axis.margins(x=0.25)
     axis.set_xlabel("Compute of the training (exaFLOPs)")
-    _finish(figure, axis, title, path)
+    _finish(axis, title, path)
 
 
 def draw_data_sizes(rows, panels, title, path):
@@ -81,10 +71,7 @@ def draw_data_sizes(rows, panels, title, path):
     Reference:
         Figure 4 of the ViT paper (arXiv 2010.11929).
     """
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5 * len(panels), 4.5), layout="constrained")
+    figure = new_figure(5 * len(panels), 4.5)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (name, column) in zip(axes, panels.items(), strict=True):
         for model in dict.fromkeys(row["model"] for row in rows):
@@ -93,8 +80,7 @@ def draw_data_sizes(rows, panels, title, path):
         axis.set_xscale("log")
         axis.set_xticks(sizes, [f"{size:,.0f}" for size in sizes], rotation=30, ha="right")
         axis.minorticks_off()
-        axis.set_xlabel("Training images")
-        axis.set_ylabel(name)
+        axis.set(xlabel="Training images", ylabel=name)
         axis.grid(alpha=0.3)
     axes[0].legend()
     figure.suptitle(title)
@@ -112,8 +98,7 @@ def _draw_line(axis, rows, column, label):
     axis.scatter(*zip(*points, strict=True), s=16, alpha=0.5, color=line.get_color())
 
 
-def _finish(figure, axis, title, path):
-    axis.set_ylabel("Test accuracy (%)")
-    axis.set_title(title)
+def _finish(axis, title, path):
+    axis.set(ylabel="Test accuracy (%)", title=title)
     axis.grid(alpha=0.3)
-    save_figure(figure, path)
+    save_figure(axis.figure, path)

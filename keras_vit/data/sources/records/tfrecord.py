@@ -68,6 +68,8 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
             "The TFRecord files of `tfrecord:PATTERN` must have records. "
             f"Received: {pattern!r}, split={split!r}, whose files are empty"
         )
+    # The rank of each turn among those of the split, and how many there are.
+    ranks, totals = np.where(turns, turns.cumsum(axis=1) - 1, -1), turns.sum(axis=1)
     kinds = np.array([_find_features(file) for file in files], "int32")
     if _SCRIPTS in kinds and not has_lists:
         _check_first_label(every, names)
@@ -81,17 +83,22 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
     # change it, and a dataset of many small files is still divided 7 : 1 : 2.
     firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
 
-    def read_file(file, start, first, file_turns, kind):
+    def is_wanted(place, ranks, total):
+        """Whether records, NumPy or TensorFlow, belong to the split and to this worker."""
+        rank = ranks[place % _TURNS]
+        return (rank >= 0) & ((place // _TURNS * total + rank) % count == index)
+
+    def read_file(file, start, first, ranks, total, kind):
         examples = tf.data.TFRecordDataset(file).enumerate(start)
         examples = examples.filter(
-            lambda number, record: _is_wanted(number - start + first, file_turns, index, count, tf)
+            lambda number, record: is_wanted(number - start + first, ranks, total)
         )
         # The pipeline would count an error as an image; it reports missing numbers as skipped.
         length = len(names) if has_lists else None
         examples = examples.map(lambda number, record: (number, *_parse(record, kind, length)))
         return examples.ignore_errors()
 
-    columns = starts[mine], firsts[mine], turns[mine]
+    columns = starts[mine], firsts[mine], ranks[mine], totals[mine]
     examples = tf.data.Dataset.from_tensor_slices((files[mine], *columns, kinds[mine]))
     examples = examples.interleave(
         read_file,
@@ -100,9 +107,9 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
         deterministic=True,
     )
     numbers = [np.array([], "int64")]
-    for length, start, first, file_turns in zip(counts[mine], *columns, strict=True):
+    for length, start, first, *turns_of_file in zip(counts[mine], *columns, strict=True):
         places = np.arange(length)
-        numbers.append(start + places[_is_wanted(places + first, file_turns, index, count, np)])
+        numbers.append(start + places[is_wanted(places + first, *turns_of_file)])
     short_names = _name_files(every)
     return Source(
         examples,
@@ -116,20 +123,6 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
 
 
 lists = functools.partial(records, has_lists=True)
-
-
-def _is_wanted(number, turns, index, count, library):
-    """Whether a record belongs to the split and to this worker.
-
-    The library is NumPy, for all records at once, or TensorFlow, for one.
-    """
-    turn = number % _TURNS
-    wanted = library.cast(turns, library.int64) if library is tf else turns.astype("int64")
-    places = library.cumsum(wanted)
-    take = tf.gather if library is tf else np.take
-    total = wanted.sum() if library is np else tf.reduce_sum(wanted)
-    rank = number // _TURNS * total + take(places, turn) - 1
-    return take(turns, turn) & (rank % count == index)
 
 
 def _first_turn(file):
@@ -178,15 +171,15 @@ def _find_files(given, split):
 
 def _read_class_names(files):
     """Return the class names next to the files, the same in each of their folders."""
-    folders = sorted({pathlib.Path(file).parent for file in files})
-    names = {folder: _class_names_in(folder) for folder in folders}
-    for folder in folders[1:]:
-        if names[folder] != names[folders[0]]:
+    first, *others = sorted({pathlib.Path(file).parent for file in files})
+    names = _class_names_in(first)
+    for folder in others:
+        if _class_names_in(folder) != names:
             raise ValueError(
                 "The TFRecord files of `tfrecord:PATTERN` must have the same class names. "
-                f"Received: different ones in {str(folders[0])!r} and {str(folder)!r}"
+                f"Received: different ones in {str(first)!r} and {str(folder)!r}"
             )
-    return names[folders[0]]
+    return names
 
 
 def _class_names_in(folder):

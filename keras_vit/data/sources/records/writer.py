@@ -51,10 +51,14 @@ def _write(source, paths):
         writers = [stack.enter_context(tf.io.TFRecordWriter(str(path))) for path in paths]
         examples = source.examples.shuffle(source.shuffle_buffer, seed=0)
         progress = tqdm.tqdm(examples.as_numpy_iterator(), total=source.num_examples, unit="image")
-        place = read = 0
+        place, read, count = 0, 0, len(source.class_names)
         for number, payload, label in progress:
             read += 1
-            _check_label(source, number, label)
+            if not 0 <= label < count:
+                raise ValueError(
+                    f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
+                    f"label={label} of {source.find_id(int(number))}"
+                )
             try:
                 image = tf.convert_to_tensor(source.read(payload)).numpy()
                 decode(image)
@@ -88,15 +92,6 @@ def _check_source(source, num_files):
         raise ValueError(
             "`source` must have class names of one line each, none of them empty. "
             f"Received: {source.class_names!r:.500}"
-        )
-
-
-def _check_label(source, number, label):
-    count = len(source.class_names)
-    if not 0 <= label < count:
-        raise ValueError(
-            f"A label must be from 0 to {count - 1}, for the {count} classes. Received: "
-            f"label={label} of {source.find_id(int(number))}"
         )
 
 
