@@ -46,7 +46,7 @@ def attention_maps(model, images, blocks=None, batch_size=32):
     check_names("blocks", blocks)
     names = list(found) if blocks is None else blocks
     for name in names:
-        if name not in found:
+        if name not in list(found):
             raise ValueError(
                 f"`blocks` must name blocks of the model: {', '.join(found)}. "
                 f"Received: blocks=[{name!r}]"

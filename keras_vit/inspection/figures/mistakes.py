@@ -2,12 +2,7 @@
 
 import numpy as np
 
-from keras_vit.inspection.figures.drawing import (
-    COLUMNS,
-    check_matplotlib,
-    empty_axes,
-    save_figure,
-)
+from keras_vit.inspection.figures.drawing import COLUMNS, empty_axes, new_figure, save_figure
 
 
 def draw_mistakes(images, labels, predicted, probabilities, class_names, path):
@@ -24,11 +19,8 @@ def draw_mistakes(images, labels, predicted, probabilities, class_names, path):
     Raises:
         ValueError: if matplotlib is not installed.
     """
-    check_matplotlib()
-    from matplotlib.figure import Figure
-
     rows = -(-len(images) // COLUMNS)
-    figure = Figure(figsize=(1.8 * COLUMNS, 2.2 * rows + 0.4), layout="constrained")
+    figure = new_figure(1.8 * COLUMNS, 2.2 * rows + 0.4)
     axes = empty_axes(figure, rows, COLUMNS)
     columns = zip(axes, images, labels, predicted, probabilities, strict=False)
     for axis, image, label, guess, probability in columns:
