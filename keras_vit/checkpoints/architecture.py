@@ -71,7 +71,7 @@ def torch_heads(width, configured, asked, gated_mlp=False):
 
 
 def torch_options(shape_of, configured_heads, asked_heads, gated_mlp=False, mlp_dim=None):
-    """Return the first options of a ViT trained in PyTorch, from the shapes of its arrays.
+    """Return the options of a ViT that the shapes of PyTorch's arrays determine.
 
     The heads are those of `torch_heads`; `mlp_dim` is that of a gated MLP.
     """

@@ -21,8 +21,8 @@ from keras_vit.models.variants import is_resnet
 
 # Options that some files do not record; the caller may choose them.
 UNRECORDED_OPTIONS = (
-    *(*DROPOUT_OPTIONS, "classifier_activation", "activation", "epsilon"),
-    *("name", "dtype", "remat", "attention_path"),
+    *DROPOUT_OPTIONS,
+    *("classifier_activation", "activation", "epsilon", "name", "dtype", "remat", "attention_path"),
 )
 
 

@@ -213,8 +213,8 @@ class CheckpointReader:
             problems.append(listed("without a place in this format", without_row))
         if problems:
             rule = f"hold exactly the weights of the model {name!r}"
-            found = f" ({self.format.name}), with {'; '.join(problems)}"
-            raise path_error(self.path, rule, found)
+            received = f" ({self.format.name}), with {'; '.join(problems)}"
+            raise path_error(self.path, rule, received)
         return found, positions
 
     def _values(self, found, variables, shapes, positions):

@@ -47,7 +47,7 @@ def _reshaped(meaning, shape, **options):
 
 
 def _transposed(meaning, shape):
-    """Return a transform to a matrix: PyTorch multiplies by the transpose of a weight."""
+    """Return a transform of a matrix of PyTorch, which is the transpose of a kernel."""
     return _one(
         meaning,
         shape,

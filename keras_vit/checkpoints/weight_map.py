@@ -6,7 +6,7 @@ import re
 # Names of kernel and bias, or of scale and offset, in PyTorch.
 TORCH_NAMES = ("weight", "bias")
 # Names of the layers of queries, keys and values.
-INPUTS = ("query", "key", "value")
+QUERY_KEY_VALUE = ("query", "key", "value")
 # Path of the variable of learned position embeddings.
 POSITIONS = "position_embedding/embedding"
 # Transforms of the arrays that `positions.py` adapts to the tokens and the grid of the model.
@@ -59,7 +59,7 @@ def torch_norm(source, target):
     return norm(source, target, TORCH_NAMES)
 
 
-def packed(source, target, names=INPUTS, kernel="split_to_heads", bias="split_heads_bias"):
+def packed(source, target, names=QUERY_KEY_VALUE, kernel="split_to_heads", bias="split_heads_bias"):
     """Return the rows of PyTorch's kernel and bias for several layers of `target`."""
     return (
         Row(f"{source}weight", tuple(f"{target}/{name}/kernel" for name in names), kernel),

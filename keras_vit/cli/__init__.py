@@ -35,15 +35,16 @@ from keras_vit.cli.vtab import Vtab
 def _with_debug(command):
     """Return a command that has the flag `--debug` after its own flags."""
     debug = Annotated[bool, tyro.conf.arg(help="Show the traceback of an error.")]
-    own = {"bases": (command,), "namespace": {"__doc__": command.__doc__}}
-    return dataclasses.make_dataclass(command.__name__, [("debug", debug, False)], **own)
+    fields, namespace = [("debug", debug, False)], {"__doc__": command.__doc__}
+    name, bases = command.__name__, (command,)
+    return dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace)
 
 
 _COMMANDS = (
     *(Quickstart, Models, Checkpoints, Convert, InspectCheckpoint, Data, Deduplicate, Train),
     *(Evaluate, Fewshot, Study, Vtab, Predict, Inspect, Export, Client),
 )
-# The flags and the name of each are those of the class.
+# A command has the name and the fields of its class.
 Command = functools.reduce(operator.or_, map(_with_debug, _COMMANDS))
 _NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
 

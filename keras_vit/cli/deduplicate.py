@@ -48,7 +48,7 @@ class Deduplicate:
 
         if not self.test:
             raise ValueError("`test` must be one or more datasets. Received: none")
-        # Before an hour of hashing.
+        # Hashing may take an hour, so check the paths first.
         for name, path in (("output", self.output), ("picture", self.picture)):
             if path is not None and (path.exists() or not path.parent.is_dir()):
                 state = "exists" if path.exists() else "is in no directory"

@@ -35,7 +35,7 @@ class Quickstart:
         from keras_vit.training.job import train
         from keras_vit.training.recipes import DIGITS_FINETUNE, DIGITS_PRETRAIN
 
-        # They are needed after minutes of training.
+        # Check now what is needed only after minutes of training.
         packages = ("sklearn", "matplotlib")
         missing = [name for name in packages if importlib.util.find_spec(name) is None]
         if missing:

@@ -174,17 +174,21 @@ class Train:
 
 
 def train_command(base, recipe, options):
-    """Return the command of a recipe, by the settings that differ from those of the row `base`."""
+    """Return the command of a recipe, by the settings that differ from those of the row `base`.
+
+    Options that are `None` are left out; words are quoted for a shell.
+    """
     before = dataclasses.asdict(RECIPES[base])
     settings = {k: v for k, v in dataclasses.asdict(recipe).items() if v != before[k]}
     settings |= {k: v for k, v in options.items() if v is not None}
     words = ["keras-vit", "train", base]
     for name, value in settings.items():
-        flag, no_flag = (f"--{no}{name}".replace("_", "-") for no in ("", "no-"))
+        flag = name.replace("_", "-")
         if isinstance(value, bool):
-            words.append(flag if value else no_flag)
+            words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
-            words += [flag, *map(str, value if isinstance(value, (tuple, list)) else [value])]
+            values = value if isinstance(value, (tuple, list)) else [value]
+            words += [f"--{flag}", *map(str, values)]
     return shlex.join(words)
 
 

@@ -101,10 +101,11 @@ def grid_size(image_size, patch_size):
     return tuple(pixels // patch for pixels, patch in sizes)
 
 
-def arguments_of(instance):
-    """Return the arguments of this package's constructors of an object, for `get_config`.
+def constructor_arguments(instance):
+    """Return the arguments that an object was constructed with, for `get_config`.
 
-    Each argument must be an attribute of the same name.
+    Only constructors of this package count, and each argument must be an attribute of the same
+    name.
     """
     found = {}
     for kind in reversed(type(instance).__mro__):

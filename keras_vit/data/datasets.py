@@ -122,7 +122,7 @@ def load(
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
     stored = source if cache is None else cached(source, cache, find_fingerprints)
     augmentation = maker.preprocessing.augmentation
-    make = functools.partial(
+    make_pipeline = functools.partial(
         Pipeline,
         make_image=dataclasses.replace(maker, scale=source.scale).make(),
         shape=(*maker.image_size, 3),
@@ -137,7 +137,7 @@ def load(
     )
 
     def batches(make, examples, broken=()):
-        """Return the batches of a pipeline over examples, of which some are known to be broken."""
+        """Return the dataset of batches; `broken` are numbers of images that cannot be decoded."""
         present = examples.numbers[np.isin(examples.numbers, broken)].tolist()
         if examples.num_examples <= len(present):
             raise ValueError(
@@ -156,11 +156,11 @@ def load(
             once = {"training": False, "repeat": False, "start_step": 0, "one_hot": False}
             images = batches(functools.partial(make, **once), source)
             features, labels = compute_features(images, extract)
-            skipped = source.find_numbers(images.skipped.ids)
-            found, make_image = feature_source(source, features, labels, skipped)
+            missing = source.find_numbers(images.skipped.ids)
+            found, make_image = feature_source(source, features, labels, missing)
             found = found.balanced() if balanced else found
             changes = {"make_image": make_image, "shape": features.shape[1:]}
-            return batches(functools.partial(make, **changes), found, skipped)
+            return batches(functools.partial(make, **changes), found, missing)
 
         info = DatasetInfo(
             class_names=source.class_names,
@@ -177,7 +177,7 @@ def load(
         return info.attach(pipeline.batches())
 
     stored = stored.balanced() if balanced else stored
-    return batches(make, stored, source.find_numbers(skip))
+    return batches(make_pipeline, stored, source.find_numbers(skip))
 
 
 def _check_names(changes):

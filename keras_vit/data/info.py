@@ -26,7 +26,7 @@ class DatasetInfo:
         skipped: the images that could not be decoded so far: `len(skipped)` counts them,
             `skipped.ids` lists them. It grows while batches are read, from a mapped dataset too.
         left_out: `collections.Counter` of the files that are not images, by reason.
-        source: the `Source` of the examples.
+        source: the `Source` of the examples, without the repetitions of `balanced`.
         preprocessing: the `Preprocessing` of the images.
         fingerprints: function that reads all images and returns
             `keras_vit.data.fingerprints.Fingerprints`.

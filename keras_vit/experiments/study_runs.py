@@ -42,9 +42,9 @@ def train_setting(plan, setting, seed):
 def training_exaflops(recipe, model, source):
     """Return the exaFLOPs of training a variant by a recipe on the images of a source."""
     epochs, steps = recipe.epoch_lengths(source.num_examples)
-    training = steps * recipe.batch_size, epochs
-    shapes = len(source.class_names), recipe.image_size, recipe.pooling
-    return count_training_exaflops(find_variant(model), *training, *shapes)
+    images, num_classes = steps * recipe.batch_size, len(source.class_names)
+    size, pooling = recipe.image_size, recipe.pooling
+    return count_training_exaflops(find_variant(model), images, epochs, num_classes, size, pooling)
 
 
 def measure_last(plan, setting, seed):

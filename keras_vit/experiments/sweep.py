@@ -54,7 +54,7 @@ def sweep(recipe, model, data, workdir, *, cache=None, resume=False, **options):
             **options,
         )
 
-    recipe, accuracies = choose_learning_rate(find_recipe(recipe), _runs_beside(workdir, train))
+    recipe, accuracies = choose_learning_rate(find_recipe(recipe), _trainer_next_to(workdir, train))
     # The last run has no images to validate on.
     recipe = dataclasses.replace(recipe, monitor=None, patience=None)
     found = {f"{rate:g}": accuracy for rate, accuracy in accuracies.items()}
@@ -73,18 +73,20 @@ def sweep_shortly(recipe, model, data, workdir, **options):
         return job.train(recipe, model, data, workdir, resume=True, **options)
 
     short = dataclasses.replace(recipe, **changes)
-    chosen, accuracies = choose_learning_rate(short, _runs_beside(workdir, train))
+    chosen, accuracies = choose_learning_rate(short, _trainer_next_to(workdir, train))
     logging.getLogger("keras_vit").info("chosen of %s: %g", accuracies, chosen.learning_rate)
     return dataclasses.replace(recipe, learning_rate=chosen.learning_rate)
 
 
-def _runs_beside(workdir, train):
-    """Return a function of a recipe that trains next to a directory, and returns the metrics."""
+def _trainer_next_to(workdir, train):
+    """Return a function that trains by a recipe next to `workdir`, and returns the metrics."""
 
     def train_with_rate(recipe):
-        name = f"{recipe.learning_rate:g}"
-        logging.getLogger("keras_vit").info("training with a learning rate of %s", name)
-        return train(recipe, workdir.with_name(f"{workdir.name}-sweep") / name).history
+        name, length = f"{recipe.learning_rate:g}", f"{recipe.steps or recipe.epochs}"
+        unit = "steps" if recipe.steps else "epochs"
+        log = logging.getLogger("keras_vit")
+        log.info("training for %s %s with a learning rate of %s", length, unit, name)
+        return train(recipe, pathlib.Path(f"{workdir}-sweep") / name).history
 
     return train_with_rate
 

@@ -105,7 +105,7 @@ def vtab(
     ['natural', 'VTAB-1k']
     """
     path = pathlib.Path(model).expanduser()
-    # Such that it is found from any working directory.
+    # A path must be found from any working directory.
     found = str(path.resolve()) if path.exists() and not is_variant(model) else str(model)
     workdir = pathlib.Path(workdir).expanduser().resolve()
     recipe = _with_one_rate(find_recipe(recipe))

@@ -46,6 +46,7 @@ def attention_maps(model, images, blocks=None, batch_size=32):
     check_names("blocks", blocks)
     names = list(found) if blocks is None else blocks
     for name in names:
+        # In a list, as a wrong name may not be hashable.
         if name not in list(found):
             raise ValueError(
                 f"`blocks` must name blocks of the model: {', '.join(found)}. "

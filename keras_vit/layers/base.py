@@ -1,10 +1,10 @@
-"""Base class of the layers: saves keep which parts are frozen, quantized or have LoRA."""
+"""Base class of the layers: saves keep arguments, and what is frozen, quantized or has LoRA."""
 
 import gc
 
 import keras
 
-from keras_vit.core.arguments import arguments_of
+from keras_vit.core.arguments import constructor_arguments
 
 
 class KeepsFrozen:
@@ -20,7 +20,7 @@ class KeepsFrozen:
         return {"dtype": self.dtype_policy, "trainable": self.trainable}
 
     def get_config(self):
-        return {**super().get_config(), **arguments_of(self)}
+        return {**super().get_config(), **constructor_arguments(self)}
 
     def get_build_config(self):
         config = super().get_build_config()
@@ -70,7 +70,7 @@ def change_kernel(layer, mode, config=None, rank=None, alpha=None):
 
 
 class Layer(KeepsFrozen, keras.layers.Layer):
-    """A Keras layer whose frozen parts stay frozen in a `.keras` file."""
+    """A Keras layer that saves the arguments of its constructor, and which parts are frozen."""
 
 
 def frozen_parts(layer):

@@ -185,7 +185,7 @@ def _for_machine(recipe, facts, model, minutes):
 def _accumulate(recipe, facts):
     """Divide batches until the activations of one part fit into the memory."""
     options = {**facts.options, "image_size": (recipe.image_size,) * 2}
-    needed, free = machine.bytes_per_image(options), machine.free_memory() / 2
+    needed, free = machine.bytes_per_image(options), machine.usable_memory() / 2
     parts = 1
     while needed * recipe.batch_size / parts > free and parts < recipe.batch_size:
         parts *= 2

@@ -18,10 +18,12 @@ from keras_vit.training.runs.saved_models import load_trained
 class Distiller(keras.Model):
     """A student and its frozen teacher, to be compiled with the loss of the labels and trained.
 
-    The recipe's `label_weight` is that of the loss of the labels; the loss of the teacher has the
-    rest, and the square of the temperature as factor. The teacher sees the student's batch, after
-    crops and mixing, resized to its own image size. If the student has a distillation token, its
-    class token learns the labels and that token the teacher. The student alone is evaluated.
+    The loss is `label_weight` times the loss of the labels, plus `1 - label_weight` times that of
+    the teacher: the Kullback-Leibler divergence at a temperature, times its square (soft), or the
+    cross-entropy with the teacher's most likely class (hard). The teacher sees the student's batch,
+    after crops and mixing, resized to its own image size. If the student has a distillation token,
+    its class token learns the labels and that token the teacher. The student alone is evaluated.
+    Both return logits of the same classes; the teacher is frozen.
 
     Reference:
         Hinton et al. (arXiv 1503.02531); DeiT (arXiv 2012.12877); function matching

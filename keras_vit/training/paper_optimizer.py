@@ -6,7 +6,7 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import accepts_old_name, arguments_of, check_rate, is_integer
+from keras_vit.core.arguments import accepts_old_name, check_rate, constructor_arguments, is_integer
 from keras_vit.training.distribution import sum_over_replicas
 from keras_vit.training.recipes.recipe import RENAMED
 
@@ -208,9 +208,9 @@ class PaperOptimizer(PaperUpdates, keras.optimizers.Optimizer):
         raise NotImplementedError
 
     def get_config(self):
-        # Keras has attributes of these two names for itself.
+        # Keras uses attributes of these two names itself.
         rate, decay = super().get_config()["learning_rate"], self.kernel_decay
-        return {**arguments_of(self), "learning_rate": rate, "weight_decay": decay}
+        return {**constructor_arguments(self), "learning_rate": rate, "weight_decay": decay}
 
 
 def layer_distances(variables, is_needed=True):

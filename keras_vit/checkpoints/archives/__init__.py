@@ -23,10 +23,10 @@ def open_archive(path, others=()):
         return SafetensorsArchive(path)
     if path.suffix == ".npz":
         return NpzArchive(path)
-    if path.suffix == ".h5" and not path.name.endswith(".weights.h5"):
-        return Hdf5Archive(path)
-    if path.suffix == ".h5":
+    if path.name.endswith(".weights.h5"):
         rule = "describes its model: `load_checkpoint` reads .weights.h5 into a model"
+    elif path.suffix == ".h5":
+        return Hdf5Archive(path)
     elif path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
         rule = "can be read without unpickling: save the weights as .safetensors"
     else:

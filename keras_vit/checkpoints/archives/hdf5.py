@@ -3,7 +3,7 @@
 import h5py
 import numpy as np
 
-from keras_vit.checkpoints.archives.npz import as_float32, incomplete
+from keras_vit.checkpoints.archives.npz import as_float32, incomplete_error
 from keras_vit.checkpoints.configuration import read_configuration
 
 
@@ -18,13 +18,13 @@ class Hdf5Archive:
         try:
             self._file = h5py.File(path, "r")
         except OSError as error:
-            raise incomplete(path, ".h5 file", error) from error
+            raise incomplete_error(path, ".h5 file", error) from error
         try:
             arrays = self._arrays()
         # Errors of damaged files have many types.
         except Exception as error:
             self.close()
-            raise incomplete(path, ".h5 file", error) from error
+            raise incomplete_error(path, ".h5 file", error) from error
         self.shapes = {name: array.shape for name, array in arrays.items()}
         self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
 
@@ -43,7 +43,7 @@ class Hdf5Archive:
         try:
             array = self._file[name][()]
         except (OSError, KeyError, RuntimeError) as error:
-            raise incomplete(self.path, ".h5 file", error) from error
+            raise incomplete_error(self.path, ".h5 file", error) from error
         return as_float32(name, np.asarray(array))
 
     def close(self):

@@ -57,7 +57,7 @@ class NpzArchive:
             headers = {name: self._header(name) for name in self._names()}
         except DAMAGED as error:
             self.close()
-            raise incomplete(path, ".npz archive", error) from error
+            raise incomplete_error(path, ".npz archive", error) from error
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
         members = self._zip.infolist()
@@ -170,7 +170,7 @@ def _dtype_name(dtype):
     return "bfloat16" if dtype.kind == "V" and dtype.itemsize == 2 else dtype.name
 
 
-def incomplete(path, kind, error):
+def incomplete_error(path, kind, error):
     """Return the error to raise for a file that cannot be read."""
     found = what_it_is(path) or f"which cannot be read: {error}"
     return path_error(path, f"be a complete {kind}", f", {found}")

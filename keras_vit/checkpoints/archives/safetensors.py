@@ -5,7 +5,7 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.checkpoints.archives.npz import as_float32, incomplete
+from keras_vit.checkpoints.archives.npz import as_float32, incomplete_error
 from keras_vit.checkpoints.configuration import MODEL, SHARD_INDEX, read_configuration, read_json
 from keras_vit.core.arguments import path_error
 
@@ -62,7 +62,7 @@ class SafetensorsArchive:
         try:
             return self._exit.enter_context(safetensors.safe_open(file, framework="numpy"))
         except (safetensors.SafetensorError, OSError) as error:
-            raise incomplete(file, ".safetensors file", error) from error
+            raise incomplete_error(file, ".safetensors file", error) from error
 
     def read(self, name):
         """Return the array of that name in float32."""

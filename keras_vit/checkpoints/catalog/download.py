@@ -64,7 +64,8 @@ def find_file(weights, variant=None, argument="path"):
             )
         return fetch(file.url)
     path = pathlib.Path(weights).expanduser()
-    names = {row.name for row in CHECKPOINTS} | {r.tag for r in CHECKPOINTS if r.variant == variant}
+    tags = {row.tag for row in CHECKPOINTS if row.variant == variant}
+    names = tags | {row.name for row in CHECKPOINTS}
     if text not in names and (path.name.endswith(FILE_SUFFIXES) or _exists(path)):
         return path
     return fetch(find_checkpoint(text, variant, argument).url)
@@ -180,7 +181,7 @@ def _is_whole(path, suffix):
     """Whether a downloaded file is a complete one of this suffix."""
     try:
         return suffix not in _CHECKS or _CHECKS[suffix](path)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError):
         return False
 
 
@@ -195,11 +196,14 @@ def _has_recorded_length(path):
 
 
 def _opens_as_hdf5(path):
-    with h5py.File(path, "r"):
-        return True
+    try:
+        h5py.File(path, "r").close()
+    except OSError:
+        return False
+    return True
 
 
-# Checks of downloaded files, by suffix; they may raise errors.
+# Checks of downloaded files, by suffix. Each returns whether a file is complete, or fails on it.
 _CHECKS = {
     ".npz": zipfile.is_zipfile,
     ".keras": zipfile.is_zipfile,

@@ -23,8 +23,8 @@ def _imagenet21k(variant, file, representation_size):
     (google-research/vision_transformer#10; seen for B/16, L/32 and H/14 in #10, #32 and #252).
     """
     url = f"gs://vit_models/imagenet21k/{file}.npz"
-    facts = 224, IMAGENET_21K, representation_size
-    return Checkpoint(variant, "imagenet21k", url, *facts, zero_head=True, source=VIT_README)
+    facts = {"zero_head": True, "source": VIT_README}
+    return Checkpoint(variant, "imagenet21k", url, 224, IMAGENET_21K, representation_size, **facts)
 
 
 def _imagenet2012(variant, file, tag="imagenet2012", image_size=384, accuracy=None):
@@ -60,8 +60,8 @@ def _sam(variant, file, source):
 def _plain(epochs, accuracy=None, source=BV_VIT):
     """Return the row of a model of "Better plain ViT baselines" (arXiv 2205.01580)."""
     tag, url = f"imagenet2012_{epochs}ep", f"gs://big_vision/vit_s16_i1k_{epochs}ep.npz"
-    facts = {"pooling": "gap", "position_embedding": "sincos2d", "accuracy": accuracy}
-    return Checkpoint("ViT_S16", tag, url, 224, 1000, 384, source=source, **facts)
+    facts = {"representation_size": 384, "pooling": "gap", "position_embedding": "sincos2d"}
+    return Checkpoint("ViT_S16", tag, url, 224, 1000, accuracy=accuracy, source=source, **facts)
 
 
 def _deit3(variant, size, *accuracies):

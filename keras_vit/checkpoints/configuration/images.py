@@ -155,7 +155,8 @@ def _resizing_of_timm(settings):
         raise ValueError(f"crop_mode={mode!r}")
     # The defaults of `resolve_data_config` in timm.
     share = settings.get("crop_pct") or 0.875
-    return Resizing(settings["interpolation"], True, share, mode == "center", rounds_offset=True)
+    facts = {"antialias": True, "keeps_aspect_ratio": mode == "center", "rounds_offset": True}
+    return Resizing(settings["interpolation"], crop_share=share, **facts)
 
 
 def _resizing_of_transformers(settings):

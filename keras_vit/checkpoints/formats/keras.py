@@ -13,7 +13,7 @@ from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
 # Variables of `position_embedding="learned2d"`, which no other project has.
 OWN = ("position_embedding/rows", "position_embedding/columns")
 _OTHERS = (BIG_VISION_ROWS, BIG_TRANSFER_ROWS, TIMM_ROWS, CLIP_ROWS, DEIT_ROWS, DINOV3_ROWS)
-_TARGETS = (target for rows in _OTHERS for row in rows for target in row.targets)
+_TARGETS = [target for rows in _OTHERS for row in rows for target in row.targets]
 KERAS_ROWS = tuple(
     Row(target, target, "positions" if target == POSITIONS else "identity")
     for target in dict.fromkeys((*_TARGETS, *OWN))

@@ -45,7 +45,7 @@ def find_nearest(queries, hashes, max_distance):
             np.minimum.at(best, query, distances.astype("int64") << 40 | first[found])
     best = best[inverse]
     is_found = best != none
-    return tuple(np.where(is_found, part, -1) for part in (best & (2**40 - 1), best >> 40))
+    return np.where(is_found, best & (2**40 - 1), -1), np.where(is_found, best >> 40, -1)
 
 
 def _distinct(hashes):

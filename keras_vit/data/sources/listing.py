@@ -34,9 +34,14 @@ def list_images(folder):
         `(paths, left_out)`: sorted strings, and a `collections.Counter` of the other files by the
         reason for which they are left out. A hidden folder counts as one.
     """
-    reasons = {path: _reason_to_leave_out(path) for path in _walk(pathlib.Path(folder), ())}
-    paths = sorted(str(path) for path, reason in reasons.items() if reason is None)
-    return paths, collections.Counter(filter(None, reasons.values()))
+    paths, left_out = [], collections.Counter()
+    for path in _walk(pathlib.Path(folder), ()):
+        reason = _reason_to_leave_out(path)
+        if reason is None:
+            paths.append(str(path))
+        else:
+            left_out[reason] += 1
+    return sorted(paths), left_out
 
 
 def describe_left_out(left_out):

@@ -82,7 +82,7 @@ def _vtab(name, builder, validation, test, num_classes, **options):
 
 
 def _structured(name, data, num_classes, **options):
-    """Return a task whose labels, such as positions, would change with a crop or a flip."""
+    """Return a task whose labels (position, direction or number) change with crops and flips."""
     return _vtab(name, *data, num_classes, crop=False, flip=False, **options)
 
 
@@ -172,8 +172,11 @@ def changes_that_keep_labels(name, min_crop_area, flip, random_crop_from=None):
     row = DATASETS.get(name)
     if row is None:
         return asked
-    kept = asked | ({} if row.crop else {"min_crop_area": None, "random_crop_from": None})
-    kept["flip"] = flip if row.flip else False
+    kept = {
+        "min_crop_area": min_crop_area if row.crop else None,
+        "random_crop_from": random_crop_from if row.crop else None,
+        "flip": flip if row.flip else False,
+    }
     left_out = [f"{option}={asked[option]!r}" for option in asked if asked[option] != kept[option]]
     if left_out:
         logging.getLogger("keras_vit").info(

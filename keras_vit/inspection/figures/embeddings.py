@@ -55,7 +55,7 @@ def draw_position_similarity(similarity, path):
     Raises:
         ValueError: if matplotlib is not installed.
     """
-    # At most so many rows and columns, at equal distances.
+    # At most `MOST_TILES` rows and columns, at equal distances.
     rows, columns = (range(0, n, -(-n // MOST_TILES)) for n in similarity.shape[:2])
     shape = len(rows) * similarity.shape[2], len(columns) * similarity.shape[3]
     scale = TILES_SIZE / max(shape)

@@ -51,10 +51,8 @@ def enable_lora(model, rank, alpha=None, layers=None):
     if lora_parts(model) or any(part.quantization_mode == "float8" for part in found):
         kind = "LoRA" if lora_parts(model) else "kernels in float8"
         raise ValueError(f"`model` must have no LoRA and no float8. Received: a model with {kind}")
-    shapes = [(part.kernel.shape[: part.num_summed], part.kernel.shape) for part in found]
-    largest = min(
-        min(math.prod(inner), math.prod(all) // math.prod(inner)) for inner, all in shapes
-    )
+    shapes = [(part.kernel.shape, part.num_summed) for part in found]
+    largest = min(math.prod(side) for shape, n in shapes for side in (shape[:n], shape[n:]))
     if rank > largest:
         raise ValueError(
             f"`rank` must be at most {largest}, the smaller side of a kernel. Received: rank={rank}"

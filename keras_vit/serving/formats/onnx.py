@@ -90,7 +90,11 @@ def load(path):
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (images,), (logits,) = session.get_inputs(), session.get_outputs()
     image_shape = tuple(n if isinstance(n, int) else None for n in images.shape[1:])
-    return (lambda batch: session.run(None, {images.name: batch})[0]), image_shape, logits.shape[1]
+
+    def run(batch):
+        return session.run(None, {images.name: batch})[0]
+
+    return run, image_shape, logits.shape[1]
 
 
 ONNX = ExportFormat(

@@ -24,7 +24,7 @@ def write(model, path, scratch, quantize, images):
             subset_size=len(images),
             # Ranges that need not be symmetric; for Transformers this is NNCF's default.
             preset=nncf.QuantizationPreset.MIXED,
-            # Outliers in Transformers are treated specially.
+            # NNCF treats outliers in Transformers specially.
             model_type=nncf.ModelType.TRANSFORMER if has_blocks(model) else None,
         )
     elif quantize == "bfloat16":
@@ -61,8 +61,11 @@ def load(path):
     (images,), (logits,) = compiled.inputs, compiled.outputs
     axes = images.partial_shape[1:]
     image_shape = tuple(None if axis.is_dynamic else axis.get_length() for axis in axes)
-    num_classes = logits.partial_shape[1].get_length()
-    return (lambda batch: compiled(batch)[0]), image_shape, num_classes
+
+    def run(batch):
+        return compiled(batch)[0]
+
+    return run, image_shape, logits.partial_shape[1].get_length()
 
 
 OPENVINO = ExportFormat(

@@ -22,8 +22,7 @@ NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed", "unfree
 SHARES = ("dropout", "label_smoothing", "ema_momentum", "label_weight")
 
 
-# Pairs of a function that is true of a recipe whose settings do not go together, and the rule; the
-# error shows the fields that follow.
+# Settings that do not go together: a test of a recipe, the rule it breaks, and the fields to show.
 COMBINATIONS = (
     (
         lambda r: (r.epochs is None) == (r.steps is None),

@@ -1,4 +1,4 @@
-"""Free memory, and the time of a training step."""
+"""Memory of the machine, and the time of a training step."""
 
 import dataclasses
 import os
@@ -22,10 +22,10 @@ def has_accelerator():
     return not all(device.startswith("cpu") for device in keras.distribution.list_devices())
 
 
-def free_memory():
-    """Return the bytes of the first GPU if there is one, or else the free bytes of the machine.
+def usable_memory():
+    """Return the bytes of the first GPU, or without one the free bytes of the machine.
 
-    Backends reserve most of a GPU when they start, so that what is free is no measure.
+    The free bytes of a GPU say little, as backends reserve most of it when they start.
     """
     if has_accelerator() and shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
@@ -63,8 +63,9 @@ def seconds_per_image(recipe, model, batch_size, steps=3):
     images = rng.uniform(-1, 1, (batch_size, *model.input_shape[1:])).astype("float32")
     labels = np.arange(batch_size) % model.output_shape[-1]
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    whole = dataclasses.replace(recipe, accumulation_steps=1)
-    model.compile(make_optimizer(whole, model, 10**9), loss)
+    # An accumulated batch would update only every few steps.
+    recipe = dataclasses.replace(recipe, accumulation_steps=1)
+    model.compile(make_optimizer(recipe, model, 10**9), loss)
     model.fit(images, labels, batch_size, verbose=0)
     repeated = np.concatenate([images] * steps), np.concatenate([labels] * steps)
     start = time.perf_counter()

@@ -18,7 +18,7 @@ CLASS_LOSSES = ("softmax", "sigmoid")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 FLIPS = ("never", "random", "always")
 BALANCES = ("none", "weights", "sampling")
-# A field's name in earlier versions, and its name.
+# Old and new name of a renamed field.
 RENAMED = ("average_momentum", "ema_momentum")
 
 

@@ -83,7 +83,7 @@ def test_facts_are_read_from_the_data_and_the_model(folder, model):
 def test_a_large_batch_is_divided_for_the_memory(folder, model, monkeypatch):
     facts = find_facts(folder, model)
     needed = machine.bytes_per_image({**facts.options, "image_size": (16, 16)})
-    monkeypatch.setattr(auto.machine, "free_memory", lambda: 2 * 8 * needed)
+    monkeypatch.setattr(auto.machine, "usable_memory", lambda: 2 * 8 * needed)
     assert auto_recipe(folder, model).accumulation_steps == 4
 
 
@@ -99,7 +99,7 @@ def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, cap
 
 
 def test_memory_and_time_of_this_machine(model):
-    assert machine.free_memory() > 2**20
+    assert machine.usable_memory() > 2**20
     assert not machine.has_accelerator()
     recipe = small_recipe(image_size=16)
     assert 0 < machine.seconds_per_image(recipe, load_model(model), batch_size=4) < 10

@@ -35,6 +35,7 @@ EVA_ROWS = (
     Row("cls_token", "class_token/token"),
     Row("reg_token", "register_tokens/tokens"),
     *torch_norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1"),
+    # The kernel alone: keys have no bias.
     packed(f"{BLOCK}.attn.qkv.", "block_{i}/attention")[0],
     Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias", "heads_bias"),
     Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias", "heads_bias"),

@@ -18,7 +18,7 @@ from keras_vit.checkpoints.architecture import (
 from keras_vit.checkpoints.configuration import CONFIGURATION
 from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.weight_map import INPUTS, Naming, StoredArray, torch_layer
+from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, StoredArray, torch_layer
 
 # Activations: name in transformers, and ours.
 ACTIVATIONS = {
@@ -54,7 +54,7 @@ def attention(source, target, names):
     *inputs, output = names
     rows = [
         torch_layer(f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias")
-        for name, ours in zip(inputs, INPUTS, strict=True)
+        for name, ours in zip(inputs, QUERY_KEY_VALUE, strict=True)
     ]
     rows.append(torch_layer(f"{source}{output}.", f"{target}/output", "from_heads"))
     return tuple(itertools.chain(*rows))
@@ -148,7 +148,10 @@ def _check_recorded(config, settings, options):
 
 
 def _heads(settings, asked, defaults):
-    """Return the heads of a `config.json`, its default if neither it nor the caller gives any."""
+    """Return the number of heads that a `config.json` records, or its default.
+
+    `None` if there is no `config.json`, or if the caller gave the number.
+    """
     heads = settings.get("num_attention_heads")
     if heads is not None or not settings or asked is not None:
         return heads

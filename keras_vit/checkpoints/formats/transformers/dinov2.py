@@ -46,17 +46,17 @@ REGISTER_ROW = Row("embeddings.register_tokens", REGISTERS)
 
 def _describe(defaults, shape_of, config, num_heads):
     _check_size(config)
-    packed = output_size(shape_of, "block_0/mlp/gate", axis=0)
+    gate = output_size(shape_of, "block_0/mlp/gate", axis=0)
     own = {
         "pooling": "token_gap" if shape_of("head/kernel") else "token",
         # The file has the factors, but not their initial value.
         "layer_scale": config.get("layerscale_value", 1.0),
         "num_registers": num_registers(shape_of),
-        "gated_mlp": packed is not None,
+        "gated_mlp": gate is not None,
     }
-    if packed:
+    if gate:
         # Whatever the configuration says.
-        own |= {"mlp_dim": packed // 2, "activation": "silu"}
+        own |= {"mlp_dim": gate // 2, "activation": "silu"}
     options = describe(shape_of, config, num_heads, defaults, **own)
     names = {"use_swiglu_ffn": "gated_mlp", "num_register_tokens": "num_registers"}
     check_recorded(config, names, options)
@@ -128,10 +128,10 @@ def _without_register_positions(values, num_tokens):
     return {**values, REGISTERS: tokens, POSITIONS: table}
 
 
-def unused_tokens(options, mask_axes=(1,)):
+def unused_tokens(options, leading=(1,)):
     """Return the token of masked patches, which no image uses, and registers if there are none."""
     width = options["embedding_dim"]
-    constants = {"embeddings.mask_token": np.zeros((*mask_axes, width), "float32")}
+    constants = {"embeddings.mask_token": np.zeros((*leading, width), "float32")}
     if not options["num_registers"]:
         constants[REGISTER_ROW.source] = np.zeros((1, 0, width), "float32")
     return constants

@@ -87,6 +87,8 @@ def _config_of(model, model_type, is_flat, options):
     if is_flat:
         del settings["image_size"]
         grid = grid_of(options["image_size"], options["patch_size"])
+        # A border that is cut off is smaller than a patch.
+        # A border that is cut off is smaller than a patch.
         settings["num_patches"] = math.prod(grid)
     architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
     if options["num_classes"]:

@@ -68,7 +68,8 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
             "The TFRecord files of `tfrecord:PATTERN` must have records. "
             f"Received: {pattern!r}, split={split!r}, whose files are empty"
         )
-    # The rank of each turn among those of the split, and how many there are.
+    # For each file, the rank of each turn among the turns of the split, -1 for others, and their
+    # number.
     ranks, totals = np.where(turns, turns.cumsum(axis=1) - 1, -1), turns.sum(axis=1)
     kinds = np.array([_find_features(file) for file in files], "int32")
     if _SCRIPTS in kinds and not has_lists:
@@ -84,7 +85,7 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
     firsts = starts if by_position else np.array([_first_turn(file) for file in files], "int64")
 
     def is_wanted(place, ranks, total):
-        """Whether records, NumPy or TensorFlow, belong to the split and to this worker."""
+        """Return whether records belong to the split and this worker, in NumPy or TensorFlow."""
         rank = ranks[place % _TURNS]
         return (rank >= 0) & ((place // _TURNS * total + rank) % count == index)
 
