@@ -28,7 +28,7 @@ def quantize(model, mode):
             has LoRA and is to compute in float8.
 
     Example:
-    >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
+    >>> model = keras_vit.vision_transformer(4, 32, 1, 2, 64, num_classes=3, image_size=16)
     >>> keras_vit.quantize(model, "int8").get_layer("block_0").mlp.dense_0.kernel.dtype
     'int8'
     """
