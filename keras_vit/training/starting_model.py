@@ -20,6 +20,8 @@ from keras_vit.models import (
 )
 from keras_vit.models.introspection import options_of
 from keras_vit.models.kernels.lora import enable_lora, freeze_base
+from keras_vit.models.kernels.plain import flat_parts
+from keras_vit.models.kernels.quantization import quantize
 from keras_vit.models.variants import is_resnet
 from keras_vit.training.runs.run import find_model
 from keras_vit.training.runs.saved_models import load_unscaled
@@ -33,7 +35,8 @@ def make_model(recipe, model, num_classes, dtype=None):
 
     All layers but the recipe's `frozen_blocks` are trained, also those that a loaded model has
     frozen. With a `lora_rank` it is the matrices of LoRA and the head; LoRA of a loaded model is
-    merged before.
+    merged before. Kernels in int8 and int4 stay so under LoRA (QLoRA); otherwise they are trained
+    as floats, which is logged.
 
     Args:
         recipe: a `Recipe`.
@@ -89,9 +92,14 @@ def _make_model(recipe, model, num_classes, dtype):
             "`dtype` is for a model that is not a .keras file, which has its own. "
             f"Received: dtype={dtype!r}, model={str(model)!r}"
         )
-    trained = replace_head(load_unscaled(path), num_classes)
+    loaded = load_unscaled(path)
+    trained = replace_head(loaded, num_classes)
     size = (recipe.image_size, recipe.image_size)
-    return trained if trained.input_shape[1:3] == size else resize(trained, size)
+    trained = trained if trained.input_shape[1:3] == size else resize(trained, size)
+    modes = {part.quantization_mode for part in flat_parts(loaded)} - {None}
+    for mode in modes if recipe.lora_rank is None else ():
+        logging.getLogger("keras_vit").warning("the kernels in %s are trained as floats", mode)
+    return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
 
 
 def _build_variant(recipe, variant, num_classes, dtype):

@@ -84,6 +84,25 @@ def test_a_tuned_model_is_merged_before_the_next_run(pretrained, tmp_path):
     assert lora_parts(plain) == [] and len(plain.trainable_weights) == len(plain.weights)
 
 
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantized_base_stays_quantized(pretrained, mode, tmp_path, caplog):
+    base = keras_vit.quantize(keras.models.load_model(pretrained), mode)
+    base.save(tmp_path / "base.keras")
+    recipe = small_recipe(lora_rank=2, steps=4)
+    tuned = made(recipe, tmp_path / "base.keras")
+    if mode == "int8":
+        small_fit(tmp_path / "run", recipe, tuned)
+        tuned = keras.models.load_model(tmp_path / "run/best.keras")
+    kernels = {weight.path: to_numpy(weight) for weight in base.weights}
+    for part in lora_parts(tuned):
+        assert part.quantization_mode == mode
+        np.testing.assert_array_equal(to_numpy(part._kernel), kernels[part._kernel.path])
+    warning = f"the kernels in {mode} are trained as floats"
+    assert warning not in caplog.messages
+    make_model(small_recipe(), tmp_path / "base.keras", 3)
+    assert warning in caplog.messages
+
+
 def test_frozen_blocks(pretrained):
     model = make_model(small_recipe(lora_rank=2, frozen_blocks=1), pretrained, 3)
     assert {w.path.split("/")[0] for w in model.trainable_weights} == {"block_1", "head"}
