@@ -98,7 +98,9 @@ class Train:
         if not (self.sweep_lr and not is_auto and self.recipe.is_of_classes):
             self._draw()
         workdir = shlex.quote(str(self.workdir))
-        print(f"{describe_best(run.history)}; models and settings in {workdir}")
+        print(
+            f"{describe_best(run.history, self.recipe.monitor)}; models and settings in {workdir}"
+        )
         if self.recipe.is_of_classes:
             print(f"Next: keras-vit evaluate {workdir}")
         else:
@@ -192,12 +194,12 @@ def train_command(base, recipe, options):
     return shlex.join(words)
 
 
-def describe_best(history):
-    """Describe the best epoch by validation accuracy, or else by validation loss."""
-    kinds = ("val_mean_average_precision", max), ("val_accuracy", max), ("val_loss", min)
-    for metric, best in kinds:
+def describe_best(history, monitor=None):
+    """Describe the best epoch by the metric that selects it."""
+    for metric in (monitor, "val_mean_average_precision", "val_accuracy", "val_loss"):
         values = [metrics[metric] for metrics in history if metric in metrics]
         if values:
             name = metric.replace("val_", "validation ").replace("_", " ")
-            return f"Best {name} {best(values):{'.2%' if metric == 'val_accuracy' else '.4f'}}"
+            best = min(values) if "loss" in metric else max(values)
+            return f"Best {name} {best:{'.2%' if 'accuracy' in metric else '.4f'}}"
     return f"Trained for {len(history)} epochs"

@@ -166,13 +166,13 @@ def _for_machine(recipe, facts, model, minutes):
     if _estimate(chosen, facts, per_pixel) > limit and measured != recipe:
         chosen, gave_up = measured, [f"{recipe.image_size} pixels"]
     if _estimate(chosen, facts, per_pixel) > limit:
-        share = limit / _estimate(chosen, facts, per_pixel)
+        share = max(limit - START, 0) / (_estimate(chosen, facts, per_pixel) - START)
         fewest = FEWEST_PASSES * sum(facts.counts) / recipe.batch_size
         steps = int(share * chosen.steps)
         # A head on random features learns nothing.
         if steps >= max(fewest, 20) or not facts.is_pretrained:
-            gave_up.append(f"{recipe.steps} steps")
             steps = max(steps, 20)
+            gave_up.append(f"{recipe.steps - steps} of {recipe.steps} steps")
             chosen = dataclasses.replace(chosen, steps=steps, warmup_steps=max(steps // 10, 1))
         else:
             gave_up.append("training all layers: the backbone is frozen")
@@ -218,7 +218,7 @@ def _describe(recipe, facts, gave_up, seconds, limit):
         _log("rare classes are repeated, the best model is that of the best balanced accuracy")
     if gave_up:
         what = ", ".join(gave_up)
-        _log("to meet the time limit of %.0f minutes it gives up %s", limit / 60, what)
+        _log("to meet the time limit of %g minutes it gives up %s", limit / 60, what)
     more = ", more than the time limit" if seconds > limit else ""
     _log("about %.1f minutes on this machine%s", seconds / 60, more)
 

@@ -7,6 +7,7 @@ import keras
 import pytest
 
 from keras_vit.cli import main
+from keras_vit.cli.train import describe_best
 from keras_vit.models import vision_transformer
 from tests.fixtures.commands import error_of, mistake_of, run, train_arguments
 from tests.fixtures.images import encode, random_image
@@ -137,3 +138,10 @@ def test_help_of_a_recipe_shows_its_settings(capsys):
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "--learning-rate FLOAT" in text
     assert "(default: 0.03)" in text
+
+
+def test_the_best_epoch_is_described_by_the_metric_that_selects_it():
+    history = [{"val_accuracy": 0.5, "val_loss": 2.0}, {"val_accuracy": 0.4, "val_loss": 1.0}]
+    assert describe_best(history) == "Best validation accuracy 50.00%"
+    assert describe_best(history, "val_loss") == "Best validation loss 1.0000"
+    assert describe_best([{"loss": 1.0}]) == "Trained for 1 epochs"

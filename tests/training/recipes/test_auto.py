@@ -88,14 +88,15 @@ def test_a_large_batch_is_divided_for_the_memory(folder, model, monkeypatch):
 
 
 def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, caplog):
-    for seconds, expected in ((1, "gives up 62 steps"), (0.2, "all layers"), (1000, "frozen")):
+    texts = ((1, "of 20 minutes it gives up 32 of 62 steps"), (0.2, "all layers"), (1000, "frozen"))
+    for seconds, expected in texts:
         caplog.clear()
         monkeypatch.setattr(auto.machine, "seconds_per_image", lambda *_, s=seconds: s)
         with caplog.at_level(logging.INFO):
             recipe = auto_recipe(folder, model, minutes=20)
         assert expected in caplog.text
         assert recipe.freeze == (seconds == 1000)
-    assert "more than the time limit" in caplog.text
+        assert ("more than the time limit" in caplog.text) == recipe.freeze
 
 
 def test_memory_and_time_of_this_machine(model):
