@@ -69,6 +69,12 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
     path = _check_path(path, format)
     model = at_stored_size(model)
     options = options_of(model)
+    if getattr(model, "thresholds", None) is not None:
+        logger.warning(
+            "%s does not record that an image may have several labels: the probabilities are "
+            "sigmoids, and `model.thresholds` are lost",
+            path,
+        )
     if class_names is not None:
         class_names = check_class_names(class_names, num_classes=options["num_classes"])
     check_finite(model, dtype="float32")

@@ -60,6 +60,7 @@ class Export:
         """Export, and print where to."""
         from keras_vit.cli.convert import as_image_size
         from keras_vit.models.base import resizing_of
+        from keras_vit.models.parts import stored_size
         from keras_vit.serving.checks import check_export_settings
         from keras_vit.serving.export import export
         from keras_vit.serving.loaded import preprocess_files
@@ -82,11 +83,10 @@ class Export:
         for file in verified:
             read_stored(file)
         calibration = None if self.calibration is None else some_of(find_images(self.calibration))
-        model = load_trained(self.model, as_image_size(self.image_size))
+        model = load_trained(self.model, as_image_size(self.image_size), any_size=True)
         if calibration:
             encoded = (read_stored(file)[0] for file in calibration)
-            size = model.input_shape[1:3]
-            calibration = preprocess_files(encoded, size, resizing_of(model))
+            calibration = preprocess_files(encoded, stored_size(model), resizing_of(model))
         path = export(
             model,
             self.directory,

@@ -123,7 +123,8 @@ class Train:
         fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
         options = {field.name: getattr(self, field.name) for field in fields}
         known = {name: options[name] for name in ("classes", "data_dir", "exclude")}
-        recipe = auto_recipe(self.data, self.model, minutes=auto.minutes, seed=auto.seed, **known)
+        known |= {"minutes": auto.minutes, "seed": auto.seed, "may_freeze": self.teacher is None}
+        recipe = auto_recipe(self.data, self.model, **known)
         if self.sweep_lr:
             recipe = sweep_shortly(recipe, workdir=self.workdir, **options)
         given = {f.name: options[f.name] for f in fields if options[f.name] != f.default}

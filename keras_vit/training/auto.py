@@ -64,7 +64,7 @@ class Facts:
         return max(int(size) // stride, 1) * stride
 
 
-def auto_recipe(data, model, *, minutes=None, seed=0, split="train", **options):
+def auto_recipe(data, model, *, minutes=None, seed=0, split="train", may_freeze=True, **options):
     """Choose the settings of a training run for a dataset, a model and this machine.
 
     The number of steps follows BiT-HyperRule, the resolution the images and the model, the batch
@@ -78,6 +78,7 @@ def auto_recipe(data, model, *, minutes=None, seed=0, split="train", **options):
         minutes: greatest time of the training; by default 60 on a CPU, and none on an accelerator.
         seed: seed of the run.
         split: name of the split to train on.
+        may_freeze: whether it may train only the head to meet the time; not with a teacher.
         **options: `classes`, `data_dir` and `exclude`, as in `keras_vit.data.load`.
 
     Returns:
@@ -96,12 +97,13 @@ def auto_recipe(data, model, *, minutes=None, seed=0, split="train", **options):
     recipe = recipe_for_images(facts, seed)
     if minutes is None and not machine.has_accelerator():
         minutes = CPU_MINUTES
-    return _for_machine(recipe, facts, model, minutes)
+    return _for_machine(recipe, facts, model, minutes, may_freeze)
 
 
 def find_facts(data, model, split="train", **options):
     """Return the `Facts` of a dataset and a model; arguments and errors as in `auto_recipe`."""
-    source = load(data, split, 32, 1, **{k: v for k, v in options.items() if v}).source
+    options = {name: value for name, value in options.items() if value}
+    source = load(data, split, 32, 1, **options).source
     labels = source.examples.map(lambda number, payload, label: label).as_numpy_iterator()
     counts = collections.Counter(",".join(map(str, np.ravel(label))) for label in labels)
     if len(counts) < 2 or min(counts.values()) < 2 or any("," in label for label in counts):
@@ -109,6 +111,8 @@ def find_facts(data, model, split="train", **options):
             "`auto` needs two training images of each of two classes, with one label each. "
             f"Received: {source.num_examples} images of {len(counts)} classes in {data!r}"
         )
+    # Raises an error now if there is no image to validate on.
+    load(data, "validation", 32, 1, **options)
     few = source.examples.shard(-(-source.num_examples // 64), 0)
     encoded = dataclasses.replace(source, examples=few).encoded()
     sizes = encoded.map(lambda number, image, label: declared_size(image)).ignore_errors()
@@ -128,7 +132,7 @@ def recipe_for_images(facts, seed=0):
     seen = min(seen, MOST_PASSES * num_images)
     batch_size = 2 ** round(math.log2(seen / STEPS))
     batch_size = min(max(batch_size, SMALLEST_BATCH), LARGEST_BATCH)
-    steps = max(seen // batch_size, 20)
+    steps = max(_in_epochs(seen / batch_size), 20)
     size = facts.stored_size
     if facts.side > size:
         size = facts.fitting(min(facts.side, ZOOM * size))
@@ -154,7 +158,12 @@ def recipe_for_images(facts, seed=0):
     )
 
 
-def _for_machine(recipe, facts, model, minutes):
+def _in_epochs(steps):
+    """Round down to a multiple of 10, which divides into epochs; each ends with an evaluation."""
+    return int(steps) // 10 * 10
+
+
+def _for_machine(recipe, facts, model, minutes, may_freeze):
     """Return the recipe that fits into the memory and the time of this machine."""
     recipe = _accumulate(recipe, facts)
     measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, facts.stored_size))
@@ -168,9 +177,9 @@ def _for_machine(recipe, facts, model, minutes):
     if _estimate(chosen, facts, per_pixel) > limit:
         share = max(limit - START, 0) / (_estimate(chosen, facts, per_pixel) - START)
         fewest = FEWEST_PASSES * sum(facts.counts) / recipe.batch_size
-        steps = int(share * chosen.steps)
+        steps = _in_epochs(share * chosen.steps)
         # A head on random features learns nothing.
-        if steps >= max(fewest, 20) or not facts.is_pretrained:
+        if steps >= max(fewest, 20) or not (facts.is_pretrained and may_freeze):
             steps = max(steps, 20)
             gave_up.append(f"{recipe.steps - steps} of {recipe.steps} steps")
             chosen = dataclasses.replace(chosen, steps=steps, warmup_steps=max(steps // 10, 1))

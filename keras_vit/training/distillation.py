@@ -108,7 +108,7 @@ def load_teacher(teacher):
     if teacher is None or isinstance(teacher, keras.Model):
         return teacher
     try:
-        return load_trained(teacher)
+        return load_trained(teacher, any_size=True)
     except (TypeError, ValueError) as error:
         raise ValueError(
             "`teacher` must be a trained model: a run's directory, a .keras file or a checkpoint. "

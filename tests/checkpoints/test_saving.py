@@ -167,6 +167,10 @@ def test_options_that_are_not_recorded_are_reported(tmp_path, caplog):
     save_checkpoint(model, tmp_path / "file.safetensors", "timm")
     line = "timm files do not record num_heads: 2 becomes 1 when this one is read"
     assert caplog.messages == [line]
+    caplog.clear()
+    model.thresholds = [0.5] * model.output_shape[-1]
+    save_checkpoint(model, tmp_path / "labels.safetensors", "timm")
+    assert "the probabilities are sigmoids, and `model.thresholds` are lost" in caplog.messages[0]
 
 
 def test_only_the_layout_that_is_written_reports(tmp_path, caplog):

@@ -13,6 +13,7 @@ from keras_vit.serving.loaded import load_export
 from keras_vit.serving.predict import keras_predictor
 from keras_vit.serving.runners import load_runner
 from keras_vit.serving.verify import verify
+from tests.fixtures.commands import run
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import files
 from tests.fixtures.tiny import TINY, images
@@ -61,16 +62,16 @@ def test_files(format, model, tmp_path):
     path = export(model, tmp_path / "pets", format=format)
     (tmp_path / "image.jpg").write_bytes(files(1)[0])
     assert verify(model, path, [tmp_path / "image.jpg"]).largest_difference < 1e-5
-    run = load_runner(path / FORMATS[format].file_name)
-    assert run.image_shape == (None, None, 3)
+    runner = load_runner(path / FORMATS[format].file_name)
+    assert runner.image_shape == (None, None, 3)
     for size in SIZES:
         for count in (1, 3):
             batch = images(count, *size, 3)
-            found, expected = run(batch), to_numpy(model(batch))
+            found, expected = runner(batch), to_numpy(model(batch))
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     # Runtimes have errors of their own.
     with pytest.raises(Exception, match=r"(?i)reshape"):
-        run(images(4, 18, 16, 3))
+        runner(images(4, 18, 16, 3))
 
 
 def test_preprocessed_images_alone(model, tmp_path):
@@ -109,3 +110,12 @@ def test_one_size_is_asked_for(model, tmp_path):
     path = export(model, tmp_path / "pets", format="litert", image_size=(8, 24))
     assert load_runner(path / "model.tflite").image_shape == (8, 24, 3)
     assert json.loads((path / "model.json").read_text())["image_size"] == [8, 24]
+
+
+def test_the_command_keeps_any_size(tmp_path, capsys):
+    model = resize(vision_transformer(**TINY), None)
+    randomise(model)
+    model.save(tmp_path / "free.keras")
+    run(capsys, "export", tmp_path / "free.keras", tmp_path / "pets", "--format", "onnx")
+    (version,) = [path for path in (tmp_path / "pets").iterdir() if path.is_dir()]
+    assert load_runner(version / "model.onnx").image_shape == (None, None, 3)

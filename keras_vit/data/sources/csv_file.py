@@ -16,9 +16,9 @@ def csv_file(path, split, classes=None, shard=(0, 1)):
 
     A path is relative to the folder of the CSV file, and is the id; a missing file is skipped.
     Labels, if any, are separated by spaces, or by the `|` or `;` that some line has. A first line
-    that begins with `image` is a header. Images are divided as those of a folder; a directory has
-    `train.csv` and perhaps `validation.csv` and `test.csv` instead. Images without a label of
-    `classes` are kept. Other arguments and errors are as in `folder`.
+    whose path has no suffix and does not exist is a header. Images are divided as those of a
+    folder; a directory has `train.csv` and perhaps `validation.csv` and `test.csv` instead. Images
+    without a label of `classes` are kept. Other arguments and errors are as in `folder`.
     """
     path = pathlib.Path(path).expanduser()
     given = {"train": path}
@@ -59,7 +59,7 @@ def _read(file):
         with file.open(encoding="utf-8-sig", newline="") as stream:
             for number, row in enumerate(csv.reader(stream, strict=True)):
                 image = pathlib.PurePosixPath(row[0].strip() if row else "")
-                is_header = str(image).casefold().startswith("image") and not image.suffix
+                is_header = not image.suffix and not (file.parent / image).exists()
                 if not row or (number == 0 and is_header):
                     continue
                 if len(row) != 2 or not image.name or image.is_absolute() or str(image) in found:

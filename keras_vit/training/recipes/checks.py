@@ -65,6 +65,11 @@ COMBINATIONS = (
         ("accumulation_steps", "optimizer"),
     ),
     (
+        lambda r: r.optimizer == "ftrl" and r.warmup_steps,
+        "`ftrl` divides by the learning rate, so that `warmup_steps` must be 0",
+        ("optimizer", "warmup_steps"),
+    ),
+    (
         lambda r: r.batch_size % r.accumulation_steps,
         "`accumulation_steps` must divide `batch_size`",
         ("accumulation_steps", "batch_size"),

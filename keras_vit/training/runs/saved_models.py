@@ -21,16 +21,17 @@ from keras_vit.training.runs.trained_on import images_trained_on, warn_of_traine
 _METADATA_FILE = "keras_vit.json"
 
 
-def load_trained(source, image_size=None):
+def load_trained(source, image_size=None, any_size=False):
     """Load a model from a run (its best model), a `.keras` file or a checkpoint.
 
-    It is resized to `image_size`, if given; the files of some models do not record their size.
+    It is resized to `image_size`, if given; the files of some models do not record their size. With
+    `any_size` it may be a model of any size.
     """
     path = find_model(source)
     if path.suffix != ".keras":
         return from_checkpoint(source, image_size=image_size)
     model = load_unscaled(path)
-    if image_size is None and None in model.input_shape[1:3]:
+    if image_size is None and None in model.input_shape[1:3] and not any_size:
         raise ValueError(
             "`image_size` must be given for a model of any size; `keras_vit.resize` fixes it. "
             f"Received: model={str(path)!r}"

@@ -67,6 +67,13 @@ def test_a_csv_file_is_divided_once_and_for_all(tmp_path):
     assert dataset.class_names == ("even", "low")
 
 
+@pytest.mark.parametrize("header", ["image,label", "filename,tags"])
+def test_a_first_line_that_names_no_file_is_a_header(tmp_path, header):
+    name = write_csv(tmp_path, [header, *LINES])
+    assert load(name, "train", 8, 8).class_names == ("even", "low")
+    assert sum(len(labels_by_id(name, split)) for split in SPLITS) == 10
+
+
 def test_a_directory_of_csv_files(tmp_path):
     write_csv(tmp_path, LINES[:8], "train.csv")
     (tmp_path / "test.csv").write_text("a/8.png,\na/9.png,low")

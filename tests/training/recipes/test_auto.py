@@ -41,7 +41,9 @@ def test_steps_follow_the_number_of_images(num_images, seen, batch_size):
         Facts((num_images // 2, num_images - num_images // 2), 500, VIT_B16, True)
     )
     assert recipe.batch_size == batch_size
-    assert recipe.steps == seen // batch_size
+    assert recipe.steps == seen // batch_size // 10 * 10
+    # Smaller epochs than the run, so that a best model is chosen.
+    assert recipe.epoch_lengths(num_images)[0] >= 5
     assert recipe.learning_rate == (0.03 if batch_size == 512 else 0.01)
 
 
@@ -88,7 +90,7 @@ def test_a_large_batch_is_divided_for_the_memory(folder, model, monkeypatch):
 
 
 def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, caplog):
-    texts = ((1, "of 20 minutes it gives up 32 of 62 steps"), (0.2, "all layers"), (1000, "frozen"))
+    texts = ((1, "of 20 minutes it gives up 30 of 60 steps"), (0.2, "all layers"), (1000, "frozen"))
     for seconds, expected in texts:
         caplog.clear()
         monkeypatch.setattr(auto.machine, "seconds_per_image", lambda *_, s=seconds: s)
@@ -97,6 +99,12 @@ def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, cap
         assert expected in caplog.text
         assert recipe.freeze == (seconds == 1000)
         assert ("more than the time limit" in caplog.text) == recipe.freeze
+
+
+def test_a_student_needs_images(folder, model, monkeypatch):
+    """A teacher takes images, so the backbone is not frozen for the time limit."""
+    monkeypatch.setattr(auto.machine, "seconds_per_image", lambda *_: 1000)
+    assert not auto_recipe(folder, model, may_freeze=False).freeze
 
 
 def test_memory_and_time_of_this_machine(model):
@@ -114,11 +122,15 @@ def test_memory_and_time_of_this_machine(model):
         ({"model": "ViT_B17"}, "ViT_B16"),
         ({"data": "folder:nowhere"}, "does not exist"),
         ({"data": "few"}, "two training images of each of two classes"),
+        ({"data": "five"}, "The split 'validation' of the folder .* must have an image"),
     ],
 )
 def test_wrong_arguments(changes, message, folder, model, tmp_path):
     if changes.get("data") == "few":
         write_folder(tmp_path / "train", ("ant", "bee"), count=1)
+        changes = {"data": f"folder:{tmp_path}"}
+    elif changes.get("data") == "five":
+        write_folder(tmp_path, ("ant", "bee"), count=5)
         changes = {"data": f"folder:{tmp_path}"}
     arguments = {"data": folder, "model": model, **changes}
     with pytest.raises(ValueError, match=message):
