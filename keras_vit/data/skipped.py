@@ -94,11 +94,11 @@ class Skipped:
             )
 
     def _log(self, number, id):
-        path_of = self._source.path_of
-        format = path_of and other_format_of(path_of(number))
-        if format:
-            self._formats[id] = f" ({format})"
-        reason = format or "it cannot be decoded"
+        path = self._source.path_of and self._source.path_of(number)
+        found = path and (other_format_of(path) if tf.io.gfile.exists(path) else "no such file")
+        if found:
+            self._formats[id] = f" ({found})"
+        reason = found or "it cannot be decoded"
         logging.getLogger("keras_vit").info("skipped %s: %s", id, reason)
 
     def _fail(self, message):

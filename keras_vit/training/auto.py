@@ -105,11 +105,16 @@ def find_facts(data, model, split="train", **options):
     options = {name: value for name, value in options.items() if value}
     source = load(data, split, 32, 1, **options).source
     labels = source.examples.map(lambda number, payload, label: label).as_numpy_iterator()
-    counts = collections.Counter(",".join(map(str, np.ravel(label))) for label in labels)
-    if len(counts) < 2 or min(counts.values()) < 2 or any("," in label for label in counts):
+    counts = collections.Counter(label.tobytes() for label in map(np.asarray, labels))
+    if source.has_several_labels:
         raise ValueError(
-            "`auto` needs two training images of each of two classes, with one label each. "
-            f"Received: {source.num_examples} images of {len(counts)} classes in {data!r}"
+            "`auto` needs images of one label each; `train finetune --loss sigmoid` takes several. "
+            f"Received: images of several labels in {data!r}"
+        )
+    if len(counts) < 2 or min(counts.values()) < 2:
+        raise ValueError(
+            "`auto` needs two training images of each of two classes. Received: "
+            f"{source.num_examples} training images of {len(counts)} classes in {data!r}"
         )
     # Raises an error now if there is no image to validate on.
     load(data, "validation", 32, 1, **options)

@@ -70,11 +70,14 @@ def _classes(recipe, model, train, validation):
         )
     _check_classes(train)
     has_several, thresholds = train.source.has_several_labels, getattr(model, "thresholds", None)
-    if recipe.loss != "sigmoid" if has_several else thresholds is not None:
+    if has_several and recipe.loss != "sigmoid":
         raise ValueError(
-            "Images of several labels need `--loss sigmoid`, and `model.thresholds` such images. "
-            f"Received: loss={recipe.loss!r}, thresholds={thresholds!r:.80}, images of "
-            f"{'several labels' if has_several else 'one label each'}"
+            f"Images of several labels need `--loss sigmoid`. Received: loss={recipe.loss!r}"
+        )
+    if thresholds is not None and not has_several:
+        raise ValueError(
+            "A model with `model.thresholds` needs images of several labels. "
+            f"Received: images of one label each, and thresholds={thresholds!r:.80}"
         )
     if has_several:
         # Until `ChooseThresholds` has measured.

@@ -62,9 +62,12 @@ def _read(file):
                 is_header = not image.suffix and not (file.parent / image).exists()
                 if not row or (number == 0 and is_header):
                     continue
-                if len(row) != 2 or not image.name or image.is_absolute() or str(image) in found:
-                    raise ValueError(f"line {number + 1}, {','.join(row)!r}")
+                problem = _problem(row, image, found)
+                if problem:
+                    raise ValueError(f"line {number + 1}, {','.join(row)!r}: {problem}")
                 found[str(image)] = row[1]
+        if not found:
+            raise ValueError("no lines with an image")
     except (OSError, ValueError, csv.Error) as error:
         raise ValueError(
             "`csv:PATH` must name a CSV file in UTF-8 with a line for each image, once: its path, "
@@ -72,3 +75,14 @@ def _read(file):
             f"Received: {str(file)!r} ({error})"
         ) from error
     return found
+
+
+def _problem(row, image, found):
+    """Return what is wrong with a line of a CSV file, or `None`."""
+    problems = {
+        "an image in two lines": str(image) in found,
+        "not two columns": len(row) != 2,
+        "no path of an image": not image.name,
+        "not a relative path": image.is_absolute(),
+    }
+    return next((problem for problem, is_there in problems.items() if is_there), None)

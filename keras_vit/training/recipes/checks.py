@@ -90,9 +90,14 @@ COMBINATIONS = (
         ("temperature", "distillation"),
     ),
     (
-        lambda r: r.freeze if r.lora_rank else r.lora_alpha,
-        "`lora_alpha` needs a `lora_rank`, which is not for a frozen backbone",
-        ("lora_alpha", "lora_rank", "freeze"),
+        lambda r: r.lora_alpha and not r.lora_rank,
+        "`lora_alpha` needs a `lora_rank`",
+        ("lora_alpha", "lora_rank"),
+    ),
+    (
+        lambda r: r.lora_rank and r.freeze,
+        "`lora_rank` trains matrices of the backbone, which `freeze` does not train",
+        ("lora_rank", "freeze"),
     ),
 )
 

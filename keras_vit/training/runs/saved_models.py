@@ -33,7 +33,7 @@ def load_trained(source, image_size=None, any_size=False):
     model = load_unscaled(path)
     if image_size is None and None in model.input_shape[1:3] and not any_size:
         raise ValueError(
-            "`image_size` must be given for a model of any size; `keras_vit.resize` fixes it. "
+            "`image_size` (`--image-size`) must be given for a model of any size. "
             f"Received: model={str(path)!r}"
         )
     return model if image_size is None else resize(model, image_size)

@@ -131,8 +131,11 @@ def test_weight_decay_and_layer_decay(pretrained):
         ({"lora_rank": 0}, "`lora_rank` must be positive. Received: lora_rank=0"),
         ({"lora_rank": 1.5}, "`lora_rank` must be a whole number. Received: lora_rank=1.5"),
         ({"lora_rank": 2, "lora_alpha": -1.0}, "`lora_alpha` must be positive"),
-        ({"lora_alpha": 2.0}, "`lora_alpha` needs a `lora_rank`, .* lora_rank=None"),
-        ({"lora_rank": 2, "freeze": True}, "not for a frozen backbone. Received: .* freeze=True"),
+        ({"lora_alpha": 2.0}, "`lora_alpha` needs a `lora_rank`. .* lora_rank=None"),
+        (
+            {"lora_rank": 2, "freeze": True},
+            "which `freeze` does not train. Received: .* freeze=True",
+        ),
     ],
 )
 def test_wrong_recipes(settings, message):
