@@ -245,7 +245,10 @@ QUICK = KERAS_OPTIMIZERS if keras.backend.backend() == "tensorflow" else ("muon"
 @pytest.mark.parametrize("name", QUICK)
 def test_an_optimizer_of_keras_computes_as_keras(name):
     """Without what recipes add: three updates from the same weights."""
-    recipe = dataclasses.replace(FINETUNING, optimizer=name, clip_norm=None, accumulation_steps=1)
+    changes = {"clip_norm": None, "accumulation_steps": 1}
+    if name == "ftrl":
+        changes["warmup_steps"] = 0
+    recipe = dataclasses.replace(FINETUNING, optimizer=name, **changes)
     weights = {}
     for kind in ("ours", "keras"):
         keras.utils.set_random_seed(0)

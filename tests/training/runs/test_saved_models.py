@@ -145,7 +145,7 @@ def test_a_model_of_any_size_needs_one(tmp_path):
     path = tmp_path / "any.keras"
     model = resnet((1, 1), 32, num_classes=2, image_size=32)
     keras.models.clone_model(model, input_tensors=keras.Input((None, None, 3))).save(path)
-    with pytest.raises(ValueError, match="`image_size` must be given for a model of any size"):
+    with pytest.raises(ValueError, match="`image_size` .* must be given for a model of any size"):
         load_trained(path)
     assert load_trained(path, image_size=32).input_shape == (None, 32, 32, 3)
 
