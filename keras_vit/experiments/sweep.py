@@ -82,10 +82,10 @@ def _trainer_next_to(workdir, train):
     """Return a function that trains by a recipe next to `workdir`, and returns the metrics."""
 
     def train_with_rate(recipe):
-        name, length = f"{recipe.learning_rate:g}", f"{recipe.steps or recipe.epochs}"
-        unit = "steps" if recipe.steps else "epochs"
+        name = f"{recipe.learning_rate:g}"
+        length = f"{recipe.steps} steps" if recipe.steps else f"{recipe.epochs} epochs"
         log = logging.getLogger("keras_vit")
-        log.info("training for %s %s with a learning rate of %s", length, unit, name)
+        log.info("training for %s with a learning rate of %s", length, name)
         return train(recipe, pathlib.Path(f"{workdir}-sweep") / name).history
 
     return train_with_rate
