@@ -9,7 +9,6 @@ import tyro
 
 from keras_vit.checkpoints.formats import FORMATS, written_formats
 from keras_vit.core.choices import QUANTIZATIONS
-from keras_vit.training.runs.class_names import class_names_of
 
 LAYOUTS = {name: row for name, row in FORMATS.items() if row.suffix}
 CONFIGURED = tuple(name for name, row in LAYOUTS.items() if row.config_files)
@@ -56,9 +55,10 @@ class Convert:
         """Convert, and print what was written."""
         from keras_vit.checkpoints import from_checkpoint, model_card, push_to_hub, save_checkpoint
         from keras_vit.checkpoints.saving import format_for
+        from keras_vit.checkpoints.trained.loading import class_names_of
+        from keras_vit.checkpoints.trained.runs import find_model
         from keras_vit.models.kernels.quantization import quantize
         from keras_vit.serving.export import export
-        from keras_vit.training.runs.run import find_model
         from keras_vit.training.runs.saved_models import save_model
 
         to = self.to or SUFFIXES.get(self.target.suffix)

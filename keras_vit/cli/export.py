@@ -58,6 +58,7 @@ class Export:
 
     def run(self):
         """Export, and print where to."""
+        from keras_vit.checkpoints.trained.loading import class_names_of, load_trained
         from keras_vit.cli.convert import as_image_size
         from keras_vit.models.base import resizing_of
         from keras_vit.models.parts import stored_size
@@ -66,8 +67,6 @@ class Export:
         from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_stored
         from keras_vit.serving.verify import find_images
-        from keras_vit.training.runs.class_names import class_names_of
-        from keras_vit.training.runs.saved_models import load_trained
 
         names = ("format", "signatures", "top_k", "batch_size", "on_bad_image")
         names += ("warmup_batch_sizes", "quantize")
@@ -127,9 +126,9 @@ def _next_commands(directory, name, batch_size):
 
 def facts_of(model, source, quantize=None):
     """Return the known origin and accuracy of a model, for `model.json`."""
+    from keras_vit.checkpoints.trained.loading import run_of
+    from keras_vit.checkpoints.trained.runs import find_model
     from keras_vit.experiments.comparison import reported_of_checkpoint
-    from keras_vit.training.runs.run import find_model
-    from keras_vit.training.runs.saved_models import run_of
 
     facts, when = {"source": str(source)}, "_before_quantization" if quantize else ""
     path = find_model(source)
@@ -147,7 +146,8 @@ def facts_of(model, source, quantize=None):
 
 def _validation_accuracy(path, run, image_size):
     """Return the accuracy of a model file that its run measured, or `None`."""
-    from keras_vit.training.runs.run import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL, METRICS_FILE
+    from keras_vit.checkpoints.trained.runs import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL
+    from keras_vit.training.runs.run import METRICS_FILE
 
     recipe = run.get("recipe", {})
     # If the weights are averaged, the run evaluates the averages.

@@ -35,11 +35,11 @@ class Inspect:
 
     def run(self):
         """Draw the figures, and print the path of the page."""
+        from keras_vit.checkpoints.trained.loading import load_trained
         from keras_vit.cli.convert import as_image_size
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.report import write_report
         from keras_vit.models.base import resizing_of
-        from keras_vit.training.runs.saved_models import load_trained
 
         check_matplotlib()
         if self.count < 1 or (self.images and self.data):
@@ -70,9 +70,10 @@ class Inspect:
 
     def _dataset(self, size, resizing):
         """Return the split, shuffled as for training: a folder starts with one class."""
+        from keras_vit.checkpoints.trained.loading import run_of
+        from keras_vit.checkpoints.trained.runs import find_model
         from keras_vit.data.datasets import load
-        from keras_vit.training.runs.run import find_model
-        from keras_vit.training.runs.saved_models import data_of, run_of
+        from keras_vit.training.runs.saved_models import data_of
 
         run = run_of(find_model(self.model))
         name = data_of(run, self.data)

@@ -34,9 +34,9 @@ class InspectCheckpoint:
     def run(self):
         """Print one fact per line."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
+        from keras_vit.checkpoints.trained.runs import find_model
         from keras_vit.models import architecture_differences, list_variants
         from keras_vit.models.options import changed_options
-        from keras_vit.training.runs.run import find_model
 
         size, file = as_image_size(self.image_size), find_model(self.file)
         # The best model of a run's directory; other names and paths stay as they were given.
@@ -100,7 +100,7 @@ def facts(summary):
 def recorded_names(source, num_classes):
     """Return the class names that are recorded in a file or next to it, or `None`."""
     from keras_vit.checkpoints.configuration.class_names import read_class_names
-    from keras_vit.training.runs.saved_models import recorded_class_names
+    from keras_vit.checkpoints.trained.loading import recorded_class_names
 
     if not num_classes:
         return None

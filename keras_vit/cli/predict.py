@@ -76,9 +76,8 @@ def _print_classes(image, classify):
 
 def load_predictor(path, image_size):
     """Make a predictor from an export, a `.keras` file, a run's directory or a checkpoint."""
+    from keras_vit.checkpoints.trained.loading import class_names_of, load_trained
     from keras_vit.serving.predict import export_predictor, find_export, keras_predictor
-    from keras_vit.training.runs.class_names import class_names_of
-    from keras_vit.training.runs.saved_models import load_trained
 
     exported = find_export(path)
     if exported is not None:

@@ -109,10 +109,11 @@ class Train:
 
     def _choose(self, auto):
         """Return the recipe of `auto`, or that of the run to be resumed."""
+        from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
         from keras_vit.training.recipes import Recipe
-        from keras_vit.training.runs.run import LAST_MODEL, check_new, read_run
+        from keras_vit.training.runs.run import check_new
 
         check_new(self.workdir, self.resume)
         recorded = read_run(self.workdir / LAST_MODEL).get("recipe") if self.resume else None
@@ -157,7 +158,7 @@ class Train:
             return
         import importlib.util
 
-        from keras_vit.training.runs.run import LAST_MODEL, PREDICTOR_MODEL
+        from keras_vit.checkpoints.trained.runs import LAST_MODEL, PREDICTOR_MODEL
 
         predictor = self.workdir / PREDICTOR_MODEL
         if not predictor.exists() or not importlib.util.find_spec("matplotlib"):

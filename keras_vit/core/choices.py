@@ -13,3 +13,5 @@ ATTENTION_PATHS = ("fused", "explicit")
 TARGETS = ("mean_colour", "downsized", "pixels")
 # Modes of `keras_vit.quantize`.
 QUANTIZATIONS = ("int8", "int4", "float8")
+# Old and new name of a setting of recipes, which is an argument of the optimizer, too.
+RENAMED = ("average_momentum", "ema_momentum")

@@ -5,14 +5,14 @@ import pathlib
 
 import numpy as np
 
+from keras_vit.checkpoints.trained.loading import load_trained
+from keras_vit.checkpoints.trained.runs import BEST_MODEL
 from keras_vit.data import load
 from keras_vit.evaluation.classification import predictions
 from keras_vit.evaluation.metrics import confusion_matrix
 from keras_vit.inspection.figures.confusion import draw_confusion
 from keras_vit.inspection.figures.mistakes import draw_mistakes
 from keras_vit.training.distribution import is_first_process
-from keras_vit.training.runs.run import BEST_MODEL
-from keras_vit.training.runs.saved_models import load_trained
 
 MOST_MISTAKES = 24
 

@@ -3,13 +3,13 @@
 import dataclasses
 import re
 
+from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.data.datasets import find_source, load
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.evaluation.compute import count_training_exaflops
 from keras_vit.evaluation.fewshot import evaluate_fewshot
 from keras_vit.models.variants import find_variant
 from keras_vit.training import job
-from keras_vit.training.runs.saved_models import load_trained
 from keras_vit.training.training_data import load_training_data
 
 

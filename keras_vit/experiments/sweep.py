@@ -4,11 +4,12 @@ import dataclasses
 import logging
 import pathlib
 
+from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.experiments.digests import file_digest
 from keras_vit.training import job
 from keras_vit.training.callbacks.measuring import NotFiniteError
 from keras_vit.training.recipes import find_recipe
-from keras_vit.training.runs.run import check_new, find_model
+from keras_vit.training.runs.run import check_new
 
 
 def sweep(recipe, model, data, workdir, *, cache=None, resume=False, **options):

@@ -6,6 +6,8 @@ import pathlib
 
 import keras
 
+from keras_vit.checkpoints.trained.loading import class_names_of, load_trained, run_of
+from keras_vit.checkpoints.trained.runs import MODELS, find_model
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.processes import process
@@ -14,9 +16,8 @@ from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
 from keras_vit.experiments.reported import find_reported
 from keras_vit.models.base import resizing_of
-from keras_vit.training.runs.class_names import class_names_of
-from keras_vit.training.runs.run import EXCLUDED_FILE, MODELS, find_model
-from keras_vit.training.runs.saved_models import data_of, load_trained, run_of, warn_of_images
+from keras_vit.training.runs.run import EXCLUDED_FILE
+from keras_vit.training.runs.saved_models import data_of, warn_of_images
 
 
 def open_trained(source, image_size=None):

@@ -5,6 +5,7 @@ import functools
 import pathlib
 import shutil
 
+from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.paper import DATASETS
@@ -17,7 +18,7 @@ from keras_vit.experiments.vtab_tasks import check_data, find_tasks, read_result
 from keras_vit.training import distribution, job
 from keras_vit.training.recipes import find_recipe
 from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
-from keras_vit.training.runs.run import STATES, find_model
+from keras_vit.training.runs.run import STATES
 from keras_vit.training.starting_model import is_variant, make_model
 
 

@@ -8,13 +8,13 @@ import math
 import numpy as np
 
 from keras_vit.checkpoints import inspect_checkpoint
+from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.core.arguments import is_number
 from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size
 from keras_vit.models import find_variant
 from keras_vit.models.variants import is_resnet, total_stride
 from keras_vit.training.recipes import FINETUNE, PRETRAIN, machine
-from keras_vit.training.runs.run import find_model
 from keras_vit.training.starting_model import is_variant, make_model
 
 # Images seen by the number of training images: 500, 10,000 or 20,000 steps of 512 images

@@ -7,8 +7,8 @@ import re
 import keras
 from keras import ops
 
+from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.models.parts import check_classifier, has_distillation_token
-from keras_vit.training.runs.saved_models import load_trained
 
 
 # `keras.distillation.Distiller` (Keras 3.15) does not fit: it ignores sample weights, evaluates the

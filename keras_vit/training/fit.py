@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import tempfile
 
+from keras_vit.checkpoints.trained.runs import BEST_MODEL, LAST_MODEL, RUN_FILE
 from keras_vit.core.arguments import check_integer
 from keras_vit.models.base import origin_of, set_origin
 from keras_vit.training.averaging import assign_averages
@@ -13,10 +14,7 @@ from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.runs.resumable import ResumableFit
 from keras_vit.training.runs.run import (
-    BEST_MODEL,
     EXCLUDED_FILE,
-    LAST_MODEL,
-    RUN_FILE,
     SKIPPED_FILE,
     STATES,
     check_new,

@@ -8,6 +8,7 @@ import pathlib
 
 import keras
 
+from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
 from keras_vit.data.datasets import find_source
 from keras_vit.data.leaks import check_splits
 from keras_vit.data.sources.kinds import absolute_name, has_path
@@ -16,7 +17,6 @@ from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
 from keras_vit.training.recipes import Recipe, find_recipe
-from keras_vit.training.runs.run import LAST_MODEL, read_run
 from keras_vit.training.runs.saved_models import data_of
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.training_data import load_training_data

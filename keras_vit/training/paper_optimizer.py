@@ -7,8 +7,8 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import accepts_old_name, check_rate, constructor_arguments, is_integer
+from keras_vit.core.choices import RENAMED
 from keras_vit.training.distribution import sum_over_replicas
-from keras_vit.training.recipes.recipe import RENAMED
 
 # Layers after the blocks, which layer-wise decay leaves at the full learning rate.
 AFTER_BLOCKS = (

@@ -8,6 +8,8 @@ import re
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
+from keras_vit.checkpoints.trained.loading import load_unscaled
+from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import (
     VARIANTS,
@@ -23,8 +25,6 @@ from keras_vit.models.kernels.lora import enable_lora, freeze_base
 from keras_vit.models.kernels.plain import flat_parts
 from keras_vit.models.kernels.quantization import quantize
 from keras_vit.models.variants import is_resnet
-from keras_vit.training.runs.run import find_model
-from keras_vit.training.runs.saved_models import load_unscaled
 
 # Settings of a recipe that apply only to new models.
 OF_THE_MODEL = ("dropout", "pre_logits", "pooling", "position_embedding")

@@ -10,11 +10,11 @@ from keras_vit.checkpoints import save_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path
 from keras_vit.checkpoints.configuration.class_names import read_class_names
+from keras_vit.checkpoints.trained.loading import class_names_of
+from keras_vit.checkpoints.trained.loading import recorded_class_names as recorded_names
 from keras_vit.cli import main
 from keras_vit.core.imagenet import imagenet_class_names
 from keras_vit.models import vision_transformer
-from keras_vit.training.runs.class_names import class_names_of
-from keras_vit.training.runs.saved_models import recorded_class_names as recorded_names
 from keras_vit.training.runs.saved_models import save_model
 from tests.fixtures.tiny import TINY
 

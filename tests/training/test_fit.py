@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.checkpoints.trained.runs import find_model, read_run
 from keras_vit.models import vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.training.callbacks import NotFiniteError
 from keras_vit.training.fit import fit
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import RECIPES
-from keras_vit.training.runs.run import find_model, read_run
 from keras_vit.training.runs.state import States
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.training_data import load_training_data

@@ -9,19 +9,18 @@ import threading
 import keras
 from keras import ops
 
+from keras_vit.checkpoints.trained.runs import (
+    AVERAGED_MODEL,
+    BEST_MODEL,
+    LAST_MODEL,
+    PREDICTOR_MODEL,
+)
 from keras_vit.models.files import check_finite
 from keras_vit.training.averaging import averaged_weights
 from keras_vit.training.callbacks.measuring import NotFiniteError
 from keras_vit.training.callbacks.stopping import find_best
 from keras_vit.training.optimizers import inner_optimizer
-from keras_vit.training.runs.run import (
-    AVERAGED_MODEL,
-    BEST_MODEL,
-    LAST_MODEL,
-    METRICS_FILE,
-    PREDICTOR_MODEL,
-    write_text,
-)
+from keras_vit.training.runs.run import METRICS_FILE, write_text
 from keras_vit.training.runs.saved_models import save_model
 
 # Metrics that depend on the machine; `metrics.jsonl` leaves them out.

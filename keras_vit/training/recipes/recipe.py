@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from keras_vit.core.arguments import accepts_old_name
-from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS, TARGETS
+from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS, RENAMED, TARGETS
 from keras_vit.data.images.augmentations import AUGMENTATIONS
 from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_recipe
 
@@ -18,8 +18,6 @@ CLASS_LOSSES = ("softmax", "sigmoid")
 DECAYS = ("linear", "cosine", "rsqrt", "staircase")
 FLIPS = ("never", "random", "always")
 BALANCES = ("none", "weights", "sampling")
-# Old and new name of a renamed field.
-RENAMED = ("average_momentum", "ema_momentum")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,10 @@ import json
 import logging
 import pathlib
 
+from keras_vit.checkpoints.trained.runs import read_run
 from keras_vit.core.files import replacing
 from keras_vit.data.fingerprints import Fingerprints, describe_changes, name_some
-from keras_vit.training.runs.run import TRAINED_BEFORE, TRAINED_ON, VALIDATED_ON, read_run
+from keras_vit.training.runs.run import TRAINED_BEFORE, TRAINED_ON, VALIDATED_ON
 
 # A record is in JSON: a line `{"images": count, "digest": ..., "run": id}`, and per image a line
 # `[digest, label, id]`. `TRAINED_BEFORE` contains the images of the run that this one started from;

@@ -7,16 +7,12 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.checkpoints.trained.loading import load_trained, recorded_class_names, run_of
+from keras_vit.checkpoints.trained.runs import MODELS, read_run
 from keras_vit.cli import main
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.models.files import load_model
-from keras_vit.training.runs.run import MODELS, read_run
-from keras_vit.training.runs.saved_models import (
-    load_trained,
-    recorded_class_names,
-    run_of,
-    save_model,
-)
+from keras_vit.training.runs.saved_models import save_model
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.small_runs import small_model, small_recipe

@@ -7,9 +7,10 @@ import shutil
 import pytest
 
 import keras_vit
+from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.cli import main
 from keras_vit.models import vision_transformer
-from keras_vit.training.runs.saved_models import images_trained_before, load_trained
+from keras_vit.training.runs.saved_models import images_trained_before
 from keras_vit.training.runs.trained_on import TRAINED_BEFORE, images_trained_on
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.commands import run, train_arguments

@@ -1,0 +1,1 @@
+"""Models of training runs: their directories, and what their files record."""
