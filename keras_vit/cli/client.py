@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import sys
 from typing import Annotated
 
 import tyro
@@ -26,12 +27,28 @@ class Client:
 
     def run(self):
         """Print a line for each image; non-images are reported, and the exit status is then 1."""
-        from keras_vit.cli.predict import check_images, classify_all
+        from keras_vit.cli.predict import check_images
         from keras_vit.serving.client import Client as Server
 
         check_images(self.images, self.top)
         with Server(self.url, self.timeout) as server:
-            classify_all(self.images, lambda encoded: classes_of(server, encoded, self.top))
+            results = [_print_classes(image, server, self.top) for image in self.images]
+        if not all(results):
+            sys.exit(1)
+
+
+def _print_classes(image, server, top):
+    """Print the classes of an image, and return whether it could be decoded."""
+    from keras_vit.cli.predict import print_classes
+    from keras_vit.serving.predict import read_image
+
+    try:
+        classes = classes_of(server, read_image(image), top)
+    except ValueError as error:
+        print(f"keras-vit: error: {error}", file=sys.stderr)
+        return False
+    print_classes(image, classes, "the server cannot decode it" if classes is None else None)
+    return classes is not None
 
 
 def classes_of(server, encoded, top):

@@ -4,36 +4,135 @@ import dataclasses
 import logging
 import pathlib
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
+
+# Lines of images are printed as soon as so many are predicted.
+_AT_ONCE = 256
 
 
 @dataclasses.dataclass
 class Predict:
-    """Classify image files with a trained model or with its export.
+    """Classify images with a trained model or with its export.
 
     Example: keras-vit predict serving/photos cat.jpg dog.png
+    Example: keras-vit predict runs/photos folder:photos --output predictions
     """
 
     model: Annotated[str, tyro.conf.Positional]
     """An export's or a run's directory, a .keras file, or a checkpoint as in `convert`."""
-    images: Annotated[tuple[pathlib.Path, ...], tyro.conf.Positional]
-    """Image files."""
+    images: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Image files and folders of them; the name of a dataset as in `keras-vit train`; or Parquet
+    files with a column of encoded images."""
     top: int = 3
     """Classes to print for each image, the most likely first; a model with thresholds prints all
     labels above theirs."""
     image_size: tuple[int, ...] | None = None
     """Image size, one number or height and width: resizes a model for another size. A file that
     does not record its size needs this."""
+    output: pathlib.Path | None = None
+    """Write Parquet files to this directory instead of lines. The same command goes on after it
+    was stopped: files that are there are not computed again."""
+    outputs: tuple[str, ...] = ("prediction", "probability")
+    """Columns of the files: prediction, probability, probabilities, logits, features,
+    attention_distance."""
+    split: str | None = None
+    """The split of a dataset; by default all of it."""
+    data_dir: pathlib.Path | None = None
+    """Where TensorFlow Datasets keeps its data."""
+    batch_size: int = 32
+    """Images in one step of the model."""
+    part_size: int = 1000
+    """Images in one file of `--output`."""
+    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    """What a model of this package computes in; by default what it is stored for."""
+    processes: int = 1
+    """Processes of this machine that share the work, or actors of Ray; each loads the model."""
+    shard: str = "1/1"
+    """I/N: write only the I-th of every N files, as task I of an array of N jobs."""
+    engine: Literal["local", "ray"] = "local"
+    """Ray runs the processes on a cluster whose machines share the directories."""
+    address: str | None = None
+    """The cluster of Ray, such as `auto`; by default one is started on this machine."""
+    gpus: float = 0.0
+    """GPUs of each of Ray's actors."""
 
     def run(self):
-        """Print a line for each image; non-images are reported, and the exit status is then 1."""
+        """Print a line for each image, or write Parquet files.
+
+        Images that cannot be decoded are reported; where lines are printed, the status is then 1.
+        """
         from keras_vit.cli.convert import as_image_size
+        from keras_vit.serving import Predictor
 
         check_images(self.images, self.top)
-        predict = load_predictor(self.model, as_image_size(self.image_size))
-        classify_all(self.images, lambda encoded: predict(encoded, self.top))
+        shard = as_shard(self.shard)
+        self._check_flags()
+        warn_of_other_model(self.model)
+        outputs = self.outputs if self.output else ("prediction", "probability", "probabilities")
+        size = as_image_size(self.image_size)
+        predictor = Predictor(self.model, outputs, self.batch_size, self.dtype, size)
+        if self.output is None:
+            self._print_lines(predictor)
+        else:
+            self._write_files(predictor, shard)
+
+    def _check_flags(self):
+        names = ("outputs", "part_size", "processes", "shard", "engine", "address", "gpus")
+        defaults = {field.name: field.default for field in dataclasses.fields(Predict)}
+        given = [name for name in names if getattr(self, name) != defaults[name]]
+        if given and self.output is None:
+            raise ValueError(
+                f"`--{given[0].replace('_', '-')}` is for `--output`. Received: no --output"
+            )
+        if self.engine != "ray" and (self.address is not None or self.gpus):
+            raise ValueError("`--address` and `--gpus` are for `--engine ray`. Received: local")
+        if self.processes < 1:
+            raise ValueError(f"`--processes` must be positive. Received: {self.processes}")
+
+    def _print_lines(self, predictor):
+        from keras_vit.data.inputs.find import find_images
+
+        images = find_images(self.images, self.split, self.data_dir)
+        print_left_out(images)
+        is_whole = True
+        for start in range(0, images.num_images, _AT_ONCE):
+            found = predictor(images.columns(start, min(start + _AT_ONCE, images.num_images)))
+            for index, id in enumerate(found["id"]):
+                reason = found["error"][index]
+                is_whole &= reason is None
+                classes = None if reason else _classes(predictor.model, found, index, self.top)
+                print_classes(id, classes, reason)
+        if not is_whole:
+            sys.exit(1)
+
+    def _write_files(self, predictor, shard):
+        import tqdm
+
+        from keras_vit.distributed.batch import Job, Parts, remove_abandoned
+
+        settings = (self.split, self.data_dir, self.part_size)
+        parts = Parts(Job(predictor, self.images, self.output, *settings))
+        print_left_out(parts.images)
+        remove_abandoned(self.output)
+        mine, missing = range(shard[0], parts.count, shard[1]), parts.missing(shard)
+        if len(missing) < len(mine):
+            print(f"{len(mine) - len(missing)} of {len(mine)} files are there already")
+        with tqdm.tqdm(total=parts.size(missing), unit=" images") as bar:
+            broken = self._write(parts, missing, bar.update) if missing else 0
+        print(f"{parts.size(missing)} images predicted, {broken} of them cannot be decoded")
+        print(f"Written to {self.output}")
+
+    def _write(self, parts, missing, on_images):
+        if self.engine == "ray":
+            from keras_vit.distributed.ray import write_parts
+
+            options = {"address": self.address, "num_gpus": self.gpus}
+            return write_parts(parts, missing, self.processes, on_images=on_images, **options)
+        from keras_vit.distributed.processes import write_parts
+
+        return write_parts(parts, missing, self.processes, on_images)
 
 
 def check_images(images, top):
@@ -44,54 +143,52 @@ def check_images(images, top):
         raise ValueError(f"`--top` must be positive. Received: top={top}")
 
 
-def classify_all(images, classify):
-    """Print a line for each image; non-images are reported, and the exit status is then 1.
-
-    `classify` is a function of the bytes of a file that returns `[(class name, probability), ...]`,
-    or `None` if a server cannot decode it.
-    """
-    results = [_print_classes(image, classify) for image in images]
-    if not all(results):
-        sys.exit(1)
+def as_shard(text):
+    """Return `I/N`, which counts from 1, as `(index, count)`, which counts from 0."""
+    index, slash, count = text.partition("/")
+    is_pair = slash and index.isdecimal() and count.isdecimal()
+    if not is_pair or not 1 <= int(index) <= int(count):
+        raise ValueError(f"`--shard` must be I/N with 1 <= I <= N. Received: {text!r}")
+    return int(index) - 1, int(count)
 
 
-def _print_classes(image, classify):
-    """Print the classes of an image, and return whether it could be decoded."""
+def print_left_out(images):
+    """Print how many files are no images, by reason, if there are any."""
+    from keras_vit.data.sources.listing import describe_left_out
+
+    if images.left_out:
+        print(describe_left_out(images.left_out))
+
+
+def print_classes(image, classes, reason=None):
+    """Print the classes of an image, `[(name, probability), ...]`, or why it has none."""
     from keras_vit.core.text import printable
-    from keras_vit.serving.predict import read_image
 
-    try:
-        encoded = read_image(image)
-    except ValueError as error:
-        print(f"keras-vit: error: {error}", file=sys.stderr)
-        return False
-    classes = classify(encoded)
-    if classes is None:
-        print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
-        return False
-    named = (f"{printable(name)} {probability:.1%}" for name, probability in classes)
-    print(image, *(list(named) or ["-"]), sep="  ")
-    return True
+    if reason is not None:
+        print(f"keras-vit: error: {printable(str(image))}: {reason}", file=sys.stderr)
+        return
+    named = [f"{printable(name)} {probability:.1%}" for name, probability in classes]
+    print(image, *(named or ["-"]), sep="  ")
 
 
-def load_predictor(path, image_size):
-    """Make a predictor from an export, a `.keras` file, a run's directory or a checkpoint."""
-    from keras_vit.checkpoints.trained.loading import class_names_of, load_trained
-    from keras_vit.serving.predict import export_predictor, find_export, keras_predictor
+def _classes(model, found, index, top):
+    """Return the classes of one image with their probabilities, the most likely first."""
+    from keras_vit.serving.prediction.columns import class_names, ranked
 
-    exported = find_export(path)
-    if exported is not None:
-        if image_size is not None:
-            raise ValueError(
-                "`--image-size` must not be given for an export, which has one. "
-                f"Received: {image_size}"
-            )
-        other = pathlib.Path(path) / "model.safetensors"
-        if other.exists():
-            logging.getLogger("keras_vit").warning(
-                "the export in %s is used, not the checkpoint in the same folder: for that give %s",
-                *(path, other),
-            )
-        return export_predictor(exported)
-    model = load_trained(path, image_size)
-    return keras_predictor(model, class_names_of(model, path))
+    if model.thresholds is not None:
+        return zip(found["prediction"][index], found["probability"][index], strict=True)
+    probabilities = found["probabilities"][index]
+    names = class_names(model, len(probabilities))
+    return [(names[number], probabilities[number]) for number in ranked(probabilities, top)]
+
+
+def warn_of_other_model(path):
+    """Log a warning if a folder has a checkpoint beside the export that is used."""
+    from keras_vit.serving.predict import find_export
+
+    other = pathlib.Path(path) / "model.safetensors"
+    if find_export(path) is not None and other.exists():
+        logging.getLogger("keras_vit").warning(
+            "the export in %s is used, not the checkpoint in the same folder: for that give %s",
+            *(path, other),
+        )

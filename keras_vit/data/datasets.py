@@ -118,7 +118,7 @@ def load(
     maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
     check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
-    source = leave_out(source, exclude, name, functools.partial(_find_every, name, data_dir))
+    source = leave_out(source, exclude, name, functools.partial(find_every, name, data_dir))
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
     stored = source if cache is None else cached(source, cache, find_fingerprints)
     augmentation = maker.preprocessing.augmentation
@@ -254,7 +254,7 @@ def _part(source, fraction):
     return part
 
 
-def _find_every(name, data_dir):
+def find_every(name, data_dir):
     """Return the `Source` of all splits of a dataset."""
     row = DATASETS.get(name)
     return find_source(name, "+".join(SPLITS if row is None else row.splits), data_dir=data_dir)

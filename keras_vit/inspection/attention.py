@@ -84,7 +84,7 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
             model's input shape, or is not scaled to [-1, 1]; or if the attention is not finite.
     """
     blocks = find_blocks(model) if blocks is None else blocks
-    summary = _AttentionSummary(model, blocks, others, summarise)
+    summary = AttentionSummary(model, blocks, others, summarise)
     found = predict_images(model, summary, images, batch_size, verbose)
     if not all(np.isfinite(array).all() for array in keras.tree.flatten(found)):
         raise ValueError(
@@ -94,7 +94,7 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
     return found
 
 
-class _AttentionSummary(keras.Model):
+class AttentionSummary(keras.Model):
     """A model's layers up to the blocks, followed by the function of the blocks' scores.
 
     The blocks are never called on symbolic tensors, which would add inbound nodes to them.

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 from keras import ops
 
-from keras_vit.inspection.attention import summarise_attention
+from keras_vit.inspection.attention import AttentionSummary, summarise_attention
 from keras_vit.models.parts import find_blocks, token_grid, token_stride
 
 
@@ -41,7 +41,38 @@ def attention_distance(model, images, batch_size=32, verbose=0):
     (12, 3)
     """
     names = [block.name for block in find_blocks(model)]
-    distances = patch_distances(token_grid(model, images), token_stride(model))
+    measure = _measure(token_grid(model, images), token_stride(model))
+    found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
+    sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)
+    if heads := [f"head {head + 1} of {names[i]}" for i, head in np.argwhere(counts == 0)]:
+        logging.getLogger("keras_vit").warning(
+            "The attention distance of %s is NaN: no patch attends to patches there",
+            ", ".join(heads),
+        )
+    return _means(sums, counts)
+
+
+def image_distances(model):
+    """Return a function from a batch of images to the distances in each of them.
+
+    It returns a float32 array `(images, blocks, heads)`; see `attention_distance`.
+    """
+    measure = _measure(token_grid(model), token_stride(model))
+    summary = AttentionSummary(model, find_blocks(model), (), measure)
+    return lambda images: _means(*np.moveaxis(np.array(summary.predict_on_batch(images)), -1, 0))
+
+
+def _means(sums, counts):
+    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+    return means.astype("float32")
+
+
+def _measure(grid, stride):
+    """Return a function from scores to `(images, blocks, heads, 2)`.
+
+    The last axis has the sum of the mean distances of patches, and the number of these patches.
+    """
+    distances = patch_distances(grid, stride)
     num_patches = len(distances)
 
     def measure(scores, _):
@@ -56,15 +87,7 @@ def attention_distance(model, images, batch_size=32, verbose=0):
             blocks.append(ops.stack(sums, axis=-1))
         return ops.stack(blocks, axis=1)
 
-    found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
-    sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)
-    if heads := [f"head {head + 1} of {names[i]}" for i, head in np.argwhere(counts == 0)]:
-        logging.getLogger("keras_vit").warning(
-            "The attention distance of %s is NaN: no patch attends to patches there",
-            ", ".join(heads),
-        )
-    means = np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
-    return means.astype("float32")
+    return measure
 
 
 def patch_distances(grid, stride):

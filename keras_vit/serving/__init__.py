@@ -1,5 +1,11 @@
-"""Models in production: exports, and a client of the servers that serve them."""
+"""Models in production: exports, predictions of many images, and a client of servers."""
 
 from keras_vit.core.lazy import make_lazy
 
-__all__ = make_lazy(__name__, {"keras_vit.serving.client": ["BadImageError", "Client"]})
+__all__ = make_lazy(
+    __name__,
+    {
+        "keras_vit.serving.client": ["BadImageError", "Client"],
+        "keras_vit.serving.prediction.predictor": ["Predictor"],
+    },
+)

@@ -35,19 +35,47 @@ def load_export(version):
     return checked
 
 
-def _load(version):
+def load_parts(version, image_size=None):
+    """Load a version of an export, of any format, without its preparation of images.
+
+    Args:
+        version: path of its directory.
+        image_size: `(height, width)` for an export of any size; by default that of the model.
+
+    Returns:
+        `(size, answer)`: the `(height, width)` of prepared images, or `None` for an export that
+        takes encoded ones; and a function from a list of such images to their logits.
+    """
     row = format_of(version)
     if row is None:
         raise ValueError(
             "`version` must be the directory of an export's version. "
             f"Received: version={str(version)!r}, without {file_names()}"
         )
-    resizing, _ = recorded(version)
     if row.has_signatures:
-        return row.load_encoded(version / row.file_name, resizing)
+        if image_size is not None:
+            raise _fixed_size(version, image_size)
+        return None, row.load_encoded(version / row.file_name, recorded(version)[0])
     run = load_runner(version / row.file_name)
-    size = input_size(version, run.image_shape[:2])
-    return lambda encoded: run(preprocess_files(encoded, size, resizing))
+    size = run.image_shape[:2]
+    if image_size is not None and None not in size:
+        raise _fixed_size(version, image_size)
+    return image_size or input_size(version, size), lambda images: run(np.stack(images))
+
+
+def _fixed_size(version, image_size):
+    return ValueError(
+        "`image_size` (`--image-size`) must not be given for an export, which has one. "
+        f"Received: {str(version)!r}, image_size={image_size}"
+    )
+
+
+def _load(version):
+    size, answer = load_parts(version)
+    if size is None:
+        return answer
+    resizing, _ = recorded(version)
+    return lambda encoded: answer(preprocess_files(encoded, size, resizing))
 
 
 def input_size(version, size):

@@ -47,6 +47,8 @@ class Source:
             level of a folder, or a pattern of TFRecord files without `{split}`.
         part_by_id: whether `part` chooses examples by their ids; numbers change when files are
             added.
+        near: function from a first and a last number to a dataset like `examples` that has those
+            from one to the other, and perhaps others, without reading all; `None` if there is none.
     """
 
     examples: tf.data.Dataset
@@ -61,6 +63,7 @@ class Source:
     in_records: bool = False
     has_no_splits: bool = False
     part_by_id: bool = False
+    near: Callable[[int, int], tf.data.Dataset] | None = None
 
     @property
     def has_several_labels(self):
@@ -78,6 +81,11 @@ class Source:
             lambda number, payload, label: (number, self.read(payload), label),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
+
+    def some(self, numbers):
+        """Return a dataset of the examples with some numbers, a sorted array, in any order."""
+        near = self.examples if self.near is None else self.near(int(numbers[0]), int(numbers[-1]))
+        return near.filter(lambda number, *_: ~not_among(numbers, number))
 
     def find_numbers(self, ids):
         """Return the numbers of the examples with one of the ids; unknown ids are ignored."""
@@ -124,6 +132,7 @@ class Source:
             examples=self.examples.flat_map(repeat),
             numbers=numbers,
             shuffle_buffer=len(numbers) if holds_all else self.shuffle_buffer,
+            near=None,
         )
 
     def part(self, fraction):
@@ -204,12 +213,18 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
     numbers = np.arange(len(payloads), dtype="int64")[part]
     labels = np.asarray(labels, "int32" if np.ndim(labels) == 1 else "float32")
     arrays = (numbers, np.asarray(payloads)[numbers], labels[numbers])
+
+    def near(first, last):
+        start, stop = np.searchsorted(numbers, (first, last + 1))
+        return tf.data.Dataset.from_tensor_slices(tuple(array[start:stop] for array in arrays))
+
     return Source(
         tf.data.Dataset.from_tensor_slices(arrays),
         tuple(class_names),
         numbers,
         find_id,
         shuffle_buffer=max(len(numbers), 1),
+        near=near,
         **options,
     )
 

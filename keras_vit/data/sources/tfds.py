@@ -110,24 +110,52 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
     # One file after the other, so that the examples come in the order of their positions.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
     starts = _first_numbers(builder.info.splits)
-    examples, numbers = [], []
-    for split, first, last in _pieces(builder, expression, *shard):
+    pieces = list(_pieces(builder, expression, *shard))
+
+    def read_piece(split, first, last):
         instruction = tfds.core.ReadInstruction(split, from_=first, to=last, unit="abs")
         piece = builder.as_dataset(split=instruction, decoders=decoders, read_config=config)
-        examples.append(piece.enumerate(starts[split] + first))
-        numbers.append(np.arange(first, last, dtype="int64") + starts[split])
-    together = functools.reduce(tf.data.Dataset.concatenate, examples)
-    numbers = np.concatenate(numbers)
-    if row.has_several_labels and not keeps_unlabelled:
-        together = together.filter(lambda number, features: tf.size(features[row.label]) > 0)
+        return piece.enumerate(starts[split] + first)
+
+    def read(pieces):
+        together = functools.reduce(
+            tf.data.Dataset.concatenate, itertools.starmap(read_piece, pieces)
+        )
+        if leaves_out:
+            together = together.filter(lambda number, features: tf.size(features[row.label]) > 0)
+        return together
+
+    def near(first, last):
+        return as_examples(read(_between(pieces, starts, first, last)))
+
+    def as_examples(together):
+        return together.map(
+            lambda number, features: (number, features["image"], _label(row, features))
+        )
+
+    leaves_out = row.has_several_labels and not keeps_unlabelled
+    together = read(pieces)
+    numbers = np.concatenate(
+        [np.arange(first, last, dtype="int64") + starts[split] for split, first, last in pieces]
+    )
+    if leaves_out:
         numbers = np.array([number for number, _ in together.as_numpy_iterator()], "int64")
     return Source(
-        together.map(lambda number, features: (number, features["image"], _label(row, features))),
+        as_examples(together),
         _class_names(builder, row),
         numbers,
         find_id=lambda number: _find_id(starts, number),
         scale=row.scale,
+        near=near,
     )
+
+
+def _between(pieces, starts, first, last):
+    """Return the parts of pieces that have the examples from one number to another."""
+    for split, start, stop in pieces:
+        begin, end = max(start, first - starts[split]), min(stop, last + 1 - starts[split])
+        if begin < end:
+            yield split, begin, end
 
 
 def _pieces(builder, expression, index, count):

@@ -89,8 +89,8 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
         rank = ranks[place % _TURNS]
         return (rank >= 0) & ((place // _TURNS * total + rank) % count == index)
 
-    def read_file(file, start, first, ranks, total, kind):
-        examples = tf.data.TFRecordDataset(file).enumerate(start)
+    def read_file(skipped, file, start, first, ranks, total, kind):
+        examples = tf.data.TFRecordDataset(file).skip(skipped).enumerate(start + skipped)
         examples = examples.filter(
             lambda number, record: is_wanted(number - start + first, ranks, total)
         )
@@ -100,26 +100,35 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
         return examples.ignore_errors()
 
     columns = starts[mine], firsts[mine], ranks[mine], totals[mine]
-    examples = tf.data.Dataset.from_tensor_slices((files[mine], *columns, kinds[mine]))
-    examples = examples.interleave(
-        read_file,
-        cycle_length=min(_FILES_AT_ONCE, len(files[mine])),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
+    table = (files[mine], *columns, kinds[mine])
+
+    def read(first=0, last=None):
+        """Read the files with the numbers from `first` to `last`, from the former on."""
+        ends = starts[mine] + counts[mine]
+        taken = (ends > first) & (starts[mine] <= (ends.max() if last is None else last))
+        skipped = np.maximum(first - starts[mine], 0)
+        rows = tf.data.Dataset.from_tensor_slices(tuple(x[taken] for x in (skipped, *table)))
+        return rows.interleave(
+            read_file,
+            cycle_length=min(_FILES_AT_ONCE, max(int(taken.sum()), 1)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+
     numbers = [np.array([], "int64")]
     for length, start, first, *turns_of_file in zip(counts[mine], *columns, strict=True):
         places = np.arange(length)
         numbers.append(start + places[is_wanted(places + first, *turns_of_file)])
     short_names = _name_files(every)
     return Source(
-        examples,
+        read(),
         names,
         np.concatenate(numbers),
         find_id=lambda number: _find_id(files, short_names, starts, number),
         in_records=True,
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
+        near=read,
     )
 
 

@@ -1,0 +1,108 @@
+"""Images to predict, as rows that any worker can read a range of."""
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.data.images.decoding import decode
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageRows:
+    """Images to predict, numbered from 0 in an order that does not change.
+
+    Args:
+        num_images: their number.
+        find_id: function from the number of an image to its id, a string.
+        read: function from a first number and the one after the last to a dictionary of columns:
+            the images in `path`, `bytes` or `image`, as `Predictor` takes them, and perhaps
+            `label`, the name of the class or a list of names.
+        has_labels: whether there is the column `label`.
+        has_several_labels: whether it has lists.
+        left_out: number of files that are not images, by reason.
+    """
+
+    num_images: int
+    find_id: Callable[[int], str]
+    read: Callable[[int, int], dict]
+    has_labels: bool = False
+    has_several_labels: bool = False
+    left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+
+    def columns(self, start, stop):
+        """Return the columns of a range of images: `id` and those of `read`."""
+        ids = [self.find_id(number) for number in range(start, stop)]
+        return {"id": np.array(ids, object), **self.read(start, stop)}
+
+    def digest(self):
+        """Return a digest of the ids and their order."""
+        found = hashlib.sha256()
+        for number in range(self.num_images):
+            found.update(self.find_id(number).encode("utf-8", "surrogateescape") + b"\n")
+        return found.hexdigest()[:16]
+
+
+def rows_of(source):
+    """Return the examples of a `Source` as `ImageRows`, with the names of their labels."""
+    several = source.has_several_labels
+
+    def read(start, stop):
+        numbers = source.numbers[start:stop]
+        examples = source.some(numbers).as_numpy_iterator()
+        found = {int(number): (payload, label) for number, payload, label in examples}
+        # A record that cannot be read is missing.
+        rows = [found.get(int(number), (None, None)) for number in numbers]
+        payloads, labels = zip(*rows, strict=True)
+        return {
+            **_image_column(source, numbers, payloads),
+            "label": _column([_names(source, label) for label in labels]),
+        }
+
+    return ImageRows(
+        source.num_examples,
+        lambda number: source.find_id(int(source.numbers[number])),
+        read,
+        has_labels=True,
+        has_several_labels=several,
+        left_out=source.left_out,
+    )
+
+
+def _image_column(source, numbers, payloads):
+    if source.path_of is not None:
+        return {"path": _column([source.path_of(int(number)) for number in numbers])}
+    encoded = [
+        payload and tf.convert_to_tensor(source.read(payload)).numpy() for payload in payloads
+    ]
+    if source.scale == 1:
+        return {"bytes": _column(encoded)}
+    return {"image": _column([_scaled(one, source.scale) for one in encoded])}
+
+
+def _scaled(encoded, scale):
+    try:
+        return encoded and decode(encoded).numpy() * np.uint8(scale)
+    except tf.errors.OpError:
+        # The predictor explains why these bytes cannot be decoded.
+        return encoded
+
+
+def _names(source, label):
+    """Return the name of a label, a list of names if there may be several, `None` for no class."""
+    names = source.class_names
+    if label is None:
+        return None
+    if source.has_several_labels:
+        return [names[index] for index in np.flatnonzero(label > 0)]
+    return names[label] if 0 <= label < len(names) else None
+
+
+def _column(values):
+    """Return an array of objects, whatever they are."""
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column

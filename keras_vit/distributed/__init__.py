@@ -1,0 +1,1 @@
+"""Predictions past one process: files in parts, Ray and Spark."""

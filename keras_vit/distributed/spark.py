@@ -1,0 +1,56 @@
+"""Predictions on a cluster of Spark."""
+
+from keras_vit.distributed.tables import output_types
+from keras_vit.serving.prediction.predictor import Predictor
+
+
+def predict(dataframe, model, **settings):
+    """Add the predictions of a model to a data frame of Spark.
+
+    Each of Spark's Python workers loads the model once. The number of rows in a call of a worker is
+    `spark.sql.execution.arrow.maxRecordsPerBatch`, and images have kilobytes: 256 is more sensible
+    than its default.
+
+    Args:
+        dataframe: a `pyspark.sql.DataFrame` with one of the image columns of
+            `keras_vit.serving.Predictor`, such as that of `spark.read.format("binaryFile")`.
+        model: path of the model, which all machines of the cluster must reach, or the name of a
+            checkpoint.
+        **settings: arguments of `Predictor`, such as `outputs` and `batch_size`.
+
+    Returns:
+        A `pyspark.sql.DataFrame` with the other columns, those of `outputs`, and `error`.
+
+    Raises:
+        ImportError: if Spark is not installed.
+        ValueError: if an argument of `Predictor` is out of range or the model cannot be loaded.
+    """
+    try:
+        import pandas as pd
+        from pyspark.sql.pandas.types import from_arrow_type
+        from pyspark.sql.types import StructField, StructType
+    except ImportError as error:
+        raise ImportError(
+            f"Spark is not installed: pip install 'keras-vit[spark]'. Received: {error}"
+        ) from error
+    predictor = Predictor(model, **settings)
+    column = predictor.image_column(dataframe.columns)
+    added = output_types(predictor)
+    kept = [field for field in dataframe.schema.fields if field.name != column]
+    fields = [StructField(name, from_arrow_type(kind)) for name, kind in added.items()]
+
+    def predict_frames(frames):
+        for frame in frames:
+            found = predictor({name: frame[name].to_numpy() for name in frame})
+            lists = {name: _as_objects(found[name], found["error"]) for name in added}
+            yield pd.DataFrame({**{field.name: frame[field.name] for field in kept}, **lists})
+
+    return dataframe.mapInPandas(predict_frames, StructType([*kept, *fields]))
+
+
+def _as_objects(values, errors):
+    """Return a list, with `None` for the images that cannot be decoded."""
+    listed = values.tolist()
+    if values.dtype == object:
+        return listed
+    return [one if error is None else None for one, error in zip(listed, errors, strict=True)]

@@ -1,0 +1,151 @@
+"""The columns that a model predicts for a column of images."""
+
+import concurrent.futures
+import os
+
+import numpy as np
+import scipy.special
+import tensorflow as tf
+
+from keras_vit.core.several_labels import check_thresholds
+from keras_vit.data.images.decoding import explain
+from keras_vit.models.stem_and_head import warn_of_zero_head
+
+_BLANK = np.zeros((32, 32, 3), "uint8")
+_THREADS = concurrent.futures.ThreadPoolExecutor(2 * (os.cpu_count() or 1), "decoding")
+
+
+def predict_column(model, column, values, outputs, batch_size, on_images=None):
+    """Predict a column of images, decoding those of the next step while the model computes.
+
+    Args:
+        model: a `LoadedModel`.
+        column: name of the column; in `path` are paths of files.
+        values: array or list of encoded images, of uint8 pixels, or of paths.
+        outputs: as in `Predictor`.
+        batch_size: images in one step of the model.
+        on_images: function that is called with the number of images after each step.
+
+    Returns:
+        A dictionary of arrays: those of `outputs`, and `error`.
+    """
+    steps = [values[start : start + batch_size] for start in range(0, len(values), batch_size)]
+    found, errors, ahead = [], [], []
+    for step in (*steps, []):
+        now, ahead = ahead, [_THREADS.submit(_prepare, model, column, value) for value in step]
+        prepared = [future.result() for future in now]
+        images = [image for image, reason in prepared if reason is None]
+        if images:
+            found.append(_checked(model.run(images)))
+        errors += [reason for _, reason in prepared]
+        if on_images is not None:
+            on_images(len(prepared))
+    # Without a sound image, another one tells the shapes.
+    found = found or [_first(0, model.run([model.prepare_pixels(_BLANK)]))]
+    arrays = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    columns = {**arrays, **_classes(arrays.get("logits"), model)}
+    is_sound = np.array([reason is None for reason in errors], bool)
+    wanted = {name: _spread(columns[name], is_sound) for name in outputs}
+    return {**wanted, "error": np.array(errors, object)}
+
+
+def _first(count, arrays):
+    return {name: values[:count] for name, values in arrays.items()}
+
+
+def _prepare(model, column, value):
+    """Return a prepared image and `None`, or `None` and the reason why there is none."""
+    encoded = b""
+    try:
+        if column == "path":
+            encoded = tf.io.read_file(os.fspath(value)).numpy()
+            return model.prepare(encoded), None
+        if isinstance(value, dict):
+            # How Hugging Face's datasets store an image.
+            value = value.get("bytes")
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            encoded = bytes(value)
+            return model.prepare(encoded), None
+    except tf.errors.NotFoundError:
+        return None, "no such file"
+    except tf.errors.OpError as error:
+        return None, explain(error, encoded)
+    if value is None:
+        return None, "no image"
+    return model.prepare_pixels(_as_rgb(value)), None
+
+
+def _as_rgb(pixels):
+    pixels = np.asarray(pixels)
+    if pixels.ndim == 2:
+        pixels = pixels[..., None]
+    if pixels.dtype != "uint8" or pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4):
+        raise ValueError(
+            "An image must be the bytes of a file, or uint8 pixels (height, width) or "
+            "(height, width, 1, 3 or 4). "
+            f"Received: an array {pixels.shape} of {pixels.dtype}"
+        )
+    # Alpha is dropped, as when a file is decoded.
+    return np.repeat(pixels, 3, axis=-1) if pixels.shape[-1] == 1 else pixels[..., :3]
+
+
+def _checked(arrays):
+    for name, values in arrays.items():
+        # A head without attention among patches has no distance.
+        if name != "attention_distance" and not np.isfinite(values).all():
+            raise ValueError(f"A model must return finite {name}. Received: NaN or infinity")
+    return arrays
+
+
+def _classes(logits, model):
+    """Return the columns that follow from logits."""
+    if logits is None:
+        return {}
+    activation = scipy.special.softmax if model.thresholds is None else scipy.special.expit
+    options = {"axis": -1} if model.thresholds is None else {}
+    probabilities = activation(logits.astype("float64"), **options)
+    if len(probabilities) and (np.ptp(probabilities, axis=-1) == 0).all():
+        warn_of_zero_head(probabilities.shape[-1])
+    names = np.array(class_names(model, probabilities.shape[-1]), object)
+    columns = {"probabilities": probabilities.astype("float32")}
+    if model.thresholds is None:
+        best = probabilities.argmax(axis=-1)
+        chosen = probabilities[np.arange(len(best)), best].astype("float32")
+        return {**columns, "prediction": names[best], "probability": chosen}
+    thresholds = check_thresholds(model.thresholds, probabilities.shape[-1])
+    above = [ranked(row, thresholds=thresholds) for row in probabilities]
+    return {
+        **columns,
+        "prediction": _of_lists([names[order].tolist() for order in above]),
+        "probability": _of_lists(
+            [row[order].astype("float32") for row, order in zip(probabilities, above, strict=True)]
+        ),
+    }
+
+
+def class_names(model, num_classes):
+    """Return the names of a model's classes, or their numbers."""
+    return model.class_names or list(map(str, range(num_classes)))
+
+
+def ranked(probabilities, top=None, thresholds=None):
+    """Return the numbers of the `top` classes of an image, or of all above their thresholds."""
+    order = np.argsort(-probabilities, kind="stable")
+    if thresholds is None:
+        return order[:top]
+    return order[probabilities[order] > np.asarray(thresholds)[order]]
+
+
+def _of_lists(lists):
+    """Return an array of lists, which NumPy would make a matrix of if they have one length."""
+    array = np.empty(len(lists), object)
+    array[:] = lists
+    return array
+
+
+def _spread(values, is_sound):
+    """Return the values of the sound images among `None` or NaN for the broken ones."""
+    missing = None if values.dtype == object else np.nan
+    spread = np.full((len(is_sound), *values.shape[1:]), missing, values.dtype)
+    spread[is_sound] = values
+    return spread

@@ -1,0 +1,178 @@
+"""Models and exports, loaded to predict."""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_vit.checkpoints.catalog.download import files_of, find_file
+from keras_vit.checkpoints.trained.loading import class_names_of, load_trained
+from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.data.images.image_maker import ImageMaker
+from keras_vit.data.images.preprocessing import Preprocessing
+from keras_vit.data.images.transforms import evaluation_image
+from keras_vit.models.base import carry, resizing_of
+from keras_vit.models.folding import fold
+from keras_vit.models.introspection import options_of
+from keras_vit.models.kernels.plain import plain
+from keras_vit.models.options import build_model
+from keras_vit.models.parts import check_classifier, stored_size
+from keras_vit.models.prediction import feature_extractor
+from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
+from keras_vit.serving.labels import labels_of
+from keras_vit.serving.loaded import load_parts, recorded
+from keras_vit.serving.predict import find_export, upright
+
+_CLASS_OUTPUTS = {"prediction", "probability", "probabilities", "logits"}
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedModel:
+    """What predicts images.
+
+    Args:
+        prepare: function from the bytes of a file to what `run` takes of it. It raises
+            `tf.errors.OpError` for a file that cannot be decoded.
+        prepare_pixels: the same from uint8 pixels `(height, width, 3)`.
+        run: function from a list of prepared images to a dictionary of float32 arrays: `logits`,
+            `features`, `attention_distance`.
+        class_names: names of the classes, or `None`.
+        thresholds: thresholds of the probabilities of a model of several labels, or `None`.
+    """
+
+    prepare: Callable
+    prepare_pixels: Callable
+    run: Callable
+    class_names: list[str] | None
+    thresholds: tuple[float, ...] | None
+
+
+def open_model(path, outputs, batch_size, dtype=None, image_size=None):
+    """Load a model or an export; the arguments are those of `Predictor`.
+
+    Returns:
+        A `LoadedModel`.
+    """
+    version = find_export(path)
+    if version is None:
+        model = load_trained(path, image_size)
+        names = class_names_of(model, path)
+        return of_model(model, names, outputs, batch_size, dtype)
+    others = [name for name in outputs if name not in _CLASS_OUTPUTS]
+    if others or dtype is not None:
+        received = f"dtype={dtype!r}" if dtype is not None else f"outputs={others}"
+        raise ValueError(
+            "An export computes logits in the type it was written for: give the model for other "
+            f"outputs or a `dtype`. Received: {str(path)!r}, {received}"
+        )
+    return of_export(version, image_size)
+
+
+def of_model(model, class_names, outputs, batch_size, dtype=None):
+    """Make a `LoadedModel` of a model of this package; the arguments are as in `Predictor`."""
+    model = model if dtype is None else _in_dtype(model, dtype)
+    wanted, as_float32 = {}, keras.layers.Activation("linear", dtype="float32")
+    if _CLASS_OUTPUTS & set(outputs):
+        check_classifier(model)
+        _check_names(class_names, model.output_shape[-1])
+        if has_zero_head(model):
+            warn_of_zero_head(model.output_shape[-1])
+        wanted["logits"] = as_float32(model.output)
+    if "features" in outputs:
+        wanted["features"] = feature_extractor(model).output
+    network = fold(keras.Model(model.input, wanted), casting=True) if wanted else None
+    measure = None
+    if "attention_distance" in outputs:
+        from keras_vit.inspection.distance import image_distances
+
+        measure = image_distances(model)
+
+    def run(prepared):
+        # Batches of one size: other backends would compile again, and sums stay the same.
+        images = np.zeros((batch_size, *prepared[0].shape), "float32")
+        images[: len(prepared)] = prepared
+        found = network.predict_on_batch(images) if wanted else {}
+        if measure is not None:
+            found["attention_distance"] = measure(images)
+        return {name: np.asarray(values)[: len(prepared)] for name, values in found.items()}
+
+    maker = _image_makers(stored_size(model), resizing_of(model))
+    thresholds = getattr(model, "thresholds", None)
+    return LoadedModel(*maker, run, class_names, thresholds)
+
+
+def of_export(version, image_size=None):
+    """Make a `LoadedModel` of the directory of one version of an export, of any format."""
+    resizing, thresholds = recorded(version)
+    size, answer = load_parts(version, image_size)
+    makers = (upright, lambda pixels: tf.io.encode_png(pixels).numpy())
+    if size is not None:
+        makers = _image_makers(size, resizing)
+    names = labels_of(version)
+
+    def run(prepared):
+        logits = answer(prepared)
+        _check_names(names, logits.shape[-1])
+        return {"logits": logits}
+
+    return LoadedModel(*makers, run, names, thresholds)
+
+
+def _image_makers(image_size, resizing):
+    """Return functions from the bytes of a file, and from pixels, to an image as in evaluation."""
+    preprocessing = Preprocessing(upright=True, resizing=resizing)
+    make = ImageMaker(image_size, preprocessing).make()
+    one_file, pixels = tf.TensorSpec((), tf.string), tf.TensorSpec((None, None, 3), tf.uint8)
+
+    @tf.function(input_signature=[one_file], autograph=False)
+    def of_file(encoded):
+        return make(encoded, tf.zeros(2, tf.int64))
+
+    @tf.function(input_signature=[pixels], autograph=False)
+    def of_pixels(image):
+        return evaluation_image(image, image_size, resizing)
+
+    return lambda encoded: of_file(encoded).numpy(), lambda image: of_pixels(image).numpy()
+
+
+def _in_dtype(model, dtype):
+    """Return the model as its builder makes it for a type to compute in, with its weights."""
+    policy = dtype if dtype == "float32" else f"mixed_{dtype}"
+    options = {**options_of(model), "name": model.name, "dtype": policy}
+    new = build_model(options)
+    for old, variable in zip(plain(model).weights, new.weights, strict=True):
+        variable.assign(old)
+    carry(model, new, keeps_head=True)
+    return new
+
+
+def _check_names(class_names, num_classes):
+    if num_classes < 2:
+        raise ValueError(
+            "A model must have two classes or more to be predicted: the softmax of one logit is "
+            f"always 1. Received: a model with {num_classes} output"
+        )
+    if class_names and len(class_names) != num_classes:
+        raise ValueError(
+            "A model must have as many outputs as its classes have names. "
+            f"Received: {num_classes} outputs and {len(class_names)} names"
+        )
+
+
+def files_of_model(path):
+    """Return the files of a model or an export, sorted; a checkpoint by its name is downloaded."""
+    version = find_export(path)
+    if version is not None:
+        return sorted(filter(pathlib.Path.is_file, version.rglob("*")))
+    file = find_model(path)
+    file = file if file.suffix == ".keras" else find_file(path)
+    files = sorted(filter(pathlib.Path.is_file, set(files_of(file))))
+    if not files:
+        raise ValueError(
+            "`model` must be a run's directory, a .keras file, a checkpoint or an export. "
+            f"Received: {str(path)!r}, which is not there"
+        )
+    return files

@@ -1,0 +1,142 @@
+"""Predictions for batches of images: a small unit of work for any engine."""
+
+import functools
+import pathlib
+import threading
+
+import numpy as np
+
+from keras_vit.core.arguments import as_pair, check_integer, check_names
+
+OUTPUTS = (
+    *("prediction", "probability", "probabilities", "logits", "features"),
+    "attention_distance",
+)
+# Columns that hold images, in order of preference: ours and Ray's, Spark's, and that of Hugging
+# Face's datasets; and paths of images.
+IMAGE_COLUMNS = ("bytes", "content", "image", "path")
+DTYPES = ("float32", "bfloat16", "float16")
+_LOCK = threading.Lock()
+
+
+class Predictor:
+    """A function of a batch of images, which loads its model when it is first called.
+
+    It is pickled as the path of the model and its settings: engines such as Ray and Spark send it
+    to their workers, each of which loads the model once. Photographs are turned as their EXIF
+    orientation says, and resized and cropped as the model is evaluated.
+
+    Args:
+        path: a run's directory (its best model), a `.keras` file, a checkpoint as in
+            `keras_vit.from_checkpoint`, or an export of any format.
+        outputs: names of the columns to compute: `"prediction"`, the name of the most likely class;
+            `"probability"`, float32, its softmax; `"probabilities"` and `"logits"`, float32
+            `(classes,)`; `"features"`, float32 `(width,)`, the representation that the head sees;
+            `"attention_distance"`, float32 `(blocks, heads)`, in pixels. For a model with
+            thresholds, the first two are lists of the labels above theirs, the most likely first.
+            Exports have no features and no attention.
+        batch_size: images in one step of the model.
+        dtype: what a model of this package computes in, such as `"bfloat16"`; by default what it is
+            stored for.
+        image_size: int or `(height, width)` to resize the model to; needed for some files.
+
+    Call arguments:
+        batch: dictionary of arrays of one length. The first of the columns `bytes`, `content`,
+            `image` and `path` has the images: encoded files, or uint8 pixels `(height, width)` or
+            `(height, width, channels)`, or paths of files.
+        on_images: function that is called with the number of images after each step of the model.
+
+    Call returns:
+        A dictionary of arrays: the other columns as they are, those of `outputs`, and `error`,
+        `None` or the reason why an image cannot be decoded. Such an image has the prediction `None`
+        and NaN.
+
+    Raises:
+        ValueError: if an argument is out of range; when it is called, if the model cannot be loaded
+            or does not have the outputs, or the batch has no images.
+
+    Example:
+    >>> keras_vit.ViT_Ti16(num_classes=3, image_size=32).save(tmp_path / "model.keras")
+    >>> predict = keras_vit.serving.Predictor(tmp_path / "model.keras", outputs=["features"])
+    >>> found = predict({"id": np.arange(2), "image": np.zeros((2, 32, 32, 3), "uint8")})
+    >>> found["features"].shape, list(found)
+    ((2, 192), ['id', 'features', 'error'])
+    """
+
+    def __init__(
+        self,
+        path,
+        outputs=("prediction", "probability"),
+        batch_size=32,
+        dtype=None,
+        image_size=None,
+    ):
+        check_names("outputs", outputs)
+        self.outputs = tuple(outputs)
+        unknown = [name for name in self.outputs if name not in OUTPUTS]
+        if unknown or not self.outputs:
+            raise ValueError(
+                f"`outputs` must be among {', '.join(OUTPUTS)}. Received: outputs={outputs!r}"
+            )
+        check_integer("batch_size", batch_size, 1)
+        if dtype is not None and dtype not in DTYPES:
+            raise ValueError(
+                f"`dtype` must be one of {', '.join(DTYPES)}. Received: dtype={dtype!r}"
+            )
+        local = pathlib.Path(path).expanduser()
+        # A worker has another working directory.
+        self.path = str(local.resolve()) if local.exists() else str(path)
+        self.batch_size = batch_size
+        self.dtype = dtype
+        self.image_size = None if image_size is None else as_pair(image_size, "image_size")
+
+    def __call__(self, batch, on_images=None):
+        from keras_vit.serving.prediction.columns import predict_column
+
+        column = self.image_column(batch)
+        kept = {name: np.asarray(values) for name, values in batch.items() if name != column}
+        settings = (self.outputs, self.batch_size, on_images)
+        return {**kept, **predict_column(self.model, column, batch[column], *settings)}
+
+    @property
+    def model(self):
+        """The loaded model, one per process for equal predictors."""
+        if "_model" not in self.__dict__:
+            settings = (self.path, self.outputs, self.batch_size, self.dtype, self.image_size)
+            with _LOCK:
+                self._model = _load(*settings, _time_of(self.path))
+        return self._model
+
+    def __getstate__(self):
+        return {name: value for name, value in self.__dict__.items() if name != "_model"}
+
+    def image_column(self, names):
+        """Return the column of images among the names of columns, which must fit the outputs."""
+        column = next((name for name in IMAGE_COLUMNS if name in names), None)
+        if column is None:
+            raise ValueError(
+                f"A batch must have one of the columns {', '.join(IMAGE_COLUMNS)}. "
+                f"Received: {', '.join(map(str, names))}"
+            )
+        if taken := [name for name in (*self.outputs, "error") if name in names]:
+            raise ValueError(
+                "A batch must not have columns with the names of outputs. "
+                f"Received: {', '.join(taken)}"
+            )
+        return column
+
+
+# Spark unpickles a predictor for each of its tasks.
+@functools.lru_cache(maxsize=1)
+def _load(path, outputs, batch_size, dtype, image_size, _):
+    from keras_vit.serving.prediction.models import open_model
+
+    return open_model(path, outputs, batch_size, dtype, image_size)
+
+
+def _time_of(path):
+    """Return when a file changed last, so that a model that is saved again is loaded again."""
+    from keras_vit.checkpoints.trained.runs import find_model
+
+    path = find_model(path)
+    return path.stat().st_mtime_ns if path.exists() else None
