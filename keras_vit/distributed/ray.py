@@ -1,7 +1,15 @@
 """Predictions on a cluster of Ray."""
 
+import logging
+import os
+import socket
+
 from keras_vit.distributed.batch import Parts
 from keras_vit.serving.prediction.predictor import Predictor
+
+_SECONDS_TO_CONNECT = 10
+# Left to itself, Ray restarts for ever a worker that is killed for its memory each time.
+_RETRIES = {"max_restarts": 3, "max_task_retries": 3}
 
 
 def predict(dataset, model, workers=2, rows=256, num_cpus=1, num_gpus=0, **settings):
@@ -37,6 +45,7 @@ def predict(dataset, model, workers=2, rows=256, num_cpus=1, num_gpus=0, **setti
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
         num_cpus=num_cpus,
         num_gpus=num_gpus,
+        **_RETRIES,
     )
 
 
@@ -55,11 +64,7 @@ def write_parts(parts, missing, workers=2, address=None, num_gpus=0, on_images=N
         The number of images that cannot be decoded.
     """
     ray = import_ray()
-    if not ray.is_initialized():
-        # Logical ones: reading needs one beside those of the workers.
-        local = {} if address else {"num_cpus": workers + 1, "include_dashboard": False}
-        ray.init(address, log_to_driver=False, **local)
-    ray.data.DataContext.get_current().enable_progress_bars = False
+    _connect(ray, address, workers)
     rows = ray.data.from_items(
         [{"part": part} for part in missing], override_num_blocks=len(missing)
     )
@@ -69,25 +74,66 @@ def write_parts(parts, missing, workers=2, address=None, num_gpus=0, on_images=N
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
         num_gpus=num_gpus,
+        **_RETRIES,
     )
     broken = 0
-    for row in done.iter_rows():
-        broken += int(row["broken"])
-        if on_images is not None:
-            on_images(int(row["images"]))
+    try:
+        for row in done.iter_rows():
+            if row["problem"]:
+                raise ValueError(row["problem"])
+            broken += int(row["broken"])
+            if on_images is not None:
+                on_images(int(row["images"]))
+    except ray.exceptions.RayError as error:
+        raise OSError(
+            "the workers of Ray ended again and again, perhaps killed for their memory; the same "
+            "command writes the parts that are missing"
+        ) from error
     return broken
+
+
+def _connect(ray, address, workers):
+    """Connect to a cluster, or start one on this machine, with a progress bar of ours alone."""
+    if not ray.is_initialized():
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+        # Logical ones: reading needs one beside those of the workers.
+        local = {} if address else {"num_cpus": workers + 1, "include_dashboard": False}
+        try:
+            _check_reachable(address)
+            ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **local)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"`address` must be that of a cluster of Ray. Received: address={address!r} "
+                f"({error})"
+            ) from error
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    for name in ("ray.data", "ray.data._internal"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _check_reachable(address):
+    """Raise an error if nothing answers at `HOST:PORT`: Ray would try for minutes."""
+    host, _, port = (address or "").rpartition("/")[2].partition(":")
+    if port:
+        socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
 
 
 class _Writer:
     """What an actor does: write the part of a row."""
 
     def __init__(self, job):
-        self._parts = Parts(job)
+        self._job, self._parts = job, None
 
     def __call__(self, batch):
         (part,) = batch["part"].tolist()
-        broken = self._parts.write(part)
-        return {"part": [part], "images": [self._parts.size([part])], "broken": [broken]}
+        try:
+            self._parts = self._parts or Parts(self._job)
+            broken, problem = self._parts.write(part), ""
+        # Ray would hide the message of an error in its own.
+        except (ValueError, OSError) as error:
+            return {"images": [0], "broken": [0], "problem": [str(error)]}
+        return {"images": [self._parts.size([part])], "broken": [broken], "problem": [problem]}
 
 
 def import_ray():

@@ -1,5 +1,6 @@
 """Predictions as Arrow tables: lists of numbers, and null for images that cannot be decoded."""
 
+import numpy as np
 import pyarrow
 
 TEXTS, NUMBERS = pyarrow.string(), pyarrow.float32()
@@ -24,7 +25,7 @@ def to_table(columns, types):
     Returns:
         A `pyarrow.Table` with the columns in the order of `types`.
     """
-    is_broken = [error is not None for error in columns["error"]]
+    is_broken = np.array([error is not None for error in columns["error"]], bool)
     arrays = {name: _array(columns[name], kind, is_broken) for name, kind in types.items()}
     return pyarrow.table(arrays)
 

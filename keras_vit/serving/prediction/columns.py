@@ -8,7 +8,7 @@ import scipy.special
 import tensorflow as tf
 
 from keras_vit.core.several_labels import check_thresholds
-from keras_vit.data.images.decoding import explain
+from keras_vit.data.images.decoding import decode, explain
 from keras_vit.models.stem_and_head import warn_of_zero_head
 
 _BLANK = np.zeros((32, 32, 3), "uint8")
@@ -69,10 +69,19 @@ def _prepare(model, column, value):
     except tf.errors.NotFoundError:
         return None, "no such file"
     except tf.errors.OpError as error:
-        return None, explain(error, encoded)
+        return None, _reason(error, encoded)
     if value is None:
         return None, "no image"
     return model.prepare_pixels(_as_rgb(value)), None
+
+
+def _reason(error, encoded):
+    try:
+        # The error of a graph has a stack trace in its message.
+        decode(encoded)
+    except tf.errors.OpError as eager:
+        error = eager
+    return explain(error, encoded)
 
 
 def _as_rgb(pixels):
