@@ -4,6 +4,7 @@ Each works the same eagerly, inside `Dataset.map` and in an exported graph. File
 decoded raise `tf.errors.InvalidArgumentError`.
 """
 
+import functools
 import io
 import re
 
@@ -117,12 +118,17 @@ def turn_upright(image, orientation):
     Reference:
         EXIF 2.32, tag 274.
     """
-    turned = [
-        flipped
-        for one in (image, tf.transpose(image, (1, 0, 2)))
-        for flipped in (one, one[:, ::-1], one[::-1, ::-1], one[::-1])
-    ]
-    return tf.switch_case(orientation - 1, [lambda one=one: one for one in turned])
+    # Computed in the branches, so that nothing is turned in vain.
+    return tf.switch_case(
+        orientation - 1, [functools.partial(_turn, image, index) for index in range(8)]
+    )
+
+
+def _turn(image, index):
+    if index >= 4:
+        image = tf.transpose(image, (1, 0, 2))
+    rows, columns = ((1, 1), (1, -1), (-1, -1), (-1, 1))[index % 4]
+    return image[::rows, ::columns]
 
 
 def explain(error, encoded=b""):
