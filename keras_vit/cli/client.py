@@ -43,12 +43,16 @@ def _print_classes(image, server, top):
     from keras_vit.serving.predict import read_image
 
     try:
-        classes = classes_of(server, read_image(image), top)
+        encoded = read_image(image)
     except ValueError as error:
         print(f"keras-vit: error: {error}", file=sys.stderr)
         return False
-    print_classes(image, classes, "the server cannot decode it" if classes is None else None)
-    return classes is not None
+    classes = classes_of(server, encoded, top)
+    if classes is None:
+        print(f"keras-vit: error: the server cannot decode {image}", file=sys.stderr)
+        return False
+    print_classes(image, classes)
+    return True
 
 
 def classes_of(server, encoded, top):

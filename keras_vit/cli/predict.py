@@ -92,6 +92,7 @@ class Predict:
             raise ValueError(f"`--processes` must be positive. Received: {self.processes}")
 
     def _print_lines(self, predictor):
+        from keras_vit.core.text import printable
         from keras_vit.data.inputs.find import find_images
 
         images = find_images(self.images, self.split, self.data_dir)
@@ -100,10 +101,11 @@ class Predict:
         for start in range(0, images.num_images, _AT_ONCE):
             found = predictor(images.columns(start, min(start + _AT_ONCE, images.num_images)))
             for index, id in enumerate(found["id"]):
-                reason = found["error"][index]
-                is_whole &= reason is None
-                classes = None if reason else _classes(predictor.model, found, index, self.top)
-                print_classes(id, classes, reason)
+                if reason := found["error"][index]:
+                    print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
+                    is_whole = False
+                else:
+                    print_classes(id, _classes(predictor.model, found, index, self.top))
         if not is_whole:
             sys.exit(1)
 
@@ -160,13 +162,10 @@ def print_left_out(images):
         print(describe_left_out(images.left_out))
 
 
-def print_classes(image, classes, reason=None):
-    """Print the classes of an image, `[(name, probability), ...]`, or why it has none."""
+def print_classes(image, classes):
+    """Print a line with the classes of an image, `[(name, probability), ...]`."""
     from keras_vit.core.text import printable
 
-    if reason is not None:
-        print(f"keras-vit: error: {printable(str(image))}: {reason}", file=sys.stderr)
-        return
     named = [f"{printable(name)} {probability:.1%}" for name, probability in classes]
     print(image, *(named or ["-"]), sep="  ")
 

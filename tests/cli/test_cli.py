@@ -125,10 +125,10 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
     assert exit_info.value.code == 1
     printed = capsys.readouterr()
     assert printed.out.startswith(str(good)) and len(printed.out.splitlines()) == 1
-    missing, page, untrained = printed.err.splitlines()
-    assert "`images` must be files that can be read" in missing
-    assert "`images` must be complete JPEG, PNG" in page
+    untrained, missing, page = printed.err.splitlines()
     assert "the model's head is zero" in untrained
+    assert missing == f"keras-vit: error: {images[0]}: no such file"
+    assert page == f"keras-vit: error: {images[1]}: HTML or XML, which is not decoded"
 
 
 def test_debug_shows_the_traceback(capsys):
@@ -146,10 +146,10 @@ def test_debug_shows_the_traceback(capsys):
     ids=["numpy", "a backend", "another error"],
 )
 def test_too_little_memory_is_a_line(error, expected, capsys, monkeypatch):
-    def load(path, image_size):
+    def load(*args):
         raise error
 
-    monkeypatch.setattr("keras_vit.cli.predict.load_predictor", load)
+    monkeypatch.setattr("keras_vit.serving.prediction.models.open_model", load)
     with pytest.raises(expected):
         main(["predict", "m.keras", "image.png", "--image-size", "999999"])
     lines = [f"keras-vit: error: out of memory: {error}"] if expected is SystemExit else []

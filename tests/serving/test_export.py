@@ -13,9 +13,9 @@ from keras_vit.models import vision_transformer
 from keras_vit.serving.calibration import check_images, warn_of_calibration
 from keras_vit.serving.export import _facts, export
 from keras_vit.serving.formats import FORMATS
-from keras_vit.serving.predict import keras_predictor
 from tests.fixtures.images import random_image
 from tests.fixtures.models import classifier
+from tests.fixtures.predictions import keras_predictor
 from tests.fixtures.tiny import TINY, images
 
 

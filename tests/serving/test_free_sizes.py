@@ -10,12 +10,12 @@ from keras_vit.models import resize, vision_transformer
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
 from keras_vit.serving.loaded import load_export
-from keras_vit.serving.predict import keras_predictor
 from keras_vit.serving.runners import load_runner
 from keras_vit.serving.verify import verify
 from tests.fixtures.commands import run
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import files
+from tests.fixtures.predictions import keras_predictor
 from tests.fixtures.tiny import TINY, images
 
 # That of the stored positions, and others.

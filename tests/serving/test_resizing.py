@@ -15,9 +15,9 @@ from keras_vit.data.images.transforms import read_evaluation_image
 from keras_vit.experiments.trained_model import open_trained
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export, preprocess_files
-from keras_vit.serving.predict import keras_predictor
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import files, small_classifier
+from tests.fixtures.predictions import keras_predictor
 
 RESIZING = Resizing("bicubic", True, 0.8, True, cut_off=(2, 1))
 

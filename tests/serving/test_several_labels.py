@@ -8,11 +8,11 @@ from keras_vit.cli.client import most_likely
 from keras_vit.data import load
 from keras_vit.evaluation import evaluate
 from keras_vit.serving.export import export
-from keras_vit.serving.predict import export_predictor, keras_predictor
 from keras_vit.serving.protocol.answers import from_json
 from keras_vit.serving.protocol.contradictions import find_contradiction
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import NAMES, classifier
+from tests.fixtures.predictions import export_predictor, keras_predictor
 
 LOGITS = np.array([[1.0, 2.0, -3.0]])
 ANSWER = {
@@ -44,7 +44,7 @@ def test_other_formats_record_the_thresholds(tmp_path):
     model.thresholds = (1e-6, 0.5, 1 - 1e-6)
     path = export(model, tmp_path, format="onnx", class_names=NAMES)
     ours, exported = (
-        predict(encode(random_image()), 1)
+        predict(encode(random_image()))
         for predict in (keras_predictor(model, NAMES), export_predictor(path))
     )
     assert [name for name, _ in ours] == [name for name, _ in exported]

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from keras_vit.core.several_labels import check_thresholds
 from keras_vit.data.images.decoding import decode, explain
-from keras_vit.models.stem_and_head import warn_of_zero_head
 
 _BLANK = np.zeros((32, 32, 3), "uint8")
 _THREADS = concurrent.futures.ThreadPoolExecutor(2 * (os.cpu_count() or 1), "decoding")
@@ -113,8 +112,6 @@ def _classes(logits, model):
     activation = scipy.special.softmax if model.thresholds is None else scipy.special.expit
     options = {"axis": -1} if model.thresholds is None else {}
     probabilities = activation(logits.astype("float64"), **options)
-    if len(probabilities) and (np.ptp(probabilities, axis=-1) == 0).all():
-        warn_of_zero_head(probabilities.shape[-1])
     names = np.array(class_names(model, probabilities.shape[-1]), object)
     columns = {"probabilities": probabilities.astype("float32")}
     if model.thresholds is None:
