@@ -19,7 +19,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 test-jax test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
-.PHONY: demo test test-backends test-jax test-torch test-processes test-interop test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs bench clean
+.PHONY: demo test test-backends test-jax test-torch test-processes test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs bench clean
 
 # The main job, end to end, on data that needs no download: 2 to 4 minutes.
 demo: $(VENV)/.demo
@@ -52,6 +52,10 @@ test-interop: $(VENV)/.interop $(VENV)-transformers4/.installed
 	$(PYTEST) -m interop tests/interop
 	for backend in jax torch; do \
 		KERAS_BACKEND=$$backend $(PYTEST) -m interop tests/interop/*_towers.py || exit; done
+
+# Predictions on Ray and on Spark, which needs Java: 2 minutes.
+test-engines: $(VENV)/.engines
+	$(PYTEST) -m engines tests/distributed
 
 # The main job again, with a check of its accuracies: 2 to 4 minutes.
 test-demo: $(VENV)/.test
@@ -137,6 +141,10 @@ $(VENV)/.interop: $(VENV)/.backends
 	$(BIN)/pip install --quiet transformers keras-hub pyyaml peft
 	$(BIN)/pip install --quiet --no-deps timm
 	$(BIN)/pip install --quiet --no-deps --upgrade --target $(VENV)/torchvision torchvision
+	touch $@
+
+$(VENV)/.engines: $(VENV)/.test
+	$(BIN)/pip install --quiet --editable '.[ray,spark]'
 	touch $@
 
 # Version 5 has no TensorFlow.

@@ -1,0 +1,238 @@
+"""`keras-vit predict --output`: parts, shards and processes have the same rows."""
+
+import errno
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+
+import keras
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from keras_vit.data.images.decoding import decode
+from keras_vit.distributed import processes
+from keras_vit.distributed.batch import RECORD, Job, Parts, remove_abandoned
+from keras_vit.serving import Predictor
+from tests.fixtures.commands import error_of, mistake_of, run
+from tests.fixtures.models import NAMES, preprocessed
+from tests.fixtures.parts import assert_same_rows, rows_of
+
+OUTPUTS = ("prediction", "probability", "logits", "features")
+
+
+@pytest.fixture(scope="module")
+def arguments(path, photos):
+    return ("predict", path, photos, "--part-size", 12, "--outputs", *OUTPUTS)
+
+
+@pytest.fixture(scope="module")
+def expected(arguments, tmp_path_factory):
+    """The rows of one process in one part."""
+    output = tmp_path_factory.mktemp("expected")
+    job = Job(Predictor(arguments[1], OUTPUTS), (str(arguments[2]),), output, part_size=100)
+    assert Parts(job).write(0) == 2
+    return rows_of(output)
+
+
+def test_rows_are_those_of_the_model(expected, path, photos):
+    model = keras.models.load_model(path)
+    sound = {id: row for id, row in expected.items() if row["error"] is None}
+    assert len(expected) == 40 and len(sound) == 38
+    encoded = [(photos / id).read_bytes() for id in sound]
+    logits = model.predict(preprocessed(encoded, model.input_shape[1:3]), verbose=0)
+    for row, own in zip(sound.values(), logits, strict=True):
+        np.testing.assert_allclose(row["logits"], own, atol=1e-5)
+        assert row["prediction"] == NAMES[own.argmax()]
+        assert len(row["features"]) == model.get_layer("head").kernel.shape[0]
+    broken = dict(expected["cat/5.jpg"])
+    assert broken.pop("error") == "HTML or XML, which is not decoded"
+    assert set(broken.values()) == {None}
+    assert decode(encoded[0]).shape == (16, 16, 3)
+
+
+def test_parts_shards_and_processes_have_the_same_rows(arguments, expected, tmp_path, capsys):
+    printed = run(capsys, *arguments, "--output", tmp_path / "one")
+    assert "40 images predicted, 2 of them cannot be decoded" in printed
+    assert_same_rows(rows_of(tmp_path / "one"), expected)
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert names == [RECORD, *(f"part-{part:05d}-of-00004.parquet" for part in range(4))]
+    for shard in (2, 1):
+        run(capsys, *arguments, "--output", tmp_path / "two", "--shard", f"{shard}/2")
+    assert_same_rows(rows_of(tmp_path / "two"), expected)
+    run(capsys, *arguments, "--output", tmp_path / "three", "--processes", 2)
+    assert_same_rows(rows_of(tmp_path / "three"), expected)
+    printed = run(capsys, *arguments, "--output", tmp_path / "three", "--processes", 2)
+    assert "4 of 4 files are there already" in printed and "0 images predicted" in printed
+
+
+def test_what_is_missing_or_damaged_is_written_again(arguments, expected, tmp_path, capsys):
+    output = tmp_path / "one"
+    run(capsys, *arguments, "--output", output)
+    first, second, third, fourth = sorted(output.glob("*.parquet"))
+    times = {path: path.stat().st_mtime_ns for path in (first, fourth)}
+    second.unlink()
+    third.write_bytes(third.read_bytes()[:100])
+    abandoned = output / ".part-00000.partial.0a.parquet"
+    abandoned.write_bytes(b"")
+    os.utime(abandoned, (0, 0))
+    assert "2 of 4 files are there already" in run(capsys, *arguments, "--output", output)
+    assert_same_rows(rows_of(output), expected)
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    assert not abandoned.exists()
+
+
+def test_a_file_that_is_being_written_stays(tmp_path):
+    partial = tmp_path / ".part-00000.partial.0a.parquet"
+    partial.write_bytes(b"")
+    remove_abandoned(tmp_path)
+    assert partial.exists()
+
+
+def test_a_directory_is_of_one_job(arguments, path, photos, tmp_path, capsys):
+    output = tmp_path / "one"
+    run(capsys, *arguments, "--output", output, "--shard", "1/4")
+    before = sorted(output.iterdir())
+    retrained = shutil.copy(path, tmp_path / "retrained.keras")
+    model = keras.models.load_model(retrained)
+    model.get_layer("head").bias.assign([1, 2, 3])
+    model.save(retrained)
+    shutil.copytree(photos, tmp_path / "more")
+    (tmp_path / "more" / "cat" / "new.jpg").write_bytes(b"")
+    for changes in (
+        {1: retrained},
+        {2: tmp_path / "more"},
+        {4: 13},
+        {6: "logits"},
+    ):
+        changed = [changes.get(index, value) for index, value in enumerate(arguments)]
+        line = error_of(capsys, *changed, "--output", output)
+        assert "`output` must be a new directory, or one of the same model, images" in line
+    assert sorted(output.iterdir()) == before
+    # A copy of the model elsewhere is the same.
+    copy = shutil.copy(path, tmp_path / "copy.keras")
+    changed = [copy if value == path else value for value in arguments]
+    run(capsys, *changed, "--output", output)
+
+
+def test_settings_may_change_as_long_as_nothing_was_predicted(arguments, tmp_path, capsys):
+    output = tmp_path / "one"
+    line = mistake_of(
+        capsys, "predict", arguments[1], arguments[2], "--output", output, "--outputs"
+    )
+    assert "outputs" in line
+    job = Job(Predictor(arguments[1], ["features"]), (str(arguments[2]),), output)
+    Parts(job)
+    assert json.loads((output / RECORD).read_text())["outputs"] == ["features"]
+    run(capsys, *arguments, "--output", output)
+    assert json.loads((output / RECORD).read_text())["outputs"] == list(OUTPUTS)
+
+
+def test_a_directory_with_something_else_is_left_alone(arguments, tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("precious")
+    line = error_of(capsys, *arguments, "--output", tmp_path)
+    assert "it holds thesis.txt, which is no prediction" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    line = error_of(capsys, *arguments, "--output", tmp_path / "thesis.txt")
+    assert "`output` must be a directory that can be written" in line
+
+
+def test_a_full_disk_is_named_and_nothing_is_lost(
+    arguments, expected, tmp_path, capsys, monkeypatch
+):
+    write, parts = pyarrow.parquet.write_table, []
+
+    def write_or_fail(table, path):
+        parts.append(path)
+        write(table, path)
+        if len(parts) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pyarrow.parquet.write_table", write_or_fail)
+    with pytest.raises(SystemExit):
+        run(capsys, *arguments, "--output", tmp_path / "one")
+    assert "could not be written: [Errno 28] No space left" in capsys.readouterr().err
+    assert len(list((tmp_path / "one").glob("*.parquet"))) == 2
+    assert not list((tmp_path / "one").glob(".*"))
+    run(capsys, *arguments, "--output", tmp_path / "one")
+    assert_same_rows(rows_of(tmp_path / "one"), expected)
+
+
+def test_a_process_that_is_killed_is_named_and_the_rest_is_written_later(
+    arguments, expected, tmp_path, capsys
+):
+    output = tmp_path / "one"
+    job = Job(Predictor(arguments[1], OUTPUTS), (str(arguments[2]),), output, part_size=12)
+    parts = Parts(job)
+
+    def kill_one():
+        while not (children := _children()):
+            time.sleep(0.1)
+        os.kill(children[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_one)
+    killer.start()
+    with pytest.raises(OSError, match="a process ended before its part was written: .* missing"):
+        processes.write_parts(parts, parts.missing(), processes=2)
+    killer.join()
+    run(capsys, *arguments, "--output", output)
+    assert_same_rows(rows_of(output), expected)
+
+
+def _children():
+    """The processes that `multiprocessing` has spawned, without its resource tracker."""
+    import psutil
+
+    children = psutil.Process().children(recursive=True)
+    return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+def test_labels_and_splits_of_a_dataset(path, photos, tmp_path, capsys):
+    name = f"folder:{photos}"
+    run(capsys, "predict", path, name, "--output", tmp_path / "all")
+    rows = rows_of(tmp_path / "all")
+    assert all(row["label"] == id.split("/")[0] for id, row in rows.items()) and len(rows) == 40
+    run(capsys, "predict", path, name, "--output", tmp_path / "test", "--split", "test")
+    assert rows_of(tmp_path / "test").keys() < rows.keys()
+
+
+def test_lines_are_printed_without_an_output(path, photos, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        run(capsys, "predict", path, photos, "--top", 1)
+    assert exit_info.value.code == 1
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 38
+    assert printed.out.startswith("cat/0.jpg  ")
+    errors = [line for line in printed.err.splitlines() if "error" in line]
+    assert errors[0] == "keras-vit: error: cat/5.jpg: HTML or XML, which is not decoded"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--shard", "3/2"], "`--shard` must be I/N with 1 <= I <= N. Received: '3/2'"),
+        (["--shard", "1"], "`--shard` must be I/N"),
+        (["--processes", "0"], "`--processes` must be positive. Received: 0"),
+        (["--part-size", "0"], "`part_size` must be"),
+        (["--address", "auto"], "`--address` and `--gpus` are for `--engine ray`"),
+        (["--outputs", "labels"], "`outputs` must be among prediction, probability"),
+        (["--split", "test"], "`split` is for datasets"),
+    ],
+)
+def test_flags_are_checked(flags, message, path, photos, tmp_path, capsys):
+    output = tmp_path / "one"
+    assert message in error_of(capsys, "predict", path, photos, "--output", output, *flags)
+    assert not output.exists()
+
+
+def test_flags_of_files_need_an_output(path, photos, capsys):
+    line = error_of(capsys, "predict", path, photos, "--processes", 2)
+    assert "`--processes` is for `--output`. Received: no --output" in line
+
+
+def test_a_model_that_is_not_there_makes_no_directory(photos, tmp_path, capsys):
+    error_of(capsys, "predict", tmp_path / "no.keras", photos, "--output", tmp_path / "one")
+    assert not (tmp_path / "one").exists()

@@ -1,0 +1,165 @@
+"""Ray and Spark: the rows are those of one process."""
+
+import os
+import shutil
+import sys
+
+import pytest
+
+from keras_vit.serving import Predictor
+from keras_vit.serving.prediction.columns import predict_column
+from tests.fixtures.commands import run
+from tests.fixtures.parts import assert_same_rows, rows_of
+
+pytestmark = [
+    pytest.mark.engines,
+    # Ray and Spark leave sockets, files and pandas's warnings behind.
+    pytest.mark.filterwarnings("ignore"),
+]
+OUTPUTS = ("prediction", "probability", "logits")
+
+
+@pytest.fixture(scope="module")
+def expected(path, photos):
+    """The rows of one process, by the paths of the images."""
+    paths = sorted(map(str, photos.rglob("*.jpg")))
+    predictor = Predictor(path, OUTPUTS)
+    found = predict_column(predictor.model, "path", paths, OUTPUTS, batch_size=7)
+    names = [*OUTPUTS, "error"]
+    lists = (
+        [_plain(value, error) for value, error in zip(found[n], found["error"], strict=True)]
+        for n in names
+    )
+    rows = zip(paths, *lists, strict=True)
+    return {id: dict(zip(names, row, strict=True)) for id, *row in rows}
+
+
+def _plain(value, error):
+    if error is not None:
+        return error if value is error else None
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+@pytest.fixture(scope="module")
+def ray():
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.data")
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    yield ray
+    ray.shutdown()
+
+
+def test_a_dataset_of_ray(ray, path, photos, expected):
+    from keras_vit.distributed.ray import predict
+
+    files = ray.data.read_binary_files(str(photos), include_paths=True)
+    settings = {"outputs": OUTPUTS, "batch_size": 7}
+    found = predict(files, path, workers=2, rows=16, **settings).take_all()
+    rows = {row.pop("path"): _listed(row) for row in found}
+    # Ray does not read empty files.
+    rows.setdefault(str(photos / "dog" / "7.jpg"), expected[str(photos / "dog" / "7.jpg")])
+    assert_same_rows(rows, expected)
+
+
+def _listed(row):
+    if row["error"] is not None:
+        return {**dict.fromkeys(OUTPUTS), "error": row["error"]}
+    return {n: value.tolist() if hasattr(value, "tolist") else value for n, value in row.items()}
+
+
+def test_the_command_on_ray(ray, path, photos, expected, tmp_path, capsys):
+    arguments = ("predict", path, photos, "--outputs", *OUTPUTS, "--part-size", 9)
+    options = ("--engine", "ray", "--processes", 2)
+    run(capsys, *arguments, "--output", tmp_path / "ray", *options)
+    rows = {str(photos / id): row for id, row in rows_of(tmp_path / "ray").items()}
+    assert_same_rows(rows, expected)
+    min((tmp_path / "ray").glob("*.parquet")).unlink()
+    assert "9 images predicted" in run(capsys, *arguments, "--output", tmp_path / "ray", *options)
+
+
+def test_an_error_in_a_worker_of_ray_is_one_line(ray, path, photos, tmp_path, capsys):
+    options = ("--outputs", "attention_distance", "--engine", "ray")
+    shutil.copy(path, tmp_path / "model.keras")
+    (tmp_path / "model.keras").write_bytes(path.read_bytes()[:1000])
+    arguments = ("predict", tmp_path / "model.keras", photos, "--output", tmp_path / "ray")
+    with pytest.raises(SystemExit) as exit_info:
+        run(capsys, *arguments, *options)
+    assert exit_info.value.code == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "must be a complete Keras model" in line
+
+
+def test_a_cluster_that_is_not_there(path, photos, tmp_path, capsys, monkeypatch):
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    options = ("--engine", "ray", "--address", "127.0.0.1:1")
+    with pytest.raises(SystemExit):
+        run(capsys, "predict", path, photos, "--output", tmp_path / "ray", *options)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "`address` must be that of a cluster of Ray. Received: address='127.0.0.1:1'" in line
+
+
+@pytest.fixture(scope="module")
+def spark():
+    pyspark = pytest.importorskip("pyspark.sql")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = pyspark.SparkSession.builder.master("local[2]")
+    for name in ("bindAddress", "host"):
+        builder = builder.config(f"spark.driver.{name}", "127.0.0.1")
+    builder = builder.config("spark.ui.enabled", "false")
+    spark = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "7").getOrCreate()
+    yield spark
+    spark.stop()
+
+
+def test_a_data_frame_of_spark(spark, path, expected):
+    from keras_vit.distributed.spark import predict
+
+    frame = spark.createDataFrame([(id, id) for id in expected], ["id", "path"]).repartition(4)
+    found = predict(frame, path, outputs=OUTPUTS, batch_size=7).collect()
+    rows = {row["id"]: row.asDict() for row in found}
+    for row in rows.values():
+        del row["id"]
+    assert len(found) == len(rows)
+    assert_same_rows(rows, expected)
+
+
+def test_bytes_in_a_data_frame_of_spark(spark, path, photos, expected):
+    from keras_vit.distributed.spark import predict
+
+    frame = spark.read.format("binaryFile").load(str(photos / "cat"))
+    found = predict(frame, path, outputs=OUTPUTS).drop("modificationTime", "length").collect()
+    rows = {row["path"].removeprefix("file:"): row.asDict() for row in found}
+    for row in rows.values():
+        del row["path"]
+    assert_same_rows(rows, {id: row for id, row in expected.items() if "/cat/" in id})
+
+
+def test_columns_of_a_data_frame_are_checked(spark, path):
+    from keras_vit.distributed.spark import predict
+
+    with pytest.raises(ValueError, match="must have one of the columns bytes, .*Received: id"):
+        predict(spark.createDataFrame([("a",)], ["id"]), path)
+
+
+@pytest.mark.parametrize(
+    ("module", "hidden", "extra"), [("ray", "ray", "ray"), ("spark", "pyspark", "spark")]
+)
+def test_a_missing_engine_is_one_line(module, hidden, extra, path, monkeypatch):
+    import importlib
+
+    predict = importlib.import_module(f"keras_vit.distributed.{module}").predict
+    for name in [name for name in sys.modules if name.partition(".")[0] == hidden]:
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, hidden, None)
+    with pytest.raises(ImportError, match=rf"not installed: pip install 'keras-vit\[{extra}\]'"):
+        predict(None, path)
+
+
+def test_a_missing_ray_is_one_line_of_the_command(path, photos, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SystemExit):
+        run(capsys, "predict", path, photos, "--output", tmp_path / "one", "--engine", "ray")
+    assert "pip install 'keras-vit[ray]'" in capsys.readouterr().err.splitlines()[-1]
