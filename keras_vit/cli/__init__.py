@@ -27,6 +27,7 @@ from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
 from keras_vit.cli.models import Models
 from keras_vit.cli.predict import Predict
 from keras_vit.cli.quickstart import Quickstart
+from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.train import Train
 from keras_vit.cli.vtab import Vtab
@@ -42,7 +43,7 @@ def _with_debug(command):
 
 _COMMANDS = (
     *(Quickstart, Models, Checkpoints, Convert, InspectCheckpoint, Data, Deduplicate, Train),
-    *(Evaluate, Fewshot, Study, Vtab, Predict, Inspect, Export, Client),
+    *(Evaluate, Fewshot, Study, Vtab, Predict, Search, Inspect, Export, Client),
 )
 # A command has the name and the fields of its class.
 Command = functools.reduce(operator.or_, map(_with_debug, _COMMANDS))

@@ -15,9 +15,10 @@ class Fewshot:
     """
 
     model: Annotated[str, tyro.conf.Positional]
-    """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
+    """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`; or a
+    directory of features that `predict --outputs features` wrote, of the images to learn from."""
     data: str
-    """Dataset as in `keras-vit train`."""
+    """Dataset as in `keras-vit train`; for features the directory of those to classify."""
     method: Literal["least-squares", "knn", "linear-probe"] = "least-squares"
     """How to classify: least squares in closed form (as big_vision), nearest neighbors, or logistic
     regression."""
@@ -55,11 +56,17 @@ class Fewshot:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.tables import plain_table
         from keras_vit.evaluation.fewshot import check_fewshot_settings, evaluate_fewshot, summary
+        from keras_vit.evaluation.store import evaluate_stores, is_store, read_features
         from keras_vit.experiments.trained_model import open_trained
 
         seeds = tuple(range(self.seeds))
         # Before a model is downloaded.
         check_fewshot_settings(self.shots, seeds, self.method, self.l2)
+        if is_store(self.model):
+            train, test = read_features(self.model), read_features(self.data)
+            accuracies = evaluate_stores(train, test, self.shots, seeds, self.method, self.l2)
+            print(plain_table(("shots", "accuracy", "seeds"), summary(accuracies)))
+            return
         trained = open_trained(self.model, as_image_size(self.image_size))
         data = trained.find_data(self.data, self.test_split, self.classes, self.data_dir)
         own = ("model", "data", "seeds", "image_size", "debug")

@@ -6,7 +6,6 @@ machines write what one process would, and what is there need not be computed ag
 
 import dataclasses
 import functools
-import hashlib
 import json
 import math
 import pathlib
@@ -19,7 +18,7 @@ from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.data.inputs.find import absolute_names, find_images
 from keras_vit.distributed.tables import TEXTS, output_types, to_table
-from keras_vit.serving.prediction.models import files_of_model
+from keras_vit.serving.prediction.models import digest_of_model
 from keras_vit.serving.prediction.predictor import Predictor
 
 # Readers of Parquet ignore files that begin with an underscore or a dot.
@@ -130,7 +129,7 @@ def _record(job, images):
         "split": job.split,
         "num_images": images.num_images,
         "digest_of_ids": images.digest(),
-        "digest_of_model": _digest(files_of_model(predictor.path)),
+        "digest_of_model": digest_of_model(predictor.path),
         "outputs": list(predictor.outputs),
         "dtype": predictor.dtype,
         "image_size": predictor.image_size,
@@ -165,11 +164,3 @@ def _check_empty(output):
     others = {path.name for path in output.iterdir() if path.name[0] != "."} - {RECORD}
     if others:
         raise NotADirectoryError(f"it holds {min(others)}, which is no prediction")
-
-
-def _digest(files):
-    found = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()[:16]

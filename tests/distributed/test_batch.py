@@ -19,7 +19,7 @@ from keras_vit.distributed.batch import RECORD, Job, Parts, remove_abandoned
 from keras_vit.serving import Predictor
 from tests.fixtures.commands import error_of, mistake_of, run
 from tests.fixtures.models import NAMES, preprocessed
-from tests.fixtures.parts import assert_same_rows, rows_of
+from tests.fixtures.predicted.parts import assert_same_rows, rows_of
 
 OUTPUTS = ("prediction", "probability", "logits", "features")
 

@@ -9,7 +9,7 @@ import pytest
 from keras_vit.serving import Predictor
 from keras_vit.serving.prediction.columns import predict_column
 from tests.fixtures.commands import run
-from tests.fixtures.parts import assert_same_rows, rows_of
+from tests.fixtures.predicted.parts import assert_same_rows, rows_of
 
 pytestmark = [
     pytest.mark.engines,

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.fixtures.parts import assert_same_rows, rows_of
+from tests.fixtures.predicted.parts import assert_same_rows, rows_of
 
 KILLS = 10
 

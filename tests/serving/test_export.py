@@ -15,7 +15,7 @@ from keras_vit.serving.export import _facts, export
 from keras_vit.serving.formats import FORMATS
 from tests.fixtures.images import random_image
 from tests.fixtures.models import classifier
-from tests.fixtures.predictions import keras_predictor
+from tests.fixtures.predicted.predictors import keras_predictor
 from tests.fixtures.tiny import TINY, images
 
 

@@ -15,7 +15,7 @@ from keras_vit.serving.verify import verify
 from tests.fixtures.commands import run
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import files
-from tests.fixtures.predictions import keras_predictor
+from tests.fixtures.predicted.predictors import keras_predictor
 from tests.fixtures.tiny import TINY, images
 
 # That of the stored positions, and others.

@@ -6,7 +6,7 @@ import pytest
 from keras_vit.serving.export import export
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import NAMES, classifier
-from tests.fixtures.predictions import export_predictor, keras_predictor
+from tests.fixtures.predicted.predictors import export_predictor, keras_predictor
 
 
 def test_predictors_agree(tmp_path):

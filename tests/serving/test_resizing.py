@@ -17,7 +17,7 @@ from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export, preprocess_files
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import files, small_classifier
-from tests.fixtures.predictions import keras_predictor
+from tests.fixtures.predicted.predictors import keras_predictor
 
 RESIZING = Resizing("bicubic", True, 0.8, True, cut_off=(2, 1))
 

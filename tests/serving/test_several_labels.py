@@ -12,7 +12,7 @@ from keras_vit.serving.protocol.answers import from_json
 from keras_vit.serving.protocol.contradictions import find_contradiction
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.models import NAMES, classifier
-from tests.fixtures.predictions import export_predictor, keras_predictor
+from tests.fixtures.predicted.predictors import export_predictor, keras_predictor
 
 LOGITS = np.array([[1.0, 2.0, -3.0]])
 ANSWER = {

@@ -5,8 +5,10 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from keras_vit.data.datasets import find_every, find_source
+from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
 from keras_vit.data.inputs.parquet import parquet_rows
 from keras_vit.data.inputs.rows import ImageRows, rows_of
 from keras_vit.data.sources.kinds import absolute_name, find_kind
@@ -109,3 +111,31 @@ def _image_files(names):
         return {"path": np.array(paths[start:stop], object)}
 
     return ImageRows(len(paths), ids.__getitem__, read, left_out=left_out)
+
+
+def thumbnails(images, ids, size=160):
+    """Return small pictures of some of the images.
+
+    Args:
+        images: `ImageRows`.
+        ids: set of the ids of those to read.
+        size: greatest length of a side, in pixels.
+
+    Returns:
+        A dictionary from ids to uint8 arrays `(height, width, 3)`.
+    """
+    found = {}
+    for number in range(images.num_images):
+        if (id := images.find_id(number)) in ids:
+            pixels = _pixels(images.read(number, number + 1))
+            picture = Image.fromarray(pixels)
+            picture.thumbnail((size, size))
+            found[id] = np.asarray(picture)
+    return found
+
+
+def _pixels(columns):
+    if "image" in columns:
+        return columns["image"][0]
+    encoded = columns["bytes"][0] if "bytes" in columns else tf.io.read_file(columns["path"][0])
+    return turn_upright(decode(encoded), read_orientation(encoded)).numpy()

@@ -1,6 +1,7 @@
 """Models and exports, loaded to predict."""
 
 import dataclasses
+import hashlib
 import pathlib
 from collections.abc import Callable
 
@@ -166,8 +167,16 @@ def _check_names(class_names, num_classes):
         )
 
 
-def files_of_model(path):
-    """Return the files of a model or an export, sorted; a checkpoint by its name is downloaded."""
+def digest_of_model(path):
+    """Return a digest of the files of a model or an export; a checkpoint's name downloads it."""
+    found = hashlib.sha256()
+    for file in _files_of_model(path):
+        with file.open("rb") as opened:
+            found.update(hashlib.file_digest(opened, "sha256").digest())
+    return found.hexdigest()[:16]
+
+
+def _files_of_model(path):
     version = find_export(path)
     if version is not None:
         return sorted(filter(pathlib.Path.is_file, version.rglob("*")))

@@ -13,7 +13,7 @@ from keras_vit.serving.formats import FORMATS
 from keras_vit.serving.predict import find_export
 from keras_vit.serving.runners import load_runner
 from tests.fixtures.models import NAMES, classifier, files, preprocessed
-from tests.fixtures.predictions import export_predictor
+from tests.fixtures.predicted.predictors import export_predictor
 from tests.fixtures.serving.toy_format import TOY
 
 SETTINGS = pathlib.Path(__file__).parents[3] / "setup.cfg"

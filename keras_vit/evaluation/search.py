@@ -1,0 +1,93 @@
+"""The most similar images by their features."""
+
+import importlib.util
+
+import numpy as np
+
+from keras_vit.core.arguments import check_integer
+
+# Queries that are compared with all features at once.
+_CHUNK = 1024
+
+
+def nearest(features, queries, count=5):
+    """Find the features with the greatest cosine similarity to each query. The search is exact.
+
+    Args:
+        features: float array `(images, width)`.
+        queries: float array `(queries, width)`.
+        count: number of images for each query; fewer if there are not so many.
+
+    Returns:
+        `(indices, similarities)`: int64 and float32 arrays `(queries, count)`, the most similar
+        first.
+
+    Raises:
+        ValueError: if the arrays do not fit, or values are not finite.
+
+    Example:
+    >>> features = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
+    >>> nearest(features, [[0.0, 1.0]], count=2)[0]
+    array([[1, 2]])
+    """
+    check_integer("count", count, 1)
+    features, queries = _normalized("features", features), _normalized("queries", queries)
+    if features.shape[1] != queries.shape[1]:
+        raise ValueError(
+            "`queries` must have the width of `features`. "
+            f"Received: {queries.shape[1]} and {features.shape[1]}"
+        )
+    count = min(count, len(features))
+    if importlib.util.find_spec("faiss") is not None:
+        import faiss
+
+        index = faiss.IndexFlatIP(features.shape[1])
+        index.add(features)
+        similarities, indices = index.search(queries, count)
+        return indices, similarities
+    starts = range(0, len(queries), _CHUNK)
+    found = [_search(features, queries[start : start + _CHUNK], count) for start in starts]
+    return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
+
+
+def _search(features, queries, count):
+    scores = queries @ features.T
+    best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+    order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1, kind="stable")
+    best = np.take_along_axis(best, order, 1)
+    return best, np.take_along_axis(scores, best, 1)
+
+
+def find_similar(features, others, min_similarity):
+    """Find for each image the most similar one of another set, if it is similar enough.
+
+    Args:
+        features: float array `(images, width)`.
+        others: float array `(others, width)`.
+        min_similarity: least cosine similarity, above 0 and up to 1.
+
+    Returns:
+        A list of `(similarity, image, other)`, the least similar last.
+
+    Raises:
+        ValueError: as `nearest`, or if `min_similarity` is out of range.
+    """
+    if not 0 < min_similarity <= 1:
+        raise ValueError(
+            "`min_similarity` must be above 0 and at most 1. "
+            f"Received: min_similarity={min_similarity}"
+        )
+    indices, similarities = (found[:, 0] for found in nearest(others, features, 1))
+    found = np.flatnonzero(similarities >= min_similarity)
+    rows = [(float(similarities[place]), int(place), int(indices[place])) for place in found]
+    return sorted(rows, reverse=True)
+
+
+def _normalized(name, vectors):
+    vectors = np.ascontiguousarray(vectors, "float32")
+    if vectors.ndim != 2 or not len(vectors):
+        raise ValueError(f"`{name}` must be `(images, width)`. Received: shape {vectors.shape}")
+    if not np.isfinite(vectors).all():
+        raise ValueError(f"`{name}` must be finite. Received: NaN or infinity")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, np.finfo("float32").tiny)

@@ -1,0 +1,160 @@
+"""Features that were written once, read by few-shot evaluation and searched."""
+
+import importlib.util
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from keras_vit.evaluation.fewshot import evaluate_fewshot
+from keras_vit.evaluation.search import find_similar, nearest
+from keras_vit.evaluation.store import evaluate_stores, read_features
+from tests.fixtures.commands import error_of, run
+from tests.fixtures.images import write_folder
+from tests.fixtures.models import classifier
+
+pytestmark = pytest.mark.backends("tensorflow", reason="the predictor is tested on each")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = write_folder(tmp_path_factory.mktemp("images") / "photos", count=30)
+    (root / "cat" / "3.jpg").write_bytes(b"")
+    return root
+
+
+@pytest.fixture(scope="module")
+def stores(folder, tmp_path_factory, request):
+    """A model, and directories of its features of the splits of the folder."""
+    scratch = tmp_path_factory.mktemp("stores")
+    keras.utils.set_random_seed(0)
+    classifier().save(scratch / "model.keras")
+    from keras_vit.cli import main
+
+    for split in ("train", "test"):
+        command = ["predict", scratch / "model.keras", f"folder:{folder}", "--split", split]
+        command += ["--output", scratch / split, "--outputs", "features", "--part-size", "9"]
+        main(list(map(str, command)))
+    return scratch
+
+
+def test_the_accuracy_is_that_of_the_model_itself(stores, folder, capsys):
+    train, test = read_features(stores / "train"), read_features(stores / "test")
+    model = keras.models.load_model(stores / "model.keras")
+    for method in ("least-squares", "knn", "linear-probe"):
+        expected = evaluate_fewshot(model, f"folder:{folder}", method=method, seeds=(0, 1))
+        assert evaluate_stores(train, test, method=method, seeds=(0, 1)) == expected
+    arguments = ("fewshot", stores / "train", "--data", stores / "test", "--method", "knn")
+    assert "all" in run(capsys, *arguments)
+
+
+def test_broken_images_have_no_features(stores, folder, caplog):
+    found = [read_features(stores / split) for split in ("train", "test")]
+    assert sum(len(store.ids) for store in found) == 53
+    broken = [message for message in caplog.messages if "have no features" in message]
+    assert len(broken) <= 1
+    for store in found:
+        assert "cat/3.jpg" not in store.ids
+        assert store.features.dtype == "float32" and np.isfinite(store.features).all()
+        assert all(id.startswith(label) for id, label in zip(store.ids, store.labels, strict=True))
+
+
+def last_error(capsys, *arguments):
+    """The error after the line about broken images."""
+    with pytest.raises(SystemExit):
+        run(capsys, *arguments)
+    *_, line = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_stores_must_fit(stores, folder, tmp_path, capsys):
+    error = last_error(capsys, "fewshot", stores / "train", "--data", stores / "train")
+    assert "must be others. Received: " in error
+    other = keras.models.load_model(stores / "model.keras")
+    other.get_layer("head").bias.assign([1, 2, 3])
+    other.save(tmp_path / "other.keras")
+    options = ("--outputs", "features", "--output", tmp_path / "other")
+    run(capsys, "predict", tmp_path / "other.keras", f"folder:{folder}", *options)
+    error = last_error(capsys, "fewshot", stores / "train", "--data", tmp_path / "other")
+    assert "of the same model" in error
+    run(capsys, "predict", stores / "model.keras", folder, *options[:3], tmp_path / "plain")
+    error = last_error(capsys, "fewshot", stores / "train", "--data", tmp_path / "plain")
+    assert "predict a dataset such as `folder:PATH`" in error
+
+
+def test_rows_that_are_missing_are_named(stores, tmp_path):
+    shutil.copytree(stores / "train", tmp_path / "train")
+    min((tmp_path / "train").glob("*.parquet")).unlink()
+    with pytest.raises(ValueError, match="All 4. images must have a row: run the command"):
+        read_features(tmp_path / "train")
+    with pytest.raises(ValueError, match="must be a directory of `keras-vit predict --output`"):
+        read_features(tmp_path)
+
+
+def test_search(stores, folder, tmp_path, capsys):
+    store = read_features(stores / "train")
+    copy = shutil.copy(folder / store.ids[4], tmp_path / "query.jpg")
+    arguments = ("search", stores / "train", copy, "--top", 2)
+    line = run(capsys, *arguments, "--picture", tmp_path / "near.png").splitlines()[0]
+    query, first, second = line.split("  ")
+    assert query == str(copy) and first == f"{store.ids[4]} 1.000" and second
+    assert (tmp_path / "near.png").stat().st_size > 1000
+    assert "--picture" in error_of(capsys, *arguments, "--picture", tmp_path / "near.png")
+    lines = run(capsys, "search", stores / "train", stores / "test", "--top", 1).splitlines()
+    assert len(lines) == len(read_features(stores / "test").ids)
+
+
+def test_a_model_that_has_changed_is_not_searched_with(stores, folder, tmp_path, capsys):
+    shutil.copytree(stores, tmp_path / "copy")
+    text = (tmp_path / "copy" / "train" / "_predictions.json").read_text()
+    moved = text.replace(str(stores / "model.keras"), str(tmp_path / "copy" / "model.keras"))
+    (tmp_path / "copy" / "train" / "_predictions.json").write_text(moved)
+    model = keras.models.load_model(stores / "model.keras")
+    model.get_layer("head").bias.assign([1, 2, 3])
+    model.save(tmp_path / "copy" / "model.keras")
+    error = error_of(capsys, "search", tmp_path / "copy" / "train", folder / "cat" / "0.jpg")
+    assert "has changed since" in error
+
+
+@pytest.fixture(params=["faiss", "numpy"])
+def library(request, monkeypatch):
+    if request.param == "numpy":
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    else:
+        pytest.importorskip("faiss")
+
+
+def test_the_nearest_are_those_of_scikit_learn(library):
+    from sklearn.neighbors import NearestNeighbors
+
+    rng = np.random.default_rng(0)
+    features, queries = rng.normal(size=(500, 16)), rng.normal(size=(1500, 16))
+    indices, similarities = nearest(features, queries, 7)
+    neighbors = NearestNeighbors(n_neighbors=7, metric="cosine").fit(features)
+    distances, expected = neighbors.kneighbors(queries)
+    np.testing.assert_allclose(similarities, 1 - distances, rtol=0, atol=1e-6)
+    assert np.mean(indices == expected) > 0.999
+    assert nearest(features, queries, 600)[0].shape == (1500, 500)
+
+
+def test_similar_images_of_two_sets():
+    others = np.eye(4)
+    features = np.array([[1, 0.1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 2.0]])
+    found = find_similar(features, others, 0.9)
+    assert [(image, other) for _, image, other in found] == [(2, 3), (0, 0)]
+    with pytest.raises(ValueError, match="`min_similarity` must be above 0 and at most 1"):
+        find_similar(features, others, 2)
+
+
+@pytest.mark.parametrize(
+    ("features", "queries", "message"),
+    [
+        (np.zeros((2, 3)), np.zeros((2, 4)), "must have the width of `features`. Received: 4 and"),
+        (np.zeros(3), np.zeros((2, 3)), r"`features` must be `\(images, width\)`"),
+        (np.zeros((2, 3)), np.full((2, 3), np.nan), "`queries` must be finite"),
+    ],
+)
+def test_arrays_are_checked(features, queries, message):
+    with pytest.raises(ValueError, match=message):
+        nearest(features, queries)
