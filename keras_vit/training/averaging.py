@@ -3,8 +3,8 @@
 import contextlib
 
 import keras
-from keras import ops
 
+from keras_vit.training.distribution import to_numpy
 from keras_vit.training.optimizers import inner_optimizer
 
 
@@ -19,7 +19,7 @@ def averaged_weights(model):
     if getattr(optimizer, "averages", None) is None:
         yield
         return
-    kept = [ops.convert_to_numpy(variable) for variable in model.trainable_variables]
+    kept = [to_numpy(variable) for variable in model.trainable_variables]
     assign_averages(model)
     try:
         yield
@@ -35,7 +35,7 @@ def assign_averages(model):
         return
     for variable, average in zip(model.trainable_variables, optimizer.averages, strict=True):
         # A copy: JAX donates a variable's buffer to the training step.
-        variable.assign(ops.convert_to_numpy(average))
+        variable.assign(to_numpy(average))
 
 
 class EvaluateAverages(keras.callbacks.Callback):

@@ -4,6 +4,7 @@ import contextlib
 import os
 
 import keras
+from keras import ops
 
 from keras_vit.data.processes import process
 
@@ -34,14 +35,17 @@ def strategy(name="auto", model_shards=None):
 
     With the JAX backend, processes that a launcher has started are joined: under Slurm (`srun`),
     under Open MPI, or with `KERAS_DISTRIBUTION_JOB_ADDRESSES`, `KERAS_DISTRIBUTION_NUM_PROCESSES`
-    and `KERAS_DISTRIBUTION_PROCESS_ID` set in each.
+    and `KERAS_DISTRIBUTION_PROCESS_ID` set in each, or as torchrun does `MASTER_ADDR`,
+    `MASTER_PORT`, `WORLD_SIZE` and `RANK`.
 
     Args:
         name: `"auto"` (all accelerators of the same kind), `"none"` (one device); with TensorFlow
             `"mirrored"` (all GPUs of the machine) and `"tpu"`; with JAX `"data_parallel"` (all
-            devices of all processes) and `"model_parallel"` (the devices of one process).
+            devices of all processes) and `"model_parallel"` (one model or several on the devices of
+            each process).
         model_shards: number of parts into which `"model_parallel"` divides each block; by default
-            the number of devices. It divides the number of heads and the width of the MLPs.
+            the number of devices of a process. It divides the number of heads and the width of the
+            MLPs.
 
     Returns:
         A `tf.distribute.Strategy`, a `keras.distribution.Distribution`, or a `SingleDevice`.
@@ -77,10 +81,10 @@ def strategy(name="auto", model_shards=None):
         )
     if backend == "jax":
         join_processes()
-    if process()[1] > 1 and name not in ("auto", "data_parallel"):
+    if process()[1] > 1 and name == "none":
         raise ValueError(
-            "`strategy` must be `data_parallel` (or `auto`) for several processes. "
-            f"Received: strategy={name!r} in {process()[1]} processes"
+            "`strategy` must be `data_parallel` (or `auto`) or `model_parallel` for several "
+            f"processes. Received: strategy={name!r} in {process()[1]} processes"
         )
     if name == "none" or backend == "torch":
         return SingleDevice()
@@ -127,10 +131,13 @@ def _connect_to_tpu():
 def _jax_distribution(name, model_shards):
     devices = keras.distribution.list_devices()
     if name == "model_parallel":
-        shards = len(devices) if model_shards is None else model_shards
-        if shards < 1 or len(devices) % shards:
+        # The devices of a process come one after the other. A process reads the images of its own
+        # models, so that none may be spread over two.
+        own = len(devices) // process()[1]
+        shards = own if model_shards is None else model_shards
+        if shards < 1 or own % shards:
             raise ValueError(
-                f"`model_shards` must divide the number of devices, {len(devices)}. "
+                f"`model_shards` must divide the number of devices of a process, {own}. "
                 f"Received: model_shards={shards}"
             )
         shape = (len(devices) // shards, shards)
@@ -151,14 +158,47 @@ def join_processes():
     """Join the processes that a launcher has started, if any; before anything is computed."""
     import jax
 
+    if jax.distributed.is_initialized():
+        return
     counts = [int(os.environ.get(variable) or 1) for variable in PROCESS_COUNTS]
-    if max(counts) > 1 and not jax.distributed.is_initialized():
+    if max(counts) > 1:
         keras.distribution.initialize()
+    elif int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        keras.distribution.initialize(*_torchrun())
+
+
+def _torchrun():
+    """Return the address of the first process, the number of processes, and that of this one."""
+    names = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
+    values = [os.environ.get(name) for name in names]
+    if None in values or not all(value.isdecimal() for value in values[1:]):
+        received = ", ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+        raise ValueError(
+            f"`WORLD_SIZE` above 1 needs {', '.join(names[:2])} and `RANK`. Received: {received}"
+        )
+    address, port, count, rank = values
+    return f"{address}:{port}", int(count), int(rank)
 
 
 def is_first_process():
     """Return whether this process is the one that writes."""
     return process()[0] == 0
+
+
+def is_spread(variable):
+    """Whether a process cannot read all of a variable on its own devices alone."""
+    if keras.backend.backend() != "jax":
+        return False
+    return not (variable.value.is_fully_addressable or variable.value.is_fully_replicated)
+
+
+def to_numpy(variable):
+    """Return a variable as an array; all processes must call this for one that is spread."""
+    if not is_spread(variable):
+        return ops.convert_to_numpy(variable)
+    from jax.experimental.multihost_utils import process_allgather
+
+    return process_allgather(variable.value, tiled=True)
 
 
 def num_replicas():

@@ -1,5 +1,7 @@
 """Strategies: their runs end with the same metrics."""
 
+import time
+
 import keras
 import pytest
 
@@ -51,12 +53,62 @@ def test_devices(arguments, tmp_path, expected):
 
 
 @on_jax
-def test_two_processes(tmp_path, expected):
-    for process in start_two(MODULE, "--workdir", tmp_path, "--strategy", "auto"):
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        "torchrun",
+        *(pytest.param(name, marks=pytest.mark.large) for name in ("keras", "openmpi", "slurm")),
+    ],
+)
+def test_two_processes(launcher, tmp_path, expected):
+    command = (MODULE, "--workdir", tmp_path, "--strategy", "auto")
+    for process in start_two(*command, launcher=launcher):
         check_metrics(process, expected)
     # Only the first process has written files.
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"run.json", "metrics.jsonl", "best.keras", "last.keras", "states"} <= names
+
+
+@on_jax
+def test_two_processes_with_a_divided_model_are_resumed_on_one(tmp_path):
+    """A mesh of 2 x 2 devices: two processes, each with a model on two devices."""
+    expected = train("none", tmp_path / "single", steps=60)
+    flags = ("--workdir", tmp_path, "--steps", "60", "--save-steps", "5", "--strategy")
+    mesh = ("model_parallel", "--devices", "2", "--model-shards", "2")
+    processes = start_two(MODULE, *flags, *mesh)
+    wait_for(lambda: len(list((tmp_path / "run").glob("states/*.npz"))) > 1, processes)
+    for process in processes:
+        process.kill()
+        process.communicate()
+    states = sorted(path.name for path in (tmp_path / "run" / "states").glob("*.npz"))
+    assert 0 < int(states[-1].strip("batch-.npz")) < 60
+    resumed = start(MODULE, *flags, "none")
+    check_metrics(resumed, expected)
+
+
+def wait_for(condition, processes):
+    while not condition():
+        assert all(process.poll() is None for process in processes), "ended too early"
+        time.sleep(0.05)
+
+
+@on_jax
+def test_a_model_is_not_divided_among_processes(monkeypatch):
+    monkeypatch.setattr("keras_vit.training.distribution.process", lambda: (0, 2))
+    devices = [f"cpu:{number}" for number in range(4)]
+    monkeypatch.setattr("keras.distribution.list_devices", lambda: devices)
+    with pytest.raises(ValueError, match="devices of a process, 2. Received: model_shards=4"):
+        strategy("model_parallel", model_shards=4)
+    with pytest.raises(ValueError, match="for several processes. Received: strategy='none'"):
+        strategy("none")
+
+
+@on_jax
+def test_incomplete_settings_of_a_launcher(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    with pytest.raises(ValueError, match="needs MASTER_ADDR, MASTER_PORT and `RANK`. .*RANK=None"):
+        strategy("auto")
 
 
 def test_no_strategy():
@@ -78,7 +130,7 @@ def test_no_strategy():
             marks=on_tensorflow,
         ),
         pytest.param(
-            *("model_parallel", {"model_shards": 3}, "must divide the number of devices, 1"),
+            *("model_parallel", {"model_shards": 3}, "devices of a process, 1"),
             marks=on_jax,
         ),
     ],

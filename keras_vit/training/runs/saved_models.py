@@ -6,12 +6,14 @@ import pathlib
 import zipfile
 
 import keras
+from keras import ops
 
 from keras_vit.checkpoints.trained.loading import METADATA_FILE, run_of, saved_by_run
 from keras_vit.checkpoints.trained.runs import RUN_FILE, read_run
 from keras_vit.core.files import replacing
 from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind
 from keras_vit.models.base import ImageModel, origin_of, pass_on
+from keras_vit.training.distribution import is_spread, to_numpy
 from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
 
 
@@ -33,6 +35,7 @@ def save_model(model, path, metadata=None):
 
 
 def _without_optimizer(model, metadata):
+    model = _on_one_device(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
     pass_on(model, new)
@@ -41,6 +44,25 @@ def _without_optimizer(model, metadata):
     if names and isinstance(new, ImageModel) and new.output_shape[-1] == len(names):
         new.class_names = names
     return new
+
+
+def _on_one_device(model):
+    """Return the model, or a copy of one that is divided among the devices of processes."""
+    arrays = {
+        variable.path: to_numpy(variable) for variable in model.weights if is_spread(variable)
+    }
+    if not arrays:
+        return model
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        copy = type(model).from_config(model.get_config())
+        for old, new in zip(model.weights, copy.weights, strict=True):
+            new.assign(arrays[old.path] if old.path in arrays else ops.convert_to_numpy(old))
+    finally:
+        keras.distribution.set_distribution(distribution)
+    pass_on(model, copy)
+    return copy
 
 
 def run_metadata(model_path):
