@@ -1,7 +1,9 @@
 """Ray and Spark: the rows are those of one process."""
 
 import os
+import pathlib
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -142,6 +144,19 @@ def test_columns_of_a_data_frame_are_checked(spark, path):
 
     with pytest.raises(ValueError, match="must have one of the columns bytes, .*Received: id"):
         predict(spark.createDataFrame([("a",)], ["id"]), path)
+
+
+def test_the_example_of_spark(photos, tmp_path):
+    pytest.importorskip("pyspark")
+    shutil.copytree(photos, tmp_path / "photos")
+    (tmp_path / "photos" / "dog" / "7.jpg").unlink()  # Spark leaves out empty files.
+    example = pathlib.Path(__file__).parents[2] / "examples" / "08_predict_on_spark.py"
+    assert len(example.read_text().splitlines()) <= 60
+    found = subprocess.run(
+        [sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert "|prediction|count|" in found.stdout
 
 
 @pytest.mark.parametrize(

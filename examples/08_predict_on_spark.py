@@ -1,0 +1,30 @@
+"""Predict a folder of images on Spark; needs `pip install 'keras-vit[spark]'` and Java."""
+
+import os
+import pathlib
+import sys
+
+from pyspark.sql import SparkSession
+
+import keras_vit
+from keras_vit.distributed.spark import predict
+
+# A model that all machines can reach; here of random weights.
+model = keras_vit.ViT_Ti16(num_classes=2, image_size=32)
+model.class_names = ("cat", "dog")
+model.save("model.keras")
+
+# Spark starts this Python. On a cluster `master` is its address.
+os.environ["PYSPARK_PYTHON"] = sys.executable
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+# Rows in a call of a worker: images have kilobytes.
+spark = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "256").getOrCreate()
+
+images = spark.read.format("binaryFile").option("recursiveFileLookup", "true").load("photos")
+found = predict(images, "model.keras", outputs=["prediction", "probability"])
+found.drop("modificationTime", "length").write.mode("overwrite").parquet("predictions")
+
+rows = spark.read.parquet("predictions")
+rows.groupBy("prediction").count().show()
+assert rows.count() == len(list(pathlib.Path("photos").rglob("*.jpg")))
+spark.stop()
