@@ -16,7 +16,8 @@ import pyarrow.parquet
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import PARTIAL, differences, replacing
-from keras_vit.data.inputs.find import absolute_names, find_images
+from keras_vit.data.inputs.find import absolute_names, find_images, is_dataset
+from keras_vit.data.sources.kinds import find_kind
 from keras_vit.distributed.tables import TEXTS, output_types, to_table
 from keras_vit.serving.prediction.models import digest_of_model
 from keras_vit.serving.prediction.predictor import Predictor
@@ -51,6 +52,19 @@ class Job:
         check_integer("part_size", self.part_size, 1)
         object.__setattr__(self, "images", absolute_names(self.images))
         object.__setattr__(self, "output", pathlib.Path(self.output).expanduser().absolute())
+        for folder in filter(pathlib.Path.is_dir, map(_path_of, self.images)):
+            if self.output.resolve().is_relative_to(folder.resolve()):
+                # It would be a class the next time.
+                raise ValueError(
+                    "`output` must not be in the folder of the images. "
+                    f"Received: output={str(self.output)!r}, images={str(folder)!r}"
+                )
+
+
+def _path_of(name):
+    """Return the path of images; of a dataset without a path one that does not exist."""
+    is_path = not is_dataset(name)
+    return pathlib.Path(name if is_path else find_kind(name)[1] or "/no path/")
 
 
 class Parts:

@@ -228,6 +228,19 @@ def test_flags_are_checked(flags, message, path, photos, tmp_path, capsys):
     assert not output.exists()
 
 
+def test_an_output_is_not_among_the_images(path, photos, capsys):
+    for images in (photos, f"folder:{photos}"):
+        for output in (photos / "found", photos):
+            line = error_of(capsys, "predict", path, images, "--output", output)
+            assert "`output` must not be in the folder of the images" in line
+    assert not (photos / "found").exists()
+
+
+def test_an_output_in_the_working_directory(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Job(Predictor(path), ("digits",), "found").output == tmp_path / "found"
+
+
 def test_flags_of_files_need_an_output(path, photos, capsys):
     line = error_of(capsys, "predict", path, photos, "--processes", 2)
     assert "`--processes` is for `--output`. Received: no --output" in line
