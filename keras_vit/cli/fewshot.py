@@ -63,6 +63,7 @@ class Fewshot:
         # Before a model is downloaded.
         check_fewshot_settings(self.shots, seeds, self.method, self.l2)
         if is_store(self.model):
+            self._check_flags_of_stores()
             train, test = read_features(self.model), read_features(self.data)
             accuracies = evaluate_stores(train, test, self.shots, seeds, self.method, self.l2)
             print(plain_table(("shots", "accuracy", "seeds"), summary(accuracies)))
@@ -73,3 +74,12 @@ class Fewshot:
         options = {name: value for name, value in vars(self).items() if name not in own}
         accuracies = evaluate_fewshot(trained.model, data, seeds=seeds, **options)
         print(plain_table(("shots", "accuracy", "seeds"), summary(accuracies)))
+
+    def _check_flags_of_stores(self):
+        used = {"model", "data", "method", "shots", "seeds", "l2"}
+        for field in dataclasses.fields(Fewshot):
+            if field.name not in used and getattr(self, field.name) != field.default:
+                raise ValueError(
+                    f"`--{field.name.replace('_', '-')}` is for a model and a dataset. "
+                    f"Received: features in {self.model!r}"
+                )

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.core.choices import DTYPES
+
 # Lines of images are printed as soon as so many are predicted.
 _AT_ONCE = 256
 
@@ -32,8 +34,8 @@ class Predict:
     """Image size, one number or height and width: resizes a model for another size. A file that
     does not record its size needs this."""
     output: pathlib.Path | None = None
-    """Write Parquet files to this directory instead of lines. The same command goes on after it
-    was stopped: files that are there are not computed again."""
+    """Write Parquet files to this directory instead of lines. Run the same command again to resume
+    it: files that are there are not computed again."""
     outputs: tuple[str, ...] = ("prediction", "probability")
     """Columns of the files: prediction, probability, probabilities, logits, features,
     attention_distance."""
@@ -45,7 +47,7 @@ class Predict:
     """Images in one step of the model."""
     part_size: int = 1000
     """Images in one file of `--output`."""
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
+    dtype: Literal[DTYPES] | None = None
     """What a model of this package computes in; by default what it is stored for."""
     processes: int = 1
     """Processes of this machine that share the work, or actors of Ray; each loads the model."""
@@ -64,19 +66,23 @@ class Predict:
         Images that cannot be decoded are reported; where lines are printed, the status is then 1.
         """
         from keras_vit.cli.convert import as_image_size
+        from keras_vit.data.inputs.find import find_images
         from keras_vit.serving import Predictor
 
         check_images(self.images, self.top)
         shard = as_shard(self.shard)
         self._check_flags()
         warn_of_other_model(self.model)
-        outputs = self.outputs if self.output else ("prediction", "probability", "probabilities")
-        size = as_image_size(self.image_size)
-        predictor = Predictor(self.model, outputs, self.batch_size, self.dtype, size)
-        if self.output is None:
-            self._print_lines(predictor)
-        else:
-            self._write_files(predictor, shard)
+        size, scale = as_image_size(self.image_size), (self.batch_size, self.dtype)
+        if self.output is not None:
+            self._write_files(Predictor(self.model, self.outputs, *scale, size), shard)
+            return
+        images = find_images(self.images, self.split, self.data_dir)
+        tell_left_out(images)
+        # A single image is not computed as many.
+        scale = (min(self.batch_size, images.num_images), self.dtype)
+        outputs = ("prediction", "probability", "probabilities")
+        self._print_lines(Predictor(self.model, outputs, *scale, size), images)
 
     def _check_flags(self):
         names = ("outputs", "part_size", "processes", "shard", "engine", "address", "gpus")
@@ -86,20 +92,18 @@ class Predict:
             raise ValueError(
                 f"`--{given[0].replace('_', '-')}` is for `--output`. Received: no --output"
             )
+        if self.output is not None and self.top != defaults["top"]:
+            raise ValueError("`--top` is for lines, without `--output`. Received: both")
         if self.engine != "ray" and (self.address is not None or self.gpus):
             raise ValueError("`--address` and `--gpus` are for `--engine ray`. Received: local")
         if self.processes < 1:
             raise ValueError(f"`--processes` must be positive. Received: {self.processes}")
 
-    def _print_lines(self, predictor):
+    def _print_lines(self, predictor, images):
         from keras_vit.core.text import printable
-        from keras_vit.data.inputs.find import find_images
 
-        images = find_images(self.images, self.split, self.data_dir)
-        print_left_out(images)
         is_whole = True
-        for start in range(0, images.num_images, _AT_ONCE):
-            found = predictor(images.columns(start, min(start + _AT_ONCE, images.num_images)))
+        for found in predicted(predictor, images):
             for index, id in enumerate(found["id"]):
                 if reason := found["error"][index]:
                     print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
@@ -116,9 +120,9 @@ class Predict:
 
         settings = (self.split, self.data_dir, self.part_size)
         parts = Parts(Job(predictor, self.images, self.output, *settings))
-        print_left_out(parts.images)
+        tell_left_out(parts.images)
         remove_abandoned(self.output)
-        mine, missing = range(shard[0], parts.count, shard[1]), parts.missing(shard)
+        mine, missing = parts.of_shard(shard), parts.missing(shard)
         if len(missing) < len(mine):
             print(f"{len(mine) - len(missing)} of {len(mine)} files are there already")
         with tqdm.tqdm(total=parts.size(missing), unit=" images") as bar:
@@ -154,12 +158,18 @@ def as_shard(text):
     return int(index) - 1, int(count)
 
 
-def print_left_out(images):
-    """Print how many files are no images, by reason, if there are any."""
+def predicted(predictor, images):
+    """Yield the columns of batch after batch of `ImageRows`."""
+    for start in range(0, images.num_images, _AT_ONCE):
+        yield predictor(images.columns(start, min(start + _AT_ONCE, images.num_images)))
+
+
+def tell_left_out(images):
+    """Log how many files are no images, by reason, if there are any."""
     from keras_vit.data.sources.listing import describe_left_out
 
     if images.left_out:
-        print(describe_left_out(images.left_out))
+        logging.getLogger("keras_vit").info("%s", describe_left_out(images.left_out))
 
 
 def print_classes(image, classes):
@@ -167,7 +177,7 @@ def print_classes(image, classes):
     from keras_vit.core.text import printable
 
     named = [f"{printable(name)} {probability:.1%}" for name, probability in classes]
-    print(image, *(named or ["-"]), sep="  ")
+    print(printable(str(image)), *(named or ["-"]), sep="  ")
 
 
 def _classes(model, found, index, top):

@@ -28,6 +28,8 @@ class Search:
 
     def run(self):
         """Print a line for each image: the ids that are found, with their cosine similarities."""
+        import numpy as np
+
         from keras_vit.cli.predict import check_images
         from keras_vit.core.text import printable
         from keras_vit.evaluation.store import read_features
@@ -38,20 +40,33 @@ class Search:
                 f"`--picture` must be a new file in a directory. Received: {str(self.picture)!r}"
             )
         store = read_features(self.features)
-        ids, queries = self._queries(store)
-        found, similarities = store.search(queries, self.top)
-        for id, indices, scores in zip(ids, found, similarities, strict=True):
-            named = [
-                f"{printable(store.ids[index])} {score:.3f}"
-                for index, score in zip(indices, scores, strict=True)
-            ]
-            print(printable(id), *named, sep="  ")
-        if self.picture is not None:
-            self._draw(store, ids, found)
+        drawn, is_whole = [], True
+        for ids, queries, reasons in self._queries(store):
+            is_sound = np.array([reason is None for reason in reasons], bool)
+            is_whole &= is_sound.all()
+            for id, reason in zip(ids[~is_sound], reasons[~is_sound], strict=True):
+                print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
+            if not is_sound.any():
+                continue
+            places, similarities = store.search(queries[is_sound], self.top)
+            for id, found, scores in zip(
+                ids[is_sound], store.ids[places], similarities, strict=True
+            ):
+                print(
+                    printable(id), *map("{} {:.3f}".format, map(printable, found), scores), sep="  "
+                )
+                drawn += [(id, found)] if len(drawn) < _DRAWN else []
+        if self.picture is not None and drawn:
+            self._draw(store, drawn)
             print(f"Drawn to {self.picture}")
+        if not is_whole:
+            sys.exit(1)
 
     def _queries(self, store):
-        """Return the ids and the features of the images to search for."""
+        """Yield the ids, the features, and why there are none, of the images to search for."""
+        import numpy as np
+
+        from keras_vit.cli.predict import predicted
         from keras_vit.data.inputs.find import find_images
         from keras_vit.evaluation.store import check_same_model, is_store, read_features
         from keras_vit.serving import Predictor
@@ -60,7 +75,8 @@ class Search:
         if len(self.images) == 1 and is_store(self.images[0]):
             other = read_features(self.images[0])
             check_same_model(store, other)
-            return other.ids, other.features
+            yield other.ids, other.features, np.full(len(other.ids), None)
+            return
         model, record = store.record["model"], store.record
         if digest_of_model(model) != record["digest_of_model"]:
             raise ValueError(
@@ -68,32 +84,21 @@ class Search:
                 f"Received: {model!r}, which has changed since they were computed"
             )
         predictor = Predictor(model, ["features"], 32, record["dtype"], record["image_size"])
-        images = find_images(self.images)
-        found = predictor(images.columns(0, images.num_images))
-        is_sound = [error is None for error in found["error"]]
-        for id, error in zip(found["id"], found["error"], strict=True):
-            if error is not None:
-                print(f"keras-vit: error: {id}: {error}", file=sys.stderr)
-        if not any(is_sound):
-            sys.exit(1)
-        return found["id"][is_sound], found["features"][is_sound]
+        for found in predicted(predictor, find_images(self.images)):
+            yield found["id"], found["features"], found["error"]
 
-    def _draw(self, store, ids, found):
-        from keras_vit.data.inputs.find import find_images, thumbnails
-        from keras_vit.inspection.figures.neighbours import draw_neighbours
-
-        shown = list(zip(ids, found, strict=True))[:_DRAWN]
-        own = find_images(store.record["images"], store.record["split"])
-        wanted = thumbnails(own, {store.ids[index] for _, indices in shown for index in indices})
-        asked = thumbnails(find_images(self._asked()), {id for id, _ in shown})
-        rows = [
-            [(asked[id], id), *((wanted[store.ids[i]], store.ids[i]) for i in indices)]
-            for id, indices in shown
-        ]
-        draw_neighbours(rows, self.picture)
-
-    def _asked(self):
+    def _draw(self, store, drawn):
+        from keras_vit.data.inputs.find import find_images
+        from keras_vit.data.inputs.thumbnails import thumbnails
         from keras_vit.evaluation.store import is_store, read_features
+        from keras_vit.inspection.figures.neighbors import draw_neighbors
+
+        def images_of(record):
+            return find_images(record["images"], record["split"], record.get("data_dir"))
 
         is_other = len(self.images) == 1 and is_store(self.images[0])
-        return read_features(self.images[0]).record["images"] if is_other else self.images
+        asked = images_of(read_features(self.images[0]).record) if is_other else None
+        asked = thumbnails(asked or find_images(self.images), {id for id, _ in drawn})
+        known = thumbnails(images_of(store.record), {id for _, found in drawn for id in found})
+        rows = [[(asked[id], id), *((known[one], one) for one in found)] for id, found in drawn]
+        draw_neighbors(rows, self.picture)

@@ -14,4 +14,14 @@ TARGETS = ("mean_colour", "downsized", "pixels")
 # Modes of `keras_vit.quantize`.
 QUANTIZATIONS = ("int8", "int4", "float8")
 # Old and new name of a setting of recipes, which is an argument of the optimizer, too.
-RENAMED = ("average_momentum", "ema_momentum")
+RENAMED_SETTING = ("average_momentum", "ema_momentum")
+# Columns that hold images, in order of preference: ours and Ray's, Spark's, and that of Hugging
+# Face's datasets.
+ENCODED_COLUMNS = ("bytes", "content", "image")
+# File of the settings in a directory of predictions. Readers of Parquet ignore files that begin
+# with an underscore or a dot.
+PREDICTIONS_RECORD = "_predictions.json"
+# Key in the metadata of each of its files: the digest of these settings.
+PREDICTIONS_JOB = b"keras_vit.job"
+# Types that `Predictor` computes in.
+DTYPES = ("float32", "bfloat16", "float16")

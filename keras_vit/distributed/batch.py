@@ -6,6 +6,7 @@ machines write what one process would, and what is there need not be computed ag
 
 import dataclasses
 import functools
+import hashlib
 import json
 import math
 import pathlib
@@ -15,22 +16,22 @@ import pyarrow
 import pyarrow.parquet
 
 from keras_vit.core.arguments import check_integer
+from keras_vit.core.choices import PREDICTIONS_JOB, PREDICTIONS_RECORD
 from keras_vit.core.files import PARTIAL, differences, replacing
-from keras_vit.data.inputs.find import absolute_names, find_images, is_dataset
+from keras_vit.data.inputs.find import absolute_names, check_existing, find_images, is_dataset
 from keras_vit.data.sources.kinds import find_kind
 from keras_vit.distributed.tables import TEXTS, output_types, to_table
 from keras_vit.serving.prediction.models import digest_of_model
 from keras_vit.serving.prediction.predictor import Predictor
 
-# Readers of Parquet ignore files that begin with an underscore or a dot.
-RECORD = "_predictions.json"
+_PARTS = "part-*-of-*.parquet"
 # Seconds after which no process can be writing a file of one part.
 _ABANDONED = 600
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What is predicted, and where to: all that a worker needs to know.
+    """What is predicted, and where to, for the workers that do it.
 
     Args:
         predictor: a `keras_vit.serving.Predictor`.
@@ -72,16 +73,20 @@ class Parts:
 
     Args:
         job: a `Job`.
+        digest: `digest` of the `Parts` of the process that has begun the job, for its workers: they
+            do not check again that the directory is that of the job.
 
     Raises:
         ValueError: if the directory is of another job, or there are no images.
     """
 
-    def __init__(self, job):
+    def __init__(self, job, digest=None):
+        if digest is None:
+            check_existing(job.images)
         self.job = job
         self.images = find_images(job.images, job.split, job.data_dir)
         self.count = math.ceil(self.images.num_images / job.part_size)
-        _record(job, self.images)
+        self.digest = _record(job, self.images) if digest is None else digest
 
     def path(self, part):
         """Return the file of a part."""
@@ -96,10 +101,14 @@ class Parts:
         """Return the number of images in a list of parts."""
         return sum(stop - start for start, stop in map(self.bounds, parts))
 
-    def missing(self, shard=(0, 1)):
-        """Return the parts of a shard, `(index, count)`, that are not there yet."""
+    def of_shard(self, shard):
+        """Return the parts of a shard, `(index, count)`, which follow one another."""
         index, count = shard
-        return [part for part in range(index, self.count, count) if not self._is_there(part)]
+        return range(self.count * index // count, self.count * (index + 1) // count)
+
+    def missing(self, shard=(0, 1)):
+        """Return the parts of a shard that are not there yet."""
+        return [part for part in self.of_shard(shard) if not self._is_there(part)]
 
     def write(self, part, on_images=None):
         """Predict a part and write its file; return the number of images that are broken."""
@@ -107,6 +116,7 @@ class Parts:
         found = predictor(images.columns(*self.bounds(part)), on_images)
         table = to_table(found, {**self._types_of_images, **output_types(predictor)})
         with replacing(self.path(part)) as partial:
+            table = table.replace_schema_metadata({PREDICTIONS_JOB: self.digest})
             pyarrow.parquet.write_table(table, partial)
         return len(table) - table["error"].null_count
 
@@ -122,10 +132,31 @@ class Parts:
         if not path.exists():
             return False
         try:
-            return pyarrow.parquet.read_metadata(path).num_rows == stop - start
+            found = pyarrow.parquet.read_metadata(path)
         except (OSError, pyarrow.ArrowException):
-            # A disk lost it; it is written again.
+            # Damaged: it is written again.
             return False
+        # One of another job that ran at the same time is written again, too.
+        is_own = (found.metadata or {}).get(PREDICTIONS_JOB) == self.digest.encode()
+        return is_own and found.num_rows == stop - start
+
+
+class PartWriter:
+    """A function that writes a part, for workers of engines: it finds the images when called.
+
+    Args:
+        job: a `Job`.
+        digest: as in `Parts`.
+    """
+
+    def __init__(self, job, digest):
+        self._find = functools.partial(Parts, job, digest)
+        self._parts = None
+
+    def __call__(self, part, on_images=None):
+        """Write a part; return `(images, broken)`, the numbers of its images."""
+        self._parts = self._parts or self._find()
+        return self._parts.size([part]), self._parts.write(part, on_images)
 
 
 def remove_abandoned(output):
@@ -136,26 +167,34 @@ def remove_abandoned(output):
 
 
 def _record(job, images):
-    """Write what a job predicts to its directory, or check that it is the job of the directory."""
-    path, predictor = job.output / RECORD, job.predictor
+    """Write what a job predicts to its directory, or check that it is the job of the directory.
+
+    Return a digest of it.
+    """
+    path, predictor = job.output / PREDICTIONS_RECORD, job.predictor
     record = {
         "images": list(job.images),
         "split": job.split,
         "num_images": images.num_images,
-        "digest_of_ids": images.digest(),
+        "digest_of_images": images.digest(),
         "digest_of_model": digest_of_model(predictor.path),
         "outputs": list(predictor.outputs),
         "dtype": predictor.dtype,
         "image_size": predictor.image_size,
         "part_size": job.part_size,
     }
+    more = {
+        "model": predictor.path,
+        "data_dir": None if job.data_dir is None else str(job.data_dir),
+        "class_names": images.class_names,
+    }
+    _check_files(job.output)
     try:
         # Settings may change as long as nothing was predicted.
-        if not any(job.output.glob("part-*.parquet")):
+        if not any(job.output.glob(_PARTS)):
             job.output.mkdir(parents=True, exist_ok=True)
-            _check_empty(job.output)
             with replacing(path) as partial:
-                text = json.dumps({"model": predictor.path, **record}, indent=2)
+                text = json.dumps({**more, **record}, indent=2)
                 partial.write_text(text + "\n", encoding="utf-8")
         before = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -169,12 +208,20 @@ def _record(job, images):
     if changed:
         raise ValueError(
             "`output` must be a new directory, or one of the same model, images and settings. "
-            f"Received: output={str(job.output)!r}, begun with others: {changed[0]}"
+            f"Received: output={str(job.output)!r}, begun with others: {changed[0]:.300}"
             + (f" and {len(changed) - 1} more" if changed[1:] else "")
         )
+    return hashlib.sha256(json.dumps(record).encode()).hexdigest()[:16]
 
 
-def _check_empty(output):
-    others = {path.name for path in output.iterdir() if path.name[0] != "."} - {RECORD}
-    if others:
-        raise NotADirectoryError(f"it holds {min(others)}, which is no prediction")
+def _check_files(output):
+    """Refuse a directory with other files than predictions, or predictions of others."""
+    names = {path.name for path in output.iterdir()} if output.is_dir() else set()
+    parts = {path.name for path in output.glob(_PARTS)}
+    others = {name for name in names - parts - {PREDICTIONS_RECORD} if name[0] != "."}
+    # Another worker may write the first part now, but has written the record before.
+    if others or (parts and not (output / PREDICTIONS_RECORD).exists()):
+        raise ValueError(
+            "`output` must be a new directory, or one of predictions of this command. "
+            f"Received: output={str(output)!r}, which has {min(others or parts)}"
+        )

@@ -5,7 +5,8 @@ import contextlib
 import multiprocessing
 import os
 
-from keras_vit.distributed.batch import Parts
+from keras_vit.core.cores import num_cores
+from keras_vit.distributed.batch import PartWriter
 
 # TensorFlow's own, and OpenMP's for PyTorch.
 _THREADS = ("TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")
@@ -26,13 +27,15 @@ def write_parts(parts, missing, processes=1, on_images=None):
         The number of images that cannot be decoded.
 
     Raises:
+        ValueError: if the model cannot be loaded, or an argument does not fit it.
         OSError: if a file cannot be written or a process ends; all other parts stay.
     """
     if processes == 1:
         return sum(parts.write(part, on_images) for part in missing)
     context = multiprocessing.get_context("spawn")
     counter = context.Value("q", 0)
-    arguments = (processes, context, _start, (parts.job, counter))
+    writer = PartWriter(parts.job, parts.digest)
+    arguments = (processes, context, _start, (writer, counter))
     with (
         _fewer_threads(processes),
         concurrent.futures.ProcessPoolExecutor(*arguments) as pool,
@@ -51,26 +54,24 @@ def write_parts(parts, missing, processes=1, on_images=None):
 
 def _wait(futures, counter, on_images):
     """Return the sum of the results, and report the images that are counted meanwhile."""
-    seen, pending = 0, set(futures)
+    seen, broken, pending = 0, 0, set(futures)
     while pending:
-        _, pending = concurrent.futures.wait(
-            pending, _POLL_SECONDS, concurrent.futures.FIRST_EXCEPTION
+        done, pending = concurrent.futures.wait(
+            pending, _POLL_SECONDS, concurrent.futures.FIRST_COMPLETED
         )
         now = counter.value
         if on_images is not None:
             on_images(now - seen)
         seen = now
-        for future in futures:
-            if future.done():
-                future.result()
-    return sum(future.result() for future in futures)
+        broken += sum(future.result() for future in done)
+    return broken
 
 
 @contextlib.contextmanager
 def _fewer_threads(processes):
     """Let processes that are started meanwhile share the cores, unless the user decided."""
     mine = [name for name in _THREADS if name not in os.environ]
-    os.environ |= dict.fromkeys(mine, str(max((os.cpu_count() or 1) // processes, 1)))
+    os.environ |= dict.fromkeys(mine, str(max(num_cores() // processes, 1)))
     try:
         yield
     finally:
@@ -78,9 +79,9 @@ def _fewer_threads(processes):
             del os.environ[name]
 
 
-def _start(job, counter):
-    global _parts, _counter
-    _parts, _counter = Parts(job), counter
+def _start(writer, counter):
+    global _writer, _counter
+    _writer, _counter = writer, counter
 
 
 def _write(part):
@@ -88,4 +89,5 @@ def _write(part):
         with _counter.get_lock():
             _counter.value += images
 
-    return _parts.write(part, count)
+    _, broken = _writer(part, count)
+    return broken

@@ -1,14 +1,14 @@
 """Predictions on a cluster of Ray."""
 
+import contextlib
 import logging
-import os
 import socket
 
-from keras_vit.distributed.batch import Parts
-from keras_vit.serving.prediction.predictor import Predictor
+from keras_vit.distributed.batch import PartWriter
+from keras_vit.serving.prediction.predictor import Predictor, absolute_path
 
 _SECONDS_TO_CONNECT = 10
-# Left to itself, Ray restarts for ever a worker that is killed for its memory each time.
+# By default Ray restarts a worker forever, also one that is killed for its memory each time.
 _RETRIES = {"max_restarts": 3, "max_task_retries": 3}
 
 
@@ -37,9 +37,11 @@ def predict(dataset, model, workers=2, rows=256, num_cpus=1, num_gpus=0, **setti
         ValueError: if an argument of `Predictor` is out of range.
     """
     ray = import_ray()
-    settings = Predictor(model, **settings).__getstate__()
+    # Wrong settings are found here, and not in a worker.
+    Predictor(model, **settings)
     return dataset.map_batches(
         Predictor,
+        fn_constructor_args=(absolute_path(model),),
         fn_constructor_kwargs=settings,
         batch_size=rows,
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
@@ -62,41 +64,53 @@ def write_parts(parts, missing, workers=2, address=None, num_gpus=0, on_images=N
 
     Returns:
         The number of images that cannot be decoded.
+
+    Raises:
+        ImportError: if Ray is not installed.
+        ValueError: if the cluster cannot be reached, the model cannot be loaded, or an argument
+            does not fit it.
+        OSError: if a file cannot be written, or workers end again and again.
     """
     ray = import_ray()
-    _connect(ray, address, workers)
-    rows = ray.data.from_items(
-        [{"part": part} for part in missing], override_num_blocks=len(missing)
-    )
-    done = rows.map_batches(
-        _Writer,
-        fn_constructor_args=(parts.job,),
-        batch_size=1,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
-        num_gpus=num_gpus,
-        **_RETRIES,
-    )
     broken = 0
-    try:
-        for row in done.iter_rows():
-            if row["problem"]:
-                raise ValueError(row["problem"])
-            broken += int(row["broken"])
-            if on_images is not None:
-                on_images(int(row["images"]))
-    except ray.exceptions.RayError as error:
-        raise OSError(
-            "the workers of Ray ended again and again, perhaps killed for their memory; the same "
-            "command writes the parts that are missing"
-        ) from error
+    with _connected(ray, address, workers):
+        rows = [{"part": part} for part in missing]
+        done = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _Writer,
+            fn_constructor_args=(parts.job, parts.digest),
+            batch_size=1,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
+            num_gpus=num_gpus,
+            **_RETRIES,
+        )
+        try:
+            for row in done.iter_rows():
+                if row["problem"]:
+                    raise ValueError(row["problem"])
+                broken += int(row["broken"])
+                if on_images is not None:
+                    on_images(int(row["images"]))
+        except ray.exceptions.RayTaskError:
+            raise
+        except ray.exceptions.RayError as error:
+            raise OSError(
+                "the workers of Ray ended again and again, perhaps killed for their memory; the "
+                f"same command writes the parts that are missing ({type(error).__name__})"
+            ) from error
     return broken
 
 
-def _connect(ray, address, workers):
-    """Connect to a cluster, or start one on this machine, with a progress bar of ours alone."""
-    if not ray.is_initialized():
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-        # Logical ones: reading needs one beside those of the workers.
+@contextlib.contextmanager
+def _connected(ray, address, workers):
+    """Connect to a cluster, or start one on this machine, with our progress bar alone."""
+    context = ray.data.DataContext.get_current()
+    settings = ("enable_progress_bars", "print_on_execution_start")
+    before = [getattr(context, name) for name in settings]
+    loggers = [logging.getLogger(name) for name in ("ray.data", "ray.data._internal")]
+    levels = [logger.level for logger in loggers]
+    is_own = not ray.is_initialized()
+    if is_own:
+        # Logical cores: one more, for reading.
         local = {} if address else {"num_cpus": workers + 1, "include_dashboard": False}
         try:
             _check_reachable(address)
@@ -106,10 +120,19 @@ def _connect(ray, address, workers):
                 f"`address` must be that of a cluster of Ray. Received: address={address!r} "
                 f"({error})"
             ) from error
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    for name in ("ray.data", "ray.data._internal"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    for name in settings:
+        setattr(context, name, False)
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for name, value in zip(settings, before, strict=True):
+            setattr(context, name, value)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        if is_own:
+            ray.shutdown()
 
 
 def _check_reachable(address):
@@ -122,18 +145,17 @@ def _check_reachable(address):
 class _Writer:
     """What an actor does: write the part of a row."""
 
-    def __init__(self, job):
-        self._job, self._parts = job, None
+    def __init__(self, job, digest):
+        self._write = PartWriter(job, digest)
 
     def __call__(self, batch):
         (part,) = batch["part"].tolist()
         try:
-            self._parts = self._parts or Parts(self._job)
-            broken, problem = self._parts.write(part), ""
+            images, broken = self._write(part)
         # Ray would hide the message of an error in its own.
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ImportError) as error:
             return {"images": [0], "broken": [0], "problem": [str(error)]}
-        return {"images": [self._parts.size([part])], "broken": [broken], "problem": [problem]}
+        return {"images": [images], "broken": [broken], "problem": [""]}
 
 
 def import_ray():

@@ -6,8 +6,8 @@ import numpy as np
 
 from keras_vit.core.arguments import check_integer
 
-# Queries that are compared with all features at once.
-_CHUNK = 1024
+# Similarities in memory at once.
+_PAIRS = 2**25
 
 
 def nearest(features, queries, count=5):
@@ -45,14 +45,15 @@ def nearest(features, queries, count=5):
         index.add(features)
         similarities, indices = index.search(queries, count)
         return indices, similarities
-    starts = range(0, len(queries), _CHUNK)
-    found = [_search(features, queries[start : start + _CHUNK], count) for start in starts]
+    step = max(1, _PAIRS // len(features))
+    starts = range(0, len(queries), step)
+    found = [_search(features, queries[start : start + step], count) for start in starts]
     return tuple(np.concatenate(parts) for parts in zip(*found, strict=True))
 
 
 def _search(features, queries, count):
     scores = queries @ features.T
-    best = np.argpartition(-scores, count - 1, axis=1)[:, :count]
+    best = np.argpartition(scores, -count, axis=1)[:, -count:]
     order = np.argsort(-np.take_along_axis(scores, best, 1), axis=1, kind="stable")
     best = np.take_along_axis(best, order, 1)
     return best, np.take_along_axis(scores, best, 1)

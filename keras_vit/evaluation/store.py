@@ -7,11 +7,10 @@ import pathlib
 
 import numpy as np
 
+from keras_vit.core.choices import PREDICTIONS_JOB, PREDICTIONS_RECORD
+from keras_vit.core.objects import as_objects
 from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
 from keras_vit.evaluation.search import nearest
-
-# Written by `keras_vit.distributed.batch`.
-RECORD = "_predictions.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +37,7 @@ class FeatureStore:
 
 def is_store(path):
     """Whether a path is a directory of predictions."""
-    return pathlib.Path(path, RECORD).is_file()
+    return pathlib.Path(path, PREDICTIONS_RECORD).is_file()
 
 
 def read_features(folder):
@@ -51,7 +50,7 @@ def read_features(folder):
         A `FeatureStore`, without the images that could not be decoded, whose number is logged.
 
     Raises:
-        ValueError: if the directory is no such one, or rows are missing.
+        ValueError: if it is not such a directory, or rows are missing.
 
     Example:
     >>> from keras_vit.distributed.batch import Job, Parts
@@ -63,26 +62,48 @@ def read_features(folder):
     >>> read_features(tmp_path / "features").features.shape
     (359, 192)
     """
-    import pyarrow.compute
-    import pyarrow.dataset
-
     folder = pathlib.Path(folder).expanduser()
+    record = _read_record(folder)
+    table = _read_sound(folder, record["num_images"])
+    width = len(table["features"][0])
+    flat = np.concatenate([part.flatten().to_numpy() for part in table["features"].chunks])
+    labels = as_objects(table["label"].to_pylist()) if "label" in table.column_names else None
+    ids = as_objects(table["id"].to_pylist())
+    return FeatureStore(ids, flat.reshape(-1, width), labels, record)
+
+
+def _read_record(folder):
     if not is_store(folder):
         raise ValueError(
             "`folder` must be a directory of `keras-vit predict --output`. "
-            f"Received: {str(folder)!r}, which has no {RECORD}"
+            f"Received: {str(folder)!r}, which has no {PREDICTIONS_RECORD}"
         )
-    record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    record = json.loads((folder / PREDICTIONS_RECORD).read_text(encoding="utf-8"))
     if "features" not in record.get("outputs", ()):
         raise ValueError(
             "The predictions must have features (`--outputs features`). "
             f"Received: {str(folder)!r} with {', '.join(record.get('outputs', ()))}"
         )
-    table = pyarrow.dataset.dataset(folder, format="parquet").to_table()
-    if len(table) != record["num_images"]:
+    return record
+
+
+def _read_sound(folder, num_images):
+    """Read the rows of the images that could be decoded."""
+    import pyarrow.compute
+    import pyarrow.dataset
+
+    # A file that another job wrote at the same time has rows that do not belong here.
+    jobs = {
+        pyarrow.parquet.read_metadata(path).metadata[PREDICTIONS_JOB]
+        for path in folder.glob("*.parquet")
+    }
+    dataset = pyarrow.dataset.dataset(folder, format="parquet")
+    names = [name for name in ("id", "label", "features", "error") if name in dataset.schema.names]
+    table = dataset.to_table(columns=names)
+    if len(table) != num_images or len(jobs) > 1:
         raise ValueError(
-            f"All {record['num_images']} images must have a row: run the command that wrote them "
-            f"again. Received: {str(folder)!r} with {len(table)} rows"
+            f"All {num_images} images must have a row: run the command that wrote them again. "
+            f"Received: {str(folder)!r} with {len(table)} rows of {len(jobs)} commands"
         )
     sound = table.filter(pyarrow.compute.is_null(table["error"]))
     if not len(sound):
@@ -92,15 +113,7 @@ def read_features(folder):
             "%d of %d images in %s have no features, because they cannot be decoded",
             *(len(table) - len(sound), len(table), folder),
         )
-    width = len(sound["features"][0])
-    flat = np.concatenate([part.flatten().to_numpy() for part in sound["features"].chunks])
-    labels = sound["label"].to_pylist() if "label" in sound.column_names else None
-    return FeatureStore(
-        np.array(sound["id"].to_pylist(), object),
-        flat.reshape(-1, width),
-        None if labels is None else np.array(labels, object),
-        record,
-    )
+    return sound
 
 
 def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares", l2=None):
@@ -118,21 +131,15 @@ def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares"
         A dictionary from `(shots, seed)` to the accuracy.
 
     Raises:
-        ValueError: if the stores are of two models, have no labels or several per image, or have
-            images in common.
+        ValueError: if the stores are of two models, have no labels or several per image, have
+            images in common, or the second has a class that the first lacks.
     """
     check_same_model(train, test)
-    names = sorted({label for store in (train, test) for label in _labels_of(store)})
+    names = _class_names(train, test)
     if train.record["images"] == test.record["images"] and set(train.ids) & set(test.ids):
         raise ValueError(
-            "The images to learn from and those to classify must be others. "
+            "The images to learn from and those to classify must be different. "
             f"Received: {len(set(train.ids) & set(test.ids))} common images"
-        )
-    known = set(_labels_of(train))
-    if unknown := [name for name in names if name not in known]:
-        raise ValueError(
-            "The images to learn from must have all classes. "
-            f"Received: none of {', '.join(unknown[:5])}"
         )
     numbers = {name: number for number, name in enumerate(names)}
     columns = []
@@ -140,6 +147,20 @@ def evaluate_stores(train, test, shots=None, seeds=SEEDS, method="least-squares"
         labels = np.array([numbers[label] for label in _labels_of(store)], "int32")
         columns += [store.features, labels]
     return fewshot_accuracies(*columns, len(names), shots, seeds, method, l2)
+
+
+def _class_names(train, test):
+    """Return the names of the classes of both, in the order of the dataset if it is the same."""
+    known = set(_labels_of(train))
+    if unknown := sorted(set(_labels_of(test)) - known):
+        raise ValueError(
+            "The images to learn from must have all classes. "
+            f"Received: none of {', '.join(unknown[:5])}"
+        )
+    recorded = train.record.get("class_names")
+    # The choice of images depends on the order of the classes.
+    is_same = recorded and recorded == test.record.get("class_names")
+    return recorded if is_same else sorted(known)
 
 
 def check_same_model(*stores):

@@ -86,12 +86,17 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
     blocks = find_blocks(model) if blocks is None else blocks
     summary = AttentionSummary(model, blocks, others, summarise)
     found = predict_images(model, summary, images, batch_size, verbose)
-    if not all(np.isfinite(array).all() for array in keras.tree.flatten(found)):
+    check_finite_attention(model, *keras.tree.flatten(found))
+    return found
+
+
+def check_finite_attention(model, *arrays):
+    """Raise `ValueError` if what was computed from a model's attention is not finite."""
+    if not all(np.isfinite(array).all() for array in arrays):
         raise ValueError(
             "`model` must compute finite attention on the images. "
             f"Received: model={model.name!r}, whose attention has NaN or infinity"
         )
-    return found
 
 
 class AttentionSummary(keras.Model):

@@ -5,7 +5,11 @@ import logging
 import numpy as np
 from keras import ops
 
-from keras_vit.inspection.attention import AttentionSummary, summarise_attention
+from keras_vit.inspection.attention import (
+    AttentionSummary,
+    check_finite_attention,
+    summarise_attention,
+)
 from keras_vit.models.parts import find_blocks, token_grid, token_stride
 
 
@@ -59,7 +63,13 @@ def image_distances(model):
     """
     measure = _measure(token_grid(model), token_stride(model))
     summary = AttentionSummary(model, find_blocks(model), (), measure)
-    return lambda images: _means(*np.moveaxis(np.array(summary.predict_on_batch(images)), -1, 0))
+
+    def distances(images):
+        found = np.array(summary.predict_on_batch(images))
+        check_finite_attention(model, found)
+        return _means(*np.moveaxis(found, -1, 0))
+
+    return distances
 
 
 def _means(sums, counts):

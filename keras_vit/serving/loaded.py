@@ -20,19 +20,11 @@ def load_export(version):
         export only flags it, and `ValueError` for logits that are not finite.
     """
     version = pathlib.Path(version)
-    answer = _load(version)
-
-    def checked(encoded):
-        logits = answer(encoded)
-        if len(logits) != len(encoded) or not np.isfinite(logits).all():
-            raise ValueError(
-                "An export must give finite logits for each image. Received: "
-                f"{str(version)!r}, which gives {len(logits)} for {len(encoded)} images, "
-                f"{np.isfinite(logits).mean():.0%} of them finite"
-            )
-        return logits
-
-    return checked
+    size, answer = load_parts(version)
+    if size is None:
+        return answer
+    resizing, _ = recorded(version)
+    return lambda encoded: answer(preprocess_files(encoded, size, resizing))
 
 
 def load_parts(version, image_size=None):
@@ -55,12 +47,28 @@ def load_parts(version, image_size=None):
     if row.has_signatures:
         if image_size is not None:
             raise _fixed_size(version, image_size)
-        return None, row.load_encoded(version / row.file_name, recorded(version)[0])
+        answer = row.load_encoded(version / row.file_name, recorded(version)[0])
+        return None, _checked(version, answer)
     run = load_runner(version / row.file_name)
     size = run.image_shape[:2]
     if image_size is not None and None not in size:
         raise _fixed_size(version, image_size)
-    return image_size or input_size(version, size), lambda images: run(np.stack(images))
+    answer = _checked(version, lambda images: run(np.stack(images)))
+    return image_size or input_size(version, size), answer
+
+
+def _checked(version, answer):
+    def checked(images):
+        logits = answer(images)
+        if len(logits) != len(images) or not np.isfinite(logits).all():
+            raise ValueError(
+                "An export must give finite logits for each image. Received: "
+                f"{str(version)!r}, which gives {len(logits)} for {len(images)} images, "
+                f"{np.isfinite(logits).mean():.0%} of them finite"
+            )
+        return logits
+
+    return checked
 
 
 def _fixed_size(version, image_size):
@@ -68,14 +76,6 @@ def _fixed_size(version, image_size):
         "`image_size` (`--image-size`) must not be given for an export, which has one. "
         f"Received: {str(version)!r}, image_size={image_size}"
     )
-
-
-def _load(version):
-    size, answer = load_parts(version)
-    if size is None:
-        return answer
-    resizing, _ = recorded(version)
-    return lambda encoded: answer(preprocess_files(encoded, size, resizing))
 
 
 def input_size(version, size):

@@ -4,6 +4,7 @@ import contextlib
 import os
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_vit.data.processes import process
@@ -131,8 +132,8 @@ def _connect_to_tpu():
 def _jax_distribution(name, model_shards):
     devices = keras.distribution.list_devices()
     if name == "model_parallel":
-        # The devices of a process come one after the other. A process reads the images of its own
-        # models, so that none may be spread over two.
+        # A process reads the images of its own models, so that none may be spread over two.
+        _check_order_of_devices()
         own = len(devices) // process()[1]
         shards = own if model_shards is None else model_shards
         if shards < 1 or own % shards:
@@ -154,6 +155,17 @@ def _jax_distribution(name, model_shards):
     return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
 
 
+def _check_order_of_devices():
+    import jax
+
+    owners = [device.process_index for device in jax.devices()]
+    if owners != sorted(owners):
+        raise ValueError(
+            "`model_parallel` needs the devices of a process one after the other. "
+            f"Received: devices of the processes {owners}"
+        )
+
+
 def join_processes():
     """Join the processes that a launcher has started, if any; before anything is computed."""
     import jax
@@ -161,10 +173,11 @@ def join_processes():
     if jax.distributed.is_initialized():
         return
     counts = [int(os.environ.get(variable) or 1) for variable in PROCESS_COUNTS]
-    if max(counts) > 1:
-        keras.distribution.initialize()
-    elif int(os.environ.get("WORLD_SIZE") or 1) > 1:
+    # Slurm may have started torchrun.
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
         keras.distribution.initialize(*_torchrun())
+    elif max(counts) > 1:
+        keras.distribution.initialize()
 
 
 def _torchrun():
@@ -177,7 +190,8 @@ def _torchrun():
             f"`WORLD_SIZE` above 1 needs {', '.join(names[:2])} and `RANK`. Received: {received}"
         )
     address, port, count, rank = values
-    return f"{address}:{port}", int(count), int(rank)
+    # torchrun itself listens at its port.
+    return f"{address}:{int(port) + 1}", int(count), int(rank)
 
 
 def is_first_process():
@@ -186,19 +200,20 @@ def is_first_process():
 
 
 def is_spread(variable):
-    """Whether a process cannot read all of a variable on its own devices alone."""
+    """Whether JAX refuses to read a variable, which has parts on devices of other processes."""
     if keras.backend.backend() != "jax":
         return False
     return not (variable.value.is_fully_addressable or variable.value.is_fully_replicated)
 
 
 def to_numpy(variable):
-    """Return a variable as an array; all processes must call this for one that is spread."""
+    """Return a variable as an array; the devices of a process have all parts of each model."""
     if not is_spread(variable):
         return ops.convert_to_numpy(variable)
-    from jax.experimental.multihost_utils import process_allgather
-
-    return process_allgather(variable.value, tiled=True)
+    array = np.empty(variable.shape, variable.value.dtype)
+    for part in variable.value.addressable_shards:
+        array[part.index] = part.data
+    return array
 
 
 def num_replicas():

@@ -185,10 +185,7 @@ def _find_state(workdir, keep):
 
 @contextlib.contextmanager
 def own_directory(workdir):
-    """Yield the run's directory in the first process, and a temporary one in each other process.
-
-    All processes save: variables that are sharded are gathered by all of them.
-    """
+    """Yield the run's directory in the first process, and a temporary one in each other process."""
     if is_first_process():
         yield pathlib.Path(workdir).expanduser().resolve()
     else:

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import accepts_old_name, check_rate, constructor_arguments, is_integer
-from keras_vit.core.choices import RENAMED
+from keras_vit.core.choices import RENAMED_SETTING
 from keras_vit.training.distribution import sum_over_replicas
 
 # Layers after the blocks, which layer-wise decay leaves at the full learning rate.
@@ -47,7 +47,7 @@ class PaperUpdates:
         Gradual unfreezing: ULMFiT (arXiv 1801.06146), section 3.3.
     """
 
-    @accepts_old_name(*RENAMED)
+    @accepts_old_name(*RENAMED_SETTING)
     def __init__(
         self,
         learning_rate,

@@ -13,15 +13,17 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
+from keras_vit.core.choices import PREDICTIONS_RECORD as RECORD
 from keras_vit.data.images.decoding import decode
 from keras_vit.distributed import processes
-from keras_vit.distributed.batch import RECORD, Job, Parts, remove_abandoned
+from keras_vit.distributed.batch import Job, Parts, remove_abandoned
 from keras_vit.serving import Predictor
-from tests.fixtures.commands import error_of, mistake_of, run
-from tests.fixtures.models import NAMES, preprocessed
+from tests.fixtures.commands import error_of, run
+from tests.fixtures.models import NAMES, classifier, preprocessed
 from tests.fixtures.predicted.parts import assert_same_rows, rows_of
 
 OUTPUTS = ("prediction", "probability", "logits", "features")
+OF_ALL = ("--outputs", *OUTPUTS, "probabilities", "attention_distance")
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +87,51 @@ def test_what_is_missing_or_damaged_is_written_again(arguments, expected, tmp_pa
     assert not abandoned.exists()
 
 
+def test_files_of_a_job_that_ran_at_the_same_time_are_written_again(path, photos, tmp_path):
+    first, second = (
+        Parts(Job(Predictor(path, outputs), (str(photos),), tmp_path / "one", part_size=20))
+        for outputs in (["logits"], ["prediction"])
+    )
+    first.write(0)
+    assert second.missing() == [0, 1] and first.missing() == [1]
+
+
+def test_predictions_of_another_program_are_left_alone(arguments, tmp_path, capsys):
+    (tmp_path / "part-00000-of-00004.parquet").write_bytes(b"precious")
+    line = error_of(capsys, *arguments, "--output", tmp_path)
+    assert "which has part-00000-of-00004.parquet" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["part-00000-of-00004.parquet"]
+
+
+def test_an_error_in_a_process_is_its_own(path, photos, tmp_path):
+    damaged = tmp_path / "model.keras"
+    damaged.write_bytes(path.read_bytes()[:1000])
+    parts = Parts(Job(Predictor(damaged), (str(photos),), tmp_path / "one", part_size=20))
+    with pytest.raises(ValueError, match="`model` must be a complete Keras model"):
+        processes.write_parts(parts, parts.missing(), processes=2)
+
+
+def test_every_output_and_several_labels(photos, tmp_path, capsys):
+    model = classifier()
+    model.class_names, model.thresholds = NAMES, (0.3, 0.5, 0.4)
+    model.save(tmp_path / "model.keras")
+    lines = [f"{path},{path.parent.name} old\n" for path in photos.rglob("*.jpg")]
+    lines = [line.removeprefix(f"{photos}/") for line in lines]
+    shutil.copytree(photos, tmp_path / "photos")
+    (tmp_path / "photos" / "labels.csv").write_text("".join(lines))
+    name = f"csv:{tmp_path}/photos/labels.csv"
+    run(capsys, "predict", tmp_path / "model.keras", name, "--output", tmp_path / "one", *OF_ALL)
+    rows = rows_of(tmp_path / "one")
+    assert rows["cat/0.jpg"]["label"] == ["cat", "old"] and len(rows) == 40
+    for row in rows.values():
+        if row["error"] is None:
+            above = [p > t for p, t in zip(row["probabilities"], model.thresholds, strict=True)]
+            expected = {name for name, is_above in zip(NAMES, above, strict=True) if is_above}
+            assert set(row["prediction"]) == expected
+            distances = np.array(row["attention_distance"])
+            assert distances.shape == (2, 2) and np.isfinite(distances).all()
+
+
 def test_a_file_that_is_being_written_stays(tmp_path):
     partial = tmp_path / ".part-00000.partial.0a.parquet"
     partial.write_bytes(b"")
@@ -120,10 +167,6 @@ def test_a_directory_is_of_one_job(arguments, path, photos, tmp_path, capsys):
 
 def test_settings_may_change_as_long_as_nothing_was_predicted(arguments, tmp_path, capsys):
     output = tmp_path / "one"
-    line = mistake_of(
-        capsys, "predict", arguments[1], arguments[2], "--output", output, "--outputs"
-    )
-    assert "outputs" in line
     job = Job(Predictor(arguments[1], ["features"]), (str(arguments[2]),), output)
     Parts(job)
     assert json.loads((output / RECORD).read_text())["outputs"] == ["features"]
@@ -134,7 +177,7 @@ def test_settings_may_change_as_long_as_nothing_was_predicted(arguments, tmp_pat
 def test_a_directory_with_something_else_is_left_alone(arguments, tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("precious")
     line = error_of(capsys, *arguments, "--output", tmp_path)
-    assert "it holds thesis.txt, which is no prediction" in line
+    assert "one of predictions of this command. Received: " in line and "thesis.txt" in line
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     line = error_of(capsys, *arguments, "--output", tmp_path / "thesis.txt")
     assert "`output` must be a directory that can be written" in line
@@ -218,8 +261,9 @@ def test_lines_are_printed_without_an_output(path, photos, capsys):
         (["--processes", "0"], "`--processes` must be positive. Received: 0"),
         (["--part-size", "0"], "`part_size` must be"),
         (["--address", "auto"], "`--address` and `--gpus` are for `--engine ray`"),
-        (["--outputs", "labels"], "`outputs` must be among prediction, probability"),
+        (["--outputs", "labels"], "`outputs` must be a list of prediction, probability"),
         (["--split", "test"], "`split` is for datasets"),
+        (["--top", "1"], "`--top` is for lines, without `--output`"),
     ],
 )
 def test_flags_are_checked(flags, message, path, photos, tmp_path, capsys):
@@ -244,6 +288,13 @@ def test_an_output_in_the_working_directory(path, tmp_path, monkeypatch):
 def test_flags_of_files_need_an_output(path, photos, capsys):
     line = error_of(capsys, "predict", path, photos, "--processes", 2)
     assert "`--processes` is for `--output`. Received: no --output" in line
+
+
+def test_images_that_are_not_there_make_no_directory(path, tmp_path, capsys):
+    for name in ("missing", "missing/*.jpg", "missing.parquet"):
+        line = error_of(capsys, "predict", path, tmp_path / name, "--output", tmp_path / "one")
+        assert "`images` must exist. Received: " in line
+    assert not (tmp_path / "one").exists()
 
 
 def test_a_model_that_is_not_there_makes_no_directory(photos, tmp_path, capsys):

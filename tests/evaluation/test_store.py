@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.data import find_source
 from keras_vit.evaluation.fewshot import evaluate_fewshot
 from keras_vit.evaluation.search import find_similar, nearest
 from keras_vit.evaluation.store import evaluate_stores, read_features
@@ -52,8 +53,10 @@ def test_the_accuracy_is_that_of_the_model_itself(stores, folder, capsys):
 def test_broken_images_have_no_features(stores, folder, caplog):
     found = [read_features(stores / split) for split in ("train", "test")]
     assert sum(len(store.ids) for store in found) == 53
+    splits = {split: find_source(f"folder:{folder}", split) for split in ("train", "test")}
+    own = [split for split, source in splits.items() if source.find_numbers({"cat/3.jpg"})]
     broken = [message for message in caplog.messages if "have no features" in message]
-    assert len(broken) <= 1
+    assert len(broken) == len(own)
     for store in found:
         assert "cat/3.jpg" not in store.ids
         assert store.features.dtype == "float32" and np.isfinite(store.features).all()
@@ -70,7 +73,7 @@ def last_error(capsys, *arguments):
 
 def test_stores_must_fit(stores, folder, tmp_path, capsys):
     error = last_error(capsys, "fewshot", stores / "train", "--data", stores / "train")
-    assert "must be others. Received: " in error
+    assert "must be different. Received: " in error
     other = keras.models.load_model(stores / "model.keras")
     other.get_layer("head").bias.assign([1, 2, 3])
     other.save(tmp_path / "other.keras")
@@ -78,6 +81,8 @@ def test_stores_must_fit(stores, folder, tmp_path, capsys):
     run(capsys, "predict", tmp_path / "other.keras", f"folder:{folder}", *options)
     error = last_error(capsys, "fewshot", stores / "train", "--data", tmp_path / "other")
     assert "of the same model" in error
+    arguments = ("fewshot", stores / "train", "--data", stores / "test", "--test-split", "train")
+    assert "`--test-split` is for a model" in error_of(capsys, *arguments)
     run(capsys, "predict", stores / "model.keras", folder, *options[:3], tmp_path / "plain")
     error = last_error(capsys, "fewshot", stores / "train", "--data", tmp_path / "plain")
     assert "predict a dataset such as `folder:PATH`" in error

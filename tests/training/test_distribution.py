@@ -7,13 +7,20 @@ import pytest
 
 from keras_vit.training.distribution import SingleDevice, check_batch, strategy
 from keras_vit.training.recipes import FINETUNE
-from tests.fixtures.distributed.processes import printed_json, start, start_two
+from tests.fixtures.distributed.processes import (
+    free_port,
+    printed_json,
+    printed_jsons,
+    start,
+    start_two,
+)
 from tests.fixtures.distributed.run import train
 
 on_tensorflow = pytest.mark.backends("tensorflow", reason="TensorFlow's strategies")
 on_jax = pytest.mark.backends("jax", reason="keras.distribution is for JAX")
 
 MODULE = "tests.fixtures.distributed.run"
+AUTO = ("--strategy", "auto")
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +61,7 @@ def test_devices(arguments, tmp_path, expected):
 
 @on_jax
 @pytest.mark.parametrize(
-    "launcher",
-    [
-        "torchrun",
-        *(pytest.param(name, marks=pytest.mark.large) for name in ("keras", "openmpi", "slurm")),
-    ],
+    "launcher", ["keras", *(pytest.param(n, marks=pytest.mark.large) for n in ("openmpi", "slurm"))]
 )
 def test_two_processes(launcher, tmp_path, expected):
     command = (MODULE, "--workdir", tmp_path, "--strategy", "auto")
@@ -67,6 +70,15 @@ def test_two_processes(launcher, tmp_path, expected):
     # Only the first process has written files.
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"run.json", "metrics.jsonl", "best.keras", "last.keras", "states"} <= names
+
+
+@on_jax
+def test_two_processes_of_torchrun(tmp_path, expected):
+    pytest.importorskip("torch")
+    launcher = ("torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port())
+    for metrics in printed_jsons(start(*launcher, "-m", MODULE, "--workdir", tmp_path, *AUTO)):
+        for ours, theirs in zip(metrics, expected, strict=True):
+            assert ours == pytest.approx(theirs, rel=0, abs=1e-5)
 
 
 @on_jax

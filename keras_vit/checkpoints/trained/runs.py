@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from keras_vit.core.choices import RENAMED
+from keras_vit.core.choices import RENAMED_SETTING
 
 RUN_FILE = "run.json"
 BEST_MODEL = "best.keras"
@@ -32,7 +32,7 @@ def read_run(path):
         raise ValueError(
             f"The `run.json` of a run must be a dictionary with {kinds}. Received: {str(path)!r}"
         )
-    old, new = RENAMED
+    old, new = RENAMED_SETTING
     if old in run.get("recipe", {}):
         run["recipe"][new] = run["recipe"].pop(old)
     return run

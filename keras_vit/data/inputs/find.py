@@ -1,14 +1,13 @@
 """Find the images that a user names."""
 
 import collections
+import itertools
 import pathlib
 
-import numpy as np
 import tensorflow as tf
-from PIL import Image
 
+from keras_vit.core.objects import as_objects
 from keras_vit.data.datasets import find_every, find_source
-from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
 from keras_vit.data.inputs.parquet import parquet_rows
 from keras_vit.data.inputs.rows import ImageRows, rows_of
 from keras_vit.data.sources.kinds import absolute_name, find_kind
@@ -36,8 +35,8 @@ def find_images(names, split=None, data_dir=None):
     """Find the images that a user names.
 
     Args:
-        names: list of image files and of folders, whose images at every level are taken; or of
-            Parquet files, patterns of them and folders of them; or the name of one dataset, as in
+        names: list of image files, patterns of them, and folders, whose images at every level are
+            taken; or the same of Parquet files; or the name of one dataset, as in
             `keras_vit.data.load`.
         split: split of the dataset, as in `load`; `None` for all.
         data_dir: as in `load`.
@@ -61,8 +60,11 @@ def find_images(names, split=None, data_dir=None):
     if any(map(is_dataset, names)):
         if len(names) > 1:
             raise ValueError(f"`images` must be one dataset. Received: {', '.join(names)}")
-        source = find_source(*names, split, data_dir=data_dir) if split else None
-        return rows_of(source or find_every(*names, data_dir))
+        (name,) = names
+        source = (
+            find_source(name, split, data_dir=data_dir) if split else find_every(name, data_dir)
+        )
+        return rows_of(source)
     if split is not None:
         raise ValueError(
             "`split` is for datasets, such as `folder:PATH`; of a folder or files all images are "
@@ -72,15 +74,21 @@ def find_images(names, split=None, data_dir=None):
     return parquet_rows(tables) if tables else _image_files(names)
 
 
+def _existing(name):
+    """Return the paths that a name means: itself, or the files of a pattern."""
+    path = pathlib.Path(name).expanduser()
+    matches = [] if path.exists() else sorted(tf.io.gfile.glob(str(path)))
+    return [pathlib.Path(match) for match in matches] or [path]
+
+
 def _parquet_files(names):
     """Return the Parquet files that the names mean, or none if they mean images."""
     found = []
-    for name in names:
-        path = pathlib.Path(name).expanduser()
-        files = sorted(path.glob(f"*{_PARQUET}")) if path.is_dir() else [path]
-        if not path.exists():
-            files = sorted(map(pathlib.Path, tf.io.gfile.glob(str(path))))
-        found += [file for file in files if file.suffix == _PARQUET] or [None]
+    for path in itertools.chain.from_iterable(map(_existing, names)):
+        files = sorted(path.rglob(f"*{_PARQUET}")) if path.is_dir() else [path]
+        tables = [file for file in files if file.suffix == _PARQUET]
+        has_images = bool(tables) and path.is_dir() and bool(list_images(path)[0])
+        found += [*tables, *([None] if has_images or not tables else [])]
     if None in found and any(found):
         raise ValueError(f"`images` must be Parquet files or images, not both. Received: {names}")
     return [] if None in found else found
@@ -88,54 +96,32 @@ def _parquet_files(names):
 
 def _image_files(names):
     paths, ids, left_out = [], [], collections.Counter()
-    folders = [name for name in names if pathlib.Path(name).expanduser().is_dir()]
+    is_only = len(names) == 1
     for name in names:
-        path = pathlib.Path(name).expanduser()
-        if not path.is_dir():
-            paths.append(str(path))
-            ids.append(name)
-            continue
-        found, others = list_images(path)
-        paths += found
-        is_only = len(names) == 1
-        ids += [
-            pathlib.Path(each).relative_to(path).as_posix() if is_only else each for each in found
-        ]
-        left_out += others
+        for path in _existing(name):
+            if not path.is_dir():
+                paths.append(str(path))
+                ids.append(str(path) if path != pathlib.Path(name).expanduser() else name)
+                continue
+            found, others = list_images(path)
+            paths += found
+            ids += [_below(each, path) if is_only else each for each in found]
+            left_out += others
     if not paths:
-        raise ValueError(
-            f"`images` must name an image. Received: {', '.join(folders)}, without any"
-        )
+        raise ValueError(f"`images` must name an image. Received: {', '.join(names)}, without any")
 
     def read(start, stop):
-        return {"path": np.array(paths[start:stop], object)}
+        return {"path": as_objects(paths[start:stop])}
 
     return ImageRows(len(paths), ids.__getitem__, read, left_out=left_out)
 
 
-def thumbnails(images, ids, size=160):
-    """Return small pictures of some of the images.
-
-    Args:
-        images: `ImageRows`.
-        ids: set of the ids of those to read.
-        size: greatest length of a side, in pixels.
-
-    Returns:
-        A dictionary from ids to uint8 arrays `(height, width, 3)`.
-    """
-    found = {}
-    for number in range(images.num_images):
-        if (id := images.find_id(number)) in ids:
-            pixels = _pixels(images.read(number, number + 1))
-            picture = Image.fromarray(pixels)
-            picture.thumbnail((size, size))
-            found[id] = np.asarray(picture)
-    return found
+def _below(path, folder):
+    return pathlib.Path(path).relative_to(folder).as_posix()
 
 
-def _pixels(columns):
-    if "image" in columns:
-        return columns["image"][0]
-    encoded = columns["bytes"][0] if "bytes" in columns else tf.io.read_file(columns["path"][0])
-    return turn_upright(decode(encoded), read_orientation(encoded)).numpy()
+def check_existing(names):
+    """Raise `ValueError` for a name of images that means nothing."""
+    for name in names:
+        if not is_dataset(name) and not all(path.exists() for path in _existing(name)):
+            raise ValueError(f"`images` must exist. Received: {name!r}, which does not")

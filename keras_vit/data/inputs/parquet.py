@@ -1,15 +1,22 @@
 """Images in Parquet files, as Ray, Spark and Hugging Face's datasets write them."""
 
 import functools
+import itertools
 import json
 import pathlib
 
 import numpy as np
 
+from keras_vit.core.choices import ENCODED_COLUMNS
+from keras_vit.core.objects import as_objects
 from keras_vit.data.inputs.rows import ImageRows
+from keras_vit.data.sources.listing import short_names
 
-# Columns of encoded images, in order of preference, and of ids.
-_IMAGES, _IDS = ("bytes", "content", "image"), ("id", "path")
+_IDS = ("id", "path")
+# Rows that are in memory at once: one row group may hold all images of a file.
+_ROWS_AT_ONCE = 64
+# Rows that are read and left out rather than to begin their row group again.
+_SKIPPED_AT_MOST = 4096
 
 
 def parquet_rows(paths):
@@ -22,45 +29,78 @@ def parquet_rows(paths):
             and the number of the row.
 
     Returns:
-        `ImageRows`.
+        `ImageRows`. Ranges that follow one another are read without reading anything twice.
 
     Raises:
         ValueError: if a file is damaged or lacks such a column of images.
     """
-    files = [_open(path) for path in paths]
-    image, label, id = _columns_of(files[0].schema_arrow, paths[0])
-    for path, file in zip(paths, files, strict=True):
-        if _columns_of(file.schema_arrow, path) != (image, label, id):
+    schemas, counts = zip(*map(_schema_and_count, paths), strict=True)
+    image, label, id = _columns_of(schemas[0], paths[0])
+    for path, schema in zip(paths, schemas, strict=True):
+        if _columns_of(schema, path) != (image, label, id):
             raise ValueError(
                 "The Parquet files must have the same columns. "
                 f"Received: {str(paths[0])!r} and {str(path)!r}, which differ"
             )
-    starts = np.cumsum([0, *(file.metadata.num_rows for file in files)])
-    names = _class_names(files[0].schema_arrow, label)
-
-    # The parts of a dataset are read one after the other.
-    @functools.lru_cache(maxsize=1)
-    def read_group(file, group):
-        return files[file].read_row_group(group, columns=[image, *filter(None, [label])])
+    starts = np.cumsum([0, *counts])
+    names = _class_names(schemas[0], label)
+    stream = _Stream(paths, starts, [image, *filter(None, [label])])
 
     def read(start, stop):
-        images, labels = [], []
-        for file, group, first, last in _pieces(files, starts, start, stop):
-            piece = read_group(file, group).slice(first, last - first)
-            images += map(_bytes_of, piece[image].to_pylist())
-            labels += piece[label].to_pylist() if label else []
-        columns = {"bytes": np.array(images, object)}
+        rows = stream.read(start, stop)
+        columns = {"bytes": as_objects([_bytes_of(row[image]) for row in rows])}
         if label:
-            columns["label"] = _labels(labels, names)
+            columns["label"] = as_objects([_name(row[label], names) for row in rows])
         return columns
 
     return ImageRows(
         int(starts[-1]),
-        _ids(files, starts, id, paths),
+        _ids(paths, starts, id),
         read,
         has_labels=label is not None,
-        has_several_labels=label is not None and _is_list(files[0].schema_arrow.field(label).type),
+        has_several_labels=label is not None and _is_list(schemas[0].field(label).type),
+        class_names=names,
+        facts=tuple((pathlib.Path(path).name, pathlib.Path(path).stat().st_size) for path in paths),
     )
+
+
+class _Stream:
+    """The rows of files, read forwards; other ranges begin at their row group again."""
+
+    def __init__(self, paths, starts, columns):
+        self._paths, self._starts, self._columns = paths, starts, columns
+        self._rows, self._place = iter(()), None
+
+    def read(self, start, stop):
+        """Return a range of rows as dictionaries."""
+        if self._place is None or not 0 <= start - self._place <= _SKIPPED_AT_MOST:
+            self._go_to(start)
+        skipped = start - self._place
+        self._place = stop
+        return list(itertools.islice(self._rows, skipped, skipped + stop - start))
+
+    def _go_to(self, start):
+        """Go to the row group of a row, of which only the needed rows become Python objects."""
+        file = int(np.searchsorted(self._starts, start, side="right")) - 1
+        self._rows = self._rows_from(file, start - self._starts[file])
+        self._place = start
+
+    def _rows_from(self, file, skipped):
+        for path in self._paths[file:]:
+            with _open(path) as opened:
+                ends = np.cumsum([_group(opened, i).num_rows for i in range(opened.num_row_groups)])
+                first = int(np.searchsorted(ends, skipped, side="right"))
+                skipped -= ends[first - 1] if first else 0
+                groups = list(range(first, len(ends)))
+                options = {"row_groups": groups, "columns": self._columns}
+                for batch in opened.iter_batches(_ROWS_AT_ONCE, **options) if groups else ():
+                    yield from batch.slice(skipped).to_pylist() if skipped < len(batch) else ()
+                    skipped = max(skipped - len(batch), 0)
+            skipped = 0
+
+
+def _group(file, index):
+    return file.metadata.row_group(index)
 
 
 def _open(path):
@@ -69,10 +109,16 @@ def _open(path):
 
     try:
         return pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException) as error:
+    except pyarrow.ArrowException as error:
         raise ValueError(
             f"A Parquet file must be complete. Received: {str(path)!r} ({error})"
         ) from error
+
+
+def _schema_and_count(path):
+    # Files are closed again: there may be more than a process may have open.
+    with _open(path) as file:
+        return file.schema_arrow, file.metadata.num_rows
 
 
 def _columns_of(schema, path):
@@ -85,10 +131,11 @@ def _columns_of(schema, path):
             return kind.get_field_index("bytes") >= 0
         return pyarrow.types.is_binary(kind) or pyarrow.types.is_large_binary(kind)
 
-    image = next((n for n in _IMAGES if n in schema.names and holds_bytes(schema.field(n))), None)
+    known = (name for name in ENCODED_COLUMNS if name in schema.names)
+    image = next((name for name in known if holds_bytes(schema.field(name))), None)
     if image is None:
         raise ValueError(
-            f"A Parquet file must have a column {', '.join(_IMAGES)} of encoded images. "
+            f"A Parquet file must have a column {', '.join(ENCODED_COLUMNS)} of encoded images. "
             f"Received: {str(path)!r} with {', '.join(schema.names)}"
         )
     label = "label" if "label" in schema.names else None
@@ -101,24 +148,18 @@ def _class_names(schema, label):
     """Return the names of numbered labels that Hugging Face's datasets record, or `None`."""
     try:
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-        return features[label]["names"]
+        return tuple(features[label]["names"])
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _labels(values, names):
-    """Return labels as names: those of the file, or their numbers."""
-
-    def name(value):
-        if value is None or isinstance(value, str):
-            return value
-        if isinstance(value, list):
-            return [name(one) for one in value]
-        return names[value] if names and 0 <= value < len(names) else str(value)
-
-    column = np.empty(len(values), object)
-    column[:] = [name(value) for value in values]
-    return column
+def _name(label, names):
+    """Return the name of a label or a list of them: that of the file, or its number as text."""
+    if label is None or isinstance(label, str):
+        return label
+    if isinstance(label, list):
+        return [_name(one, names) for one in label]
+    return names[label] if names and 0 <= label < len(names) else str(label)
 
 
 def _is_list(kind):
@@ -131,30 +172,19 @@ def _bytes_of(value):
     return value.get("bytes") if isinstance(value, dict) else value
 
 
-def _pieces(files, starts, start, stop):
-    """Yield `(file, row group, first, last)`, which together have the rows of a range."""
-    for number, file in enumerate(files):
-        place = starts[number]
-        for group in range(file.metadata.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            first, last = max(start - place, 0), min(stop - place, rows)
-            if first < last:
-                yield number, group, int(first), int(last)
-            place += rows
-
-
-def _ids(files, starts, column, paths):
+def _ids(paths, starts, column):
     """Return the function from the number of a row to its id."""
     import pyarrow
+    import pyarrow.parquet
 
-    if column is not None:
-        ids = pyarrow.chunked_array(
-            [file.read([column])[column].combine_chunks() for file in files]
-        )
-        return lambda number: ids[number].as_py() or f"#{number}"
+    names = short_names(map(str, paths))
 
-    def find_id(number):
+    def position(number):
         file = int(np.searchsorted(starts, number, side="right")) - 1
-        return f"{pathlib.Path(paths[file]).name}#{number - starts[file]}"
+        return f"{names[str(paths[file])]}#{number - starts[file]}"
 
-    return find_id
+    if column is None:
+        return position
+    read = functools.partial(pyarrow.parquet.read_table, columns=[column])
+    ids = pyarrow.concat_tables(map(read, paths))[column].combine_chunks()
+    return lambda number: ids[number].as_py() or position(number)

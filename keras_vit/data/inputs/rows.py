@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.core.objects import as_objects
 from keras_vit.data.images.decoding import decode
 
 
@@ -23,7 +24,9 @@ class ImageRows:
             `label`, the name of the class or a list of names.
         has_labels: whether there is the column `label`.
         has_several_labels: whether it has lists.
+        class_names: names of the classes in the order of the dataset, if it has one.
         left_out: number of files that are not images, by reason.
+        facts: more that tells these images from others, for the digest.
     """
 
     num_images: int
@@ -31,16 +34,18 @@ class ImageRows:
     read: Callable[[int, int], dict]
     has_labels: bool = False
     has_several_labels: bool = False
+    class_names: tuple[str, ...] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    facts: tuple = ()
 
     def columns(self, start, stop):
         """Return the columns of a range of images: `id` and those of `read`."""
         ids = [self.find_id(number) for number in range(start, stop)]
-        return {"id": np.array(ids, object), **self.read(start, stop)}
+        return {"id": as_objects(ids), **self.read(start, stop)}
 
     def digest(self):
         """Return a digest of the ids and their order."""
-        found = hashlib.sha256()
+        found = hashlib.sha256(repr(self.facts).encode() if self.facts else b"")
         for number in range(self.num_images):
             found.update(self.find_id(number).encode("utf-8", "surrogateescape") + b"\n")
         return found.hexdigest()[:16]
@@ -59,7 +64,7 @@ def rows_of(source):
         payloads, labels = zip(*rows, strict=True)
         return {
             **_image_column(source, numbers, payloads),
-            "label": _column([_names(source, label) for label in labels]),
+            "label": as_objects([_names(source, label) for label in labels]),
         }
 
     return ImageRows(
@@ -68,19 +73,20 @@ def rows_of(source):
         read,
         has_labels=True,
         has_several_labels=several,
+        class_names=source.class_names,
         left_out=source.left_out,
     )
 
 
 def _image_column(source, numbers, payloads):
     if source.path_of is not None:
-        return {"path": _column([source.path_of(int(number)) for number in numbers])}
+        return {"path": as_objects([source.path_of(int(number)) for number in numbers])}
     encoded = [
         payload and tf.convert_to_tensor(source.read(payload)).numpy() for payload in payloads
     ]
     if source.scale == 1:
-        return {"bytes": _column(encoded)}
-    return {"image": _column([_scaled(one, source.scale) for one in encoded])}
+        return {"bytes": as_objects(encoded)}
+    return {"image": as_objects([_scaled(one, source.scale) for one in encoded])}
 
 
 def _scaled(encoded, scale):
@@ -99,10 +105,3 @@ def _names(source, label):
     if source.has_several_labels:
         return [names[index] for index in np.flatnonzero(label > 0)]
     return names[label] if 0 <= label < len(names) else None
-
-
-def _column(values):
-    """Return an array of objects, whatever they are."""
-    column = np.empty(len(values), object)
-    column[:] = values
-    return column

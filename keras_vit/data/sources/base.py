@@ -83,9 +83,14 @@ class Source:
         )
 
     def some(self, numbers):
-        """Return a dataset of the examples with some numbers, a sorted array, in any order."""
-        near = self.examples if self.near is None else self.near(int(numbers[0]), int(numbers[-1]))
-        return near.filter(lambda number, *_: ~not_among(numbers, number))
+        """Return a dataset of the examples with some numbers, in any order.
+
+        The numbers of a dataset of several splits may rise more than once.
+        """
+        runs = np.split(numbers, np.flatnonzero(np.diff(numbers) < 0) + 1)
+        found = [self.examples] if self.near is None else [self.near(r[0], r[-1]) for r in runs]
+        together = functools.reduce(tf.data.Dataset.concatenate, found)
+        return together.filter(lambda number, *_: ~not_among(numbers, number))
 
     def find_numbers(self, ids):
         """Return the numbers of the examples with one of the ids; unknown ids are ignored."""

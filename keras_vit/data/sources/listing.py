@@ -120,3 +120,14 @@ def other_format_of(path):
             return other_format(file.read(_HEAD))
     except OSError:
         return None
+
+
+def short_names(files):
+    """Return for each file its name or, if names repeat, its path below the common folder."""
+    paths = {file: pathlib.Path(file) for file in files}
+    counts = collections.Counter(path.name for path in paths.values())
+    common = os.path.commonpath([path.parent for path in paths.values()])
+    return {
+        file: path.name if counts[path.name] == 1 else path.relative_to(common).as_posix()
+        for file, path in paths.items()
+    }

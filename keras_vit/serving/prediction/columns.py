@@ -7,11 +7,13 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
+from keras_vit.core.cores import num_cores
+from keras_vit.core.objects import as_objects
 from keras_vit.core.several_labels import check_thresholds
 from keras_vit.data.images.decoding import decode, explain
 
 _BLANK = np.zeros((32, 32, 3), "uint8")
-_THREADS = concurrent.futures.ThreadPoolExecutor(2 * (os.cpu_count() or 1), "decoding")
+_THREADS = concurrent.futures.ThreadPoolExecutor(2 * num_cores(), "decoding")
 
 
 def predict_column(model, column, values, outputs, batch_size, on_images=None):
@@ -39,13 +41,13 @@ def predict_column(model, column, values, outputs, batch_size, on_images=None):
         errors += [reason for _, reason in prepared]
         if on_images is not None:
             on_images(len(prepared))
-    # Without a sound image, another one tells the shapes.
+    # Without a sound image, a blank one has the shapes.
     found = found or [_first(0, model.run([model.prepare_pixels(_BLANK)]))]
     arrays = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
     columns = {**arrays, **_classes(arrays.get("logits"), model)}
     is_sound = np.array([reason is None for reason in errors], bool)
     wanted = {name: _spread(columns[name], is_sound) for name in outputs}
-    return {**wanted, "error": np.array(errors, object)}
+    return {**wanted, "error": as_objects(errors)}
 
 
 def _first(count, arrays):
@@ -54,24 +56,35 @@ def _first(count, arrays):
 
 def _prepare(model, column, value):
     """Return a prepared image and `None`, or `None` and the reason why there is none."""
-    encoded = b""
-    try:
-        if column == "path":
-            encoded = tf.io.read_file(os.fspath(value)).numpy()
-            return model.prepare(encoded), None
-        if isinstance(value, dict):
-            # How Hugging Face's datasets store an image.
-            value = value.get("bytes")
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            encoded = bytes(value)
-            return model.prepare(encoded), None
-    except tf.errors.NotFoundError:
-        return None, "no such file"
-    except tf.errors.OpError as error:
-        return None, _reason(error, encoded)
+    if isinstance(value, dict):
+        # How Hugging Face's datasets store an image.
+        value = value.get("bytes")
     if value is None:
         return None, "no image"
-    return model.prepare_pixels(_as_rgb(value)), None
+    if column == "path":
+        value = _read(value)
+        if value is None:
+            return None, "no such file"
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        return model.prepare_pixels(_as_rgb(value)), None
+    encoded = bytes(value)
+    try:
+        return model.prepare(encoded), None
+    except tf.errors.InvalidArgumentError as error:
+        return None, _reason(error, encoded)
+
+
+def _read(path):
+    """Return the bytes of a file, `None` if there is none.
+
+    Other errors, such as those of a server, say nothing of the image and are raised.
+    """
+    try:
+        return tf.io.read_file(os.fspath(path)).numpy()
+    except tf.errors.NotFoundError:
+        return None
+    except tf.errors.OpError as error:
+        raise OSError(f"{path} could not be read: {explain(error)}") from error
 
 
 def _reason(error, encoded):
@@ -122,8 +135,8 @@ def _classes(logits, model):
     above = [ranked(row, thresholds=thresholds) for row in probabilities]
     return {
         **columns,
-        "prediction": _of_lists([names[order].tolist() for order in above]),
-        "probability": _of_lists(
+        "prediction": as_objects([names[order].tolist() for order in above]),
+        "probability": as_objects(
             [row[order].astype("float32") for row, order in zip(probabilities, above, strict=True)]
         ),
     }
@@ -140,13 +153,6 @@ def ranked(probabilities, top=None, thresholds=None):
     if thresholds is None:
         return order[:top]
     return order[probabilities[order] > np.asarray(thresholds)[order]]
-
-
-def _of_lists(lists):
-    """Return an array of lists, which NumPy would make a matrix of if they have one length."""
-    array = np.empty(len(lists), object)
-    array[:] = lists
-    return array
 
 
 def _spread(values, is_sound):

@@ -6,16 +6,15 @@ import threading
 
 import numpy as np
 
-from keras_vit.core.arguments import as_pair, check_integer, check_names
+from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.core.choices import DTYPES, ENCODED_COLUMNS
 
 OUTPUTS = (
     *("prediction", "probability", "probabilities", "logits", "features"),
     "attention_distance",
 )
-# Columns that hold images, in order of preference: ours and Ray's, Spark's, and that of Hugging
-# Face's datasets; and paths of images.
-IMAGE_COLUMNS = ("bytes", "content", "image", "path")
-DTYPES = ("float32", "bfloat16", "float16")
+# In order of preference.
+IMAGE_COLUMNS = (*ENCODED_COLUMNS, "path")
 _LOCK = threading.Lock()
 
 
@@ -71,21 +70,18 @@ class Predictor:
         dtype=None,
         image_size=None,
     ):
-        check_names("outputs", outputs)
-        self.outputs = tuple(outputs)
-        unknown = [name for name in self.outputs if name not in OUTPUTS]
-        if unknown or not self.outputs:
+        is_list = isinstance(outputs, (list, tuple)) and len(outputs) > 0
+        if not is_list or any(name not in OUTPUTS for name in outputs):
             raise ValueError(
-                f"`outputs` must be among {', '.join(OUTPUTS)}. Received: outputs={outputs!r}"
+                f"`outputs` must be a list of {', '.join(OUTPUTS)}. Received: outputs={outputs!r}"
             )
+        self.outputs = tuple(outputs)
         check_integer("batch_size", batch_size, 1)
         if dtype is not None and dtype not in DTYPES:
             raise ValueError(
                 f"`dtype` must be one of {', '.join(DTYPES)}. Received: dtype={dtype!r}"
             )
-        local = pathlib.Path(path).expanduser()
-        # A worker has another working directory.
-        self.path = str(local.resolve()) if local.exists() else str(path)
+        self.path = absolute_path(path)
         self.batch_size = batch_size
         self.dtype = dtype
         self.image_size = None if image_size is None else as_pair(image_size, "image_size")
@@ -124,6 +120,12 @@ class Predictor:
                 f"Received: {', '.join(taken)}"
             )
         return column
+
+
+def absolute_path(path):
+    """Return the absolute path of a model, for another working directory; a name as it is."""
+    local = pathlib.Path(path).expanduser()
+    return str(local.resolve()) if local.exists() else str(path)
 
 
 # Spark unpickles a predictor for each of its tasks.

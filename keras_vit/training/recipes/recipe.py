@@ -4,7 +4,7 @@ import dataclasses
 from typing import Literal
 
 from keras_vit.core.arguments import accepts_old_name
-from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS, RENAMED, TARGETS
+from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS, RENAMED_SETTING, TARGETS
 from keras_vit.data.images.augmentations import AUGMENTATIONS
 from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_recipe
 
@@ -200,4 +200,4 @@ class Recipe:
         return epochs, steps_per_epoch
 
 
-Recipe.__init__ = accepts_old_name(*RENAMED)(Recipe.__init__)
+Recipe.__init__ = accepts_old_name(*RENAMED_SETTING)(Recipe.__init__)

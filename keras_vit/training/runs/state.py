@@ -13,7 +13,7 @@ from keras_vit.core.files import differences, replacing
 from keras_vit.data.fingerprints import name_some
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import defaults_of
-from keras_vit.training.distribution import is_first_process, is_spread, to_numpy
+from keras_vit.training.distribution import is_first_process, to_numpy
 from keras_vit.training.runs.variable_names import named_metrics, named_variables
 
 
@@ -29,16 +29,12 @@ class States:
         self.keep = keep
 
     def save(self, model, batch, facts):
-        """Save the state after a number of batches, and delete the oldest.
-
-        All processes gather variables that are divided among them, and the first one writes.
-        """
-        variables = {**named_variables(model), **named_metrics(model)}
+        """Save the state after a number of batches, and delete the oldest."""
+        # The other processes have a directory of their own, which is removed.
         if not is_first_process():
-            for variable in filter(is_spread, variables.values()):
-                to_numpy(variable)
             return
         self.directory.mkdir(exist_ok=True)
+        variables = {**named_variables(model), **named_metrics(model)}
         arrays = {name: _to_numpy(variable) for name, variable in variables.items()}
         facts = json.dumps({"batch": batch, **facts})
         path = self.directory / f"batch-{batch:09d}.npz"

@@ -64,14 +64,18 @@ def test_a_dataset_is_read_in_any_ranges(kind, request, tmp_path):
         assert [value for part in parts for value in part[column]] == values.tolist()
 
 
-def test_a_range_of_records_does_not_read_other_files(records, tmp_path):
-    images = find_images([records])
-    first, *others = sorted((tmp_path / "records").glob("train-*"))
-    count = sum(id.startswith(first.name) for id in images.columns(0, 12)["id"])
-    for other in others:
-        other.write_bytes(b"damaged")
-    assert len(images.columns(0, count)["bytes"]) == count
-    assert all(images.columns(0, count)["bytes"])
+def test_a_range_of_records_does_not_read_other_files(records):
+    source = find_source(records, ALL)
+    near = [int(number) for number, *_ in source.near(5, 6).as_numpy_iterator()]
+    assert {5, 6} <= set(near) and len(near) < source.num_examples / 2
+
+
+def test_numbers_that_rise_twice(folder):
+    """Those of TensorFlow Datasets whose splits are in another order than their names."""
+    source = find_source(f"folder:{folder}", ALL)
+    numbers = np.array([10, 11, 2, 3])
+    found = [int(number) for number, *_ in source.some(numbers).as_numpy_iterator()]
+    assert sorted(found) == [2, 3, 10, 11]
 
 
 def test_a_record_that_cannot_be_read_has_no_bytes(records, tmp_path):
@@ -150,6 +154,34 @@ def test_parquet_of_other_writers(encoded, tmp_path):
     assert find_images([changed]).digest() != images.digest()
 
 
+def test_ranges_of_parquet_in_any_order(tmp_path):
+    encoded = [bytes([number]) * 3 for number in range(200)]
+    for part in range(2):
+        write_table(
+            tmp_path / f"{part}.parquet",
+            bytes=encoded[100 * part : 100 * part + 100],
+            row_group_size=37,
+        )
+    images = find_images([tmp_path])
+    for start, stop in ((0, 10), (10, 20), (50, 120), (30, 40), (199, 200), (0, 200), (90, 101)):
+        assert images.columns(start, stop)["bytes"].tolist() == encoded[start:stop]
+
+
+def test_ids_of_files_of_one_name_are_their_paths(encoded, tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        write_table(tmp_path / folder / "0.parquet", bytes=encoded[:1])
+    assert find_images([tmp_path]).columns(0, 2)["id"].tolist() == [
+        "a/0.parquet#0",
+        "b/0.parquet#0",
+    ]
+
+
+def test_a_pattern_of_images(folder):
+    images = find_images([f"{folder}/cat/*.jpg"])
+    assert images.columns(0, 6)["id"].tolist() == [f"{folder}/cat/{i}.jpg" for i in range(6)]
+
+
 def empty_folder(tmp_path):
     (tmp_path / "empty").mkdir()
     return [tmp_path / "empty"]
@@ -171,6 +203,12 @@ def different(tmp_path):
     return [tmp_path]
 
 
+def table_among_images(tmp_path):
+    write_table(tmp_path / "metadata.parquet", bytes=[b"a"])
+    (tmp_path / "a.jpg").write_bytes(b"")
+    return [tmp_path]
+
+
 def both(tmp_path):
     write_table(tmp_path / "a.parquet", bytes=[b"a"])
     return [tmp_path / "a.parquet", tmp_path / "a.jpg"]
@@ -186,6 +224,7 @@ def both(tmp_path):
         (damaged, "A Parquet file must be complete. Received: "),
         (different, "must have the same columns. Received: .*a.parquet.*b.parquet"),
         (both, "must be Parquet files or images, not both"),
+        (table_among_images, "must be Parquet files or images, not both"),
         (lambda folder: ["folder:/no/such/folder"], "`folder:PATH` must name a folder"),
     ],
 )

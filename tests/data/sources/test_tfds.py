@@ -8,6 +8,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_vit.data import DATASETS, find_source, load
+from keras_vit.data.inputs.find import find_images
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.images import identify
 from tests.fixtures.photos import broken_images, write_photos
@@ -205,3 +206,17 @@ def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
     np.testing.assert_array_equal(labels.sum(axis=1), [1, 2, 1])
     assert dataset.num_examples == 3
     assert len(dataset.skipped) == 0
+
+
+def test_images_to_predict_of_all_splits_in_any_ranges(data_dir):
+    images = find_images(["tfds:photos:small"], data_dir=data_dir)
+    whole = images.columns(0, 24)
+    assert all(whole["bytes"]) and len(set(whole["id"])) == 24
+    for start in range(0, 24, 5):
+        part = images.columns(start, min(start + 5, 24))
+        for name, values in part.items():
+            assert values.tolist() == whole[name][start : start + 5].tolist()
+    labels = find_source("tfds:photos:small", "test", data_dir=data_dir)
+    rows = labels.examples.as_numpy_iterator()
+    expected = {labels.find_id(int(n)): labels.class_names[label] for n, _, label in rows}
+    assert expected.items() <= dict(zip(whole["id"], whole["label"], strict=True)).items()

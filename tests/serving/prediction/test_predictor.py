@@ -117,8 +117,13 @@ def test_broken_images_are_flagged_and_others_do_not_change(path):
         alone = predict({"bytes": column(images)})
         for name in OUTPUTS:
             assert alone[name].shape == (len(images), *expected[name].shape[1:]), name
-    missing = predict({"path": column(["/no/such.jpg"])})
-    assert missing["error"].tolist() == ["no such file"]
+    missing = predict({"path": column(["/no/such.jpg", None])})
+    assert missing["error"].tolist() == ["no such file", "no image"]
+
+
+def test_a_file_that_cannot_be_read_is_no_broken_image(path, tmp_path):
+    with pytest.raises(OSError, match=f"{tmp_path} could not be read: .*directory"):
+        Predictor(path)({"path": column([str(tmp_path)])})
 
 
 @pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
@@ -215,8 +220,9 @@ def test_another_type_to_compute_in(dtype, path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"outputs": ["labels"]}, "`outputs` must be among prediction, .*Received: .*labels"),
-        ({"outputs": "logits"}, "`outputs` must be a list of names"),
+        ({"outputs": ["labels"]}, "`outputs` must be a list of prediction, .*Received: .*labels"),
+        ({"outputs": "logits"}, "`outputs` must be a list of .*Received: outputs='logits'"),
+        ({"outputs": None}, "`outputs` must be a list of .*Received: outputs=None"),
         ({"batch_size": 0}, "`batch_size` must be .*Received: batch_size=0"),
         ({"dtype": "int8"}, "`dtype` must be one of float32, bfloat16, float16. Received: .*int8"),
         ({"image_size": -1}, "`image_size` must be a positive integer"),

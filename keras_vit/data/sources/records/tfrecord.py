@@ -1,9 +1,7 @@
 """TFRecord files of encoded images and labels: private datasets, and fast copies of others."""
 
-import collections
 import functools
 import hashlib
-import os
 import pathlib
 import struct
 import unicodedata
@@ -14,6 +12,7 @@ from google.protobuf.message import DecodeError
 
 from keras_vit.data.skipped import COUNT_FROM_1
 from keras_vit.data.sources.base import Source, multi_hot
+from keras_vit.data.sources.listing import short_names
 from keras_vit.data.sources.records.files import LABEL_FILES, find_record_files
 from keras_vit.data.sources.splits import find_parts
 
@@ -119,12 +118,12 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
     for length, start, first, *turns_of_file in zip(counts[mine], *columns, strict=True):
         places = np.arange(length)
         numbers.append(start + places[is_wanted(places + first, *turns_of_file)])
-    short_names = _name_files(every)
+    names_of_files = short_names(every)
     return Source(
         read(),
         names,
         np.concatenate(numbers),
-        find_id=lambda number: _find_id(files, short_names, starts, number),
+        find_id=lambda number: _find_id(files, names_of_files, starts, number),
         in_records=True,
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
@@ -281,17 +280,6 @@ def _parse(record, kind, num_classes=None):
 def _only(values, otherwise):
     default = tf.constant(otherwise, values.dtype)
     return tf.cond(tf.size(values) == 1, lambda: values[0], lambda: default)
-
-
-def _name_files(files):
-    """Return for each file its name or, if names repeat, its path below the common folder."""
-    paths = {file: pathlib.Path(file) for file in files}
-    counts = collections.Counter(path.name for path in paths.values())
-    common = os.path.commonpath([path.parent for path in paths.values()])
-    return {
-        file: path.name if counts[path.name] == 1 else path.relative_to(common).as_posix()
-        for file, path in paths.items()
-    }
 
 
 def _find_id(files, names, starts, number):

@@ -10,12 +10,12 @@ from keras_vit.inspection.figures.drawing import (
 _LONGEST = 24
 
 
-def draw_neighbours(rows, path):
+def draw_neighbors(rows, path):
     """Draw a row for each image: itself, and the images that were found for it.
 
     Args:
-        rows: list of rows of one length; a row is a list of `(pixels, caption)`, uint8 pixels of
-            any size and a string. Shorter rows are filled up with nothing.
+        rows: list of rows; a row is a list of `(pixels, caption)`, uint8 pixels of any size and a
+            string.
         path: path of the PNG file to write.
 
     Raises:
@@ -33,5 +33,5 @@ def draw_neighbours(rows, path):
 
 
 def _shortened(line):
-    # The end of a path tells more than its beginning.
+    # The end of a path is more informative than its beginning.
     return line if len(line) <= _LONGEST else f"...{line[3 - _LONGEST :]}"
