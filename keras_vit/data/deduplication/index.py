@@ -6,8 +6,8 @@ import numpy as np
 
 from keras_vit.data.deduplication.hashes import WORDS
 
-_QUERIES_AT_ONCE = 4096
-_CANDIDATES_AT_ONCE = 2**21
+_QUERIES_AT_ONCE = 1024
+_CANDIDATES_AT_ONCE = 2**19
 
 
 class HashIndex:

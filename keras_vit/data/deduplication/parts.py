@@ -60,8 +60,9 @@ class HashParts:
         check_integer("part_size", part_size, 1)
         self.source, self.part_size = source, part_size
         self.directory = pathlib.Path(directory).expanduser()
-        # `Source.some` takes sorted numbers.
-        self._numbers = np.sort(source.numbers)
+        # `Source.some` takes sorted numbers; those of a large set are not copied for nothing.
+        is_sorted = np.all(source.numbers[:-1] <= source.numbers[1:])
+        self._numbers = source.numbers if is_sorted else np.sort(source.numbers)
         self.count = math.ceil(len(self._numbers) / part_size)
         self._check_record(
             {
@@ -106,15 +107,20 @@ class HashParts:
             `Hashes`.
         """
         hashes = hash_part(self.source, self.numbers(part), on_image)
+        self.store(part, hashes)
+        return hashes
+
+    def store(self, part, hashes):
+        """Write the file of a part, of which the `Hashes` are known."""
         with replacing(self.path(part)) as partial:
             np.savez(partial, **{name: getattr(hashes, name) for name in _ARRAYS})
-        return hashes
 
     def _load(self, part):
         """Return the `Hashes` of a part, or `None` if its file is not there or not whole."""
         try:
-            with np.load(self.path(part), allow_pickle=False) as file:
-                arrays = {name: file[name] for name in _ARRAYS}
+            # NumPy would leave a broken file open.
+            with self.path(part).open("rb") as file, np.load(file, allow_pickle=False) as rows:
+                arrays = {name: rows[name] for name in _ARRAYS}
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
             # A disk lost it; it is written again.
             return None
@@ -130,9 +136,11 @@ class HashParts:
     def _digest(self):
         """Return a digest of the ids and their order."""
         found = hashlib.sha256()
-        for number in self._numbers.tolist():
-            id = self.source.find_id(number).encode("utf-8", "surrogateescape")
-            found.update(id + b"\n")
+        for part in range(self.count):
+            # Python's integers take five times the memory of an array.
+            for number in self.numbers(part).tolist():
+                id = self.source.find_id(number).encode("utf-8", "surrogateescape")
+                found.update(id + b"\n")
         return found.hexdigest()[:16]
 
     def _check_record(self, record):
