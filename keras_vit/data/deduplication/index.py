@@ -6,8 +6,8 @@ import numpy as np
 
 from keras_vit.data.deduplication.hashes import WORDS
 
-_QUERIES_AT_ONCE = 1024
-_CANDIDATES_AT_ONCE = 2**19
+_QUERIES_AT_ONCE = 512
+_CANDIDATES_AT_ONCE = 2**18
 
 
 class HashIndex:
@@ -36,8 +36,10 @@ class HashIndex:
     def __init__(self, hashes, max_distance):
         self.max_distance = max_distance
         self._columns = _columns(hashes)
-        radii = _radii(max_distance)
-        self._tables = [(*_table(hashes[:, word]), radius) for word, radius in enumerate(radii)]
+        self._tables = [
+            _Table(hashes[:, word], self._columns[0], radius)
+            for word, radius in enumerate(_radii(max_distance))
+        ]
 
     def near(self, queries):
         """Find the hashes near some queries, a uint16 array `(queries, WORDS)`.
@@ -48,7 +50,7 @@ class HashIndex:
         """
         columns = _columns(queries)
         for word, table in enumerate(self._tables):
-            for pairs in _candidates(queries[:, word], *table):
+            for pairs in table.candidates(queries[:, word], columns[0], self.max_distance):
                 yield _keep_near(columns, self._columns, *pairs, self.max_distance)
 
 
@@ -114,30 +116,47 @@ def _radii(max_distance):
     return [radius] * (rest + 1) + [radius - 1] * ((WORDS - rest - 1) if radius else 0)
 
 
-def _table(words):
-    """Return the indices of hashes in the order of a word, and the place of each value there."""
-    order = np.argsort(words, kind="stable")
-    return order, np.searchsorted(words[order], np.arange(2**16 + 1))
+class _Table:
+    """Hashes in the order of one of their words.
 
+    Args:
+        words: uint16 array, the word of each hash.
+        column: uint64 array, the first 64 bits of each hash.
+        radius: number of bits of the word that may differ.
+    """
 
-def _candidates(queries, order, starts, radius):
-    """Yield indices of queries and hashes whose words differ in at most `radius` bits."""
-    every = np.arange(2**16)
-    masks = every[np.bitwise_count(every) <= radius]
-    for first in range(0, len(queries), _QUERIES_AT_ONCE):
-        near = queries[first : first + _QUERIES_AT_ONCE, None] ^ masks
-        counts = (starts[near + 1] - starts[near]).ravel()
-        used = np.flatnonzero(counts)
-        begins, counts = starts[near].ravel()[used], counts[used]
+    def __init__(self, words, column, radius):
+        self.order = np.argsort(words, kind="stable")
+        self.starts = np.searchsorted(words[self.order], np.arange(2**16 + 1))
+        # Hashes with equal words are read at once.
+        self.column = column[self.order]
+        every = np.arange(2**16, dtype="uint16")
+        self.masks = every[np.bitwise_count(every) <= radius]
+
+    def candidates(self, words, column, max_distance):
+        """Yield indices of queries and hashes that differ little in the word and the column."""
+        for first in range(0, len(words), _QUERIES_AT_ONCE):
+            near = (words[first : first + _QUERIES_AT_ONCE, None] ^ self.masks).ravel()
+            begins = self.starts[near]
+            counts = self.starts[1:][near] - begins
+            used = np.flatnonzero(counts)
+            rows = first + used // len(self.masks), begins[used], counts[used]
+            ends = np.cumsum(rows[2])
+            # If many hashes have the same word, the candidates do not fit into memory at once.
+            cuts = np.searchsorted(ends, np.arange(0, rows[2].sum(), _CANDIDATES_AT_ONCE))
+            for start, stop in itertools.pairwise([*cuts, len(used)]):
+                if start < stop:
+                    part = (array[start:stop] for array in rows)
+                    yield self._near(*part, column, max_distance)
+
+    def _near(self, queries, begins, counts, column, max_distance):
+        """Return the pairs of queries and of hashes in ranges of the table that are near."""
         ends = np.cumsum(counts)
-        # If many hashes have the same word, the candidates do not fit into memory at once.
-        cuts = np.searchsorted(ends, np.arange(0, counts.sum(), _CANDIDATES_AT_ONCE))
-        for start, stop in itertools.pairwise([*cuts, len(used)]):
-            part = slice(start, stop)
-            places = np.arange(counts[part].sum())
-            shifts = begins[part] - np.cumsum(counts[part]) + counts[part]
-            found = order[places + np.repeat(shifts, counts[part])]
-            yield first + np.repeat(used[part] // len(masks), counts[part]), found
+        places = np.arange(ends[-1]) + np.repeat(begins - ends + counts, counts)
+        differing = self.column[places] ^ np.repeat(column[queries], counts)
+        # Most pairs differ enough in the first 64 bits.
+        near = np.flatnonzero(np.bitwise_count(differing) <= max_distance)
+        return queries[np.searchsorted(ends, near, side="right")], self.order[places[near]]
 
 
 def _columns(hashes):
@@ -149,7 +168,6 @@ def _columns(hashes):
 def _keep_near(queries, hashes, query, found, max_distance):
     """Return the pairs of indices whose hashes are near, and their distances."""
     distances = np.zeros(len(query), "uint8")
-    # Most pairs differ enough in the first 64 bits.
     for column, other in zip(queries, hashes, strict=True):
         distances = distances + np.bitwise_count(column[query] ^ other[found])
         near = distances <= max_distance

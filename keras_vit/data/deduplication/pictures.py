@@ -46,16 +46,16 @@ def draw_groups(groups, source, path):
     tiles = _read_tiles(source, {id for group in groups for id in group[:_IN_A_ROW]})
     columns = min(_IN_A_ROW, max(map(len, groups), default=1))
     # The number of images, then two lines of ids, above the tiles.
-    caption = 3 * _CAPTION // 2
+    caption = 3 * _CAPTION // 2 + 5
     height = caption + _TILE
     sheet = Image.new("RGB", (columns * _TILE, max(len(groups), 1) * height), "white")
     drawing = ImageDraw.Draw(sheet)
     for row, group in enumerate(groups):
         top = row * height
-        drawing.text((2, top + 2), f"{len(group)} images", fill="black")
+        drawing.text((2, top + 5), f"{len(group)} images", fill="black")
         for column, id in enumerate(group[:_IN_A_ROW]):
             left = column * _TILE
-            drawing.text((left + 2, top + _CAPTION // 2), _in_two_lines(id), fill="black")
+            drawing.text((left + 2, top + _CAPTION // 2 + 5), _in_two_lines(id), fill="black")
             sheet.paste(tiles[id], (left, top + caption))
     sheet.save(path, "PNG")
 

@@ -97,7 +97,7 @@ def test_command_writes_the_copies(tmp_path, capsys):
     assert "2 of 5 images are copies of others\n" in out
     assert read_ids(output) == ["# 2 images that are copies of others", "cat/2.jpg", "dog/2.png"]
     with Image.open(picture) as sheet:
-        assert sheet.size == (2 * 160, 2 * 205)
+        assert sheet.size == (2 * 160, 2 * 210)
         assert np.asarray(sheet).std() > 20
     left = load(data, "train+validation+test", 8, 4, exclude=output)
     assert left.num_examples == 3
@@ -109,5 +109,5 @@ def test_at_most_eight_images_are_drawn_in_a_row(tmp_path):
     draw_groups([ids, ids[:2]], source, tmp_path / "groups.png")
     draw_groups([], source, tmp_path / "none.png")
     with Image.open(tmp_path / "groups.png") as sheet, Image.open(tmp_path / "none.png") as none:
-        assert sheet.size == (8 * 160, 2 * 205)
-        assert none.size == (160, 205)
+        assert sheet.size == (8 * 160, 2 * 210)
+        assert none.size == (160, 210)
