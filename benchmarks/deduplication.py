@@ -67,11 +67,9 @@ def measure(count, test_images):
         matcher = Matcher([test], MAX_DISTANCE)
         found = sum(1 for hashes in parts for _ in matcher.match(hashes))
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    print(
-        f"{count:,} hashes: {seconds:.0f} s; {cpu:.0f} s of CPU, {cpu / count * 1e6:.1f} per million; "
-        f"peak {peak():.0f} MB, of which {before:.0f} MB after the imports; {found} of {twins} found",
-        flush=True,
-    )
+    print(f"{count:,} hashes: {seconds:.0f} s, {cpu:.0f} s of CPU", end=" ")
+    print(f"({cpu / count * 1e6:.1f} per million); {found} of {twins} twins found;", end=" ")
+    print(f"peak {peak():.0f} MB, of which {before:.0f} MB after the imports", flush=True)
 
 
 def main(millions: tuple[float, ...] = (1, 2, 5, 10), test_images: int = 10_000):

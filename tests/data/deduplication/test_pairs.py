@@ -273,10 +273,11 @@ def test_command_writes_what_load_leaves_out(photos, tmp_path, capsys):
     train, other = (f"folder:{root}" for root in photos)
     output, picture = tmp_path / "exclude.txt", tmp_path / "pairs.png"
     every = "train+validation+test"
-    Deduplicate(train, (other,), output, train_split=every, picture=picture).run()
+    Deduplicate(train, (other,), output, picture=picture).run()
     comment = "# 2 images that are in a test set"
     assert read_ids(output) == [comment, "china/001.png", "flower/001.png"]
     printed = capsys.readouterr().out
+    assert f"{train}: 9 images (all images)\n{other}: 4 images (split test)\n" in printed
     assert "2 of 9 images are in a test set" in printed
     assert f"china/001.png is test/a/china.jpg of {other}" in printed.replace("\\", "/")
     assert "0 images were skipped" in printed
