@@ -114,6 +114,7 @@ class Deduplicate:
     def _find_duplicates(self, train):
         from keras_vit.data.deduplication.pairs import find_duplicates
         from keras_vit.data.deduplication.pictures import draw_pairs
+        from keras_vit.data.exclusion import write_ids
 
         tests = [self._open(name, self.test_split, "test") for name in self.test]
         searched = train
@@ -121,6 +122,7 @@ class Deduplicate:
             searched = self._parts(train)
             write_parts(searched)
         found = find_duplicates(searched, tests, **self._options())
+        write_ids(found, self.output)
         print(f"{len(found)} of {train.num_examples} images are in a test set")
         # The least similar ones, by which the distance can be judged.
         for pair in found.pairs[: -_SHOWN - 1 : -1]:
@@ -136,8 +138,10 @@ class Deduplicate:
     def _find_groups(self, source):
         from keras_vit.data.deduplication.groups import find_groups
         from keras_vit.data.deduplication.pictures import draw_groups
+        from keras_vit.data.exclusion import write_ids
 
         found = find_groups(source, **self._options())
+        write_ids(found, self.output)
         largest = max(map(len, found), default=0)
         print(f"{len(found)} groups of copies, the largest of {largest} images")
         print(f"{len(found.mixed)} groups have images with different labels")
@@ -153,10 +157,7 @@ class Deduplicate:
         return {} if self.max_distance is None else {"max_distance": self.max_distance}
 
     def _finish(self, found):
-        """Write the ids, and print what was not compared."""
-        from keras_vit.data.exclusion import write_ids
-
-        write_ids(found, self.output)
+        """Print what was not compared, and where the ids are."""
         print(f"{len(found.skipped)} images were skipped because they cannot be decoded")
         print(f"{len(found.blank)} images of one color were not compared")
         print(f"Written to {self.output}")
