@@ -6,6 +6,9 @@ from typing import Annotated
 
 import tyro
 
+from keras_vit.data.sources.kinds import absolute_name, has_path
+from keras_vit.data.sources.splits import SPLITS
+
 _SHOWN = 5
 _DRAWN = 20
 
@@ -14,41 +17,55 @@ _DRAWN = 20
 class Deduplicate:
     """Find the training images that are in a test set, as in the paper, to leave them out.
 
+    Without a test set, find images of one set that are copies of each other: the first is kept.
+
     Example: keras-vit deduplicate folder:photos cifar10 cifar100 --output exclude.txt
+    Example: keras-vit deduplicate folder:photos --output exclude.txt --picture copies.png
     """
 
     train: Annotated[str, tyro.conf.Positional]
     """The dataset to search, as in `keras-vit train`."""
     test: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """One or more test datasets to compare with."""
+    """Test datasets to compare with; none to find copies within the dataset."""
     output: pathlib.Path
     """A new file of the ids of the images to leave out, one per line."""
-    train_split: str = "train+validation"
-    """The split to search: train, validation, test, or several joined with +."""
-    test_split: str = "test"
-    """The split of the test sets."""
+    train_split: str | None = None
+    """The split to search: train, validation, test, or several joined with +. By default
+    train+validation, and all images of a folder, or of files, without splits."""
+    test_split: str | None = None
+    """The split of the test sets. By default test, and all images of a folder, or of files,
+    without splits."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
     max_distance: int | None = None
     """Images are copies if at most this many of the 144 bits of their perceptual hashes differ; by
     default 22. A smaller number misses copies, a greater one finds images that are only similar."""
     picture: pathlib.Path | None = None
-    """A new PNG file of the least similar of the pairs that were found."""
+    """A new PNG file of the least similar of the pairs that were found, or of the largest groups of
+    copies."""
+    hashes: pathlib.Path | None = None
+    """Directory for the hashes of the searched images. They need not fit into memory then, and the
+    same command goes on after it was stopped."""
+    shard: str | None = None
+    """I/N: only write the I-th of every N files of `--hashes`, as task I of an array of N jobs; the
+    command without `--shard` then compares them."""
 
     def run(self):
-        """Write the ids, and show some of the pairs."""
-        from keras_vit.cli.data import describe_part
-        from keras_vit.data.datasets import find_source
-        from keras_vit.data.deduplication.groups import (
-            MAX_DISTANCE,
-            draw_pairs,
-            find_duplicates,
-            write_ids,
-        )
+        """Write the ids, and show some of the pairs or groups."""
+        from keras_vit.cli.predict import as_shard
 
-        if not self.test:
-            raise ValueError("`test` must be one or more datasets. Received: none")
-        # Hashing may take an hour, so check the paths first.
+        shard = None if self.shard is None else as_shard(self.shard)
+        self._check_flags()
+        train = self._open(self.train, self.train_split, "train+validation")
+        if shard is not None:
+            write_parts(self._parts(train), shard)
+        elif self.test:
+            self._find_duplicates(train)
+        else:
+            self._find_groups(train)
+
+    def _check_flags(self):
+        """Check what can be checked before hashing, which may take hours."""
         for name, path in (("output", self.output), ("picture", self.picture)):
             if path is not None and (path.exists() or not path.parent.is_dir()):
                 state = "exists" if path.exists() else "is in no directory"
@@ -56,13 +73,55 @@ class Deduplicate:
                     f"`--{name}` must be a new file in a directory. "
                     f"Received: {str(path)!r}, which {state}"
                 )
-        train = find_source(self.train, self.train_split, data_dir=self.data_dir)
-        tests = [find_source(name, self.test_split, data_dir=self.data_dir) for name in self.test]
-        max_distance = MAX_DISTANCE if self.max_distance is None else self.max_distance
-        for name, source in zip(self.test, tests, strict=True):
-            if part := describe_part(name, source, self.test_split):
-                print(f"{part}; `--test-split train+validation+test` compares all")
-        found = find_duplicates(train, tests, max_distance)
+        if self.shard is not None and self.hashes is None:
+            raise ValueError("`--shard` is for `--hashes`. Received: no --hashes")
+        for name in ("hashes", "test_split"):
+            if not self.test and getattr(self, name) is not None:
+                raise ValueError(
+                    f"`--{name.replace('_', '-')}` is for test sets. Received: no test set"
+                )
+        names = {absolute_name(name) for name in self.test}
+        if (
+            self.train_split is None
+            and self.test_split is None
+            and absolute_name(self.train) in names
+        ):
+            raise ValueError(
+                "`test` must be other datasets than `train`, unless the splits are given: without "
+                f"a test set, copies within one set are found. Received: {self.train!r} twice"
+            )
+
+    def _open(self, name, split, default):
+        """Find a dataset and print how much of it is used."""
+        from keras_vit.data.datasets import find_source
+
+        whole = (
+            find_source(name, "+".join(SPLITS), data_dir=self.data_dir) if has_path(name) else None
+        )
+        if whole is not None and whole.has_no_splits and split is None:
+            print(f"{name}: {whole.num_examples} images (all images)")
+            return whole
+        source = find_source(name, split or default, data_dir=self.data_dir)
+        of = f" of {whole.num_examples}" if whole is not None and whole.has_no_splits else ""
+        print(f"{name}: {source.num_examples}{of} images (split {split or default})")
+        return source
+
+    def _parts(self, train):
+        from keras_vit.data.deduplication.parts import HashParts
+
+        return HashParts(train, self.hashes, absolute_name(self.train))
+
+    def _find_duplicates(self, train):
+        from keras_vit.data.deduplication.pairs import find_duplicates
+        from keras_vit.data.deduplication.pictures import draw_pairs
+        from keras_vit.data.exclusion import write_ids
+
+        tests = [self._open(name, self.test_split, "test") for name in self.test]
+        searched = train
+        if self.hashes is not None:
+            searched = self._parts(train)
+            write_parts(searched)
+        found = find_duplicates(searched, tests, **self._options())
         write_ids(found, self.output)
         print(f"{len(found)} of {train.num_examples} images are in a test set")
         # The least similar ones, by which the distance can be judged.
@@ -71,9 +130,49 @@ class Deduplicate:
             print(f"  {pair.train_id} is {pair.test_id} of {name} ({pair.distance} bits differ)")
         if len(found.pairs) > _SHOWN:
             print(f"  and {len(found.pairs) - _SHOWN} more pairs")
-        print(f"{len(found.skipped)} images were skipped because they cannot be decoded")
-        print(f"{len(found.blank)} images of one color were not compared")
-        print(f"Written to {self.output}")
+        self._finish(found)
         if self.picture is not None:
             draw_pairs(found.pairs[: -_DRAWN - 1 : -1], train, tests, self.picture)
             print(f"Drawn to {self.picture}")
+
+    def _find_groups(self, source):
+        from keras_vit.data.deduplication.groups import find_groups
+        from keras_vit.data.deduplication.pictures import draw_groups
+        from keras_vit.data.exclusion import write_ids
+
+        found = find_groups(source, **self._options())
+        write_ids(found, self.output)
+        largest = max(map(len, found), default=0)
+        print(f"{len(found)} groups of copies, the largest of {largest} images")
+        print(f"{len(found.mixed)} groups have images with different labels")
+        for group in found.mixed[:_SHOWN]:
+            print(f"  {', '.join(group[:_SHOWN])}{', ...' if len(group) > _SHOWN else ''}")
+        print(f"{len(found.ids)} of {source.num_examples} images are copies of others")
+        self._finish(found)
+        if self.picture is not None:
+            draw_groups(found.groups[:_DRAWN], source, self.picture)
+            print(f"Drawn to {self.picture}")
+
+    def _options(self):
+        return {} if self.max_distance is None else {"max_distance": self.max_distance}
+
+    def _finish(self, found):
+        """Print what was not compared, and where the ids are."""
+        print(f"{len(found.skipped)} images were skipped because they cannot be decoded")
+        print(f"{len(found.blank)} images of one color were not compared")
+        print(f"Written to {self.output}")
+
+
+def write_parts(parts, shard=None):
+    """Write the missing hashes of a shard, `(index, count)`, or of all images."""
+    import tqdm
+
+    mine = range(parts.count) if shard is None else range(shard[0], parts.count, shard[1])
+    missing = parts.missing(shard or (0, 1))
+    if len(missing) < len(mine):
+        print(f"{len(mine) - len(missing)} of {len(mine)} files of hashes are there already")
+    with tqdm.tqdm(desc="train", total=parts.size(missing), unit=" images") as progress:
+        for part in missing:
+            parts.write(part, progress.update)
+    if shard is not None:
+        print(f"{len(missing)} files of hashes written to {parts.directory}, nothing compared")

@@ -7,7 +7,10 @@ __all__ = make_lazy(
     __name__,
     {
         "keras_vit.data.datasets": ["find_source", "load"],
-        "keras_vit.data.deduplication.groups": ["find_duplicates", "write_ids"],
+        "keras_vit.data.deduplication.groups": ["find_groups"],
+        "keras_vit.data.deduplication.pairs": ["find_duplicates"],
+        "keras_vit.data.deduplication.parts": ["HashParts"],
+        "keras_vit.data.exclusion": ["write_ids"],
         "keras_vit.data.images.augmentations": ["AUGMENTATIONS", "Augmentation"],
         "keras_vit.data.images.preprocessing": ["Preprocessing"],
         "keras_vit.data.images.scaling": ["preprocess"],

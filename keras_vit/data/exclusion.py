@@ -3,6 +3,7 @@
 import logging
 import pathlib
 
+from keras_vit.core.files import replacing
 from keras_vit.data.fingerprints import name_some
 
 
@@ -60,3 +61,23 @@ def read_ids(path):
             f"Received: exclude={str(path)!r} ({error})"
         ) from error
     return [line.strip() for line in lines if line.strip()]
+
+
+def write_ids(found, path):
+    """Write the ids of the images to leave out, one per line, for `load(..., exclude=path)`.
+
+    Args:
+        found: result of `find_duplicates` or `find_groups`.
+        path: path of the file.
+
+    Raises:
+        ValueError: if an id does not fit on a line.
+    """
+    ids = sorted(found.ids)
+    for id in ids:
+        if id.splitlines() != [id] or id != id.strip():
+            raise ValueError(f"An id must be one line without spaces around it. Received: {id!r}")
+    path = pathlib.Path(path).expanduser()
+    lines = [f"# {len(ids)} images that {found.reason}", *ids]
+    with replacing(path) as partial:
+        partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

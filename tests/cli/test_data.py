@@ -156,7 +156,7 @@ def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
     name = f"folder:{folder}"
     main(["deduplicate", name, name, "--train-split", "test", "--output", str(exclude)])
     out = capsys.readouterr().out
-    assert "images, the split test; `--test-split train+validation+test` compares all" in out
+    assert f"{name}: 83 of 412 images (split test)\n{name}: 412 images (all images)\n" in out
     assert "more pairs" in out
     ids = [line for line in exclude.read_text().splitlines() if not line.startswith("# ")]
     assert len(ids) > 30

@@ -24,8 +24,10 @@ _CROPS = (
     *((1, 1, 5, 5), (1, 5, 5, 1), (5, 1, 1, 5), (5, 5, 1, 1)),
     *((5, 3, 1, 3), (1, 3, 5, 3), (3, 1, 3, 5), (3, 5, 3, 1)),
 )
-# Sides of the thumbnail of a test image, and of the thumbnail of a view of it.
-_COLORS_SIDE, _VIEW_SIDE = 16, 8
+# Side of the thumbnail of a view.
+VIEW_SIDE = 8
+# Side of the thumbnail of an image whose views are hashed.
+_COLORS_SIDE = 16
 # Standard deviation in grey levels of 255, below which an image counts as blank.
 _MIN_CONTRAST = 4
 
@@ -40,16 +42,20 @@ class Hashes:
         words: uint16 array `(images, views, WORDS)`.
         colors: uint8 array of thumbnails, `(images, 16, 16, 3)` if all views were hashed,
             otherwise `(images, 8, 8, 3)`.
-        skipped: ids of the images that could not be decoded.
-        blank: ids of the images of (almost) one color.
+        skipped: int64 array, the numbers of the examples that could not be decoded.
+        blank: int64 array, the numbers of the examples of (almost) one color.
     """
 
     source: Source
     numbers: np.ndarray
     words: np.ndarray
     colors: np.ndarray
-    skipped: tuple[str, ...]
-    blank: tuple[str, ...]
+    skipped: np.ndarray
+    blank: np.ndarray
+
+    def ids(self, numbers):
+        """Return the ids of examples by their numbers."""
+        return tuple(map(self.source.find_id, numbers.tolist()))
 
 
 def hash_images(source, all_views=False, name="images"):
@@ -72,29 +78,68 @@ def hash_images(source, all_views=False, name="images"):
         `imagehash.phash`: which of the lowest frequencies of the cosine transform of the grey
         image are above their median.
     """
-    seen, blank, numbers, words, colors = set(), [], [], [], []
-    thumbnails = _thumbnails(source).as_numpy_iterator()
-    progress = tqdm.tqdm(thumbnails, name, source.num_examples, unit=" images")
-    for number, pixels, thumbnail in progress:
-        seen.add(number)
+    with tqdm.tqdm(desc=name, total=source.num_examples, unit=" images") as progress:
+        hashes = hash_examples(source, source.examples, source.numbers, all_views, progress.update)
+    check_decoded(source.num_examples, len(hashes.skipped), name)
+    return hashes
+
+
+def hash_part(source, numbers, on_image=None):
+    """Hash the examples with some numbers, without reading the others.
+
+    Args:
+        source: the `Source`.
+        numbers: int64 array, sorted.
+        on_image: function without arguments, called after each image that could be decoded.
+
+    Returns:
+        `Hashes` in the order of the numbers, one per image.
+    """
+    hashes = hash_examples(source, source.some(numbers), numbers, False, on_image)
+    order = np.argsort(hashes.numbers)
+    ordered = {name: getattr(hashes, name)[order] for name in ("numbers", "words", "colors")}
+    return dataclasses.replace(hashes, **ordered, blank=np.sort(hashes.blank))
+
+
+def hash_examples(source, examples, expected, all_views, on_image=None):
+    """Hash examples of a source.
+
+    Args:
+        source: the `Source`.
+        examples: dataset like `source.examples`.
+        expected: int64 array of the numbers of the examples.
+        all_views: as in `hash_images`.
+        on_image: as in `hash_part`.
+
+    Returns:
+        `Hashes` in the order of the examples.
+    """
+    blank, numbers, words, colors = [], [], [], []
+    for number, pixels, thumbnail in _thumbnails(source, examples).as_numpy_iterator():
+        if on_image is not None:
+            on_image()
         if pixels.std() < _MIN_CONTRAST:
-            blank.append(source.find_id(int(number)))
+            blank.append(number)
             continue
         numbers.append(number)
         views = _views(pixels) if all_views else [pixels]
         words.append(np.stack([hash_pixels(view) for view in views]))
         colors.append(thumbnail if all_views else view_colors(thumbnail, 0))
-    if not seen:
+    side, views = (_COLORS_SIDE, 2 * len(_CROPS)) if all_views else (VIEW_SIDE, 1)
+    words = np.array(words, "uint16").reshape(len(words), views, WORDS)
+    colors = np.array(colors, "uint8").reshape(len(colors), side, side, 3)
+    numbers, blank = np.array(numbers, "int64"), np.array(blank, "int64")
+    skipped = expected[~np.isin(expected, np.concatenate([numbers, blank]))]
+    return Hashes(source, numbers, words, colors, skipped, blank)
+
+
+def check_decoded(num_images, num_skipped, name):
+    """Raise `ValueError` if no image of a set can be decoded."""
+    if num_skipped == num_images:
         raise ValueError(
             "An image of a dataset must be a complete JPEG, PNG, GIF, BMP or still WebP file. "
-            f"Received: {source.num_examples} images ({name}), none of which can be decoded"
+            f"Received: {num_images} images ({name}), none of which can be decoded"
         )
-    skipped = [source.find_id(number) for number in source.numbers.tolist() if number not in seen]
-    side, views = (_COLORS_SIDE, 2 * len(_CROPS)) if all_views else (_VIEW_SIDE, 1)
-    words = np.array(words, "uint16").reshape(len(words), views, WORDS)
-    colors = np.array(colors, "uint8").reshape(len(words), side, side, 3)
-    numbers = np.array(numbers, "int64")
-    return Hashes(source, numbers, words, colors, tuple(skipped), tuple(blank))
 
 
 def hash_pixels(pixels):
@@ -108,11 +153,11 @@ def view_colors(colors, view):
     """Return the thumbnail of a view, uint8 `(8, 8, 3)`, from that of its image, `(16, 16, 3)`."""
     left, top, right, bottom = np.array(_CROPS[view // 2]) * _COLORS_SIDE / _SIDE
     box = (left, top, _COLORS_SIDE - right, _COLORS_SIDE - bottom)
-    image = Image.fromarray(colors).resize(2 * (_VIEW_SIDE,), Image.Resampling.BILINEAR, box)
+    image = Image.fromarray(colors).resize(2 * (VIEW_SIDE,), Image.Resampling.BILINEAR, box)
     return np.asarray(image)[:, ::-1] if view % 2 else np.asarray(image)
 
 
-def _thumbnails(source):
+def _thumbnails(source, examples):
     def thumbnail(number, payload, _):
         image = decode(source.read(payload)) * tf.cast(source.scale, tf.uint8)
         small = tf.image.resize(image, (_SIDE, _SIDE), antialias=True)
@@ -120,7 +165,7 @@ def _thumbnails(source):
         colors = tf.image.resize(small, (_COLORS_SIDE, _COLORS_SIDE), antialias=True)
         return number, *(tf.cast(tf.round(pixels), tf.uint8) for pixels in (grey, colors))
 
-    examples = source.examples.map(thumbnail, num_parallel_calls=tf.data.AUTOTUNE)
+    examples = examples.map(thumbnail, num_parallel_calls=tf.data.AUTOTUNE)
     return examples.ignore_errors().prefetch(tf.data.AUTOTUNE)
 
 

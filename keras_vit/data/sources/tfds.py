@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_vit.core.logging import log_once
 from keras_vit.data.sources.base import Source, multi_hot
+from keras_vit.data.sources.network import checked_downloads
 from keras_vit.data.sources.paper import Dataset
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
 
@@ -85,7 +86,8 @@ def _find_builder(name, data_dir):
 def _prepare(builder):
     """Download what is not on disk; TensorFlow Datasets shows its progress."""
     try:
-        builder.download_and_prepare()
+        with checked_downloads(builder.data_dir_root):
+            builder.download_and_prepare()
     except AssertionError as error:
         # Its message names the archive and where to put it.
         raise ValueError(

@@ -1,0 +1,80 @@
+"""Pictures of the duplicates that were found, by which people judge them."""
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from keras_vit.data.images.decoding import decode
+
+_TILE, _CAPTION = 160, 30
+# Images in a row, and the number of characters of an id that fit below a tile.
+_IN_A_ROW, _CHARACTERS = 8, 25
+
+
+def draw_pairs(pairs, train, tests, path):
+    """Draw each training image next to the similar one of the test set.
+
+    Args:
+        pairs: list of `Duplicate`s.
+        train: `Source` of the training images.
+        tests: list of the `Source`s of the test sets.
+        path: path of the PNG file to write.
+    """
+    ours = _read_tiles(train, {pair.train_id for pair in pairs})
+    theirs = [
+        _read_tiles(source, {pair.test_id for pair in pairs if pair.test_set == place})
+        for place, source in enumerate(tests)
+    ]
+    sheet = Image.new("RGB", (2 * _TILE, max(len(pairs), 1) * (_TILE + _CAPTION)), "white")
+    drawing = ImageDraw.Draw(sheet)
+    for row, pair in enumerate(pairs):
+        top = row * (_TILE + _CAPTION)
+        sheet.paste(ours[pair.train_id], (0, top + _CAPTION))
+        sheet.paste(theirs[pair.test_set][pair.test_id], (_TILE, top + _CAPTION))
+        caption = f"{pair.distance} bits: {pair.train_id}\n{pair.test_id}"
+        drawing.text((2, top + 2), _as_ascii(caption), fill="black")
+    sheet.save(path, "PNG")
+
+
+def draw_groups(groups, source, path):
+    """Draw the first images of each group of copies in a row.
+
+    Args:
+        groups: list of groups, tuples of ids.
+        source: the `Source` of the images.
+        path: path of the PNG file to write.
+    """
+    tiles = _read_tiles(source, {id for group in groups for id in group[:_IN_A_ROW]})
+    columns = min(_IN_A_ROW, max(map(len, groups), default=1))
+    # The number of images, then two lines of ids, above the tiles.
+    caption = 3 * _CAPTION // 2 + 5
+    height = caption + _TILE
+    sheet = Image.new("RGB", (columns * _TILE, max(len(groups), 1) * height), "white")
+    drawing = ImageDraw.Draw(sheet)
+    for row, group in enumerate(groups):
+        top = row * height
+        drawing.text((2, top + 5), f"{len(group)} images", fill="black")
+        for column, id in enumerate(group[:_IN_A_ROW]):
+            left = column * _TILE
+            drawing.text((left + 2, top + _CAPTION // 2 + 5), _in_two_lines(id), fill="black")
+            sheet.paste(tiles[id], (left, top + caption))
+    sheet.save(path, "PNG")
+
+
+def _in_two_lines(id):
+    """Return an id in lines as wide as a tile, without its beginning if it is too long."""
+    end = _as_ascii(id)[-2 * _CHARACTERS :]
+    return f"{end[:_CHARACTERS]}\n{end[_CHARACTERS:]}"
+
+
+def _as_ascii(text):
+    return text.encode("ascii", "replace").decode()
+
+
+def _read_tiles(source, ids):
+    tiles, numbers = {}, sorted(source.find_numbers(ids))
+    if not numbers:
+        return tiles
+    for number, payload, _ in source.some(np.array(numbers, "int64")):
+        pixels = decode(source.read(payload)).numpy() * np.uint8(source.scale)
+        tiles[source.find_id(int(number))] = Image.fromarray(pixels).resize((_TILE, _TILE))
+    return tiles
