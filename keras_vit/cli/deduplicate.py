@@ -24,9 +24,11 @@ class Deduplicate:
     """
 
     train: Annotated[str, tyro.conf.Positional]
-    """The dataset to search, as in `keras-vit train`."""
+    """The dataset to search, as in `keras-vit train`; or a directory of features that `predict
+    --outputs features` wrote, to compare features and not hashes."""
     test: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Test datasets to compare with; none to find copies within the dataset."""
+    """Test datasets, or directories of features, to compare with; none to find copies within the
+    dataset."""
     output: pathlib.Path
     """A new file of the ids of the images to leave out, one per line."""
     train_split: str | None = None
@@ -40,6 +42,8 @@ class Deduplicate:
     max_distance: int | None = None
     """Images are copies if at most this many of the 144 bits of their perceptual hashes differ; by
     default 22. A smaller number misses copies, a greater one finds images that are only similar."""
+    similarity: float | None = None
+    """Least cosine similarity of features, by default 0.95."""
     picture: pathlib.Path | None = None
     """A new PNG file of the least similar of the pairs that were found, or of the largest groups of
     copies."""
@@ -53,9 +57,13 @@ class Deduplicate:
     def run(self):
         """Write the ids, and show some of the pairs or groups."""
         from keras_vit.cli.predict import as_shard
+        from keras_vit.evaluation.store import is_store
 
         shard = None if self.shard is None else as_shard(self.shard)
         self._check_flags()
+        if is_store(self.train):
+            self._compare_features()
+            return
         train = self._open(self.train, self.train_split, "train+validation")
         if shard is not None:
             write_parts(self._parts(train), shard)
@@ -80,6 +88,10 @@ class Deduplicate:
                 raise ValueError(
                     f"`--{name.replace('_', '-')}` is for test sets. Received: no test set"
                 )
+        from keras_vit.evaluation.store import is_store
+
+        if self.similarity is not None and not is_store(self.train):
+            raise ValueError("`--similarity` is for features. Received: a dataset")
         names = {absolute_name(name) for name in self.test}
         if (
             self.train_split is None
@@ -134,6 +146,27 @@ class Deduplicate:
         if self.picture is not None:
             draw_pairs(found.pairs[: -_DRAWN - 1 : -1], train, tests, self.picture)
             print(f"Drawn to {self.picture}")
+
+    def _compare_features(self):
+        from keras_vit.data.exclusion import write_ids
+        from keras_vit.evaluation.search import find_similar
+        from keras_vit.evaluation.store import check_same_model, read_features
+
+        flags = ("train_split", "test_split", "max_distance", "picture", "hashes", "shard")
+        given = [name for name in flags if getattr(self, name) is not None]
+        if given or not self.test:
+            raise ValueError(
+                "Features need other features to be compared with, and no flags of hashes. "
+                f"Received: {', '.join(given) or 'no test set'}"
+            )
+        train, *tests = map(read_features, (self.train, *self.test))
+        check_same_model(train, *tests)
+        found = find_similar(train, tests, 0.95 if self.similarity is None else self.similarity)
+        write_ids(found, self.output)
+        print(f"{len(found.ids)} of {len(train.ids)} images are in a test set")
+        for similarity, id, number, other in found.pairs[: -_SHOWN - 1 : -1]:
+            print(f"  {id} is {other} of {self.test[number]} (similarity {similarity:.3f})")
+        print(f"Written to {self.output}")
 
     def _find_groups(self, source):
         from keras_vit.data.deduplication.groups import find_groups

@@ -1,5 +1,6 @@
 """The most similar images by their features."""
 
+import dataclasses
 import importlib.util
 
 import numpy as np
@@ -59,16 +60,36 @@ def _search(features, queries, count):
     return best, np.take_along_axis(scores, best, 1)
 
 
-def find_similar(features, others, min_similarity):
-    """Find for each image the most similar one of another set, if it is similar enough.
+@dataclasses.dataclass(frozen=True)
+class SimilarImages:
+    """The result of `find_similar`.
 
     Args:
-        features: float array `(images, width)`.
-        others: float array `(others, width)`.
+        pairs: tuples `(similarity, id, other, other_id)`: the index of the set of the other image
+            and its id; the most similar first.
+    """
+
+    pairs: tuple[tuple[float, str, int, str], ...]
+
+    # Why the images are left out, after "images that".
+    reason = "are in a test set"
+
+    @property
+    def ids(self):
+        """Ids of the images to leave out."""
+        return [id for _, id, _, _ in self.pairs]
+
+
+def find_similar(store, others, min_similarity):
+    """Find for each image the most similar one of other sets, if it is similar enough.
+
+    Args:
+        store: `FeatureStore` of the images to search.
+        others: list of `FeatureStore`s of the same model.
         min_similarity: least cosine similarity, above 0 and up to 1.
 
     Returns:
-        A list of `(similarity, image, other)`, the least similar last.
+        `SimilarImages`.
 
     Raises:
         ValueError: as `nearest`, or if `min_similarity` is out of range.
@@ -78,10 +99,16 @@ def find_similar(features, others, min_similarity):
             "`min_similarity` must be above 0 and at most 1. "
             f"Received: min_similarity={min_similarity}"
         )
-    indices, similarities = (found[:, 0] for found in nearest(others, features, 1))
-    found = np.flatnonzero(similarities >= min_similarity)
-    rows = [(float(similarities[place]), int(place), int(indices[place])) for place in found]
-    return sorted(rows, reverse=True)
+    best = np.full(len(store.ids), -np.inf), np.zeros(len(store.ids), int), store.ids.copy()
+    for number, other in enumerate(others):
+        indices, similarities = (found[:, 0] for found in other.search(store.features, 1))
+        is_better = similarities > best[0]
+        for column, values in zip(best, (similarities, number, other.ids[indices]), strict=True):
+            np.copyto(column, values, where=is_better, casting="unsafe")
+    rows = zip(best[0].tolist(), store.ids, best[1].tolist(), best[2], strict=True)
+    return SimilarImages(
+        tuple(sorted((row for row in rows if row[0] >= min_similarity), reverse=True))
+    )
 
 
 def _normalized(name, vectors):

@@ -10,7 +10,7 @@ import pytest
 from keras_vit.data import find_source
 from keras_vit.evaluation.fewshot import evaluate_fewshot
 from keras_vit.evaluation.search import find_similar, nearest
-from keras_vit.evaluation.store import evaluate_stores, read_features
+from keras_vit.evaluation.store import FeatureStore, evaluate_stores, read_features
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import classifier
@@ -143,13 +143,38 @@ def test_the_nearest_are_those_of_scikit_learn(library):
     assert nearest(features, queries, 600)[0].shape == (1500, 500)
 
 
-def test_similar_images_of_two_sets():
-    others = np.eye(4)
-    features = np.array([[1, 0.1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 2.0]])
-    found = find_similar(features, others, 0.9)
-    assert [(image, other) for _, image, other in found] == [(2, 3), (0, 0)]
+def test_similar_images_of_other_sets(library):
+    stores = [
+        FeatureStore(np.array(list(ids), object), np.array(features, "float32"), None, {})
+        for ids, features in (
+            ("abcd", [[1, 0.1, 0], [1, 1, 1], [0, 0, 2.0], [0, 1, 0.05]]),
+            ("xy", [[1, 0, 0], [0, 1, 0]]),
+            ("z", [[0, 0, 1]]),
+        )
+    ]
+    found = find_similar(stores[0], stores[1:], 0.9)
+    assert [pair[1:] for pair in found.pairs] == [("c", 1, "z"), ("d", 0, "y"), ("a", 0, "x")]
+    assert found.ids == ["c", "d", "a"]
     with pytest.raises(ValueError, match="`min_similarity` must be above 0 and at most 1"):
-        find_similar(features, others, 2)
+        find_similar(stores[0], stores[1:], 2)
+
+
+def test_duplicates_by_features(stores, folder, tmp_path, capsys):
+    copies = tmp_path / "copies" / "cat"
+    copies.mkdir(parents=True)
+    for number in (1, 2):
+        shutil.copy(folder / "cat" / f"{number}.jpg", copies)
+    options = ("--outputs", "features", "--output", tmp_path / "features")
+    run(capsys, "predict", stores / "model.keras", tmp_path / "copies", *options)
+    arguments = ("deduplicate", stores / "train", tmp_path / "features")
+    printed = run(capsys, *arguments, "--output", tmp_path / "ids.txt", "--similarity", 0.99999)
+    ids = {id for id in read_features(stores / "train").ids if id in ("cat/1.jpg", "cat/2.jpg")}
+    _, *lines = (tmp_path / "ids.txt").read_text().splitlines()
+    # Some of the others are hardly different.
+    assert ids <= set(lines) and f"{len(lines)} of 42 images are in a test set" in printed
+    assert len(lines) < 20
+    error = error_of(capsys, *arguments, "--output", tmp_path / "b.txt", "--max-distance", 3)
+    assert "no flags of hashes. Received: max_distance" in error
 
 
 @pytest.mark.parametrize(
