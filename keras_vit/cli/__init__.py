@@ -31,6 +31,7 @@ from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.train import Train
 from keras_vit.cli.vtab import Vtab
+from keras_vit.core.quiet import without_stderr
 
 
 def _with_debug(command):
@@ -52,21 +53,11 @@ _NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
 
 def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
-    # They are not written through Python, and some before TF_CPP_MIN_LOG_LEVEL is read.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    silence = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silence, 2)
-    try:
+    with without_stderr():
         importlib.import_module("keras")
         if importlib.util.find_spec("tensorflow"):
             # Under another backend the data would import it later.
             importlib.import_module("tensorflow")
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
-        os.close(silence)
 
 
 def show_log():

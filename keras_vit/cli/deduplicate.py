@@ -20,7 +20,6 @@ class Deduplicate:
     Without a test set, find images of one set that are copies of each other: the first is kept.
 
     Example: keras-vit deduplicate folder:photos cifar10 cifar100 --output exclude.txt
-    Example: keras-vit deduplicate folder:photos --output exclude.txt --picture copies.png
     """
 
     train: Annotated[str, tyro.conf.Positional]

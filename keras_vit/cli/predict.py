@@ -19,7 +19,6 @@ class Predict:
     """Classify images with a trained model or with its export.
 
     Example: keras-vit predict serving/photos cat.jpg dog.png
-    Example: keras-vit predict runs/photos folder:photos --output predictions
     """
 
     model: Annotated[str, tyro.conf.Positional]
@@ -52,7 +51,7 @@ class Predict:
     processes: int = 1
     """Processes of this machine that share the work, or actors of Ray; each loads the model."""
     shard: str = "1/1"
-    """I/N: write only the I-th of every N files, as task I of an array of N jobs."""
+    """I/N: write only the I-th of N equal shares of the files, as task I of an array of N jobs."""
     engine: Literal["local", "ray"] = "local"
     """Ray runs the processes on a cluster whose machines share the directories."""
     address: str | None = None
@@ -118,6 +117,9 @@ class Predict:
 
         from keras_vit.distributed.batch import Job, Parts, remove_abandoned
 
+        if self.processes == 1 and self.engine == "local":
+            # A model that does not fit is refused before a directory is made.
+            _ = predictor.model
         settings = (self.split, self.data_dir, self.part_size)
         parts = Parts(Job(predictor, self.images, self.output, *settings))
         tell_left_out(parts.images)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-_DRAWN = 20
+_DRAWN, _DRAWN_EACH = 20, 10
 
 
 @dataclasses.dataclass
@@ -24,7 +24,7 @@ class Search:
     top: int = 5
     """Images to find for each."""
     picture: pathlib.Path | None = None
-    """A new PNG file: a row for each of the first 20 images, followed by those that are found."""
+    """A new PNG file: a row for each of the first 20 images, then up to 10 that are found."""
 
     def run(self):
         """Print a line for each image: the ids that are found, with their cosine similarities."""
@@ -55,7 +55,7 @@ class Search:
                 print(
                     printable(id), *map("{} {:.3f}".format, map(printable, found), scores), sep="  "
                 )
-                drawn += [(id, found)] if len(drawn) < _DRAWN else []
+                drawn += [(id, found[:_DRAWN_EACH])] if len(drawn) < _DRAWN else []
         if self.picture is not None and drawn:
             self._draw(store, drawn)
             print(f"Drawn to {self.picture}")

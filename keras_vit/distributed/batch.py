@@ -115,10 +115,19 @@ class Parts:
         predictor, images = self.job.predictor, self.images
         found = predictor(images.columns(*self.bounds(part)), on_images)
         table = to_table(found, {**self._types_of_images, **output_types(predictor)})
+        self._check_own_directory()
         with replacing(self.path(part)) as partial:
             table = table.replace_schema_metadata({PREDICTIONS_JOB: self.digest})
             pyarrow.parquet.write_table(table, partial)
         return len(table) - table["error"].null_count
+
+    def _check_own_directory(self):
+        """Refuse to write where another job began after this one, before either wrote a part."""
+        if _read_record(self.job.output).get("digest") != self.digest:
+            raise ValueError(
+                "`output` must be of one job. "
+                f"Received: output={str(self.job.output)!r}, where another one began meanwhile"
+            )
 
     @functools.cached_property
     def _types_of_images(self):
@@ -183,7 +192,9 @@ def _record(job, images):
         "image_size": predictor.image_size,
         "part_size": job.part_size,
     }
+    digest = hashlib.sha256(json.dumps(record).encode()).hexdigest()[:16]
     more = {
+        "digest": digest,
         "model": predictor.path,
         "data_dir": None if job.data_dir is None else str(job.data_dir),
         "class_names": images.class_names,
@@ -196,14 +207,12 @@ def _record(job, images):
             with replacing(path) as partial:
                 text = json.dumps({**more, **record}, indent=2)
                 partial.write_text(text + "\n", encoding="utf-8")
-        before = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(
             "`output` must be a directory that can be written. "
             f"Received: output={str(job.output)!r} ({error})"
         ) from error
-    except ValueError as error:
-        raise ValueError(f"{str(path)!r} must be JSON. Received: {error}") from error
+    before = _read_record(job.output)
     changed = differences({name: before.get(name) for name in record}, record)
     if changed:
         raise ValueError(
@@ -211,7 +220,15 @@ def _record(job, images):
             f"Received: output={str(job.output)!r}, begun with others: {changed[0]:.300}"
             + (f" and {len(changed) - 1} more" if changed[1:] else "")
         )
-    return hashlib.sha256(json.dumps(record).encode()).hexdigest()[:16]
+    return digest
+
+
+def _read_record(output):
+    path = output / PREDICTIONS_RECORD
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{str(path)!r} must be there, in JSON. Received: {error}") from error
 
 
 def _check_files(output):

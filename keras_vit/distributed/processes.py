@@ -4,8 +4,10 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 import os
+import pickle
 
 from keras_vit.core.cores import num_cores
+from keras_vit.distributed import worker
 from keras_vit.distributed.batch import PartWriter
 
 # TensorFlow's own, and OpenMP's for PyTorch.
@@ -34,13 +36,13 @@ def write_parts(parts, missing, processes=1, on_images=None):
         return sum(parts.write(part, on_images) for part in missing)
     context = multiprocessing.get_context("spawn")
     counter = context.Value("q", 0)
-    writer = PartWriter(parts.job, parts.digest)
-    arguments = (processes, context, _start, (writer, counter))
+    writer = pickle.dumps(PartWriter(parts.job, parts.digest))
+    arguments = (processes, context, worker.start, (writer, counter))
     with (
         _fewer_threads(processes),
         concurrent.futures.ProcessPoolExecutor(*arguments) as pool,
     ):
-        futures = [pool.submit(_write, part) for part in missing]
+        futures = [pool.submit(worker.write, part) for part in missing]
         try:
             return _wait(futures, counter, on_images)
         except concurrent.futures.process.BrokenProcessPool as error:
@@ -77,17 +79,3 @@ def _fewer_threads(processes):
     finally:
         for name in mine:
             del os.environ[name]
-
-
-def _start(writer, counter):
-    global _writer, _counter
-    _writer, _counter = writer, counter
-
-
-def _write(part):
-    def count(images):
-        with _counter.get_lock():
-            _counter.value += images
-
-    _, broken = _writer(part, count)
-    return broken

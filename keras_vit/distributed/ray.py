@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import socket
+import warnings
 
 from keras_vit.distributed.batch import PartWriter
 from keras_vit.serving.prediction.predictor import Predictor, absolute_path
@@ -39,16 +40,24 @@ def predict(dataset, model, workers=2, rows=256, num_cpus=1, num_gpus=0, **setti
     ray = import_ray()
     # Wrong settings are found here, and not in a worker.
     Predictor(model, **settings)
-    return dataset.map_batches(
-        Predictor,
-        fn_constructor_args=(absolute_path(model),),
-        fn_constructor_kwargs=settings,
-        batch_size=rows,
-        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
-        num_cpus=num_cpus,
-        num_gpus=num_gpus,
-        **_RETRIES,
-    )
+    options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "fn_constructor_kwargs": settings}
+    arguments = (absolute_path(model),)
+    return _map(ray, dataset, Predictor, arguments, rows, workers, **options)
+
+
+def _map(ray, dataset, actor, arguments, rows, workers, **options):
+    """Map batches by a pool of actors."""
+    with warnings.catch_warnings():
+        # Ray 2.60 deprecates the retries and has nothing in their place.
+        warnings.simplefilter("ignore", ray.util.annotations.RayDeprecationWarning)
+        return dataset.map_batches(
+            actor,
+            fn_constructor_args=arguments,
+            batch_size=rows,
+            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
+            **_RETRIES,
+            **options,
+        )
 
 
 def write_parts(parts, missing, workers=2, address=None, num_gpus=0, on_images=None):
@@ -74,15 +83,11 @@ def write_parts(parts, missing, workers=2, address=None, num_gpus=0, on_images=N
     ray = import_ray()
     broken = 0
     with _connected(ray, address, workers):
+        _check_gpus(ray, num_gpus)
         rows = [{"part": part} for part in missing]
-        done = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-            _Writer,
-            fn_constructor_args=(parts.job, parts.digest),
-            batch_size=1,
-            compute=ray.data.ActorPoolStrategy(min_size=1, max_size=workers),
-            num_gpus=num_gpus,
-            **_RETRIES,
-        )
+        items = ray.data.from_items(rows, override_num_blocks=len(rows))
+        job = (parts.job, parts.digest)
+        done = _map(ray, items, _Writer, job, 1, workers, num_gpus=num_gpus)
         try:
             for row in done.iter_rows():
                 if row["problem"]:
@@ -133,6 +138,16 @@ def _connected(ray, address, workers):
             logger.setLevel(level)
         if is_own:
             ray.shutdown()
+
+
+def _check_gpus(ray, num_gpus):
+    """Raise an error for more GPUs than there are: Ray would wait for them."""
+    there = ray.cluster_resources().get("GPU", 0)
+    if num_gpus > there:
+        raise ValueError(
+            f"`num_gpus` (`--gpus`) must be at most the {there:g} GPUs of the cluster. "
+            f"Received: {num_gpus:g}"
+        )
 
 
 def _check_reachable(address):

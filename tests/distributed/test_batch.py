@@ -5,11 +5,14 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import keras
 import numpy as np
+import psutil
 import pyarrow.parquet
 import pytest
 
@@ -87,13 +90,15 @@ def test_what_is_missing_or_damaged_is_written_again(arguments, expected, tmp_pa
     assert not abandoned.exists()
 
 
-def test_files_of_a_job_that_ran_at_the_same_time_are_written_again(path, photos, tmp_path):
+def test_two_jobs_that_begin_at_the_same_time_do_not_mix(path, photos, tmp_path):
     first, second = (
         Parts(Job(Predictor(path, outputs), (str(photos),), tmp_path / "one", part_size=20))
         for outputs in (["logits"], ["prediction"])
     )
-    first.write(0)
-    assert second.missing() == [0, 1] and first.missing() == [1]
+    with pytest.raises(ValueError, match="must be of one job. .* another one began meanwhile"):
+        first.write(0)
+    second.write(0)
+    assert second.missing() == [1] and first.missing() == [0, 1]
 
 
 def test_predictions_of_another_program_are_left_alone(arguments, tmp_path, capsys):
@@ -225,10 +230,21 @@ def test_a_process_that_is_killed_is_named_and_the_rest_is_written_later(
     assert_same_rows(rows_of(output), expected)
 
 
+def test_processes_end_with_a_command_that_is_killed(path, photos, tmp_path):
+    command = ["predict", path, photos, "--output", tmp_path / "one", "--processes", "2"]
+    killed = subprocess.Popen([sys.executable, "-m", "keras_vit", *command, "--part-size", "1"])
+    while not list((tmp_path / "one").glob("*.parquet")):
+        assert killed.poll() is None
+        time.sleep(0.05)
+    children = psutil.Process(killed.pid).children(recursive=True)
+    assert len(children) >= 2
+    killed.kill()
+    killed.wait()
+    assert psutil.wait_procs(children, timeout=20)[1] == []
+
+
 def _children():
     """The processes that `multiprocessing` has spawned, without its resource tracker."""
-    import psutil
-
     children = psutil.Process().children(recursive=True)
     return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
 
@@ -283,6 +299,13 @@ def test_an_output_is_not_among_the_images(path, photos, capsys):
 def test_an_output_in_the_working_directory(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Job(Predictor(path), ("digits",), "found").output == tmp_path / "found"
+
+
+def test_predictions_in_a_directory_of_the_name_of_the_dataset(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        printed = run(capsys, "predict", path, "digits", "--split", "test", "--output", "digits")
+    assert "1 of 1 files are there already" in printed
 
 
 def test_flags_of_files_need_an_output(path, photos, capsys):

@@ -58,8 +58,6 @@ def test_a_dataset_of_ray(ray, path, photos, expected):
     settings = {"outputs": OUTPUTS, "batch_size": 7}
     found = predict(files, path, workers=2, rows=16, **settings).take_all()
     rows = {row.pop("path"): _listed(row) for row in found}
-    # Ray does not read empty files.
-    rows.setdefault(str(photos / "dog" / "7.jpg"), expected[str(photos / "dog" / "7.jpg")])
     assert_same_rows(rows, expected)
 
 
@@ -89,6 +87,14 @@ def test_an_error_in_a_worker_of_ray_is_one_line(ray, path, photos, tmp_path, ca
     assert exit_info.value.code == 2
     *_, line = capsys.readouterr().err.splitlines()
     assert "must be a complete Keras model" in line
+
+
+def test_gpus_that_are_not_there(ray, path, photos, tmp_path, capsys):
+    options = ("--engine", "ray", "--gpus", 1)
+    with pytest.raises(SystemExit):
+        run(capsys, "predict", path, photos, "--output", tmp_path / "ray", *options)
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert "must be at most the 0 GPUs of the cluster. Received: 1" in line
 
 
 def test_a_cluster_that_is_not_there(path, photos, tmp_path, capsys, monkeypatch):

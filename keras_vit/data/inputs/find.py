@@ -6,6 +6,7 @@ import pathlib
 
 import tensorflow as tf
 
+from keras_vit.core.choices import PREDICTIONS_RECORD
 from keras_vit.core.objects import as_objects
 from keras_vit.data.datasets import find_every, find_source
 from keras_vit.data.inputs.parquet import parquet_rows
@@ -19,7 +20,9 @@ _PARQUET = ".parquet"
 
 def is_dataset(name):
     """Whether a name is that of a dataset, as in `keras_vit.data.load`, and not of a path."""
-    is_path = pathlib.Path(name).expanduser().exists()
+    path = pathlib.Path(name).expanduser()
+    # Predictions of a dataset may be in a directory of its name.
+    is_path = path.exists() and not (path / PREDICTIONS_RECORD).exists()
     return not is_path and (name in DATASETS or find_kind(name)[0] is not None)
 
 
@@ -71,7 +74,10 @@ def find_images(names, split=None, data_dir=None):
             f"taken. Received: split={split!r}, images={names}"
         )
     tables = _parquet_files(names)
-    return parquet_rows(tables) if tables else _image_files(names)
+    images = parquet_rows(tables) if tables else _image_files(names)
+    if not images.num_images:
+        raise ValueError(f"`images` must name an image. Received: {', '.join(names)}, without any")
+    return images
 
 
 def _existing(name):
@@ -107,8 +113,6 @@ def _image_files(names):
             paths += found
             ids += [_below(each, path) if is_only else each for each in found]
             left_out += others
-    if not paths:
-        raise ValueError(f"`images` must name an image. Received: {', '.join(names)}, without any")
 
     def read(start, stop):
         return {"path": as_objects(paths[start:stop])}

@@ -57,14 +57,16 @@ def _first(count, arrays):
 def _prepare(model, column, value):
     """Return a prepared image and `None`, or `None` and the reason why there is none."""
     if isinstance(value, dict):
-        # How Hugging Face's datasets store an image.
-        value = value.get("bytes")
-    if value is None:
+        # How Hugging Face's datasets store an image: its bytes, or the path of a file.
+        column = column if value.get("bytes") is not None else "path"
+        value = value.get("path" if column == "path" else "bytes")
+    # NaN is what pandas has for nothing.
+    if value is None or isinstance(value, float):
         return None, "no image"
     if column == "path":
-        value = _read(value)
-        if value is None:
-            return None, "no such file"
+        value, reason = _read(value)
+        if reason is not None:
+            return None, reason
     if not isinstance(value, (bytes, bytearray, memoryview)):
         return model.prepare_pixels(_as_rgb(value)), None
     encoded = bytes(value)
@@ -75,14 +77,16 @@ def _prepare(model, column, value):
 
 
 def _read(path):
-    """Return the bytes of a file, `None` if there is none.
+    """Return the bytes of a file and `None`, or `None` and the reason why there are none.
 
     Other errors, such as those of a server, say nothing of the image and are raised.
     """
     try:
-        return tf.io.read_file(os.fspath(path)).numpy()
+        return tf.io.read_file(os.fspath(path)).numpy(), None
     except tf.errors.NotFoundError:
-        return None
+        return None, "no such file"
+    except tf.errors.FailedPreconditionError:
+        return None, "a directory"
     except tf.errors.OpError as error:
         raise OSError(f"{path} could not be read: {explain(error)}") from error
 
@@ -100,7 +104,8 @@ def _as_rgb(pixels):
     pixels = np.asarray(pixels)
     if pixels.ndim == 2:
         pixels = pixels[..., None]
-    if pixels.dtype != "uint8" or pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4):
+    is_rgb = pixels.ndim == 3 and pixels.size and pixels.shape[-1] in (1, 3, 4)
+    if pixels.dtype != "uint8" or not is_rgb:
         raise ValueError(
             "An image must be the bytes of a file, or uint8 pixels (height, width) or "
             "(height, width, 1, 3 or 4). "

@@ -1,5 +1,6 @@
 """Predictions for batches of images: a small unit of work for any engine."""
 
+import collections.abc
 import functools
 import pathlib
 import threading
@@ -8,6 +9,7 @@ import numpy as np
 
 from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.core.choices import DTYPES, ENCODED_COLUMNS
+from keras_vit.core.objects import as_objects
 
 OUTPUTS = (
     *("prediction", "probability", "probabilities", "logits", "features"),
@@ -75,7 +77,7 @@ class Predictor:
             raise ValueError(
                 f"`outputs` must be a list of {', '.join(OUTPUTS)}. Received: outputs={outputs!r}"
             )
-        self.outputs = tuple(outputs)
+        self.outputs = tuple(dict.fromkeys(outputs))
         check_integer("batch_size", batch_size, 1)
         if dtype is not None and dtype not in DTYPES:
             raise ValueError(
@@ -89,8 +91,15 @@ class Predictor:
     def __call__(self, batch, on_images=None):
         from keras_vit.serving.prediction.columns import predict_column
 
+        if not isinstance(batch, collections.abc.Mapping):
+            raise ValueError(
+                f"`batch` must be a dictionary of arrays. Received: {type(batch).__name__}"
+            )
         column = self.image_column(batch)
-        kept = {name: np.asarray(values) for name, values in batch.items() if name != column}
+        lengths = {name: len(values) for name, values in batch.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"The arrays of a batch must have one length. Received: {lengths}")
+        kept = {name: _as_array(values) for name, values in batch.items() if name != column}
         settings = (self.outputs, self.batch_size, on_images)
         return {**kept, **predict_column(self.model, column, batch[column], *settings)}
 
@@ -120,6 +129,14 @@ class Predictor:
                 f"Received: {', '.join(taken)}"
             )
         return column
+
+
+def _as_array(values):
+    try:
+        return np.asarray(values)
+    except ValueError:
+        # Lists of several lengths.
+        return as_objects(values)
 
 
 def absolute_path(path):

@@ -192,6 +192,11 @@ def no_images(tmp_path):
     return [tmp_path / "a.parquet"]
 
 
+def no_rows(tmp_path):
+    write_table(tmp_path / "a.parquet", bytes=pyarrow.array([], pyarrow.binary()))
+    return [tmp_path / "a.parquet"]
+
+
 def damaged(tmp_path):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     return [tmp_path / "a.parquet"]
@@ -220,6 +225,7 @@ def both(tmp_path):
         (lambda folder: [], "`images` must name at least one file. Received: none"),
         (lambda folder: ["digits", "a.jpg"], "`images` must be one dataset. Received: digits, a"),
         (empty_folder, "`images` must name an image. Received: .*empty, without any"),
+        (no_rows, "`images` must name an image. Received: .*a.parquet, without any"),
         (no_images, "must have a column bytes, content, image .*Received: .* with id, text"),
         (damaged, "A Parquet file must be complete. Received: "),
         (different, "must have the same columns. Received: .*a.parquet.*b.parquet"),

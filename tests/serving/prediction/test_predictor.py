@@ -89,8 +89,9 @@ def test_images_may_come_as_bytes_pixels_paths_or_structures(path, tmp_path):
         "path": list(map(str, paths)),
         "content": [bytearray(file) for file in encoded],
         "bytes": structures,
+        "image ": [{"bytes": None, "path": str(each)} for each in paths],
     }.items():
-        assert_equal(predict({name: column(values)}), expected)
+        assert_equal(predict({name.strip(): column(values)}), expected)
     grey = np.repeat(random_image()[None, ..., :1], 2, axis=0)
     same = np.repeat(grey, 3, axis=-1)
     assert_equal(predict({"image": grey}), predict({"image": same}))
@@ -117,13 +118,25 @@ def test_broken_images_are_flagged_and_others_do_not_change(path):
         alone = predict({"bytes": column(images)})
         for name in OUTPUTS:
             assert alone[name].shape == (len(images), *expected[name].shape[1:]), name
-    missing = predict({"path": column(["/no/such.jpg", None])})
-    assert missing["error"].tolist() == ["no such file", "no image"]
+    missing = predict({"path": column(["/no/such.jpg", None, float("nan"), "/"])})
+    reasons = ["no such file", "no image", "no image", "a directory"]
+    assert missing["error"].tolist() == reasons
 
 
-def test_a_file_that_cannot_be_read_is_no_broken_image(path, tmp_path):
-    with pytest.raises(OSError, match=f"{tmp_path} could not be read: .*directory"):
-        Predictor(path)({"path": column([str(tmp_path)])})
+def test_a_file_that_cannot_be_read_is_no_broken_image(path, monkeypatch):
+    import tensorflow as tf
+
+    def read_file(path):
+        raise tf.errors.UnavailableError(None, None, "the server is down")
+
+    monkeypatch.setattr(tf.io, "read_file", read_file)
+    with pytest.raises(OSError, match="a.jpg could not be read: the server is down"):
+        Predictor(path)({"path": column(["a.jpg"])})
+
+
+def test_other_columns_may_be_lists(path):
+    batch = {"bytes": column(files(2)), "tags": [["a"], ["b", "c"]]}
+    assert Predictor(path)(batch)["tags"].tolist() == batch["tags"]
 
 
 @pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
@@ -236,6 +249,9 @@ def test_arguments_are_checked(options, message, path):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
+        ([b""], "`batch` must be a dictionary of arrays. Received: list"),
+        ({"bytes": [b""], "id": [1, 2]}, "must have one length. Received: {'bytes': 1, 'id': 2}"),
+        ({"image": np.zeros((1, 0, 4, 3), "uint8")}, r"Received: an array \(0, 4, 3\) of uint8"),
         ({"id": [1]}, "must have one of the columns bytes, content, image, path. Received: id"),
         ({"bytes": [b""], "error": [1]}, "must not have columns .* Received: error"),
         ({"image": np.zeros((1, 4, 4, 3))}, "must be the bytes of a file, or uint8 .*float64"),

@@ -1,0 +1,22 @@
+"""Imports without the start-up messages of TensorFlow."""
+
+import contextlib
+import os
+import sys
+
+
+@contextlib.contextmanager
+def without_stderr():
+    """Close the standard error inside a `with`, also for messages that Python does not write."""
+    # Some of TensorFlow's are written before it reads this.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(silence)
