@@ -23,6 +23,7 @@ OUTPUTS = (
     *("prediction", "probability", "probabilities", "logits", "features"),
     "attention_distance",
 )
+on_tensorflow = pytest.mark.backends("tensorflow", reason="exports are tested with TensorFlow")
 BROKEN = [b"", b"<html>", b"\xff\xd8\xff" + bytes(50), None]
 
 
@@ -139,6 +140,7 @@ def test_other_columns_may_be_lists(path):
     assert Predictor(path)(batch)["tags"].tolist() == batch["tags"]
 
 
+@on_tensorflow
 @pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
 def test_exports_predict_as_their_model(format, model, path, tmp_path):
     export(model, tmp_path / "pets", format=format, class_names=NAMES)
@@ -263,6 +265,7 @@ def test_batches_are_checked(batch, message, path):
         Predictor(path)(batch)
 
 
+@on_tensorflow
 def test_an_export_has_no_features(model, tmp_path):
     export(model, tmp_path / "pets")
     for options in ({"outputs": ["features"]}, {"dtype": "bfloat16"}):
