@@ -31,7 +31,7 @@ from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.train import Train
 from keras_vit.cli.vtab import Vtab
-from keras_vit.core.quiet import without_stderr
+from keras_vit.core.process import without_stderr
 
 
 def _with_debug(command):

@@ -5,6 +5,8 @@ import inspect
 import math
 import numbers
 
+import numpy as np
+
 
 def as_pair(value, argument):
     """Return the value as a pair of integers, checked to be positive."""
@@ -135,3 +137,18 @@ def accepts_old_name(old, new):
         return renamed
 
     return decorate
+
+
+def as_objects(values):
+    """Return a sequence as an array `(length,)` of its values, whatever they are.
+
+    NumPy would make a matrix of lists of one length, and cut zeros off the end of bytes.
+
+    Example:
+    >>> from keras_vit.core.arguments import as_objects
+    >>> as_objects([[1, 2], [3, 4]]).shape
+    (2,)
+    """
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

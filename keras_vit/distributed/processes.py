@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import pickle
 
-from keras_vit.core.cores import num_cores
+from keras_vit.core.process import num_cores
 from keras_vit.distributed import worker
 from keras_vit.distributed.batch import PartWriter
 

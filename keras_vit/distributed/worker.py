@@ -6,7 +6,7 @@ import pickle
 import signal
 import threading
 
-from keras_vit.core.quiet import without_stderr
+from keras_vit.core.process import without_stderr
 
 
 def start(writer, counter):

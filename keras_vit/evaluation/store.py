@@ -7,8 +7,8 @@ import pathlib
 
 import numpy as np
 
+from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import PREDICTIONS_JOB, PREDICTIONS_RECORD
-from keras_vit.core.objects import as_objects
 from keras_vit.evaluation.fewshot import SEEDS, fewshot_accuracies
 from keras_vit.evaluation.search import nearest
 

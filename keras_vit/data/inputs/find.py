@@ -6,8 +6,8 @@ import pathlib
 
 import tensorflow as tf
 
+from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import PREDICTIONS_RECORD
-from keras_vit.core.objects import as_objects
 from keras_vit.data.datasets import find_every, find_source
 from keras_vit.data.inputs.parquet import parquet_rows
 from keras_vit.data.inputs.rows import ImageRows, rows_of

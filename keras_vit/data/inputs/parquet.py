@@ -7,8 +7,8 @@ import pathlib
 
 import numpy as np
 
+from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import ENCODED_COLUMNS
-from keras_vit.core.objects import as_objects
 from keras_vit.data.inputs.rows import ImageRows
 from keras_vit.data.sources.listing import short_names
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.core.objects import as_objects
+from keras_vit.core.arguments import as_objects
 from keras_vit.data.images.decoding import decode
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import scipy.special
 import tensorflow as tf
 
-from keras_vit.core.cores import num_cores
-from keras_vit.core.objects import as_objects
+from keras_vit.core.arguments import as_objects
+from keras_vit.core.process import num_cores
 from keras_vit.core.several_labels import check_thresholds
 from keras_vit.data.images.decoding import decode, explain
 

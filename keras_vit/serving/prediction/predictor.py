@@ -7,9 +7,8 @@ import threading
 
 import numpy as np
 
-from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.core.arguments import as_objects, as_pair, check_integer
 from keras_vit.core.choices import DTYPES, ENCODED_COLUMNS
-from keras_vit.core.objects import as_objects
 
 OUTPUTS = (
     *("prediction", "probability", "probabilities", "logits", "features"),
@@ -154,8 +153,9 @@ def _load(path, outputs, batch_size, dtype, image_size, _):
 
 
 def _time_of(path):
-    """Return when a file changed last, so that a model that is saved again is loaded again."""
+    """Return when the files of a model changed last: one that is saved again is loaded again."""
     from keras_vit.checkpoints.trained.runs import find_model
 
     path = find_model(path)
-    return path.stat().st_mtime_ns if path.exists() else None
+    files = [path, *path.rglob("*")] if path.is_dir() else [path]
+    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)

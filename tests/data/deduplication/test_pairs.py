@@ -9,15 +9,10 @@ from PIL import Image, ImageDraw, ImageEnhance
 
 from keras_vit.cli.deduplicate import Deduplicate
 from keras_vit.data.datasets import load
+from keras_vit.data.deduplication import pairs as module
 from keras_vit.data.deduplication.hashes import WORDS, hash_images, view_colors
 from keras_vit.data.deduplication.index import find_nearest
-from keras_vit.data.deduplication.pairs import (
-    MAX_DISTANCE,
-    Duplicate,
-    Duplicates,
-    Matcher,
-    find_duplicates,
-)
+from keras_vit.data.deduplication.pairs import MAX_DISTANCE, Duplicate, Duplicates, find_duplicates
 from keras_vit.data.exclusion import read_ids, write_ids
 from keras_vit.data.sources.base import from_arrays
 from tests.fixtures.photos import photographs, to_bytes, write_photos
@@ -117,7 +112,7 @@ def test_changed_photographs_are_found(distinct, changes):
         for change in changes:
             image = change(image, rng)
         changed.append(to_bytes(image, "JPEG", quality=int(rng.integers(30, 96))))
-    found = list(Matcher([hashes], MAX_DISTANCE).match(hash_images(as_source(changed))))
+    found = list(module.Matcher([hashes], MAX_DISTANCE).match(hash_images(as_source(changed))))
     assert len(found) >= 0.95 * 60
     assert all(pair.train_id == pair.test_id for pair in found)
 
@@ -126,12 +121,12 @@ def test_a_thousand_different_images_are_not_taken_for_each_other(distinct):
     encoded, hashes = distinct
     others = hash_images(as_source(encoded[501:]))
     assert len(hashes.numbers) == len(others.numbers) == 501
-    assert not list(Matcher([hashes], MAX_DISTANCE).match(others))
+    assert not list(module.Matcher([hashes], MAX_DISTANCE).match(others))
     for bit in range(9):
         # The numbers of any two images differ in one of the bits.
         is_test = (np.arange(501) >> bit & 1).astype(bool)
         searched, test = select(hashes, ~is_test, all_views=False), select(hashes, is_test)
-        assert not list(Matcher([test], MAX_DISTANCE).match(searched))
+        assert not list(module.Matcher([test], MAX_DISTANCE).match(searched))
 
 
 def test_equal_hashes_with_other_colors(distinct):
@@ -139,10 +134,10 @@ def test_equal_hashes_with_other_colors(distinct):
     both.words[1] = both.words[0]
     first, second = (select(both, np.array([place])) for place in range(2))
     searched = select(second, np.array([0]), all_views=False)
-    assert not list(Matcher([first], MAX_DISTANCE).match(searched))
+    assert not list(module.Matcher([first], MAX_DISTANCE).match(searched))
     for place, hashed in enumerate(([both], [first, second])):
         expected = Duplicate(0, "image#1", place, "image#1")
-        assert list(Matcher(hashed, MAX_DISTANCE).match(searched)) == [expected]
+        assert list(module.Matcher(hashed, MAX_DISTANCE).match(searched)) == [expected]
 
 
 def near_zero(count, rng):

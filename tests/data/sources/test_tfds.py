@@ -210,12 +210,12 @@ def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
 
 def test_images_to_predict_of_all_splits_in_any_ranges(data_dir):
     images = find_images(["tfds:photos:small"], data_dir=data_dir)
-    whole = images.columns(0, 24)
-    assert all(whole["bytes"]) and len(set(whole["id"])) == 24
-    for start in range(0, 24, 5):
-        part = images.columns(start, min(start + 5, 24))
+    whole = images.columns(0, images.num_images)
+    assert all(whole["bytes"]) and len(set(whole["id"])) == images.num_images == 72
+    for start in range(0, 72, 7):
+        part = images.columns(start, min(start + 7, 72))
         for name, values in part.items():
-            assert values.tolist() == whole[name][start : start + 5].tolist()
+            assert values.tolist() == whole[name][start : start + 7].tolist()
     labels = find_source("tfds:photos:small", "test", data_dir=data_dir)
     rows = labels.examples.as_numpy_iterator()
     expected = {labels.find_id(int(n)): labels.class_names[label] for n, _, label in rows}

@@ -1,8 +1,15 @@
-"""Imports without the start-up messages of TensorFlow."""
+"""The cores that this process may use, and its standard error."""
 
 import contextlib
 import os
 import sys
+
+
+def num_cores():
+    """Return their number, which schedulers of clusters limit."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextlib.contextmanager
