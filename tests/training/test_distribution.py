@@ -7,6 +7,7 @@ import pytest
 
 from keras_vit.training.distribution import SingleDevice, check_batch, strategy
 from keras_vit.training.recipes import FINETUNE
+from tests.fixtures.commands import run_python
 from tests.fixtures.distributed.processes import (
     free_port,
     printed_json,
@@ -96,6 +97,30 @@ def test_two_processes_with_a_divided_model_are_resumed_on_one(tmp_path):
     assert 0 < int(states[-1].strip("batch-.npz")) < 60
     resumed = start(MODULE, *flags, "none")
     check_metrics(resumed, expected)
+
+
+@on_jax
+def test_a_divided_model_is_exported(tmp_path):
+    code = """
+import sys
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import numpy as np
+import keras_vit
+from keras_vit.training.distribution import strategy
+from tests.fixtures.models import classifier, images
+with strategy("model_parallel").scope():
+    model = classifier(num_heads=2)
+    batch = images(2, *model.input_shape[1:])
+    expected = np.asarray(model(batch))
+    path = keras_vit.export(model, sys.argv[1])
+(kernel,) = (v for v in model.weights if v.path == "block_0/mlp/dense_0/kernel")
+assert not kernel.value.is_fully_replicated
+import tensorflow as tf
+served = tf.saved_model.load(str(path)).signatures["float"]
+print(np.abs(served(images=tf.constant(batch))["logits"] - expected).max())
+"""
+    assert float(run_python(code, tmp_path / "pets").splitlines()[-1]) < 1e-4
 
 
 def wait_for(condition, processes):
