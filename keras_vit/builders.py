@@ -4,14 +4,15 @@ import inspect
 
 from keras_vit.checkpoints.loading import build_pretrained
 from keras_vit.models.options import maker
-from keras_vit.models.variants import ResNetVariant, find_variant
+from keras_vit.models.variants import ResNetVariant, builder_name, find_variant
 
 
 def build(variant, num_classes=None, image_size=None, weights=None, **options):
     """Build a model by the name of its variant.
 
     Args:
-        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`.
+        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`, with other sizes in
+            parentheses if wanted: `"ViT_B16(patch_size=8, depth=6)"`.
         num_classes: width of the head, 0 for no head; `None` for that of the weights, or 1000. If
             the weights have another number of classes, the head is new and zero at the start.
         image_size: int or `(height, width)`; `None` for that of the weights, or 224. If the weights
@@ -47,7 +48,7 @@ def build(variant, num_classes=None, image_size=None, weights=None, **options):
         **row.architecture,
         num_classes=1000 if num_classes is None else num_classes,
         image_size=224 if image_size is None else image_size,
-        **{"name": row.name, **_activation(row), **options},
+        **{"name": builder_name(row), **_activation(row), **options},
     )
 
 

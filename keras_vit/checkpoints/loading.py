@@ -17,7 +17,7 @@ from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, build_model, defaults_of, match_variant
 from keras_vit.models.parts import stored_grid, stored_size
 from keras_vit.models.surgery import resize
-from keras_vit.models.variants import is_resnet
+from keras_vit.models.variants import builder_name, is_resnet
 
 # Options that some files do not record; the caller may choose them.
 UNRECORDED_OPTIONS = (
@@ -139,7 +139,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
     if file.name.endswith(WEIGHTS_SUFFIX):
         sizes = {"num_classes": num_classes, "image_size": image_size}
         sizes = {name: size for name, size in sizes.items() if size is not None}
-        model = build_model({**row.architecture, **sizes, "name": row.name, **options})
+        model = build_model({**row.architecture, **sizes, "name": builder_name(row), **options})
         _load_keras_weights(model, file)
         return model
     with open_checkpoint(file) as checkpoint:
@@ -153,7 +153,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
             raise
         _check_architecture(row, described, file)
         new_head = num_classes not in (None, described["num_classes"])
-        described["name"] = row.name
+        described["name"] = builder_name(row)
         model = _load_adapted(checkpoint, described, num_classes, image_size, new_head, options)
         warn_of_assumed(checkpoint, described, num_heads, options)
         return model

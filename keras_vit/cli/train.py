@@ -43,8 +43,9 @@ class Train:
 
     recipe: AnyRecipe
     model: str
-    """Name of a variant (see `keras-vit models`), a .keras file, a run's directory, or a checkpoint
-    as in `keras-vit convert`."""
+    """Name of a variant (see `keras-vit models`), also with other sizes, as in
+    'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint as in
+    `keras-vit convert`."""
     data: str
     """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
     `tfrecord-lists:PATTERN`, or one of the paper's datasets (`cifar10`; see `keras-vit data`)."""

@@ -1,9 +1,10 @@
 """The table of architectures, and the sizes that follow from one; nothing here needs Keras."""
 
+import ast
 import dataclasses
 import difflib
 
-from keras_vit.core.arguments import as_pair, grid_size
+from keras_vit.core.arguments import as_pair, grid_size, is_integer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Variant:
         mlp_dim: hidden width of a block's MLP.
         resnet_stages: residual units per stage of a hybrid's ResNet.
         gated_mlp: whether the MLPs are gated (SwiGLU).
+        resnet_width: channels of the first convolution of a hybrid's ResNet.
     """
 
     name: str
@@ -29,12 +31,12 @@ class Variant:
     mlp_dim: int
     resnet_stages: tuple[int, ...] | None = None
     gated_mlp: bool = False
+    resnet_width: int = 64
 
     @property
     def architecture(self):
         """Arguments of `vision_transformer` that build it."""
-        sizes = {name: value for name, value in vars(self).items() if name != "name"}
-        return {**sizes, "resnet_width": 64}
+        return {name: value for name, value in vars(self).items() if name != "name"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,10 +124,18 @@ def list_variants():
 
 
 def find_variant(name):
-    """Return the row of that name; the error names the nearest."""
+    """Return the row of a name; the error names the nearest.
+
+    Arguments in parentheses after the name change its sizes, as in Python.
+
+    Example:
+    >>> find_variant("ViT_Ti16").depth, find_variant("ViT_Ti16(patch_size=4, depth=6)").depth
+    (12, 6)
+    """
+    known, parenthesis, _ = str(name).partition("(")
     for variant in VARIANTS:
-        if variant.name == name:
-            return variant
+        if variant.name == known:
+            return _changed(variant, name) if parenthesis else variant
     nearest = sorted(
         (variant.name for variant in VARIANTS),
         key=lambda known: difflib.SequenceMatcher(None, known.lower(), str(name).lower()).ratio(),
@@ -135,6 +145,42 @@ def find_variant(name):
         f"`variant` must be the name of an architecture, such as {', '.join(nearest)}. "
         f"Received: variant={name!r}"
     )
+
+
+def builder_name(variant):
+    """Return the name of a row without the changes in parentheses."""
+    return variant.name.partition("(")[0]
+
+
+def _changed(variant, text):
+    """Return a row with the sizes that a text such as `"ViT_Ti16(depth=6)"` names."""
+    try:
+        call = ast.parse(text, mode="eval").body
+        changes = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
+        _check_sizes(variant, changes if is_call else {})
+    except (AttributeError, SyntaxError, ValueError) as error:
+        sizes = ", ".join(field.name for field in dataclasses.fields(variant)[1:])
+        raise ValueError(
+            f"A variant's sizes must be whole numbers or tuples of them in parentheses, such as "
+            f"'ViT_Ti16(patch_size=4, depth=6)'; {variant.name} has {sizes}. "
+            f"Received: variant={text!r}"
+        ) from error
+    listed = ", ".join(f"{field}={changes[field]!r}" for field in sorted(changes))
+    return dataclasses.replace(variant, name=f"{variant.name}({listed})", **changes)
+
+
+def _check_sizes(variant, changes):
+    """Raise `ValueError` unless there are changes, each of a size and of its kind."""
+    names = {field.name for field in dataclasses.fields(variant)} - {"name"}
+    for name, value in changes.items():
+        units = value if name.endswith("stages") and isinstance(value, tuple) else (value,)
+        are_sizes = all(is_integer(unit) and unit > 0 for unit in units)
+        is_right = isinstance(value, bool) if name == "gated_mlp" else are_sizes
+        if name not in names or not is_right:
+            raise ValueError(name)
+    if not changes:
+        raise ValueError(variant.name)
 
 
 def is_resnet(options):

@@ -40,8 +40,9 @@ def make_model(recipe, model, num_classes, dtype=None):
 
     Args:
         recipe: a `Recipe`.
-        model: name of a variant; path of a `.keras` file or of a run's directory; or a checkpoint
-            as in `keras_vit.from_checkpoint`. The name of a variant always means the variant: write
+        model: name of a variant, with other sizes in parentheses if wanted, such as
+            `"ViT_Ti16(patch_size=4)"`; path of a `.keras` file or of a run's directory; or a
+            checkpoint as in `keras_vit.from_checkpoint`. A variant's name always means it: write
             `./ViT_Ti16` for a directory of that name. A loaded model gets a zero head and the
             recipe's image size; it keeps its other settings, which is logged.
         num_classes: number of classes of the head; models for masked patches have no head.
@@ -143,9 +144,10 @@ def _log_kept_settings(recipe, model, is_built):
 
 def is_variant(model):
     """Return whether a string is the name of a variant, even if a path has the same name."""
-    return isinstance(model, str) and any(variant.name == model for variant in VARIANTS)
+    name = model.partition("(")[0] if isinstance(model, str) else None
+    return any(variant.name == name for variant in VARIANTS)
 
 
 def _is_unknown_name(model):
     """Return whether a name is neither a path nor an address: the error lists similar variants."""
-    return re.fullmatch(r"\w+", str(model)) and not pathlib.Path(model).exists()
+    return re.fullmatch(r"\w+(\(.*\))?", str(model)) and not pathlib.Path(model).exists()

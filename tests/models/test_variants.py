@@ -134,6 +134,37 @@ def test_unknown_variant(name, nearest):
             find(name)
 
 
+def test_other_sizes_in_parentheses():
+    """As a builder is called in Python; the model is what `vision_transformer` builds of them."""
+    text = "ViT_Ti16( patch_size=4, embedding_dim=12, depth=2, mlp_dim=24)"
+    variant = find_variant(text)
+    assert variant.name == "ViT_Ti16(depth=2, embedding_dim=12, mlp_dim=24, patch_size=4)"
+    assert find_variant(variant.name) == variant
+    model = builders.build(text, num_classes=2, image_size=8)
+    sizes = {"patch_size": 4, "embedding_dim": 12, "depth": 2, "num_heads": 3, "mlp_dim": 24}
+    direct = keras_vit.vision_transformer(**sizes, num_classes=2, image_size=8)
+    assert [w.shape for w in model.weights] == [w.shape for w in direct.weights]
+    assert model.name == "ViT_Ti16"
+    small = builders.build("BiT_R50x1(stages=(1, 1), width=32)", num_classes=2, image_size=32)
+    assert small.get_layer("stage_2_unit_1") and small.get_layer("root_conv").filters == 32
+    hybrid = "R26_S32(resnet_stages=(1,), resnet_width=32, depth=1)"
+    assert builders.build(hybrid, image_size=32).get_layer("root_conv").filters == 32
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("ViT_Ti16()", "ViT_Ti16(", "ViT_Ti16(4)", "ViT_Ti16(depth=0)", "ViT_Ti16(depth=2.5)"),
+        *("ViT_Ti16(pooling='gap')", "ViT_Ti16(name='a')", "ViT_Ti16(depth=x)", "ViT_Ti16(**{})"),
+        *("ViT_Ti16(depth=2).name", "BiT_R50x1(stages=(1, 0))", "BiT_R50x1(depth=2)"),
+        "ViT_Ti16(gated_mlp=2)",
+    ],
+)
+def test_wrong_sizes_in_parentheses(text):
+    with pytest.raises(ValueError, match=r"sizes must be whole numbers.* Received: variant=['\"]"):
+        find_variant(text)
+
+
 BUILDING = """
 import resource
 import sys
