@@ -7,23 +7,27 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.cli.train import AnyRecipe
+from keras_vit.experiments.studies.settings import STUDIES
+from keras_vit.training.recipes import RECIPES
+
+_WHAT = "; ".join(f"{name}: {row.what}" for name, row in STUDIES.items())
+_TUNE = "Values to choose from on the validation images, for each line of the study."
 
 
 @dataclasses.dataclass
 class Study:
     """Train by the same recipe with one thing changed, over several seeds, and draw the accuracies.
 
-    What is changed: in `scaling` the model, in `data-size` the share of the training images, in
-    `positions` the position embedding, in `poolings` the input of the head. The directory gets a
-    table, a figure and the runs. The same command resumes a stopped study.
+    The directory gets a table, a figure and the runs. The same command resumes a stopped study.
 
     Example: keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits --workdir
     runs/positions --image-size 64 --epochs 5, or keras-vit study data-size digits_pretrain --data
     digits --workdir runs/sizes --fractions 0.1 1
     """
 
-    study: Annotated[Literal["scaling", "data-size", "positions", "poolings"], tyro.conf.Positional]
-    """The thing that is changed."""
+    study: Annotated[
+        Literal[tuple(STUDIES)], tyro.conf.Positional, tyro.conf.arg(help=f"Changed: {_WHAT}.")
+    ]
     recipe: AnyRecipe
     data: str
     """As in `keras-vit train`. Models train on the train split; the accuracy is that of the test
@@ -31,34 +35,59 @@ class Study:
     workdir: pathlib.Path
     """Directory for the table, the figure and the runs."""
     models: tuple[str, ...] = ("ViT_Ti16",)
-    """Names of variants (see `keras-vit models`)."""
+    """Names of variants, as `--model` of `keras-vit train`."""
     seeds: int = 3
     """Runs per setting, with the seed of the recipe and the seeds after it."""
     classes: tuple[str, ...] | None = None
     """Classes to keep; all by default."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
+    tune_learning_rates: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
+    tune_weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
+    tune_dropouts: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
+    tune_label_smoothings: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
+    finetune: Annotated[
+        Literal[tuple(RECIPES)] | None,
+        tyro.conf.arg(help="Recipe by which the trained models are fine-tuned.", metavar="RECIPE"),
+    ] = None
+    finetune_data: str | None = None
+    """Dataset of the fine-tuning, whose test split is evaluated."""
+    finetune_classes: tuple[str, ...] | None = None
+    """Classes to keep of `--finetune-data`; all by default."""
+    finetune_fraction: float | None = None
+    """Share of its training images; all by default."""
+    fewshot_data: str | None = None
+    """Dataset of the few-shot accuracy. For data-size it is measured without it, too, on the
+    dataset that is trained on, whose images and labels the model has seen."""
+    fewshot_classes: tuple[str, ...] | None = None
+    """Classes to keep of `--fewshot-data`; all by default."""
+    shots: int | None = None
+    """Labelled images per class of the few-shot accuracy, by default 5."""
     fractions: tuple[float, ...] | None = None
     """For data-size: the shares of the training images, by default 0.03 0.1 0.3 1. Training
     takes the same number of steps for every share."""
-    fewshot_data: str | None = None
-    """For data-size: the dataset of the few-shot accuracy. By default the one trained on, whose
-    images and labels the model has seen."""
-    fewshot_classes: tuple[str, ...] | None = None
-    """For data-size: classes to keep of `--fewshot-data`; all by default."""
-    shots: int | None = None
-    """For data-size: labelled images per class, by default 5."""
+    datasets: tuple[str, ...] | None = None
+    """For datasets: the pre-training sets."""
+    factors: tuple[float, ...] | None = None
+    """For shapes: the factors of the sizes, by default 0.5 2."""
 
     def run(self):
         """Train, print the table and draw the figure."""
         from keras_vit.cli.tables import plain_table
         from keras_vit.experiments.studies import FIGURE, study
-        from keras_vit.experiments.study_table import TABLE, summary
+        from keras_vit.experiments.studies.table import TABLE, summary
         from keras_vit.inspection.figures.drawing import check_matplotlib
 
         check_matplotlib()
-        own = ("study", "debug")
-        options = {name: value for name, value in vars(self).items() if name not in own}
+        options = dict(vars(self))
+        tune = {
+            "learning_rate": options.pop("tune_learning_rates"),
+            "weight_decay": options.pop("tune_weight_decays"),
+            "dropout": options.pop("tune_dropouts"),
+            "label_smoothing": options.pop("tune_label_smoothings"),
+        }
+        options["tune"] = {field: values for field, values in tune.items() if values}
+        options = {name: options[name] for name in options if name not in ("study", "debug")}
         rows = study(self.study, **options)
         print(plain_table(*summary(rows)))
         workdir = self.workdir.expanduser().resolve()

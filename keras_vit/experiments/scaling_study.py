@@ -98,8 +98,8 @@ def scaling(recipe=None, data=None, workdir=None, models=("ViT_Ti16",), **option
     # Keras is not needed for the paper's table.
     from keras_vit.data.datasets import find_source
     from keras_vit.experiments.studies import study
-    from keras_vit.experiments.study_runs import training_exaflops
-    from keras_vit.experiments.study_table import by_setting
+    from keras_vit.experiments.studies.runs import training_exaflops
+    from keras_vit.experiments.studies.table import by_setting
     from keras_vit.training.recipes import find_recipe
 
     if data is None:

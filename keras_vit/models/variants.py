@@ -152,6 +152,17 @@ def builder_name(variant):
     return variant.name.partition("(")[0]
 
 
+def with_sizes(variant, changes):
+    """Return a row with other sizes, a dictionary; its name has them in parentheses."""
+    changed = dataclasses.replace(variant, **changes)
+    table_row = find_variant(builder_name(variant))
+    sizes = {name: value for name, value in vars(changed).items() if name != "name"}
+    different = {name for name in sizes if sizes[name] != getattr(table_row, name)}
+    listed = ", ".join(f"{name}={sizes[name]!r}" for name in sorted(different))
+    name = f"{table_row.name}({listed})" if different else table_row.name
+    return dataclasses.replace(changed, name=name)
+
+
 def _changed(variant, text):
     """Return a row with the sizes that a text such as `"ViT_Ti16(depth=6)"` names."""
     try:
@@ -166,8 +177,7 @@ def _changed(variant, text):
             f"'ViT_Ti16(patch_size=4, depth=6)'; {variant.name} has {sizes}. "
             f"Received: variant={text!r}"
         ) from error
-    listed = ", ".join(f"{field}={changes[field]!r}" for field in sorted(changes))
-    return dataclasses.replace(variant, name=f"{variant.name}({listed})", **changes)
+    return with_sizes(variant, changes)
 
 
 def _check_sizes(variant, changes):

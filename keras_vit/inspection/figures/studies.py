@@ -5,29 +5,43 @@ import numpy as np
 from keras_vit.inspection.figures.drawing import new_figure, save_figure
 
 
-def draw_study(accuracies, title, path):
+def draw_study(panels, title, path):
     """Draw the accuracy of each setting: one point per seed, and a bar at their mean.
 
     Args:
-        accuracies: dictionary from names of settings to lists of accuracies, from 0 to 1.
+        panels: dictionary from names of panels, drawn above each other, to dictionaries from names
+            of settings to lists of accuracies, from 0 to 1, or of `None`, which is not drawn.
         title: title of the figure.
         path: path of the PNG file to write.
 
     Raises:
         ValueError: if matplotlib is not installed.
     """
-    axis = new_figure(max(1.7 * len(accuracies) + 1.5, 5), 4.5).subplots()
-    for place, found in enumerate(accuracies.values()):
-        points, mean = 100 * np.array(found), 100 * np.mean(found)
-        axis.scatter([place] * len(points), points, s=28, color="tab:blue", alpha=0.7, zorder=2)
-        axis.hlines(mean, place - 0.25, place + 0.25, color="black", zorder=3)
-        axis.annotate(f"{mean:.1f}", (place + 0.28, mean), va="center", fontsize=9)
-    axis.set_xticks(range(len(accuracies)), [name.replace(", ", ",\n") for name in accuracies])
-    axis.set_xlim(-0.5, len(accuracies) - 0.2)
-    _finish(axis, title, path)
+    settings = next(iter(panels.values()))
+    width = max(1.7 * len(settings) + 1.5, 5)
+    figure = new_figure(width, 0.6 + 3.9 * len(panels))
+    axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, (name, accuracies) in zip(axes, panels.items(), strict=True):
+        for place, found in enumerate(accuracies.values()):
+            if None not in found:
+                _draw_seeds(axis, place, 100 * np.array(found))
+        axis.set_ylabel(name)
+        axis.grid(alpha=0.3)
+    axes[-1].set_xticks(range(len(settings)), [name.replace(", ", ",\n") for name in settings])
+    axes[-1].set_xlim(-0.5, len(settings) - 0.2)
+    axes[0].set_title(title)
+    save_figure(figure, path)
 
 
-def draw_scaling(exaflops, accuracies, title, path):
+def _draw_seeds(axis, place, points):
+    """Draw the results of several seeds above each other, and their mean."""
+    mean = np.mean(points)
+    axis.scatter([place] * len(points), points, s=28, color="tab:blue", alpha=0.7, zorder=2)
+    axis.hlines(mean, place - 0.25, place + 0.25, color="black", zorder=3)
+    axis.annotate(f"{mean:.1f}", (place + 0.28, mean), va="center", fontsize=9)
+
+
+def draw_scaling(exaflops, accuracies, title, path, label="Test accuracy (%)"):
     """Draw the accuracy of models by the compute of their training, on a logarithmic axis.
 
     Args:
@@ -35,6 +49,7 @@ def draw_scaling(exaflops, accuracies, title, path):
         accuracies: dictionary from names of models to lists of accuracies, from 0 to 1.
         title: title of the figure.
         path: path of the PNG file to write.
+        label: name of the accuracy.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -51,8 +66,9 @@ def draw_scaling(exaflops, accuracies, title, path):
     axis.set_xscale("log")
     # Room for the names.
     axis.margins(x=0.25)
-    axis.set_xlabel("Compute of the training (exaFLOPs)")
-    _finish(axis, title, path)
+    axis.set(xlabel="Compute of the training (exaFLOPs)", ylabel=label, title=title)
+    axis.grid(alpha=0.3)
+    save_figure(axis.figure, path)
 
 
 def draw_data_sizes(rows, panels, title, path):
@@ -96,9 +112,3 @@ def _draw_line(axis, rows, column, label):
     (line,) = axis.plot(sizes, [np.mean(found[size]) for size in sizes], label=label)
     points = [(size, value) for size in sizes for value in found[size]]
     axis.scatter(*zip(*points, strict=True), s=16, alpha=0.5, color=line.get_color())
-
-
-def _finish(axis, title, path):
-    axis.set(ylabel="Test accuracy (%)", title=title)
-    axis.grid(alpha=0.3)
-    save_figure(axis.figure, path)

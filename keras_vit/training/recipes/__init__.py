@@ -69,6 +69,20 @@ DIGITS_FINETUNE = dataclasses.replace(
     min_crop_area=None,
     flip="never",
 )
+# For 32 x 32 pixel images such as CIFAR's, and models that a laptop trains in minutes.
+_TINY_IMAGES = {"image_size": 32, "batch_size": 128, "warmup_steps": 200}
+_TINY_IMAGES |= {"epochs": None, "steps": 1000, "learning_rate": 1e-3, "pre_logits": False}
+TINY_IMAGES_PRETRAIN = dataclasses.replace(
+    PRETRAIN, **_TINY_IMAGES, weight_decay=0.1, dropout=0.0, min_crop_area=0.3
+)
+TINY_IMAGES_FINETUNE = dataclasses.replace(
+    FINETUNE,
+    image_size=32,
+    batch_size=128,
+    warmup_steps=20,
+    steps=200,
+    min_crop_area=0.3,
+)
 IMAGENET = dataclasses.replace(
     PRETRAIN, epochs=300, learning_rate=3e-3, decay="cosine", weight_decay=0.3, clip_norm=1.0
 )
@@ -175,6 +189,8 @@ _TABLE = (
         "`masked_patches`, for the 8 x 8 pixel digits",
     ),
     RecipeRow("digits_finetune", DIGITS_FINETUNE, "`finetune`, for the 8 x 8 pixel digits"),
+    RecipeRow("tiny_images_pretrain", TINY_IMAGES_PRETRAIN, "`pretrain`, for 32 x 32 pixel images"),
+    RecipeRow("tiny_images_finetune", TINY_IMAGES_FINETUNE, "`finetune`, for 32 x 32 pixel images"),
     RecipeRow("jft300m_vit_b", _jft(7, 8e-4), TABLE_3, "ViT-B/32 80.73 %, ViT-B/16 84.15 %"),
     RecipeRow("jft300m_vit_l32", _jft(7, 6e-4), TABLE_3, "84.37 %"),
     RecipeRow("jft300m_vit_l16", _jft(7, 4e-4), TABLE_3, "86.30 %"),

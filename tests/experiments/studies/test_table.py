@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from keras_vit.experiments.studies import Setting
-from keras_vit.experiments.study_table import by_setting, run_study
+from keras_vit.experiments.studies.table import by_setting, run_study
 
 # The kinds of a study of poolings.
 KINDS = ("class token", "mean of patches", "attention")

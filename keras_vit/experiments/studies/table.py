@@ -1,6 +1,7 @@
 """The table of a study: runs each setting with each seed once, and records the results."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -8,13 +9,15 @@ import pathlib
 import statistics
 
 from keras_vit.experiments.digests import recorded_differences
+from keras_vit.experiments.studies.plan import TUNABLE
+from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.runs.run import write_text
 
 TABLE, FACTS = "study.csv", "study.json"
 # Columns that name the run, and their types; the others are measured, and floats.
 KEYS = {"setting": str, "seed": int}
 # Columns from 0 to 1.
-SHARES = ("accuracy", "fewshot")
+SHARES = ("accuracy", "fewshot", "finetuned")
 
 
 def run_study(settings, seeds, measure, workdir, facts):
@@ -22,9 +25,10 @@ def run_study(settings, seeds, measure, workdir, facts):
 
     Runs that are in the file already are not repeated, so that a stopped study is resumed.
 
-    `measure` trains a `Setting` with a seed, and returns a dictionary of numbers, with the same
-    keys each time. `facts` is a dictionary of what else the results depend on, as JSON has it.
-    Returns a dictionary per run that is asked for: `setting`, `seed`, and the numbers.
+    `measure` trains a `Setting` with a seed, and returns a dictionary of numbers, or `None` for
+    what the setting does not have, with the same keys each time. `facts` is a dictionary of what
+    else the results depend on, as JSON has it. Returns a dictionary per run that is asked for:
+    `setting`, `seed`, and the numbers.
     """
     workdir = pathlib.Path(workdir)
     path = workdir / TABLE
@@ -54,15 +58,23 @@ def by_setting(rows, column):
 
 
 def _share(found):
+    if None in found:
+        return "-"
     deviation = f" ± {100 * statistics.stdev(found):.2f}" if len(found) > 1 else ""
     return f"{100 * statistics.mean(found):.2f}{deviation} %"
 
 
+def _chosen(found):
+    return ", ".join(dict.fromkeys("-" if value is None else f"{value:g}" for value in found))
+
+
 # Per measured column its title, and a function that prints the values of a setting.
 _SUMMARIES = {
+    **{field: (field.replace("_", " "), _chosen) for field in TUNABLE},
     "images": ("images", lambda found: f"{statistics.mean(found):,.0f}"),
     "exaflops": ("exaFLOPs", lambda found: f"{found[0]:.3g}"),
     "fewshot": ("few-shot accuracy", _share),
+    "finetuned": ("fine-tuned accuracy", _share),
     "accuracy": ("test accuracy", _share),
 }
 
@@ -101,7 +113,10 @@ def _check_same(workdir, facts):
         raise ValueError(
             f"A study's facts must be a dictionary in JSON. Received: {str(path)!r} ({error})"
         ) from error
-    changed = recorded_differences(before, facts, path)
+    # Earlier versions had fewer settings of a recipe.
+    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    added = {name: defaults[name] for name in facts if name in defaults.keys() - before.keys()}
+    changed = recorded_differences({**added, **before}, facts, path)
     if changed:
         raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")
 
@@ -112,7 +127,8 @@ def _read(path):
     try:
         lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
         rows = [
-            {name: KEYS.get(name, float)(line[name]) for name in {**KEYS, **line}} for line in lines
+            {name: KEYS.get(name, _number)(line[name]) for name in {**KEYS, **line}}
+            for line in lines
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(
@@ -123,7 +139,8 @@ def _read(path):
     for row in rows:
         key = row["setting"], row["seed"]
         is_right = all(
-            0 <= row[name] < math.inf and (row[name] <= 1 or name not in SHARES)
+            row[name] is None
+            or (0 <= row[name] < math.inf and (row[name] <= 1 or name not in SHARES))
             for name in row.keys() - KEYS
         )
         if key in seen or not is_right:
@@ -134,6 +151,10 @@ def _read(path):
             )
         seen.add(key)
     return rows
+
+
+def _number(text):
+    return None if text == "" else float(text)
 
 
 def _write(path, rows):

@@ -1,14 +1,12 @@
 """One run of a study: what it is trained with, and which model is measured."""
 
 import dataclasses
-import types
 
 import pytest
 
 from keras_vit.data import load
-from keras_vit.experiments import study_runs
-from keras_vit.experiments.studies import make_plan
-from keras_vit.experiments.study_runs import measure_best, run_directory, train_setting
+from keras_vit.experiments.studies import make_plan, runs
+from keras_vit.experiments.studies.runs import Trained, measure, run_directory, train_setting
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.small_runs import small_model, small_recipe
@@ -26,9 +24,9 @@ def test_the_best_model_is_measured(tmp_path, monkeypatch):
     run.mkdir()
     (run / "run.json").write_text("{}")
     best.save(run / "best.keras")
-    trained = RECIPES["digits_pretrain"], last, 20, 1e-6
-    monkeypatch.setattr(study_runs, "train_setting", lambda *_: trained)
-    found = measure_best(plan, setting, 0)
+    trained = Trained(RECIPES["digits_pretrain"], last, 20, run, [], 1e-6)
+    monkeypatch.setattr(runs, "train_setting", lambda *_: trained)
+    found = measure(plan, setting, 0)
     # The best model always predicts 0, the last 1.
     labels = [label for _, y in load("digits", "test", 16, 50, classes=("0", "1")) for label in y]
     assert found["accuracy"] == pytest.approx(1 - sum(map(int, labels)) / len(labels))
@@ -42,11 +40,11 @@ def test_a_run_records_how_many_images_it_trains_on(tmp_path, monkeypatch):
         recorded.update(facts, steps=recipe.epoch_lengths(data[0].num_examples)[1])
 
     monkeypatch.setattr(job, "fit", fit)
-    monkeypatch.setattr(job, "make_model", lambda *_: types.SimpleNamespace())
+    monkeypatch.setattr(job, "make_model", lambda *_: None)
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], batch_size=50, warmup_steps=1)
     options = {"classes": ("0", "1"), "fractions": (0.1,)}
     plan = make_plan("data-size", recipe, "digits", tmp_path, **options)
-    _, _, num_images, _ = train_setting(plan, *plan.settings, 0)
+    num_images = train_setting(plan, *plan.settings, 0).num_images
     assert recorded["num_examples"] == num_images < 50
     assert recorded["split"] == "train"
     # As many steps as for all images.

@@ -1,0 +1,99 @@
+"""Run a study: its table and its figure."""
+
+import importlib.util
+
+from keras_vit.experiments.studies.plan import make_plan
+from keras_vit.experiments.studies.runs import measure
+from keras_vit.experiments.studies.settings import DATA_SIZE, STUDIES
+from keras_vit.experiments.studies.table import by_setting, run_study
+from keras_vit.experiments.studies.tuning import Tuning
+from keras_vit.inspection.figures.studies import draw_data_sizes, draw_scaling, draw_study
+
+FIGURE = "study.png"
+
+
+def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options):
+    """Train by the same recipe with one thing changed, over several seeds.
+
+    `"scaling"` compares models, `"data-size"` shares of the training images, each trained on for as
+    many steps as all of them, `"datasets"` pre-training sets, `"pretraining"` models that have
+    learned classes, masked patches or nothing before the same fine-tuning, `"optimizers"` Adam with
+    SGD, `"shapes"` depth, width, MLP and patches, `"positions"` kinds of position embeddings, and
+    `"poolings"` the class token with means and attention.
+
+    The directory gets `study.csv` with a row per run, the figure `study.png` if matplotlib is
+    installed, and the runs themselves. The same call resumes a study that was stopped, and more
+    seeds or models may be added to it.
+
+    Args:
+        name: name of the study.
+        recipe: a `Recipe`, or the name of one.
+        data: name of a dataset, as in `keras_vit.data.load`. Models train on the train split; their
+            accuracy is that on the test split.
+        workdir: path of a new directory, or of one that the same study was begun in.
+        models: names of variants, also with other sizes: `"ViT_Ti16(patch_size=4, depth=6)"`.
+        seeds: number of runs of each setting; the recipe's seed is that of the first.
+        **options: `classes` and `data_dir` as in `keras_vit.data.load`.
+            `tune`, dictionary from `"learning_rate"`, `"weight_decay"`, `"dropout"` or
+            `"label_smoothing"` to values: each setting is trained with all combinations, with the
+            first seed, and measured with those that are best on the validation split; `tuning.csv`
+            records all.
+            `fewshot_data`, a dataset for the few-shot accuracy, its `fewshot_classes` to keep, and
+            `shots`, the labelled images per class, by default 5.
+            `finetune`, a `Recipe` or the name of one, and `finetune_data`, `finetune_classes` and
+            `finetune_fraction`: what the trained models are fine-tuned on; the accuracy on its
+            test split is measured, too. `"datasets"` and `"pretraining"` need them.
+            `fractions`, for `"data-size"`: shares of the training images, by default
+            `(0.03, 0.1, 0.3, 1.0)`. Without `fewshot_data` its few-shot accuracy is that on `data`,
+            whose images and labels the model has seen.
+            `datasets`, for `"datasets"`: names of the pre-training sets.
+            `factors`, for `"shapes"`: factors of the sizes, by default `(0.5, 2.0)`.
+
+    Returns:
+        A list of dictionaries, one per run: `setting`, `seed`, `exaflops`, `accuracy`; `images` for
+        `"data-size"`, and `fewshot`, `finetuned` and the chosen values of `tune` where there are
+        any. Accuracies are from 0 to 1; `None` stands for what a setting does not have.
+
+    Raises:
+        ValueError: if an argument is out of range, or the directory has another study.
+
+    Reference:
+        Sections 4.3, 4.4 and 4.6, and appendices D.1 to D.4 of the ViT paper (arXiv 2010.11929).
+
+    Example:
+        `docs/studies.md` has one on the digits, whose training takes longer than an example here.
+    """
+    plan = make_plan(name, recipe, data, workdir, models=models, seeds=seeds, **options)
+    plan.check()
+    tuned = Tuning(plan)
+    rows = run_study(
+        plan.settings,
+        plan.run_seeds,
+        lambda setting, seed: measure(plan, tuned(setting), seed),
+        plan.workdir,
+        plan.facts(),
+    )
+    if importlib.util.find_spec("matplotlib"):
+        _draw(plan, rows)
+    return rows
+
+
+def _draw(plan, rows):
+    kind, picture = STUDIES[plan.name], plan.workdir / FIGURE
+    titles = {
+        "finetuned": "Accuracy after fine-tuning (%)",
+        "fewshot": f"{plan.shots}-shot accuracy (%)",
+        "accuracy": "Test accuracy (%)",
+    }
+    panels = {titles[name]: name for name in titles if name in rows[0]}
+    if kind.is_by_compute:
+        exaflops = {name: found[0] for name, found in by_setting(rows, "exaflops").items()}
+        title, column = next(iter(panels.items()))
+        draw_scaling(exaflops, by_setting(rows, column), kind.title, picture, title)
+    elif plan.name == DATA_SIZE:
+        models = {setting.name: setting.model for setting in plan.settings}
+        rows = [{**row, "model": models[row["setting"]]} for row in rows]
+        draw_data_sizes(rows, panels, kind.title, picture)
+    else:
+        found = {title: by_setting(rows, column) for title, column in panels.items()}
+        draw_study(found, kind.title, picture)

@@ -1,0 +1,70 @@
+"""The choice of a recipe's settings on validation images, for each line of a study."""
+
+import csv
+import dataclasses
+import io
+import itertools
+import logging
+
+from keras_vit.experiments.studies.runs import train_setting
+from keras_vit.training.callbacks.measuring import NotFiniteError
+from keras_vit.training.runs.run import write_text
+
+TUNING = "tuning.csv"
+
+
+class Tuning:
+    """Chooses the values of `plan.tune` for settings, each once, and records all that were tried.
+
+    Each combination is trained with the first seed. The one with the highest validation accuracy at
+    the end of training is chosen, the first of equal ones. Test images are not used.
+
+    Args:
+        plan: a `Plan`.
+    """
+
+    def __init__(self, plan):
+        self.plan = plan
+        self.chosen = {}
+        self.rows = []
+
+    def __call__(self, setting):
+        """Return a setting with the chosen values; masked patches have no accuracy to choose by."""
+        recipe = dataclasses.replace(self.plan.recipe, **setting.changes)
+        if not self.plan.tune or not recipe.is_of_classes:
+            return setting
+        if setting.name not in self.chosen:
+            self.chosen[setting.name] = self._choose(setting)
+        return self.chosen[setting.name]
+
+    def _choose(self, setting):
+        best, highest = None, -1
+        for values in itertools.product(*self.plan.tune.values()):
+            tuned = tuple(zip(self.plan.tune, values, strict=True))
+            tried = dataclasses.replace(setting, tuned=tuned)
+            accuracy = self._accuracy(tried)
+            self.rows.append({"setting": setting.name, **dict(tuned), "accuracy": accuracy})
+            self._write()
+            if accuracy is not None and accuracy > highest:
+                best, highest = tried, accuracy
+        if best is None:
+            raise NotFiniteError(
+                "One of the values of `tune` must not diverge. "
+                f"Received: tune={self.plan.tune} for {setting.name}"
+            )
+        return best
+
+    def _accuracy(self, tried):
+        try:
+            history = train_setting(self.plan, tried, self.plan.recipe.seed).history
+        except NotFiniteError as error:
+            logging.getLogger("keras_vit").warning("%s", error)
+            return None
+        return history[-1]["val_accuracy"]
+
+    def _write(self):
+        lines = io.StringIO(newline="")
+        writer = csv.DictWriter(lines, list(self.rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_text(self.plan.workdir / TUNING, lines.getvalue())
