@@ -55,7 +55,7 @@ WINGS = [name for name in keras_vit.__all__ if (PACKAGE / name).is_dir()]
 
 COMMANDS = """
 quickstart models checkpoints client convert inspect-checkpoint data deduplicate train
-evaluate fewshot vtab predict search inspect study export
+evaluate fewshot vtab benchmark predict search inspect study export
 """
 
 

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import tyro
 
+from keras_vit.cli.benchmark import Benchmark
 from keras_vit.cli.checkpoints import Checkpoints
 from keras_vit.cli.client import Client
 from keras_vit.cli.convert import Convert
@@ -31,7 +32,7 @@ from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.train import Train
 from keras_vit.cli.vtab import Vtab
-from keras_vit.core.process import without_stderr
+from keras_vit.core.process import is_out_of_memory, without_stderr
 
 
 def _with_debug(command):
@@ -44,7 +45,7 @@ def _with_debug(command):
 
 _COMMANDS = (
     *(Quickstart, Models, Checkpoints, Convert, InspectCheckpoint, Data, Deduplicate, Train),
-    *(Evaluate, Fewshot, Study, Vtab, Predict, Search, Inspect, Export, Client),
+    *(Evaluate, Fewshot, Study, Vtab, Benchmark, Predict, Search, Inspect, Export, Client),
 )
 # A command has the name and the fields of its class.
 Command = functools.reduce(operator.or_, map(_with_debug, _COMMANDS))
@@ -106,12 +107,6 @@ def first_part(box):
     return words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0].rstrip(".")
 
 
-def _is_out_of_memory(error):
-    """Return whether NumPy or a backend, each with its own error, is out of memory."""
-    texts = ("OOM when allocating", "RESOURCE_EXHAUSTED", "out of memory", "t allocate memory")
-    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
-
-
 def main(args=None):
     """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
     command = None
@@ -126,9 +121,9 @@ def main(args=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         is_expected = isinstance(error, (ValueError, OSError, ImportError))
-        if command.debug or not (is_expected or _is_out_of_memory(error)):
+        if command.debug or not (is_expected or is_out_of_memory(error)):
             raise
-        what = "out of memory: " if _is_out_of_memory(error) else ""
+        what = "out of memory: " if is_out_of_memory(error) else ""
         print(f"keras-vit: error: {what}{' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:

@@ -1,8 +1,12 @@
-"""The cores that this process may use, and its standard error."""
+"""The cores and the memory that this process may use, and its standard error."""
 
 import contextlib
 import os
+import pathlib
 import sys
+
+# Limit of a container, in bytes or `max` (cgroup v2).
+_MEMORY_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
 
 
 def num_cores():
@@ -10,6 +14,28 @@ def num_cores():
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def available_memory():
+    """Return the memory of the machine or, if it is less, of the container, in bytes."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = _MEMORY_LIMIT.read_text().strip() if _MEMORY_LIMIT.exists() else ""
+    return min(memory, int(limit)) if limit.isdigit() else memory
+
+
+def peak_memory():
+    """Return the greatest memory that this process has used so far, in bytes."""
+    import resource
+
+    # Linux counts in KiB, macOS in bytes.
+    factor = 1 if sys.platform == "darwin" else 1024
+    return factor * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def is_out_of_memory(error):
+    """Return whether NumPy or a backend, each with its own error, is out of memory."""
+    texts = ("OOM when allocating", "RESOURCE_EXHAUSTED", "out of memory", "t allocate memory")
+    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
 @contextlib.contextmanager

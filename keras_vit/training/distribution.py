@@ -230,6 +230,24 @@ def num_replicas():
     return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
 
 
+def accelerator_peak_memory():
+    """Return the greatest memory of the first accelerator in use so far, or `None` on a CPU."""
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        has_gpu = bool(tf.config.list_physical_devices("GPU"))
+        return tf.config.experimental.get_memory_info("GPU:0")["peak"] if has_gpu else None
+    if backend == "jax":
+        import jax
+
+        stats = jax.local_devices()[0].memory_stats()
+        return stats and stats["peak_bytes_in_use"]
+    import torch
+
+    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
+
+
 def check_batch(recipe):
     """Check that a recipe's batches can be divided among parts and replicas."""
     replicas = num_replicas()

@@ -1,0 +1,87 @@
+"""`keras-vit benchmark`."""
+
+import dataclasses
+import pathlib
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclasses.dataclass
+class Benchmark:
+    """Measure how fast a model is on this machine, and how large a batch fits into its memory.
+
+    Each line has the batch size with the most images per second, the peak memory with it, and the
+    largest batch that fits: tried on an accelerator, and estimated (~) on a CPU.
+
+    Example: keras-vit benchmark ViT_B16 --image-sizes 224 384
+    """
+
+    models: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Names of variants (see `keras-vit models`)."""
+    image_sizes: tuple[int, ...] = (224,)
+    """Sides of the square images, in pixels."""
+    batch_sizes: tuple[int, ...] | None = None
+    """Batch sizes to measure. By default they are doubled while that is faster."""
+    tasks: tuple[Literal["forward", "training"], ...] = ("forward", "training")
+    """What to measure: `model.predict`, `model.fit`, or both."""
+    dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
+    """Dtype policy of the models; float32 by default."""
+    seconds: float = 2.0
+    """Least time of a measurement."""
+    output: pathlib.Path | None = None
+    """CSV file for all measurements; with several image sizes a figure is drawn beside it."""
+    markdown: bool = False
+    """Print a Markdown table."""
+
+    def run(self):
+        """Measure, and print a table."""
+        import tqdm
+
+        from keras_vit.cli.tables import markdown_table, plain_table
+        from keras_vit.experiments.benchmark import benchmark, device_name
+
+        options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
+        costs = benchmark(**{name: getattr(self, name) for name in options})
+        total = len(self.models) * len(self.image_sizes) * len(self.tasks)
+        costs = list(tqdm.tqdm(costs, "measuring", total))
+        print(device_name())
+        print((markdown_table if self.markdown else plain_table)(COLUMNS, list(map(cells, costs))))
+        if self.output is not None:
+            self._write(costs)
+
+    def _write(self, costs):
+        import importlib.util
+
+        from keras_vit.core.files import replacing
+        from keras_vit.inspection.figures.costs import draw_costs
+
+        output = self.output.expanduser().resolve()
+        lines = [",".join(CSV_COLUMNS)]
+        for cost in costs:
+            shared = (f'"{cost.model}"', cost.image_size, cost.task)
+            lines += [",".join(map(str, (*shared, *point))) for point in cost.points]
+        with replacing(output) as partial:
+            partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"All measurements: {output}")
+        if len(self.image_sizes) > 1 and importlib.util.find_spec("matplotlib"):
+            picture = output.with_suffix(".png")
+            draw_costs(costs, picture)
+            print(f"Figure: {picture}")
+
+
+COLUMNS = (
+    *("model", "pixels", "task", "images/s", "batch", "peak memory, GiB"),
+    "largest batch",
+)
+CSV_COLUMNS = ("model", "image_size", "task", "batch_size", "images_per_second", "peak_bytes")
+
+
+def cells(cost):
+    """Return the cells of a `Cost`."""
+    batch_size, speed, memory = cost.best
+    largest = "?" if cost.largest_batch is None else f"{cost.largest_batch:,}"
+    return (
+        *(cost.model, f"{cost.image_size}", cost.task, f"{speed:,.1f}", f"{batch_size}"),
+        *(f"{memory / 2**30:.2f}", f"{'~' * cost.is_estimated}{largest}"),
+    )

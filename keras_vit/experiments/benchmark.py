@@ -1,0 +1,153 @@
+"""Speed and memory of models against the image size: the measurements of appendix D.5."""
+
+import dataclasses
+import multiprocessing
+
+from keras_vit.core.arguments import check_choice, check_integer
+from keras_vit.core.process import available_memory, num_cores, without_stderr
+from keras_vit.models.variants import find_variant
+
+TASKS = ("forward", "training")
+BATCH_SIZES = tuple(2**power for power in range(13))
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a model costs on this machine at one image size, in one task.
+
+    Args:
+        model: name of the variant.
+        image_size: side of the square images, in pixels.
+        task: `"forward"` or `"training"`.
+        points: `(batch size, images per second, peak memory in bytes)` of each batch size.
+        largest_batch: largest batch size that fits into the memory; `None` if it is not known.
+        is_estimated: whether that follows from the memory of smaller ones.
+    """
+
+    model: str
+    image_size: int
+    task: str
+    points: tuple[tuple[int, float, int], ...]
+    largest_batch: int | None
+    is_estimated: bool
+
+    @property
+    def best(self):
+        """The point with the most images per second."""
+        return max(self.points, key=lambda point: point[1])
+
+
+def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0):
+    """Measure the speed and the memory of models, forward and in training.
+
+    A forward pass is `model.predict`, training is `model.fit` with the optimizer of the recipe
+    `pretrain`, on images that are in memory. Each model, size and task is measured in a process of
+    its own. Batch sizes are doubled from 1 until that brings no more images per second; the largest
+    that fits is found by trying on an accelerator, and follows on a CPU from the peak memory of
+    those that were measured and the memory of the machine. Start-up and compilation are not timed.
+
+    Args:
+        models: names of variants, as in `keras_vit.training.train`.
+        image_sizes: sides of the square images, in pixels.
+        batch_sizes: the batch sizes to measure, in rising order, instead of doubled ones.
+        tasks: of `"forward"` and `"training"`.
+        dtype: dtype policy of the models; that of Keras by default.
+        seconds: least time of each measurement.
+
+    Returns:
+        An iterator over a `Cost` for each model, image size and task, each measured when it is
+        asked for.
+
+    Raises:
+        ValueError: if an argument is wrong.
+        RuntimeError: if a process ends before it has measured anything.
+
+    Reference:
+        Appendix D.5 and figure 12 of the ViT paper (arXiv 2010.11929).
+    """
+    for model in models:
+        find_variant(model)
+    for name, values in (("image_sizes", image_sizes), ("batch_sizes", batch_sizes or (1,))):
+        for value in values:
+            check_integer(name, value, 1)
+    for task in tasks:
+        check_choice("tasks", task, TASKS)
+    is_rising = batch_sizes is None or list(batch_sizes) == sorted(set(batch_sizes))
+    if not (models and image_sizes and tasks and is_rising):
+        raise ValueError(
+            "`models`, `image_sizes` and `tasks` must name one or more, and `batch_sizes` rise. "
+            f"Received: {models}, {image_sizes}, {tasks}, {batch_sizes}"
+        )
+    return (
+        measure(model, size, task, batch_sizes, dtype, seconds)
+        for model in models
+        for size in image_sizes
+        for task in tasks
+    )
+
+
+def measure(model, image_size, task, batch_sizes=None, dtype=None, seconds=2.0):
+    """Measure a model in one task, in a process of its own; returns a `Cost`."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    sizes = batch_sizes or BATCH_SIZES
+    options = (model, image_size, task, sizes, batch_sizes is None, dtype, seconds)
+    process = context.Process(target=_run, args=(theirs, options))
+    process.start()
+    theirs.close()
+    points, found, error = [], {}, None
+    try:
+        while True:
+            kind, value = ours.recv()
+            if kind == "point":
+                points.append(value)
+            elif kind == "error":
+                error = value
+            else:
+                found[kind] = value
+    except EOFError:
+        process.join()
+    finally:
+        process.kill()
+    if error is not None:
+        raise ValueError(error)
+    if not points:
+        raise RuntimeError(
+            f"Measuring {model} at {image_size} pixels ended with the status {process.exitcode} "
+            "before the first result: the smallest batch may not fit into the memory."
+        )
+    largest, is_estimated = found.get("largest"), False
+    if largest is None:
+        largest, is_estimated = estimate_largest_batch(points, available_memory()), True
+    return Cost(model, image_size, task, tuple(points), largest, is_estimated)
+
+
+def _run(connection, options):
+    # The start-up messages of TensorFlow are those of each process.
+    with without_stderr():
+        from keras_vit.experiments.benchmark_process import run
+    run(connection, options)
+
+
+def estimate_largest_batch(points, memory):
+    """Return the batch size whose peak reaches `memory` bytes, on the line through two points.
+
+    The line is that of the two largest batches; `None` if the peak does not rise between them.
+
+    Example:
+    >>> estimate_largest_batch([(1, 2.0, 1100), (2, 2.0, 1200), (4, 2.0, 1400)], 2000)
+    10
+    """
+    if len(points) < 2:
+        return None
+    (small, _, less), (large, _, more) = points[-2:]
+    if more <= less:
+        return None
+    return max(large, large + int((memory - more) * (large - small) / (more - less)))
+
+
+def device_name():
+    """Return the name of the processor, or of the accelerator, in words."""
+    from keras_vit.experiments.benchmark_process import accelerator_name
+
+    return accelerator_name() or f"CPU, {num_cores()} cores"

@@ -1,0 +1,137 @@
+"""The process in which `benchmark` measures one model, at one image size, in one task."""
+
+import math
+import time
+
+import keras
+import numpy as np
+
+from keras_vit.builders import build
+from keras_vit.core.process import is_out_of_memory, peak_memory
+from keras_vit.training.distribution import accelerator_peak_memory
+from keras_vit.training.optimizers import make_optimizer
+from keras_vit.training.recipes import PRETRAIN
+
+NUM_CLASSES = 1000
+# A larger batch must bring more images per second than this, twice, to go on.
+_GAIN = 1.03
+# A step that takes longer is the last.
+_LONGEST_STEP = 20.0
+_MOST_STEPS = 100
+_RUNS = 3
+
+
+class Repeated(keras.utils.PyDataset):
+    """One batch, several times."""
+
+    def __init__(self, batch, steps):
+        super().__init__()
+        self.batch, self.steps = batch, steps
+
+    def __len__(self):
+        return self.steps
+
+    def __getitem__(self, index):
+        return self.batch
+
+
+def run(connection, options):
+    """Send `(kind, value)` pairs of what is measured, and close the connection.
+
+    The kinds are `"point"` for each batch size, `"largest"` for the largest that fits, if it was
+    found, and `"error"`. Runs in a process of its own.
+    """
+    model, image_size, task, batch_sizes, may_stop, dtype, seconds = options
+    try:
+        step = make_step(model, image_size, task, dtype)
+    except ValueError as error:
+        connection.send(("error", str(error)))
+        return
+    best, without_gain, fitting, failing = 0, 0, 0, None
+    for batch_size in batch_sizes:
+        try:
+            speed, longest = time_batch(step, batch_size, seconds)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            failing = batch_size
+            break
+        fitting = batch_size
+        memory = accelerator_peak_memory() or peak_memory()
+        connection.send(("point", (batch_size, speed, memory)))
+        without_gain = 0 if speed > _GAIN * best else without_gain + 1
+        best = max(best, speed)
+        if may_stop and (without_gain == 2 or longest > _LONGEST_STEP):
+            break
+    if accelerator_peak_memory() is not None:
+        connection.send(("largest", find_largest(step, fitting, failing)))
+
+
+def make_step(model, image_size, task, dtype):
+    """Return a function of a batch size and a number of steps, which computes them."""
+    built = build(model, num_classes=NUM_CLASSES, image_size=image_size, dtype=dtype)
+    if task == "training":
+        built.compile(
+            optimizer=make_optimizer(PRETRAIN, built, 100_000),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        )
+    rng = np.random.default_rng(0)
+
+    def step(batch_size, steps):
+        images = rng.uniform(-1, 1, (batch_size, image_size, image_size, 3)).astype("float32")
+        if task == "forward":
+            built.predict(Repeated((images,), steps), verbose=0)
+        else:
+            labels = rng.integers(NUM_CLASSES, size=batch_size)
+            built.fit(Repeated((images, labels), steps), epochs=1, verbose=0)
+
+    return step
+
+
+def time_batch(step, batch_size, seconds):
+    """Return the images per second of a batch size, and the seconds of a step.
+
+    The first call compiles and is not counted. The fastest of several runs counts: others were held
+    up by something else.
+    """
+    step(batch_size, 1)
+    once = _timed(step, batch_size, 1)
+    steps = min(max(math.ceil(seconds / once), 1), _MOST_STEPS)
+    runs = _RUNS if once < seconds else 1
+    fastest = min(_timed(step, batch_size, steps) for _ in range(runs)) / steps
+    return batch_size / fastest, once
+
+
+def _timed(step, batch_size, steps):
+    begin = time.perf_counter()
+    step(batch_size, steps)
+    return time.perf_counter() - begin
+
+
+def find_largest(step, fitting, failing=None):
+    """Return the largest batch size that fits, to an eighth, by trying until the memory is full."""
+    while failing is None or failing - fitting > max(fitting // 8, 1):
+        tried = 2 * fitting if failing is None else (fitting + failing) // 2
+        try:
+            step(tried, 1)
+            fitting = tried
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            failing = tried
+    return fitting
+
+
+def accelerator_name():
+    """Return the name of the first accelerator, or `None` on a CPU."""
+    if accelerator_peak_memory() is None:
+        return None
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.get_device_name()
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.devices()[0].device_kind
+    return keras.distribution.list_devices("gpu")[0]
