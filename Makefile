@@ -103,6 +103,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/loading.py --variant ViT_L16 --runs 3
 	$(BIN)/python benchmarks/input_pipeline.py
+	$(BIN)/python benchmarks/augmentation.py
 	for backend in tensorflow jax torch; do for dtype in float32 mixed_bfloat16; do \
 		$(BIN)/python benchmarks/throughput.py --backend $$backend --dtype $$dtype || exit; done; done
 	for backend in tensorflow torch; do \

@@ -28,7 +28,6 @@ from tests.fixtures.tiny import TINY
 QUICK = ("pretrain", "augreg_imagenet21k")
 
 
-@pytest.mark.backends("tensorflow", "jax", reason="keras-cv does not augment on torch")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.large) for name in RECIPES],

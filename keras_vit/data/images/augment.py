@@ -1,14 +1,37 @@
 """Random augmentation of training images, seeded per image and per batch.
 
-The operations are those of keras-cv and Keras. They draw from stateful generators, so that two runs
-of a parallel pipeline differ. Here each number is drawn from the seed of its image, so that runs
-are equal and a stopped run can be resumed.
+Layers of Keras draw from stateful generators, so that two runs of a parallel pipeline differ. Here
+each number is drawn from the seed of its image, so that runs are equal and a stopped run can be
+resumed.
 """
 
 import keras
 import tensorflow as tf
 
-from keras_vit.data.images.augmentations import MAX_MAGNITUDE
+from keras_vit.data.images import operations
+
+# `translate_const` and `cutout_const` of the original are pixels of an image of this side.
+ORIGINAL_SIDE = 224
+# The original's `_MAX_LEVEL`; a magnitude may be greater.
+_FULL_LEVEL = 10
+OPERATIONS = {
+    "AutoContrast": operations.auto_contrast,
+    "Equalize": operations.equalize,
+    "Invert": operations.invert,
+    "Rotate": operations.rotate,
+    "Posterize": operations.posterize,
+    "Solarize": operations.solarize,
+    "Color": operations.color,
+    "Contrast": operations.contrast,
+    "Brightness": operations.brightness,
+    "Sharpness": operations.sharpness,
+    "ShearX": operations.shear_x,
+    "ShearY": operations.shear_y,
+    "TranslateX": operations.translate_x,
+    "TranslateY": operations.translate_y,
+    "Cutout": operations.cutout,
+    "SolarizeAdd": operations.solarize_add,
+}
 
 
 class Draws(keras.random.SeedGenerator):
@@ -32,60 +55,102 @@ class Draws(keras.random.SeedGenerator):
         return tf.random.experimental.stateless_fold_in(self._seed, self._count)
 
     def uniform(self, shape, minval=0, maxval=1, dtype=tf.float32):
-        """Return the next uniform numbers, for layers of keras-cv."""
+        """Return the next uniform numbers."""
         return tf.random.stateless_uniform(shape, self.next(), minval, maxval, dtype)
-
-    def normal(self, shape, mean, stddev, dtype=tf.float32):
-        """Return the next normal numbers."""
-        return tf.random.stateless_normal(shape, self.next(), mean, stddev, dtype)
 
 
 def rand_augment(layers, magnitude):
     """Make RandAugment: operations chosen at random, with the same magnitude.
 
-    The operations are the ten of keras-cv (AutoContrast, Equalize, Solarize, Color, Contrast,
-    Brightness and shearing and translation along both axes) and the identity. The original of
-    AugReg has sixteen of nearly the same strengths (`pp/archive/randaug.py` of big_vision).
+    Each layer applies one of sixteen operations, all equally likely, as in AugReg; the values are
+    truncated to whole numbers first, as the original's resizing does. At a side of 224 pixels the
+    result is the original's. Translations and Cutout, whose pixels are those of such an image, are
+    scaled by the smaller side of other images, which is ours: else 32 pixels would be emptied.
 
     Args:
         layers: number of operations per image.
-        magnitude: from 0 to 30.
+        magnitude: from 0 to 30, where 10 is the original's full scale; strengths grow beyond it.
 
     Returns:
         A function of an image, float32 `(height, width, 3)` in [0, 255], and a seed, an int tensor
-        `(2,)`, that returns an image of that shape and range.
-
-    Raises:
-        ValueError: with the torch backend of Keras.
+        `(2,)`, that returns an image of that shape and range, of whole numbers.
 
     Reference:
-        RandAugment, arXiv 1909.13719.
+        RandAugment, arXiv 1909.13719; `pp/archive/randaug.py` of big_vision.
     """
-    if keras.backend.backend() == "torch":
-        raise ValueError(
-            "RandAugment must be used with the TensorFlow or JAX backend of Keras: the layers of "
-            "keras-cv do not work with torch. Received: KERAS_BACKEND=torch"
-        )
-    import keras_cv
 
-    draws = Draws()
-    _have_generator()
-    operations = keras_cv.layers.RandAugment.get_standard_policy(
-        (0, 255), magnitude / MAX_MAGNITUDE, magnitude_stddev=0.0
-    )
-    for operation in operations:
-        _draw_from(operation, draws)
+    # The layers share one graph.
+    @tf.function(autograph=False)
+    def apply_one(image, choice, sign, center):
+        side = tf.reduce_min(tf.shape(image)[:2])
+        arguments = operation_arguments(magnitude, sign, side)
+        arguments["Cutout"] += (center,)
+        branches = [
+            lambda name=name, apply=apply: apply(image, *arguments[name])
+            for name, apply in OPERATIONS.items()
+        ]
+        # Some operations lose the static shape.
+        return tf.ensure_shape(tf.switch_case(choice, branches), image.shape)
 
-    @tf.function
+    @tf.function(autograph=False)
     def augment(image, seed):
-        draws.begin(seed)
-        for _ in range(layers):
-            choice = draws.uniform((), maxval=len(operations) + 1, dtype=tf.int32)
-            branches = [lambda one=one, image=image: one(image) for one in operations]
-            image = tf.switch_case(choice, [*branches, lambda image=image: image])
-        return image
+        choices, signs, centers = draw_layers(layers, tf.shape(image)[:2], seed)
+        image = tf.saturate_cast(image, tf.uint8)
+        for layer in range(layers):
+            image = apply_one(image, choices[layer], signs[layer], centers[layer])
+        return tf.cast(image, tf.float32)
 
     return augment
+
+
+def operation_arguments(level, sign=1, side=ORIGINAL_SIDE):
+    """Return a dictionary of the arguments of each operation, tuples, at a level of RandAugment.
+
+    Args:
+        level: the magnitude.
+        sign: 1 or -1, by which signed arguments are multiplied.
+        side: smaller side of the image in pixels, an integer.
+
+    Reference:
+        `level_to_arg` in `pp/archive/autoaugment.py` of big_vision.
+
+    Example:
+    >>> operation_arguments(15)["Rotate"], operation_arguments(15, side=32)["Cutout"]
+    ((45.0,), (8,))
+    """
+    share = level / _FULL_LEVEL
+    factor = share * 1.8 + 0.1
+    pixels = sign * (share * 100) * (tf.cast(side, tf.float32) / ORIGINAL_SIDE)
+    return {
+        **dict.fromkeys(("AutoContrast", "Equalize", "Invert"), ()),
+        "Rotate": (sign * (share * 30),),
+        "Posterize": (int(share * 4),),
+        "Solarize": (int(share * 256),),
+        "SolarizeAdd": (int(share * 110),),
+        **dict.fromkeys(("Color", "Contrast", "Brightness", "Sharpness"), (factor,)),
+        **dict.fromkeys(("ShearX", "ShearY"), (sign * (share * 0.3),)),
+        **dict.fromkeys(("TranslateX", "TranslateY"), (pixels,)),
+        "Cutout": (int(share * 40) * side // ORIGINAL_SIDE,),
+    }
+
+
+def draw_layers(layers, size, seed):
+    """Draw what is random in RandAugment.
+
+    Args:
+        layers: number of operations per image.
+        size: int tensor `(2,)`, height and width of the image.
+        seed: int tensor `(2,)`.
+
+    Returns:
+        The number of the operation of each layer, int32 `(layers,)`; the sign of its argument,
+        float32 `(layers,)`; and the center of Cutout, int32 `(layers, 2)`.
+    """
+    numbers = tf.random.stateless_uniform((layers, 4), seed)
+    choices = tf.cast(numbers[:, 0] * len(OPERATIONS), tf.int32)
+    signs = tf.where(numbers[:, 1] < 0.5, -1.0, 1.0)
+    centers = tf.cast(numbers[:, 2:] * tf.cast(size, tf.float32), tf.int32)
+    return choices, signs, centers
 
 
 def random_erasing(share):
@@ -133,45 +198,6 @@ def mixing(augmentation):
         return mixed["images"], mixed["labels"]
 
     return mix
-
-
-def _have_generator():
-    """Make sure that TensorFlow has a global generator, which layers of keras-cv request.
-
-    TensorFlow does not create one if operations must be deterministic. It is never used here.
-    """
-    try:
-        tf.random.get_global_generator()
-    except RuntimeError:
-        tf.random.set_global_generator(tf.random.Generator.from_seed(0))
-
-
-def _draw_from(layer, draws):
-    """Make a layer of keras-cv take its random numbers from `draws`."""
-    from keras_cv.core import FactorSampler
-
-    # Images are float32, whatever the global policy is.
-    layer.dtype_policy = keras.DTypePolicy("float32")
-    # The attribute that the documentation of keras-cv names for subclasses.
-    layer._random_generator = draws
-    for name, value in list(vars(layer).items()):
-        if isinstance(value, FactorSampler):
-            setattr(layer, name, _seeded_factor(value, draws))
-
-
-def _seeded_factor(sampler, draws):
-    """Return a sampler with the distribution of one of keras-cv, drawn from `draws`."""
-    from keras_cv.core import ConstantFactorSampler, UniformFactorSampler
-
-    def sample(shape=(), dtype="float32"):
-        if isinstance(sampler, ConstantFactorSampler):
-            return tf.fill(shape, tf.cast(sampler.value, dtype))
-        if isinstance(sampler, UniformFactorSampler):
-            return draws.uniform(shape, sampler.lower, sampler.upper, dtype)
-        values = draws.normal(shape, sampler.mean, sampler.stddev, dtype)
-        return tf.clip_by_value(values, sampler.min_value, sampler.max_value)
-
-    return sample
 
 
 def _seeded(layer_class, draws):

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-# The scale of RandAugment's magnitude (section 4 of arXiv 1909.13719); keras-cv's ends at 1.
+# The scale of RandAugment's magnitude (section 4 of arXiv 1909.13719); AugReg's full is 10.
 MAX_MAGNITUDE = 30
 
 

@@ -1,0 +1,209 @@
+"""The sixteen operations of RandAugment as AugReg used it: functions of one image.
+
+Each takes a uint8 tensor `(height, width, 3)` with values in [0, 255] and returns one of the same
+shape. Empty pixels become `GREY`, and geometric operations take the nearest pixel.
+
+keras-cv's Equalization, Posterization and Solarization compute the same as `equalize`, `posterize`
+and `solarize`, but of float images and in 1.7 to 4 times the time. Its other layers of these names
+compute something else.
+
+Reference:
+    `pp/archive/autoaugment.py` of big_vision.
+"""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+GREY = 128
+# Integers beyond uint8 wrap around, as in the original.
+_BYTE = 256
+_CHANNELS = 3
+_BLUR = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
+_BLUR = np.repeat(_BLUR[:, :, None, None], _CHANNELS, axis=2)
+
+
+def auto_contrast(image):
+    """Stretch the values of each channel to [0, 255]."""
+    rows = _as_rows(image)
+    # Reducing one axis after the other is twice as fast.
+    low = tf.cast(tf.reduce_min(tf.reduce_min(image, 0), 0), tf.float32)
+    high = tf.cast(tf.reduce_max(tf.reduce_max(image, 0), 0), tf.float32)
+    is_flat = low == high
+    scale = tf.where(is_flat, 1.0, 255 / (high - low))
+    offset = tf.where(is_flat, 0.0, -low * scale)
+    stretched = tf.cast(rows, tf.float32) * _per_row(scale, rows) + _per_row(offset, rows)
+    return tf.reshape(tf.saturate_cast(stretched, tf.uint8), tf.shape(image))
+
+
+def equalize(image):
+    """Spread the values of each channel so that all are equally frequent."""
+    rows = _as_rows(image)
+    # The channels have bins of their own in one histogram.
+    bins = tf.cast(rows, tf.int32) + _per_row(tf.range(_CHANNELS) * _BYTE, rows)
+    bins = tf.reshape(bins, [-1])
+    length = _CHANNELS * _BYTE
+    counts = tf.math.bincount(bins, minlength=length, maxlength=length)
+    below = tf.cumsum(tf.reshape(counts, [_CHANNELS, _BYTE]), axis=1, exclusive=True)
+    # Pixels below the greatest value that occurs.
+    num_below = tf.where(below < tf.size(bins) // _CHANNELS, below, 0)
+    step = tf.reduce_max(num_below, axis=1, keepdims=True) // 255
+    table = tf.minimum((below + step // 2) // tf.maximum(step, 1), 255)
+    table = tf.cast(tf.where(step == 0, tf.range(_BYTE), table), tf.uint8)
+    return tf.reshape(tf.gather(tf.reshape(table, [-1]), bins), tf.shape(image))
+
+
+def invert(image):
+    """Return the negative."""
+    return 255 - image
+
+
+def rotate(image, degrees):
+    """Rotate about the center, counterclockwise if `degrees` is positive."""
+    angle = tf.cast(degrees * (math.pi / 180), tf.float32)
+    cos, sin = tf.cos(angle), tf.sin(angle)
+    bottom, right = tf.unstack(tf.cast(tf.shape(image)[:2] - 1, tf.float32))
+    left_shift = (right - (cos * right - sin * bottom)) / 2
+    top_shift = (bottom - (sin * right + cos * bottom)) / 2
+    return _transform(image, [cos, -sin, left_shift], [sin, cos, top_shift])
+
+
+def posterize(image, bits):
+    """Keep the upper `bits` of each value.
+
+    TensorFlow shifts bytes by at most 7, and the original by a negative number of bits, which wraps
+    around, where `bits` is more than 8. So 0 bits and 9 bits are 1 bit.
+    """
+    shift = min((8 - bits) % _BYTE, 7)
+    return tf.bitwise.bitwise_and(image, 255 >> shift << shift)
+
+
+def solarize(image, threshold):
+    """Invert the values from `threshold` on; it wraps around: 384 is 128, and 256 is 0."""
+    # `255 - value` inverts all bits. `tf.where` is four times as slow.
+    is_bright = tf.cast(image >= threshold % _BYTE, tf.uint8)
+    return tf.bitwise.bitwise_xor(image, is_bright * 255)
+
+
+def solarize_add(image, addition):
+    """Add to the values below 128, up to 255."""
+    is_dark = tf.cast(image < 128, tf.uint8)
+    return image + is_dark * tf.minimum(255 - image, min(addition, 255))
+
+
+def color(image, factor):
+    """Move away from the grey image by `factor`: 0 is grey, 1 unchanged."""
+    grey = tf.image.grayscale_to_rgb(tf.image.rgb_to_grayscale(image))
+    return _blend(grey, image, factor)
+
+
+def contrast(image, factor):
+    """Move away from one grey by `factor`: 0 is grey, 1 unchanged.
+
+    The grey is a 256th of the number of pixels, at most 255: 196 at 224 x 224 pixels. The original
+    meant the mean value, which it has taken since, but the AugReg models were trained with this.
+    """
+    grey = tf.minimum(tf.size(image) // (_CHANNELS * 256), 255)
+    return _blend(grey, image, factor)
+
+
+def brightness(image, factor):
+    """Multiply by `factor`: 0 is black, 1 unchanged."""
+    return tf.saturate_cast(tf.cast(image, tf.float32) * factor, tf.uint8)
+
+
+def sharpness(image, factor):
+    """Move away from the blurred image by `factor`, except at the border: 1 is unchanged."""
+    pixels = tf.cast(image, tf.float32)[None]
+    # Rounding decides whether thirteenths are whole numbers: this is the original's operation.
+    blurred = tf.nn.depthwise_conv2d(pixels, _BLUR, [1, 1, 1, 1], "SAME")[0]
+    sharp = _blend(tf.saturate_cast(blurred, tf.uint8), image, factor)
+    # An image of one pixel has one border, not two.
+    last_row, last_column = image[1:][-1:], image[1:-1, 1:][:, -1:]
+    middle = tf.concat([image[1:-1, :1], sharp[1:-1, 1:-1], last_column], axis=1)
+    return tf.concat([image[:1], middle, last_row], axis=0)
+
+
+def shear_x(image, level):
+    """Shift each row to the left by `level` times its distance from the top."""
+    return _transform(image, [1, level, 0], [0, 1, 0])
+
+
+def shear_y(image, level):
+    """Shift each column up by `level` times its distance from the left."""
+    return _transform(image, [1, 0, 0], [level, 1, 0])
+
+
+def translate_x(image, pixels):
+    """Shift to the left by a number of pixels, rounded to a whole one."""
+    return _shift(image, [0.0, pixels])
+
+
+def translate_y(image, pixels):
+    """Shift up by a number of pixels, rounded to a whole one."""
+    return _shift(image, [pixels, 0.0])
+
+
+def cutout(image, pad, center):
+    """Fill a square of side `2 * pad` around a pixel, cut off at the border.
+
+    Args:
+        image: the image.
+        pad: whole number of pixels; the square is `center - pad <= place < center + pad`.
+        center: int tensor `(2,)`, row and column.
+    """
+    top, left = tf.unstack(tf.maximum(center - pad, 0))
+    bottom, right = tf.unstack(tf.minimum(center + pad, tf.shape(image)[:2]))
+    square = tf.fill([bottom - top, right - left, _CHANNELS], tf.constant(GREY, tf.uint8))
+    rows = image[top:bottom]
+    rows = tf.concat([rows[:, :left], square, rows[:, right:]], axis=1)
+    return tf.concat([image[:top], rows, image[bottom:]], axis=0)
+
+
+def _blend(start, end, factor):
+    """Return `start + factor * (end - start)`, clipped to [0, 255] and truncated."""
+    start, end = tf.cast(start, tf.float32), tf.cast(end, tf.float32)
+    return tf.saturate_cast(start + factor * (end - start), tf.uint8)
+
+
+def _transform(image, first, second):
+    """Return the image whose pixel `(x, y)` is the nearest to two affine functions of them.
+
+    Args:
+        image: the image.
+        first: `a, b, c` of the column `a * x + b * y + c`.
+        second: the same of the row.
+    """
+    matrix = tf.stack([tf.cast(value, tf.float32) for value in (*first, *second, 0, 0)])
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=image[None],
+        transforms=matrix[None],
+        output_shape=tf.shape(image)[:2],
+        fill_value=GREY,
+        interpolation="NEAREST",
+        fill_mode="CONSTANT",
+    )[0]
+
+
+def _shift(image, pixels):
+    """Move an image up and to the left; eight times as fast as `_transform`."""
+    size = tf.shape(image)[:2]
+    pixels = tf.cast(tf.floor(tf.stack(pixels) + 0.5), tf.int32)
+    pixels = tf.clip_by_value(pixels, -size, size)
+    (top, left), (bottom, right) = (
+        tf.unstack(edge) for edge in (tf.maximum(pixels, 0), size + tf.minimum(pixels, 0))
+    )
+    padding = tf.stack([tf.maximum(-pixels, 0), tf.maximum(pixels, 0)], axis=1)
+    padding = tf.concat([padding, [[0, 0]]], axis=0)
+    return tf.pad(image[top:bottom, left:right], padding, constant_values=GREY)
+
+
+def _as_rows(image):
+    """Return the values `(height, width * 3)`; TensorFlow broadcasts over long rows faster."""
+    return tf.reshape(image, [tf.shape(image)[0], -1])
+
+
+def _per_row(values, rows):
+    """Repeat a value per channel along the rows of `_as_rows`."""
+    return tf.tile(values, [tf.shape(rows)[1] // _CHANNELS])
