@@ -24,4 +24,6 @@ PREDICTIONS_RECORD = "_predictions.json"
 # Key in the metadata of each of its files: the digest of these settings.
 PREDICTIONS_JOB = b"keras_vit.job"
 # Types that `Predictor` computes in.
+# In which optimizers may keep sums of gradients.
+MOMENTUM_DTYPES = ("float32", "bfloat16")
 DTYPES = ("float32", "bfloat16", "float16")

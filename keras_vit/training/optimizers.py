@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_vit.core.arguments import check_rate
 from keras_vit.training.paper_optimizer import PaperOptimizer, PaperUpdates
+from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS
 from keras_vit.training.recipes.recipe import KERAS_OPTIMIZERS
 from keras_vit.training.schedules import learning_rate_schedule
 
@@ -31,10 +32,11 @@ class SGD(PaperOptimizer):
 
     def build(self, variables):
         super().build(variables)
-        self.traces = self.add_optimizer_variables(variables, "trace")
+        self.traces = self.add_momentum(variables, "trace")
 
     def direction(self, gradient, index):
-        trace = gradient + self.momentum * self.traces[index]
+        trace = ops.cast(self.traces[index], gradient.dtype)
+        trace = gradient + self.decay_of(self.momentum) * trace
         self._set(self.traces[index], trace)
         return trace
 
@@ -62,7 +64,7 @@ class AdamW(PaperOptimizer):
 
     def build(self, variables):
         super().build(variables)
-        self.means = self.add_optimizer_variables(variables, "mean")
+        self.means = self.add_momentum(variables, "mean")
         self.squares = self.add_optimizer_variables(variables, "square")
 
     def direction(self, gradient, index):
@@ -72,9 +74,9 @@ class AdamW(PaperOptimizer):
             ops.cast(value, "float32")
             for value in (gradient, self.means[index], self.squares[index])
         )
-        mean = self.beta_1 * mean + (1 - self.beta_1) * gradient
+        mean = self.decay_of(self.beta_1) * mean + (1 - self.beta_1) * gradient
         square = self.beta_2 * square + (1 - self.beta_2) * ops.square(gradient)
-        self._set(self.means[index], ops.cast(mean, dtype))
+        self._set(self.means[index], mean)
         self._set(self.squares[index], ops.cast(square, dtype))
         step = ops.cast(self.updates + 1, "float32")
         mean = mean / (1 - ops.power(self.beta_1, step))
@@ -98,8 +100,10 @@ def make_optimizer(recipe, model, total_steps):
     learning_rate = learning_rate_schedule(
         recipe.decay, recipe.learning_rate, total_steps, recipe.warmup_steps, recipe.boundaries
     )
+    is_paper = recipe.optimizer in PAPER_OPTIMIZERS
     optimizer = _find_optimizer(recipe.optimizer)(
         learning_rate,
+        **({"momentum_dtype": recipe.momentum_dtype} if is_paper else {}),
         weight_decay=recipe.weight_decay,
         clip_norm=recipe.clip_norm,
         layer_decay=recipe.layer_decay,

@@ -4,10 +4,17 @@ import math
 import re
 
 import keras
+import ml_dtypes
 from keras import ops
 
-from keras_vit.core.arguments import accepts_old_name, check_rate, constructor_arguments, is_integer
-from keras_vit.core.choices import RENAMED_SETTING
+from keras_vit.core.arguments import (
+    accepts_old_name,
+    check_choice,
+    check_rate,
+    constructor_arguments,
+    is_integer,
+)
+from keras_vit.core.choices import MOMENTUM_DTYPES, RENAMED_SETTING
 from keras_vit.training.distribution import sum_over_replicas
 
 # Layers after the blocks, which layer-wise decay leaves at the full learning rate.
@@ -195,7 +202,40 @@ class PaperUpdates:
 
 
 class PaperOptimizer(PaperUpdates, keras.optimizers.Optimizer):
-    """Base class of the paper's optimizers."""
+    """Base class of the paper's optimizers.
+
+    Args:
+        learning_rate: as in `PaperUpdates`.
+        momentum_dtype: dtype in which the sums of past gradients are kept; `None` for that of the
+            variables. vit_jax and big_vision keep them in `"bfloat16"`.
+        **arguments: as in `PaperUpdates`.
+    """
+
+    def __init__(self, learning_rate, momentum_dtype=None, **arguments):
+        if momentum_dtype is not None:
+            check_choice("momentum_dtype", momentum_dtype, MOMENTUM_DTYPES)
+        super().__init__(learning_rate, **arguments)
+        self.momentum_dtype = momentum_dtype
+
+    def add_momentum(self, variables, name):
+        """Add a variable of the dtype of the momentum for each variable."""
+        if self.momentum_dtype is None:
+            return self.add_optimizer_variables(variables, name)
+        return [
+            self.add_variable(
+                variable.shape,
+                dtype=self.momentum_dtype,
+                name=f"{variable.path.replace('/', '_')}_{name}",
+            )
+            for variable in variables
+        ]
+
+    def decay_of(self, factor):
+        """Return the factor by which optax multiplies a sum of past gradients.
+
+        It has the dtype of the sum. The product has not: XLA adds to it what it has not rounded.
+        """
+        return float(ml_dtypes.bfloat16(factor)) if self.momentum_dtype == "bfloat16" else factor
 
     def move(self, variable, gradient, rate, index):
         direction = self.direction(gradient, index)

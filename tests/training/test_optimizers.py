@@ -200,6 +200,38 @@ def test_a_vit_is_trained_as_by_optax():
         )
 
 
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+def test_momentum_in_bfloat16_as_compiled_optax(kind):
+    """As the original runs it: the product with the decay is not rounded before the sum."""
+    optax = pytest.importorskip("optax", reason="optax is installed with JAX")
+    import jax
+
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(30, 64)).astype("float32")
+    theirs = {
+        SGD: optax.trace(0.9, accumulator_dtype="bfloat16"),
+        AdamW: optax.scale_by_adam(mu_dtype="bfloat16"),
+    }[kind]
+    state, expected = theirs.init(gradients[0]), np.zeros(64, "float32")
+    update = jax.jit(theirs.update)
+    for gradient in gradients:
+        direction, state = update(gradient, state)
+        expected -= 0.1 * np.asarray(direction)
+    variable = keras.Variable(np.zeros(64, "float32"), name="bias")
+    optimizer = kind(0.1, momentum_dtype="bfloat16")
+    optimizer.build([variable])
+    for gradient in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)], [variable])
+    trained = keras.ops.convert_to_numpy(variable)
+    np.testing.assert_allclose(trained, expected, rtol=0, atol=2e-6)
+    assert {v.dtype for v in optimizer.variables if "trace" in v.path or "mean" in v.path} == {
+        "bfloat16"
+    }
+    assert kind.from_config(optimizer.get_config()).momentum_dtype == "bfloat16"
+    with pytest.raises(ValueError, match="`momentum_dtype` must be one of"):
+        kind(0.1, momentum_dtype="int8")
+
+
 def test_optimizers_of_the_paper():
     model = small_model(FINETUNE)
     sgd = make_optimizer(FINETUNE, model, 20_000)

@@ -65,6 +65,11 @@ COMBINATIONS = (
         ("accumulation_steps", "optimizer"),
     ),
     (
+        lambda r: r.optimizer not in PAPER_OPTIMIZERS and r.momentum_dtype,
+        "`momentum_dtype` needs the optimizer `adamw` or `sgd`",
+        ("momentum_dtype", "optimizer"),
+    ),
+    (
         lambda r: r.optimizer == "ftrl" and r.warmup_steps,
         "`ftrl` divides by the learning rate, so that `warmup_steps` must be 0",
         ("optimizer", "warmup_steps"),

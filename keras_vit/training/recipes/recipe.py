@@ -4,7 +4,13 @@ import dataclasses
 from typing import Literal
 
 from keras_vit.core.arguments import accepts_old_name
-from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS, RENAMED_SETTING, TARGETS
+from keras_vit.core.choices import (
+    MOMENTUM_DTYPES,
+    POOLINGS,
+    POSITION_EMBEDDINGS,
+    RENAMED_SETTING,
+    TARGETS,
+)
 from keras_vit.data.images.augmentations import AUGMENTATIONS
 from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_recipe
 
@@ -43,6 +49,8 @@ class Recipe:
             `"downsized"` (colors of 4 x 4 parts) or `"pixels"`.
         label_smoothing: share of a label that is spread over all classes; softmax only.
         head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
+        momentum_dtype: dtype in which `adamw` and `sgd` keep the sum of past gradients; `None` for
+            that of the weights. vit_jax and big_vision keep it in `"bfloat16"`, in half the memory.
         layer_decay: ratio of a block's learning rate to that of the next block.
         frozen_blocks: number of blocks, from the first, that are not trained. The layers before
             them are not trained either.
@@ -105,6 +113,7 @@ class Recipe:
     loss: Literal[CLASS_LOSSES + TARGETS] = "softmax"
     label_smoothing: float = 0.0
     head_bias: float = 0.0
+    momentum_dtype: Literal[MOMENTUM_DTYPES] | None = None
     layer_decay: float = 1.0
     frozen_blocks: int = 0
     lora_rank: int | None = None
