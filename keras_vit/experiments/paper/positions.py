@@ -14,11 +14,11 @@ _ACCURACIES = (
     ("2-D Pos. Emb.", 0.64001, 0.64046, 0.64022),
     ("Rel. Pos. Emb.", 0.64032),
 )
-# The table's first column as values of `position_embedding`.
-POSITION_EMBEDDINGS = {
-    "none": "No Pos. Emb.",
-    "learned": "1-D Pos. Emb.",
-    "learned2d": "2-D Pos. Emb.",
+# The kinds of the study of position embeddings that are in the table.
+STUDIED = {
+    "none": "No Pos. Emb., Default/Stem",
+    "1-D, learned": "1-D Pos. Emb., Default/Stem",
+    "2-D, learned": "2-D Pos. Emb., Default/Stem",
 }
 
 
