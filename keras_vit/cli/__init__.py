@@ -30,6 +30,7 @@ from keras_vit.cli.predict import Predict
 from keras_vit.cli.quickstart import Quickstart
 from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
+from keras_vit.cli.study_paper import Paper
 from keras_vit.cli.train import Train
 from keras_vit.cli.vtab import Vtab
 from keras_vit.core.process import is_out_of_memory, without_stderr
@@ -49,6 +50,7 @@ _COMMANDS = (
 )
 # A command has the name and the fields of its class.
 Command = functools.reduce(operator.or_, map(_with_debug, _COMMANDS))
+Command |= Annotated[_with_debug(Paper), tyro.conf.subcommand("study-paper")]
 _NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
 
 
@@ -78,6 +80,9 @@ def parse(args=None):
     """
     box, args = io.StringIO(), sys.argv[1:] if args is None else args
     args = [_with_new_name(word) for word in args]
+    if args[:2] == ["study", "paper"]:
+        # It trains nothing, and has none of the arguments of the studies.
+        args[:2] = ["study-paper"]
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(

@@ -19,6 +19,7 @@ class Study:
     """Train by the same recipe with one thing changed, over several seeds, and draw the accuracies.
 
     The directory gets a table, a figure and the runs. The same command resumes a stopped study.
+    `keras-vit study paper` prints the tables and figures of the paper.
 
     Example: keras-vit study positions digits_pretrain --models ViT_Ti16 --data digits --workdir
     runs/positions --image-size 64 --epochs 5, or keras-vit study data-size digits_pretrain --data

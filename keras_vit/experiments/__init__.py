@@ -6,6 +6,8 @@ from keras_vit.core.lazy import make_lazy
 __all__ = make_lazy(
     __name__,
     {
+        "keras_vit.experiments.paper.contents": ["paper_table"],
+        "keras_vit.experiments.paper.measured": ["measured_tables"],
         "keras_vit.experiments.reported": ["comparison_rows", "find_reported"],
         "keras_vit.experiments.scaling_study": ["scaling"],
         "keras_vit.experiments.studies": ["study"],

@@ -63,17 +63,18 @@ def reported_of_checkpoint(source, model, data):
     return next(found, None)
 
 
-def reported_of_run(run, model, data):
-    """Return the row of Table 2 that a training run (its `run.json`) reproduces, or `None`.
+def reported_of_run(run, model, data, rows=TABLE_2):
+    """Return the row that a training run (its `run.json`) reproduces, by default of Table 2.
 
     It has fine-tuned the same checkpoint as the paper, on the same images, with all settings of the
-    recipe but the seed and the learning rate, which is one that the paper tries.
+    recipe but the seed and the learning rate, which is one that the paper tries. `None` if there is
+    no such row.
     """
     had = run.get("recipe", {})
     is_whole = run.get("split") in ("train", "train+validation") and not run.get("classes")
     if not is_whole or run.get("exclude") or run.get("fraction", 1) != 1:
         return None
-    for row in TABLE_2:
+    for row in rows:
         if row.dataset != data or row.recipe is None or row.starts_from != run.get("model"):
             continue
         # Through JSON, which has no tuples.

@@ -4,8 +4,9 @@ import dataclasses
 import difflib
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.experiments.paper import accuracies
 
-SOURCE = "Table 2 of the ViT paper (arXiv 2010.11929)"
+PAPER = "of the ViT paper (arXiv 2010.11929)"
 # The mean over the 19 tasks, which is not a dataset.
 VTAB = "vtab"
 
@@ -70,38 +71,54 @@ class Reported:
         )
 
 
-_MODELS = (
-    ("ViT_H14", "jft300m"),
-    ("ViT_L16", "jft300m"),
-    ("ViT_L16", "imagenet21k"),
-    # BiT-L. The fifth model of the table, Noisy Student, is not in this package.
-    ("BiT_R152x4", "jft300m"),
-)
-_IMAGENET, _CIFAR, _SMALL = "finetune_imagenet_512", "finetune_cifar", "finetune_pets_flowers"
-# Dataset, recipe that fine-tunes ViT-L/16, and for each of the models above the mean and standard
-# deviation of three runs.
-_RESULTS = (
-    ("imagenet2012", _IMAGENET, (88.55, 0.04), (87.76, 0.03), (85.30, 0.02), (87.54, 0.02)),
-    ("imagenet2012_real", _IMAGENET, (90.72, 0.05), (90.54, 0.03), (88.62, 0.05), (90.54, None)),
-    ("cifar10", _CIFAR, (99.50, 0.06), (99.42, 0.03), (99.15, 0.03), (99.37, 0.06)),
-    ("cifar100", _CIFAR, (94.55, 0.04), (93.90, 0.05), (93.25, 0.05), (93.51, 0.08)),
-    ("oxford_iiit_pet", _SMALL, (97.56, 0.03), (97.32, 0.11), (94.67, 0.15), (96.62, 0.23)),
-    ("oxford_flowers102", _SMALL, (99.68, 0.02), (99.74, 0.00), (99.61, 0.02), (99.63, 0.03)),
-    (VTAB, None, (77.63, 0.23), (76.28, 0.46), (72.72, 0.21), (76.29, 1.70)),
-)
+# The recipe that fine-tunes a model as the paper does, by dataset; VTAB has its own command.
+_RECIPES = {
+    "imagenet2012": "finetune",
+    "imagenet2012_real": "finetune",
+    "cifar10": "finetune_cifar",
+    "cifar100": "finetune_cifar",
+    "oxford_iiit_pet": "finetune_pets_flowers",
+    "oxford_flowers102": "finetune_pets_flowers",
+    VTAB: None,
+}
+# ViT-L/16's in Table 2.
+_RECIPES_2 = dict.fromkeys(("imagenet2012", "imagenet2012_real"), "finetune_imagenet_512")
 
 
-def _table_2():
-    for dataset, recipe, *results in _RESULTS:
-        for (builder, pretraining), result in zip(_MODELS, results, strict=True):
-            name = f"{builder}/{pretraining}/{dataset}"
-            size = 384 if builder == "ViT_L16" else None
-            if dataset.startswith("imagenet2012"):
-                size = {"ViT_L16": 512, "ViT_H14": 518}.get(builder)
-            # The models pre-trained on JFT-300M are not published.
-            is_published = pretraining == "imagenet21k" and recipe is not None
-            start = (f"{builder}/{pretraining}", recipe) if is_published else (None, None)
-            yield Reported(name, builder, dataset, *result, SOURCE, *start, size)
+def reported_rows(results, recipes=_RECIPES, size_of=lambda result: None):
+    """Return accuracies that the paper prints as `Reported` rows.
+
+    Args:
+        results: rows of `keras_vit.experiments.paper`. Other results than accuracies are left out,
+            as are models that are not in this package.
+        recipes: dictionary from datasets to names of recipes.
+        size_of: function from a result to the side of the evaluated images, or `None`.
+
+    Returns:
+        A tuple of `Reported`.
+
+    Example:
+    >>> row = reported_rows(accuracies.TABLE_5)[12]
+    >>> row.name, row.starts_from
+    ('ViT_B16/imagenet2012/imagenet2012_real', None)
+    """
+    rows = []
+    for result in results:
+        if result.builder is None or result.dataset not in recipes:
+            continue
+        facts = result.name, result.builder, result.dataset, result.value, result.std
+        # Models pre-trained on JFT-300M, or on ImageNet alone, are not published.
+        recipe = recipes[result.dataset] if result.pretraining == "imagenet21k" else None
+        start = f"{result.builder}/{result.pretraining}" if recipe is not None else None
+        source, size = f"{result.source} {PAPER}", size_of(result)
+        rows.append(Reported(*facts, source, start, recipe, size))
+    return tuple(rows)
+
+
+def _size_in_table_2(result):
+    if result.dataset.startswith("imagenet2012"):
+        return {"ViT_L16": 512, "ViT_H14": 518}.get(result.builder)
+    return 384 if result.builder == "ViT_L16" else None
 
 
 def published_builder(row):
@@ -120,7 +137,9 @@ def name_with_options(builder, options):
     return f"{builder}({listed})" if options else builder
 
 
-TABLE_2 = tuple(_table_2())
+TABLE_2 = reported_rows(accuracies.TABLE_2, {**_RECIPES, **_RECIPES_2}, _size_in_table_2)
+# Without the averaged weights and larger images of Table 2.
+TABLE_5 = reported_rows(accuracies.TABLE_5, size_of=lambda result: 384)
 # Accuracies on ImageNet of the published files themselves.
 OF_CHECKPOINTS = tuple(
     Reported(

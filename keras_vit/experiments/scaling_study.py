@@ -4,6 +4,7 @@ import dataclasses
 import statistics
 
 from keras_vit.evaluation.compute import count_training_exaflops
+from keras_vit.experiments.paper.scaling import TABLE_6
 from keras_vit.models.variants import find_variant
 
 # The images and classes of JFT-300M.
@@ -21,27 +22,20 @@ class ScalingStudyRow:
     exaflops: int
 
 
-# Table 6 of the ViT paper (arXiv 2010.11929); figure 5, section 4.4.
-SCALING_STUDY = (
-    ScalingStudyRow("ViT-B/32", "ViT_B32", 7, 80.73, 55),
-    ScalingStudyRow("ViT-B/16", "ViT_B16", 7, 84.15, 224),
-    ScalingStudyRow("ViT-L/32", "ViT_L32", 7, 84.37, 196),
-    ScalingStudyRow("ViT-L/16", "ViT_L16", 7, 86.30, 783),
-    ScalingStudyRow("ViT-L/16", "ViT_L16", 14, 87.12, 1567),
-    ScalingStudyRow("ViT-H/14", "ViT_H14", 14, 88.08, 4262),
-    ScalingStudyRow("R50x1", "BiT_R50x1", 7, 77.54, 50),
-    ScalingStudyRow("R50x2", "BiT_R50x2", 7, 82.12, 199),
-    ScalingStudyRow("R101x1", "BiT_R101x1", 7, 80.67, 96),
-    ScalingStudyRow("R152x1", "BiT_R152x1", 7, 81.88, 141),
-    ScalingStudyRow("R152x2", "BiT_R152x2", 7, 84.97, 563),
-    ScalingStudyRow("R152x2", "BiT_R152x2", 14, 85.56, 1126),
-    ScalingStudyRow("R200x3", "BiT_R200x3", 14, 87.22, 3306),
-    ScalingStudyRow("R50x1+ViT-B/32", "R50_B32", 7, 84.90, 106),
-    ScalingStudyRow("R50x1+ViT-B/16", "R50_B16", 7, 85.58, 274),
-    ScalingStudyRow("R50x1+ViT-L/32", "R50_L32", 7, 85.68, 246),
-    ScalingStudyRow("R50x1+ViT-L/16", "R50_L16", 7, 86.60, 859),
-    ScalingStudyRow("R50x1+ViT-L/16", "R50_L16", 14, 87.12, 1668),
-)
+def _runs():
+    """Return the rows of Table 6, in its order."""
+    found = {}
+    for result in TABLE_6:
+        key = result.model, result.builder, int(result.setting.removesuffix(" epochs"))
+        found.setdefault(key, {})[result.dataset] = result.value
+    return tuple(
+        ScalingStudyRow(*key, values["imagenet2012"], values["exaflops"])
+        for key, values in found.items()
+    )
+
+
+# Figure 5, section 4.4.
+SCALING_STUDY = _runs()
 
 
 def count_exaflops(row):

@@ -6,62 +6,28 @@ import numpy as np
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.experiments.comparison import builder_of
+from keras_vit.experiments.paper.vtab import GROUPS, TABLE_9, TASKS, mean_accuracies
 from keras_vit.experiments.reported import TABLE_2, VTAB, find_reported
-from keras_vit.experiments.vtab_tasks import GROUPS, TASKS
 from keras_vit.training.recipes import RECIPES
 
 # Settings that change the results by rounding and chance alone.
 _FREE = ("seed", "accumulation_steps", "remat")
-# Name of the mean over all tasks.
-ALL = "VTAB-1k"
 
-# In percent, in the order of `TASKS`; the row of Table 2 is the mean.
 SOURCE = "Table 9 of the ViT paper (arXiv 2010.11929)"
-_TABLE_9 = {
-    "ViT_H14/jft300m/vtab": (
-        *(95.3, 85.5, 75.2, 99.7, 97.2, 65.0, 88.9),
-        *(83.3, 96.7, 91.4, 76.6),
-        *(91.7, 63.8, 53.1, 79.4, 63.3, 84.5, 33.2, 51.2),
-    ),
-    "ViT_L16/jft300m/vtab": (
-        *(95.4, 81.9, 74.3, 99.7, 96.7, 63.5, 87.4),
-        *(83.6, 96.5, 89.7, 77.1),
-        *(86.4, 63.1, 49.7, 74.5, 60.5, 82.2, 36.2, 51.1),
-    ),
-    "ViT_L16/imagenet21k/vtab": (
-        *(90.8, 84.1, 74.1, 99.3, 92.7, 61.0, 80.9),
-        *(82.5, 95.6, 85.2, 75.3),
-        *(70.3, 56.1, 41.9, 74.7, 64.9, 79.9, 30.5, 41.7),
-    ),
-}
-REPORTED = {name: dict(zip(TASKS, row, strict=True)) for name, row in _TABLE_9.items()}
 
 
-def mean_accuracies(accuracies):
-    """Return the means of the groups, and the mean over all tasks, which counts each task once.
+def _reported_tasks():
+    """Return Table 9 by the names of rows of Table 2, which are the means, and by tasks."""
+    found = {}
+    for result in TABLE_9:
+        if result.dataset in TASKS:
+            name = f"{result.builder}/{result.pretraining}/{VTAB}"
+            found.setdefault(name, {})[result.dataset] = result.value
+    return found
 
-    Args:
-        accuracies: dictionary from tasks to accuracies.
 
-    Returns:
-        A dictionary from `"natural"`, `"specialized"`, `"structured"` and `"VTAB-1k"` to
-        `(mean, tasks)`, over the tasks that have an accuracy; without groups that have none.
-
-    Reference:
-        The VTAB paper (arXiv 1910.04867) and its `task_adaptation`: "average accuracy across all
-        tasks". The means in Table 9 of the ViT paper are these, and not means of groups.
-
-    Example:
-    >>> means = mean_accuracies({"vtab/dtd": 0.25, "vtab/svhn": 0.75, "vtab/dmlab": 0.5})
-    >>> means["natural"], means["VTAB-1k"]
-    ((0.5, ('vtab/dtd', 'vtab/svhn')), (0.5, ('vtab/dtd', 'vtab/svhn', 'vtab/dmlab')))
-    """
-    means = {}
-    for group, tasks in {**GROUPS, ALL: TASKS}.items():
-        done = tuple(task for task in tasks if task in accuracies)
-        if done:
-            means[group] = float(np.mean([accuracies[task] for task in done])), done
-    return means
+# In percent.
+REPORTED = _reported_tasks()
 
 
 def find_row(source, model=None, compare=None):

@@ -8,16 +8,11 @@ import textwrap
 from keras_vit.core.files import PARTIAL
 from keras_vit.core.locks import LOCK_FILE, exclusive_lock
 from keras_vit.data.datasets import find_source
-from keras_vit.data.sources.paper import DATASETS, VTAB_NATURAL, VTAB_SPECIALIZED, VTAB_STRUCTURED
+from keras_vit.data.sources.paper import DATASETS
 from keras_vit.experiments.digests import recorded_differences
+from keras_vit.experiments.paper.vtab import GROUPS, TASKS
 from keras_vit.training.runs.run import write_text
 
-GROUPS = {
-    "natural": tuple(row.name for row in VTAB_NATURAL),
-    "specialized": tuple(row.name for row in VTAB_SPECIALIZED),
-    "structured": tuple(row.name for row in VTAB_STRUCTURED),
-}
-TASKS = sum(GROUPS.values(), ())
 RESULTS_FILE = "results.json"
 
 
@@ -120,15 +115,29 @@ def _add_result(workdir, settings, result):
 
 def read_results(workdir, settings):
     """Return the accuracies of the tasks that were run in a directory; none for a new one."""
+    accuracies, before = recorded_results(workdir)
+    if before is None:
+        return accuracies
+    changed = recorded_differences(before, settings, pathlib.Path(workdir) / RESULTS_FILE)
+    if changed:
+        raise ValueError(
+            "All tasks in a directory must be run with the settings they were begun with. "
+            f"Received: {changed[0]}"
+        )
+    return accuracies
+
+
+def recorded_results(workdir):
+    """Return `(accuracies, settings)` as a directory records them; `({}, None)` for a new one."""
     workdir = pathlib.Path(workdir)
     try:
         names = [path.name for path in workdir.iterdir()] if workdir.exists() else []
         if all(name.startswith((f".results{PARTIAL}", LOCK_FILE)) for name in names):
-            return {}
+            return {}, None
         text = (workdir / RESULTS_FILE).read_text(encoding="utf-8")
         found = json.loads(text, object_pairs_hook=_without_repeats)
         accuracies = {task: float(found["accuracies"][task]) for task in found["accuracies"]}
-        before = dict(found["settings"])
+        settings = dict(found["settings"])
         wrong = [task for task in accuracies if not 0 <= accuracies[task] <= 1]
         if wrong:
             raise ValueError(f"{wrong[0]}: {accuracies[wrong[0]]} is not from 0 to 1")
@@ -137,13 +146,7 @@ def read_results(workdir, settings):
             f"`workdir` must be a new or empty directory, or have the `{RESULTS_FILE}` of tasks "
             f"that were run in it. Received: workdir={str(workdir)!r} ({error})"
         ) from error
-    changed = recorded_differences(before, settings, workdir / RESULTS_FILE)
-    if changed:
-        raise ValueError(
-            "All tasks in a directory must be run with the settings they were begun with. "
-            f"Received: {changed[0]}"
-        )
-    return accuracies
+    return accuracies, settings
 
 
 def _without_repeats(pairs):

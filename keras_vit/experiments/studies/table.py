@@ -49,6 +49,17 @@ def run_study(settings, seeds, measure, workdir, facts):
     return sorted(asked, key=lambda row: (names.index(row["setting"]), row["seed"]))
 
 
+def read_study(workdir):
+    """Return `(facts, rows)` of the study in a directory, as `run_study` takes and returns them.
+
+    Raises:
+        OSError: if a file of the study cannot be read.
+        ValueError: if it is not that of a study.
+    """
+    workdir = pathlib.Path(workdir)
+    return _read_facts(workdir), _read(workdir / TABLE)
+
+
 def by_setting(rows, column):
     """Return the values of a column per setting, as lists with one value per seed."""
     found = {}
@@ -98,8 +109,7 @@ def summary(rows):
 
 def _check_same(workdir, facts):
     """Raise `ValueError` if a directory has a study with other facts, or other files."""
-    path = workdir / FACTS
-    if not path.exists():
+    if not (workdir / FACTS).exists():
         has_files = workdir.is_dir() and any(entry.is_file() for entry in workdir.iterdir())
         if has_files or (workdir.exists() and not workdir.is_dir()):
             raise ValueError(
@@ -107,18 +117,23 @@ def _check_same(workdir, facts):
                 f"Received: workdir={str(workdir)!r}, which holds something else"
             )
         return
+    before = _read_facts(workdir)
+    # Earlier versions had fewer settings of a recipe.
+    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    added = {name: defaults[name] for name in facts if name in defaults.keys() - before.keys()}
+    changed = recorded_differences({**added, **before}, facts, workdir / FACTS)
+    if changed:
+        raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")
+
+
+def _read_facts(workdir):
+    path = workdir / FACTS
     try:
-        before = dict(json.loads(path.read_text(encoding="utf-8")))
+        return dict(json.loads(path.read_text(encoding="utf-8")))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"A study's facts must be a dictionary in JSON. Received: {str(path)!r} ({error})"
         ) from error
-    # Earlier versions had fewer settings of a recipe.
-    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
-    added = {name: defaults[name] for name in facts if name in defaults.keys() - before.keys()}
-    changed = recorded_differences({**added, **before}, facts, path)
-    if changed:
-        raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")
 
 
 def _read(path):

@@ -1,0 +1,74 @@
+"""`keras-vit study paper`."""
+
+import dataclasses
+import pathlib
+from typing import Literal
+
+
+@dataclasses.dataclass
+class Paper:
+    """Print a table or figure of the ViT paper as rows, next to what is counted or measured here.
+
+    Without options the tables and figures are listed.
+
+    Example: keras-vit study paper --table 5 --measured runs/cifar10-seed-0 runs/cifar10-seed-1
+    """
+
+    table: Literal[1, 2, 3, 4, 5, 6, 7, 8, 9] | None = None
+    """Number of a table."""
+    figure: Literal[2, 3, 4, 5] | None = None
+    """Number of a figure, instead of a table."""
+    measured: tuple[str, ...] = ()
+    """Directories of your own runs (evaluated on the test split), of `keras-vit vtab` or of
+    `keras-vit study`, to print next to what the paper reports. NAME=DIRECTORY names the row, such
+    as ViT_L16/jft300m/cifar10=runs/cifar; by default it is found as in `keras-vit evaluate`."""
+    data_dir: pathlib.Path | None = None
+    """Directory of TensorFlow Datasets, to evaluate runs."""
+    markdown: bool = False
+    """Print Markdown tables."""
+
+    @property
+    def needs_keras(self):
+        """Whether runs are evaluated."""
+        return bool(self.measured)
+
+    def run(self):
+        """Print the table."""
+        from keras_vit.cli.tables import markdown_table, plain_table
+        from keras_vit.experiments.paper.contents import CONTENTS, paper_table
+        from keras_vit.experiments.paper.text import STATEMENTS
+
+        table = markdown_table if self.markdown else plain_table
+        name = self._name()
+        if name is None:
+            contents = [(name, content.title) for name, content in CONTENTS.items()]
+            for name, text in (*contents, *STATEMENTS):
+                print(f"- {name}: {text}" if self.markdown else f"{name:<12}  {text}")
+            return
+        tables = [paper_table(name)]
+        if self.measured:
+            from keras_vit.experiments.paper.measured import measured_tables
+
+            tables += measured_tables(name, self.measured, self.data_dir)
+        for shown in tables:
+            lines = shown.title, table(shown.columns, shown.rows), *shown.notes
+            # Markdown joins lines that no empty line divides.
+            print(("\n\n" if self.markdown else "\n").join(lines), end="\n\n")
+
+    def _name(self):
+        """Return the name of the table or figure, or `None` for the list."""
+        if self.table is not None and self.figure is not None:
+            raise ValueError(
+                "Only one of `--table` and `--figure` can be given. "
+                f"Received: --table {self.table} --figure {self.figure}"
+            )
+        if self.table is not None:
+            return f"Table {self.table}"
+        if self.figure is not None:
+            return f"Figure {self.figure}"
+        if self.measured:
+            raise ValueError(
+                "`--measured` needs `--table` or `--figure`. "
+                f"Received: --measured {' '.join(self.measured)}"
+            )
+        return None

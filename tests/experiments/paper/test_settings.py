@@ -1,0 +1,94 @@
+"""Variants and recipes are those of Tables 1, 3 and 4, as a second transcription has them."""
+
+import re
+
+import pytest
+
+from keras_vit.evaluation.compute import count_parameters
+from keras_vit.experiments.paper.contents import paper_table
+from keras_vit.experiments.paper.settings import TABLE_1, TABLE_3, TABLE_4
+from keras_vit.models import find_variant
+from keras_vit.training.recipes import RECIPES, ROWS, TABLES_2_AND_4
+from keras_vit.training.recipes import TABLE_3 as SOURCE_3
+from keras_vit.training.recipes import TABLE_4 as SOURCE_4
+from tests.experiments.paper.printed import DATASETS, PRETRAINING, read_printed
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_sizes_of_models(place):
+    line, row = read_printed(1)[place], TABLE_1[place]
+    shown = [cells for cells in paper_table("Table 1").rows if cells[0] == line["model"]]
+    assert [cells[:6] for cells in shown] == [tuple(line.values())] * len(row.builders)
+    counts = []
+    for builder in row.builders:
+        variant = find_variant(builder)
+        sizes = variant.depth, variant.embedding_dim, variant.mlp_dim, variant.num_heads
+        assert [str(size) for size in sizes] == list(line.values())[1:5]
+        counts += [count_parameters(variant, classes) for classes in (0, 1000)]
+    # With or without a head, with small or large patches.
+    assert line["parameters"] in {f"{count / 1e6:.0f}M" for count in counts}
+    assert [cells[7] for cells in shown] == [f"{count / 1e6:.1f}M" for count in counts[1::2]]
+
+
+def settings_of(epochs, row):
+    return str(epochs), row.learning_rate, row.decay, row.weight_decay, row.dropout
+
+
+@pytest.mark.parametrize("place", range(13))
+def test_settings_of_pretraining(place):
+    line, row = read_printed(3)[place], TABLE_3[place]
+    rate, *others = (float(line[key]) for key in ("learning_rate", "weight_decay", "dropout"))
+    printed = rate, line["decay"], *others
+    assert (row.models, row.pretraining) == (line["models"], PRETRAINING[line["pretraining"]])
+    assert settings_of("/".join(map(str, row.epochs)), row) == (line["epochs"], *printed)
+    for epochs, name in zip(line["epochs"].split("/"), row.recipes, strict=True):
+        recipe = RECIPES[name]
+        assert settings_of(recipe.epochs, recipe) == (epochs, *printed)
+        shared = recipe.optimizer, recipe.batch_size, recipe.warmup_steps, recipe.image_size
+        assert shared == ("adamw", 4096, 10_000, 224)
+        assert recipe.clip_norm == (1 if line["pretraining"] == "ImageNet" else None)
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_settings_of_finetuning(place):
+    line, row = read_printed(4)[place], TABLE_4[place]
+    whole = line["datasets"] in DATASETS
+    names = [line["datasets"]] if whole else line["datasets"].split(", ")
+    rates = tuple(float(rate) for rate in re.findall(r"[\d.]+", line["learning_rates"]))
+    steps = int(line["steps"].replace(",", ""))
+    assert row.datasets == tuple(DATASETS[name] for name in names)
+    assert (row.steps, row.learning_rates) == (steps, rates)
+    for name in row.recipes:
+        recipe = RECIPES[name]
+        assert recipe.steps == steps
+        assert (recipe.learning_rates or (recipe.learning_rate,)) == rates
+        assert recipe.learning_rate in rates
+        shared = recipe.optimizer, recipe.batch_size, recipe.decay, recipe.weight_decay
+        assert (*shared, recipe.clip_norm) == ("sgd", 512, "cosine", 0, 1)
+        # The larger images have their size in the name of the recipe.
+        size = re.search(r"\d+$", name)
+        expected = (int(size[0]), 0.9999) if size else (384, None)
+        assert (recipe.image_size, recipe.ema_momentum) == expected
+
+
+def test_no_row_and_no_recipe_of_the_tables_is_left_out():
+    assert [len(read_printed(number)) for number in (1, 3, 4)] == [3, 13, 4]
+    assert [len(table) for table in (TABLE_1, TABLE_3, TABLE_4)] == [3, 13, 4]
+    of_3 = {name for name, row in ROWS.items() if row.source.startswith(SOURCE_3)}
+    assert {name for row in TABLE_3 for name in row.recipes} == of_3
+    of_4 = {name for name, row in ROWS.items() if row.source.startswith((SOURCE_4, TABLES_2_AND_4))}
+    assert {name for row in TABLE_4 for name in row.recipes} == of_4
+
+
+def test_our_settings_stand_next_to_the_printed_ones():
+    rows = [cells for cells in paper_table("Table 3").rows if cells[0] == "R50+ViT-L/16"]
+    printed = ("R50+ViT-L/16", "JFT-300M", "7/14", "4e-4", "linear", "0.1", "0.0")
+    assert rows == [
+        (*printed, "jft300m_r50_vit_l16", "7, 4e-4, linear, 0.1, 0.0"),
+        (*printed, "jft300m_r50_vit_l16_14_epochs", "14, 4e-4, linear, 0.1, 0.0"),
+    ]
+    rates = "0.001, 0.003, 0.01, 0.03"
+    assert paper_table("Table 4").rows[3] == (
+        *("CIFAR-100, CIFAR-10", "10,000", rates),
+        *("finetune_cifar", "10,000", rates),
+    )
