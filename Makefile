@@ -139,7 +139,7 @@ $(VENV)/.backends: $(VENV)/.test
 
 # torchvision has no build for CPUs alone, and cannot be imported as it is: it has a folder of its own.
 $(VENV)/.interop: $(VENV)/.backends
-	$(BIN)/pip install --quiet transformers keras-hub pyyaml peft
+	$(BIN)/pip install --quiet transformers keras-hub pyyaml peft flax
 	$(BIN)/pip install --quiet --no-deps timm
 	$(BIN)/pip install --quiet --no-deps --upgrade --target $(VENV)/torchvision torchvision
 	touch $@
