@@ -2,7 +2,8 @@
 
 import dataclasses
 
-# The scale of RandAugment's magnitude (section 4 of arXiv 1909.13719); AugReg's full is 10.
+# The greatest magnitude in arXiv 1909.13719. The full scale of the operations is 10, and they go on
+# above it: AugReg's go up to 20.
 MAX_MAGNITUDE = 30
 
 
@@ -12,7 +13,7 @@ class Augmentation:
 
     Args:
         layers: number of operations of RandAugment per image; 0 for none.
-        magnitude: magnitude of RandAugment, from 0 to 30.
+        magnitude: magnitude of RandAugment, from 0 to 30; the original's full scale is 10.
         mixup: parameter of the Beta distribution from which the share of the other image is drawn;
             0 for no MixUp.
         cutmix: the same for CutMix, which pastes a rectangle of another image.
@@ -47,7 +48,8 @@ class Augmentation:
 
 
 # Section 3.4 of "How to train your ViT?" (arXiv 2106.10270), `configs/vit_i21k.py` of big_vision.
-# `light1` changes images: operations without a magnitude, such as AutoContrast, act all the same.
+# `light1` changes images much: at magnitude 0 Posterize keeps one bit, Solarize inverts, and Color,
+# Contrast and Brightness keep a tenth; operations without a magnitude, such as Equalize, act too.
 # `light0` occurs in names of published files, but its settings are not published.
 AUGMENTATIONS = {
     "none": Augmentation(),

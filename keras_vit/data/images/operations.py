@@ -101,8 +101,9 @@ def color(image, factor):
 def contrast(image, factor):
     """Move away from one grey by `factor`: 0 is grey, 1 unchanged.
 
-    The grey is a 256th of the number of pixels, at most 255: 196 at 224 x 224 pixels. The original
-    meant the mean value, which it has taken since, but the AugReg models were trained with this.
+    The grey is a 256th of the number of pixels, at most 255: 196 at 224 x 224 pixels. It was meant
+    to be the mean value, and is in later versions of the original, but not when AugReg's models
+    were trained.
     """
     grey = tf.minimum(tf.size(image) // (_CHANNELS * 256), 255)
     return _blend(grey, image, factor)

@@ -1,4 +1,4 @@
-"""RandAugment's operations are the original's, pixel for pixel, and are chosen as there."""
+"""RandAugment's operations equal the original's in each pixel, and are chosen in the same way."""
 
 import json
 
@@ -17,10 +17,11 @@ ARGUMENTS = json.loads((REFERENCE / "x5_randaugment.json").read_text())["argumen
 OUTPUTS = read_npz("x5_randaugment.io.npz")
 # In the order of the original's `available_ops`.
 NAMES = [
-    *("AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize", "Color"),
-    *("Contrast", "Brightness", "Sharpness", "ShearX", "ShearY", "TranslateX", "TranslateY"),
-    *("Cutout", "SolarizeAdd"),
+    *("AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize", "Color", "Contrast"),
+    *("Brightness", "Sharpness", "ShearX", "ShearY", "TranslateX", "TranslateY", "Cutout"),
+    "SolarizeAdd",
 ]
+WITHOUT_CUTOUT = [name for name in NAMES if name != "Cutout"]
 FUNCTIONS = dict(zip(NAMES, augment.OPERATIONS.values(), strict=True))
 # Angles are rounded to float32 before the sine, in which machines differ.
 MAX_DIFFERENT = {"Rotate": 0.005}
@@ -38,12 +39,10 @@ def in_both_modes(function, image):
 
 
 def as_seeds(count):
-    return tf.stack(
-        [tf.range(count, dtype=tf.int64), tf.fill([count], tf.constant(5, tf.int64))], 1
-    )
+    return tf.constant([(number, 5) for number in range(count)], tf.int64)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "Cutout"])
+@pytest.mark.parametrize("name", WITHOUT_CUTOUT)
 def test_operation_equals_the_original(name):
     places = [index for index, key in enumerate(ARGUMENTS) if key.split("/")[0] == name]
     arguments = [value for key, value in ARGUMENTS.items() if key.split("/")[0] == name]
@@ -145,7 +144,7 @@ def test_translations_take_the_nearest_pixel(pixels):
     np.testing.assert_array_equal(operations.translate_y(image, pixels), transformed(0, pixels))
 
 
-@pytest.mark.parametrize("name", set(NAMES) - {"Cutout"})
+@pytest.mark.parametrize("name", WITHOUT_CUTOUT)
 def test_images_of_a_few_pixels(name):
     for height, width in ((1, 1), (1, 3), (2, 2), (3, 1)):
         values = augment.operation_arguments(15, 1, 224)[name]
@@ -159,7 +158,7 @@ def cut(image, pad, center):
     return np.where((inside[0][:, None] & inside[1])[..., None], 128, image)
 
 
-@pytest.mark.parametrize("pad", [0, 1, 3, 9, 20])
+@pytest.mark.parametrize("pad", [0, 3, 20])
 def test_cutout_at_each_center(pad):
     image = random_image(9, 12)
     centers = np.stack(np.meshgrid(np.arange(9), np.arange(12)), axis=-1).reshape(-1, 2)
@@ -178,9 +177,16 @@ def test_cutout_at_each_center(pad):
 @pytest.fixture(scope="module")
 def drawn():
     """What RandAugment draws for many images of 6 x 9 pixels: choices, signs and centers."""
-    draw = tf.function(lambda seed: augment.draw_layers(2, tf.constant([6, 9]), seed))
-    results = [draw(seed) for seed in as_seeds(4000)]
-    return [np.stack(parts) for parts in zip(*results, strict=True)]
+
+    @tf.function
+    def draw_all(seeds):
+        return tf.map_fn(
+            lambda seed: augment.draw_layers(2, tf.constant([6, 9]), seed),
+            seeds,
+            fn_output_signature=(tf.int32, tf.float32, tf.int32),
+        )
+
+    return [result.numpy() for result in draw_all(as_seeds(4000))]
 
 
 def is_uniform(values, count):
@@ -208,7 +214,7 @@ def test_cutout_is_as_large_as_in_a_simulation(drawn):
     areas = [(cut(black, 2, center) == 128).mean() for center in simulated]
     ours = [
         (operations.cutout(black, 2, tf.constant(center)).numpy() == 128).mean()
-        for center in centers[:1000]
+        for center in centers[:500]
     ]
     assert scipy.stats.ks_2samp(ours, areas).pvalue > 0.001
 
