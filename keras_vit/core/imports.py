@@ -10,6 +10,8 @@ MOVED = {
     "keras_vit.evaluation.reported": "keras_vit.experiments.reported",
     "keras_vit.evaluation.vtab": "keras_vit.experiments.vtab_tasks",
     "keras_vit.evaluation.vtab_tables": "keras_vit.experiments.vtab_tables",
+    "keras_vit.layers.rotary": "keras_vit.layers.positions.rotary",
+    "keras_vit.models.folding": "keras_vit.models.kernels.folding",
 }
 
 

@@ -34,6 +34,7 @@ CHANGES = {
             "1-D, learned": "learned",
             "2-D, learned": "learned2d",
             "2-D, sines and cosines": "sincos2d",
+            "relative": "relative",
         },
     ),
     "poolings": ("pooling", {"class token": "token", "mean of patches": "gap", "attention": "map"}),

@@ -43,8 +43,11 @@ def training_exaflops(recipe, model, source):
     """Return the exaFLOPs of training a variant by a recipe on the images of a source."""
     epochs, steps = recipe.epoch_lengths(source.num_examples)
     images, num_classes = steps * recipe.batch_size, len(source.class_names)
-    size, pooling = recipe.image_size, recipe.pooling
-    return count_training_exaflops(find_variant(model), images, epochs, num_classes, size, pooling)
+    options = {
+        name: getattr(recipe, name)
+        for name in ("image_size", "pooling", "position_embedding", "axial")
+    }
+    return count_training_exaflops(find_variant(model), images, epochs, num_classes, **options)
 
 
 def measure_last(plan, setting, seed):

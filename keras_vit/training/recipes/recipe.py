@@ -4,7 +4,13 @@ import dataclasses
 from typing import Literal
 
 from keras_vit.core.arguments import accepts_old_name
-from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS, RENAMED_SETTING, TARGETS
+from keras_vit.core.choices import (
+    POOLINGS,
+    POSITION_EMBEDDINGS,
+    POSITION_PLACEMENTS,
+    RENAMED_SETTING,
+    TARGETS,
+)
 from keras_vit.data.images.augmentations import AUGMENTATIONS
 from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_recipe
 
@@ -62,6 +68,8 @@ class Recipe:
             has none.
         pooling: pooling of a new model, as in `vision_transformer`.
         position_embedding: position embedding of a new model, as in `vision_transformer`.
+        position_placement: where a new model adds its position embeddings, likewise.
+        axial: whether the blocks of a new model are axial, likewise; a ResNet has none.
         min_crop_area: smallest share of a training image's area in a random crop; `None` for no
             crop.
         random_crop_from: side of the square to which training images are resized before a random
@@ -117,6 +125,8 @@ class Recipe:
     pre_logits: bool = False
     pooling: Literal[POOLINGS] = "token"
     position_embedding: Literal[POSITION_EMBEDDINGS] = "learned"
+    position_placement: Literal[POSITION_PLACEMENTS] = "stem"
+    axial: bool = False
     min_crop_area: float | None = 0.05
     random_crop_from: int | None = None
     flip: Literal[FLIPS] = "random"
