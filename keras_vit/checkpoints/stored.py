@@ -20,6 +20,8 @@ from keras_vit.models.variants import is_resnet, token_grid_of
 NOT_COMPARED = (*DROPOUT_OPTIONS, "layer_scale", "patch_bias")
 # Options of which other projects have no models but with these values.
 OWN_OPTIONS = {"position_placement": "stem", "axial": False}
+# Position embeddings that no other project has.
+OWN_EMBEDDINGS = ("learned2d", "relative")
 # Options that an error names where a layout refuses the model.
 NAMED = ("pooling", "class_token", "representation_size", "num_classes", "activation", "qkv_bias")
 
@@ -42,6 +44,7 @@ def values_of(model):
 def check_describable(format, options):
     """Raise `ValueError` for a model that the project of a layout does not have."""
     own = [name for name, value in OWN_OPTIONS.items() if options.get(name, value) != value]
+    own += ["position_embedding"] * (options.get("position_embedding") in OWN_EMBEDDINGS)
     if own:
         raise _not_describable(format, options, own)
     format.check(options)
