@@ -11,6 +11,8 @@ POSITION_PLACEMENTS = ("stem", "every_layer", "every_layer_shared")
 PLACED_EMBEDDINGS = ("learned", "learned2d")
 # Position embeddings that are part of the attention among all patches of a known grid.
 ATTENTION_EMBEDDINGS = ("rotary", "relative")
+# Axes of the attention in the two halves of an axial block, and the names of the halves.
+AXES = ("rows", "columns")
 # Base of the frequencies of rotary position embeddings: `rope_theta` in the configuration of
 # DINOv3 in transformers, whose models all have it.
 ROTARY_BASE = 100.0

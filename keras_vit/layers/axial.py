@@ -4,11 +4,10 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import as_pair, check_choice
+from keras_vit.core.choices import AXES
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON
 from keras_vit.layers.transformer import TransformerBlock
-
-AXES = ("rows", "columns")
 
 
 class AxisBlock(TransformerBlock):

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import grid_size
+from keras_vit.core.choices import AXES
 from keras_vit.layers import (
     AxialTransformerBlock,
     ClassToken,
@@ -16,7 +17,6 @@ from keras_vit.layers import (
     StandardizedConv2D,
     TransformerBlock,
 )
-from keras_vit.layers.axial import AXES
 from keras_vit.layers.base import parts
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck

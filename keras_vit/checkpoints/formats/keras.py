@@ -9,7 +9,7 @@ from keras_vit.checkpoints.formats.transformers.clip import CLIP_ROWS
 from keras_vit.checkpoints.formats.transformers.deit import DEIT_ROWS
 from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3_ROWS
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
-from keras_vit.layers.axial import AXES
+from keras_vit.core.choices import AXES
 
 # Variables of position embeddings that no other project has.
 OWN = (
