@@ -63,7 +63,7 @@ def our_forward(model, images, steps):
     """Make a function of `steps` forward passes."""
     import jax
 
-    from keras_vit.models.folding import fold
+    from keras_vit.models.kernels.folding import fold
 
     folded = fold(model, casting=True)
     state = values_of(folded)

@@ -120,7 +120,7 @@ def main():
 
     import keras_vit
     from keras_vit.cli.tables import markdown_table
-    from keras_vit.models.folding import fold
+    from keras_vit.models.kernels.folding import fold
 
     keras.config.set_dtype_policy(options.dtype)
     model = compiled(getattr(keras_vit, options.model)(image_size=options.image_size))

@@ -135,7 +135,7 @@ def main():
     import keras
     import numpy as np
 
-    from keras_vit.models.folding import fold
+    from keras_vit.models.kernels.folding import fold
 
     keras.config.set_dtype_policy(options.dtype)
     models = build_models(options.model, options.image_size)

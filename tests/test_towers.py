@@ -1,4 +1,4 @@
-"""Models of other papers in training, surgery, inspection and serving."""
+"""Models of other papers, and ablations, in training, surgery, inspection and serving."""
 
 import keras
 import numpy as np
@@ -8,17 +8,18 @@ import keras_vit
 from keras_vit.models import vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
 from tests.fixtures.contract import check_model, to_numpy
-from tests.fixtures.models import TOWERS, small_classifier
+from tests.fixtures.models import ABLATIONS, FAMILIES, TOWERS, small_classifier
 from tests.fixtures.tiny import TINY, images
 
-ALL = pytest.mark.parametrize("name", TOWERS)
+ALL = pytest.mark.parametrize("name", [*TOWERS, *ABLATIONS])
 SERVED = pytest.mark.backends("tensorflow", reason="files and figures are those of TensorFlow")
 
 
 @ALL
 def test_contract(name, tmp_path):
     """Configuration, `.keras` file and training; with dropout where the model has any."""
-    check_model(vision_transformer(**{**TINY, **TOWERS[name]}, remat=True, dropout=0.1), tmp_path)
+    options = {**TINY, **FAMILIES[name]}
+    check_model(vision_transformer(**options, remat=True, dropout=0.1), tmp_path)
 
 
 @ALL
@@ -43,7 +44,8 @@ def test_features_and_attention(name):
     assert maps.shape == (2, 4, 6, 8)
     tokens = model.get_layer("block_0").output.shape[1]
     attention = keras_vit.attention_maps(model, batch)
-    assert list(attention) == ["block_0", "block_1"]
+    axes = ("/rows", "/columns") if name == "axial" else ("",)
+    assert list(attention) == [f"block_{index}{axis}" for index in (0, 1) for axis in axes]
     for scores in attention.values():
         assert scores.shape == (2, 2, tokens, tokens)
         np.testing.assert_allclose(scores.sum(-1), 1, atol=1e-5)
@@ -53,8 +55,11 @@ def test_features_and_attention(name):
 @ALL
 def test_the_scores_are_those_of_the_outputs(name):
     """The path with scores, and the fused one, compute the same."""
-    block = small_classifier(name).get_layer("block_0")
-    tokens = images(2, block.input.shape[1], 8)
+    model = small_classifier(name)
+    block = model.get_layer("block_0")
+    if name == "axial":
+        block = block.columns
+    tokens = images(2, model.get_layer("block_0").input.shape[1], 8)
     with_scores, _ = block(tokens, return_attention_scores=True)
     np.testing.assert_allclose(to_numpy(with_scores), to_numpy(block(tokens)), atol=1e-6)
 
@@ -99,7 +104,7 @@ def test_report(name, tmp_path):
     from keras_vit.inspection.report import write_report
 
     page = write_report(small_classifier(name), images(2, 16, 24, 3), tmp_path)
-    has_table = name != "dinov3"
+    has_table = name not in ("dinov3", "relative")
     assert (tmp_path / "position_similarity.png").exists() == has_table
     assert "rollout.png" in {path.name for path in page.parent.iterdir()}
 

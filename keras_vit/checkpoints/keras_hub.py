@@ -6,6 +6,7 @@ from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB, KERAS_HUB_ROWS
 from keras_vit.checkpoints.loading import assign
 from keras_vit.checkpoints.model_archive import ModelArchive, at_stored_size
 from keras_vit.checkpoints.reader import CheckpointReader
+from keras_vit.checkpoints.stored import OWN_OPTIONS
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Naming, entries
 from keras_vit.layers.base import children
@@ -158,6 +159,7 @@ def _build(options):
     except ImportError as error:
         raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
     needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
+    needed |= OWN_OPTIONS
     different = [name for name, value in needed.items() if options[name] != value]
     if options["pooling"] not in ("token", "gap", None):
         different.append("pooling")

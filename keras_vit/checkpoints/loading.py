@@ -176,7 +176,8 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
             f"replaced by one of zeros, with {num_classes} classes" if num_classes else "removed"
         )
         logger.info("%s: its head is %s", checkpoint.path, change)
-    if image_size is not None:
+    is_resized_later = image_size is not None and not _are_fitted(options)
+    if image_size is not None and not is_resized_later:
         options["image_size"] = as_pair(image_size, "image_size")
     _check_given(options, callers_options)
     ignored = checkpoint.naming.ignored
@@ -194,7 +195,16 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     has_new_head = new_head and num_classes > 0
     checkpoint.format.restore(checkpoint, model, has_new_head, given=callers_options)
     set_origin(model, None if published_row(checkpoint.path) else checkpoint.path)
-    return model
+    return resize(model, image_size) if is_resized_later else model
+
+
+def _are_fitted(options):
+    """Return whether the reader fits all position embeddings to another grid.
+
+    It fits one table with a row per token; others are in `.keras` files only.
+    """
+    is_table = options.get("position_embedding", "learned") not in ("learned2d", "relative")
+    return is_table and options.get("position_placement") != "every_layer"
 
 
 def _carry(checkpoint, model, keeps_head=True):
@@ -255,7 +265,9 @@ def _warn_of_other_functions(model, file, checkpoint):
     theirs = described_options(file, checkpoint, ours.get("num_heads"), stored_size(model))
     names = ["classifier_activation"]
     if not is_resnet(ours):
-        names += ["activation", "epsilon", "position_embedding"]
+        names += ["activation", "epsilon", "position_embedding", "position_placement"]
+        # Only `.keras` files have another one.
+        theirs.setdefault("position_placement", "stem")
         # A pooling that is only assumed cannot contradict the model.
         if "pooling" not in checkpoint.options_without_config:
             names.append("pooling")

@@ -17,7 +17,13 @@ from keras_vit.checkpoints.configuration import (
 from keras_vit.checkpoints.configuration.images import recorded_normalization
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.checkpoints.model_archive import at_stored_size
-from keras_vit.checkpoints.stored import arrays_of, lost_options, size_to_record, values_of
+from keras_vit.checkpoints.stored import (
+    arrays_of,
+    check_describable,
+    lost_options,
+    size_to_record,
+    values_of,
+)
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.class_names import check_class_names
@@ -116,7 +122,7 @@ def stored_in(model, options, format, normalization, present=({}, {}), facts=Non
     values, errors = values_of(model), []
     for row in _layouts(format, values, getattr(model, "layout", None)):
         try:
-            row.check(options)
+            check_describable(row, options)
             arrays, files = arrays_of(values, options, row, normalization), {}
             if facts is not None:
                 *_, resizing = facts
@@ -172,7 +178,7 @@ def format_for(model, suffix):
 def _has_place(row, options, paths):
     """Return whether a layout has a place for the variables of these paths."""
     with contextlib.suppress(ValueError):
-        row.check(options)
+        check_describable(row, options)
         return not entries(row.rows, paths)[1]
     return False
 

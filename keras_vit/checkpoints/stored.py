@@ -12,12 +12,16 @@ from keras_vit.checkpoints.positions import num_prefix_tokens
 from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITIONS, entries
-from keras_vit.layers.tokens import sincos_table
+from keras_vit.layers.positions.added import sincos_table
 from keras_vit.models.options import DROPOUT_OPTIONS, defaults_of
 from keras_vit.models.variants import is_resnet, token_grid_of
 
 # Options that do not change the trained function, or whose value the arrays contain.
 NOT_COMPARED = (*DROPOUT_OPTIONS, "layer_scale", "patch_bias")
+# Options of which other projects have no models but with these values.
+OWN_OPTIONS = {"position_placement": "stem", "axial": False}
+# Position embeddings that no other project has.
+OWN_EMBEDDINGS = ("learned2d", "relative")
 # Options that an error names where a layout refuses the model.
 NAMED = ("pooling", "class_token", "representation_size", "num_classes", "activation", "qkv_bias")
 
@@ -35,6 +39,15 @@ def values_of(model):
         v.path: keras.ops.convert_to_numpy(keras.ops.cast(v.value, "float32"))
         for v in model.weights
     }
+
+
+def check_describable(format, options):
+    """Raise `ValueError` for a model that the project of a layout does not have."""
+    own = [name for name, value in OWN_OPTIONS.items() if options.get(name, value) != value]
+    own += ["position_embedding"] * (options.get("position_embedding") in OWN_EMBEDDINGS)
+    if own:
+        raise _not_describable(format, options, own)
+    format.check(options)
 
 
 def arrays_of(values, options, format, normalization):

@@ -144,9 +144,9 @@ def entries(rows, paths):
 
 def template_of(path):
     """Return the path with `{i}`, or `{s}` and `{u}`, for its numbers, and the numbers."""
-    if block := re.match(r"block_(\d+)/", path):
-        i = int(block[1])
-        return path.replace(block[0], "block_{i}/", 1), {"i": i, "n": i + 1}
+    if block := re.match(r"(block|position_embedding)_(\d+)/", path):
+        i = int(block[2])
+        return path.replace(block[0], f"{block[1]}_{{i}}/", 1), {"i": i, "n": i + 1}
     if unit := re.match(r"stage_(\d+)_unit_(\d+)/", path):
         indices = {"s": int(unit[1]), "u": int(unit[2])}
         return path.replace(unit[0], "stage_{s}_unit_{u}/", 1), indices

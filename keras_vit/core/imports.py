@@ -12,6 +12,8 @@ MOVED = {
     "keras_vit.evaluation.vtab_tables": "keras_vit.experiments.vtab_tables",
     "keras_vit.experiments.study_runs": "keras_vit.experiments.studies.runs",
     "keras_vit.experiments.study_table": "keras_vit.experiments.studies.table",
+    "keras_vit.layers.rotary": "keras_vit.layers.positions.rotary",
+    "keras_vit.models.folding": "keras_vit.models.kernels.folding",
 }
 
 

@@ -2,11 +2,26 @@
 
 import numpy as np
 
-from keras_vit.evaluation.geometry import check_sizes, convolutions, count_patches, out_channels
+from keras_vit.evaluation.geometry import (
+    attended_lengths,
+    check_sizes,
+    convolutions,
+    count_patches,
+    out_channels,
+    patch_grid,
+)
 from keras_vit.models.variants import ResNetVariant
 
 
-def count_parameters(variant, num_classes=1000, image_size=224, pooling="token"):
+def count_parameters(
+    variant,
+    num_classes=1000,
+    image_size=224,
+    pooling="token",
+    position_embedding="learned",
+    position_placement="stem",
+    axial=False,
+):
     """Count the parameters of a model with a linear head.
 
     Args:
@@ -14,6 +29,9 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
         num_classes: classes of the head; 0 for none.
         image_size: side of the square image, in pixels.
         pooling: `"token"`, `"gap"` or `"map"`; a ResNet always has the second.
+        position_embedding: as in `vision_transformer`; a ResNet has none.
+        position_placement: as in `vision_transformer`.
+        axial: whether the blocks are axial; a ResNet has none.
 
     Returns:
         An integer.
@@ -25,7 +43,8 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
     >>> count_parameters(keras_vit.list_variants()[4])
     86567656
     """
-    check_sizes(pooling, num_classes=num_classes, image_size=image_size)
+    options = pooling, position_embedding, position_placement, axial
+    check_sizes(*options, num_classes=num_classes, image_size=image_size)
     maps = list(convolutions(variant))
     kernels = sum(size**2 * i * o for size, i, o, *_ in maps)
     channels = out_channels(variant)
@@ -36,21 +55,40 @@ def count_parameters(variant, num_classes=1000, image_size=224, pooling="token")
     # A norm follows each convolution of a hybrid.
     resnet = kernels + sum(2 * o for _, _, o, *_ in maps)
     width, hidden = variant.embedding_dim, variant.mlp_dim
-    class_token = pooling == "token"
-    patches = count_patches(variant, image_size)
-    embedding = variant.patch_size**2 * channels * width + width
-    positions = (patches + class_token) * width + class_token * width
+    class_token = width if pooling == "token" else 0
+    embedding = variant.patch_size**2 * channels * width + width + class_token
+    positions = _positions(variant, image_size, *options[:3])
     attention = 4 * (width * width + width)
     mlp = width * hidden + hidden + hidden * width + width
     gate = variant.gated_mlp * (width * hidden + hidden)
-    block = attention + mlp + gate + 2 * 2 * width
+    block = (attention + mlp + gate + 2 * 2 * width) * (2 if axial else 1)
     # Attention pooling has a probe, one norm and the layers of a block.
     pool = width + attention + 2 * width + mlp if pooling == "map" else 0
     head = num_classes * (width + 1)
     return resnet + embedding + positions + variant.depth * block + 2 * width + pool + head
 
 
-def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with_padding=True):
+def _positions(variant, image_size, pooling, position_embedding, position_placement):
+    """Count the numbers of all position embeddings."""
+    width, (rows, columns) = variant.embedding_dim, patch_grid(variant, image_size)
+    if position_embedding == "relative":
+        # Heads share an embedding per offset.
+        return variant.depth * (2 * rows * columns - 1) * (width // variant.num_heads)
+    tokens = rows * columns + (pooling == "token")
+    table = {"learned": tokens * width, "learned2d": (rows + columns) * (width // 2)}
+    tables = variant.depth if position_placement == "every_layer" else 1
+    return tables * table.get(position_embedding, 0)
+
+
+def count_flops(
+    variant,
+    num_classes=1000,
+    image_size=224,
+    pooling="token",
+    with_padding=True,
+    position_embedding="learned",
+    axial=False,
+):
     """Count the floating-point operations of one image's forward pass.
 
     A multiplication and an addition are two operations. Only matrix products and convolutions are
@@ -63,6 +101,8 @@ def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with
         pooling: `"token"`, `"gap"` or `"map"`; a ResNet always has the second.
         with_padding: whether to count products with the zeros around a map, 4 % of a ResNet's.
             TensorFlow's profiler counts them, XLA does not.
+        position_embedding: as in `count_parameters`. Where they are added makes no difference.
+        axial: as in `count_parameters`.
 
     Returns:
         An integer.
@@ -74,7 +114,8 @@ def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with
     >>> round(count_flops(keras_vit.list_variants()[4]) / 1e9, 1)
     35.1
     """
-    check_sizes(pooling, num_classes=num_classes, image_size=image_size)
+    sizes = {"num_classes": num_classes, "image_size": image_size}
+    check_sizes(pooling, position_embedding, axial=axial, **sizes)
     maps, channels = _multiplications(variant, image_size, with_padding), out_channels(variant)
     if isinstance(variant, ResNetVariant):
         return 2 * (maps + channels * num_classes)
@@ -83,7 +124,13 @@ def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with
     tokens = patches + (pooling == "token")
     embedding = patches * variant.patch_size**2 * channels * width
     # The projections of attention, its two products, and the MLP of two or, gated, three products.
-    block = tokens * width * (4 * width + 2 * tokens + (2 + variant.gated_mlp) * hidden)
+    block = sum(
+        tokens * width * (4 * width + 2 * length + (2 + variant.gated_mlp) * hidden)
+        for length in attended_lengths(variant, image_size, pooling, axial)
+    )
+    if position_embedding == "relative":
+        # Each query by the embeddings of all offsets, and a row of zeros.
+        block += patches * width * 2 * patches
     # Attention pooling has one probe: its attention to the patches, and an MLP.
     probe = 2 * (1 + patches) * width * width + 2 * patches * width + 2 * width * hidden
     pool = probe if pooling == "map" else 0
@@ -91,7 +138,14 @@ def count_flops(variant, num_classes=1000, image_size=224, pooling="token", with
 
 
 def count_training_exaflops(
-    variant, num_examples, epochs, num_classes=1000, image_size=224, pooling="token"
+    variant,
+    num_examples,
+    epochs,
+    num_classes=1000,
+    image_size=224,
+    pooling="token",
+    position_embedding="learned",
+    axial=False,
 ):
     """Count the compute of a training run, in exaFLOPs (10^18 floating-point operations).
 
@@ -104,7 +158,8 @@ def count_training_exaflops(
             "`num_examples` and `epochs` must not be negative. "
             f"Received: num_examples={num_examples}, epochs={epochs}"
         )
-    forward = count_flops(variant, num_classes, image_size, pooling, with_padding=False)
+    options = {"position_embedding": position_embedding, "axial": axial}
+    forward = count_flops(variant, num_classes, image_size, pooling, with_padding=False, **options)
     return 3 * forward * num_examples * epochs / 1e18
 
 

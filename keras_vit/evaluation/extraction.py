@@ -20,7 +20,7 @@ from keras_vit.data.fingerprints import source_digest
 from keras_vit.data.sources.features import compute_features
 from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.base import resizing_of
-from keras_vit.models.folding import fold
+from keras_vit.models.kernels.folding import fold
 from keras_vit.models.prediction import feature_extractor
 from keras_vit.version import __version__
 

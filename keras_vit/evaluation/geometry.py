@@ -1,20 +1,38 @@
 """Shapes inside a model, from its table row alone."""
 
 from keras_vit.core.arguments import check_choice, check_integer
+from keras_vit.models.checks import check_axial, check_positions
 from keras_vit.models.variants import ResNetVariant, downsampling, token_grid_of
 
 
-def check_sizes(pooling, **sizes):
-    """Raise `ValueError` for an unknown pooling, or a size that is not positive."""
+def check_sizes(
+    pooling, position_embedding="learned", position_placement="stem", axial=False, **sizes
+):
+    """Raise `ValueError` for options that do not go together, or a size that is not positive."""
     check_choice("pooling", pooling, ("token", "gap", "map"))
+    check_positions(position_embedding, position_placement)
+    if axial:
+        check_axial(pooling, position_embedding)
     for name, value in sizes.items():
         check_integer(name, value, minimum=0 if name == "num_classes" else 1)
 
 
+def patch_grid(variant, image_size):
+    """Return the rows and columns of the patches that tile a square image."""
+    return token_grid_of({**variant.architecture, "image_size": (image_size,) * 2})
+
+
 def count_patches(variant, image_size):
     """Return the number of patches that tile a square image."""
-    rows, columns = token_grid_of({**variant.architecture, "image_size": (image_size,) * 2})
+    rows, columns = patch_grid(variant, image_size)
     return rows * columns
+
+
+def attended_lengths(variant, image_size, pooling, axial):
+    """Return how many tokens a token attends to: in the one half of a block, or in both halves."""
+    if axial:
+        return patch_grid(variant, image_size)[::-1]
+    return (count_patches(variant, image_size) + (pooling == "token"),)
 
 
 def resnet_of(variant):

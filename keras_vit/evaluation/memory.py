@@ -1,10 +1,23 @@
 """Activations that a training step keeps, from a model's table row alone."""
 
-from keras_vit.evaluation.geometry import check_sizes, convolutions, count_patches, out_channels
+from keras_vit.evaluation.geometry import (
+    attended_lengths,
+    check_sizes,
+    convolutions,
+    count_patches,
+    out_channels,
+)
 from keras_vit.models.variants import ResNetVariant, downsampling
 
 
-def count_activations(variant, image_size=224, pooling="token", remat=False):
+def count_activations(
+    variant,
+    image_size=224,
+    pooling="token",
+    remat=False,
+    position_embedding="learned",
+    axial=False,
+):
     """Count the numbers that the backward pass of one image needs from the forward pass.
 
     They are the inputs of products, norms, GELUs and ReLUs, and the outputs of fused attention,
@@ -21,6 +34,8 @@ def count_activations(variant, image_size=224, pooling="token", remat=False):
         pooling: `"token"`, `"gap"` or `"map"`; a ResNet always has the second.
         remat: whether Transformer blocks keep their inputs alone, and compute the rest again, one
             block at a time.
+        position_embedding: as in `vision_transformer`; a ResNet has none.
+        axial: whether the blocks are axial; a ResNet has none.
 
     Returns:
         An integer; numbers have 4 bytes in float32 and 2 in bfloat16.
@@ -33,7 +48,7 @@ def count_activations(variant, image_size=224, pooling="token", remat=False):
     >>> count_activations(vit_b16) * 4 // 2**20, count_activations(vit_b16, remat=True) * 4 // 2**20
     (118, 17)
     """
-    check_sizes(pooling, image_size=image_size)
+    check_sizes(pooling, position_embedding, axial=axial, image_size=image_size)
     image = 3 * image_size**2
     if isinstance(variant, ResNetVariant):
         return image + _bit_maps(variant, image_size)
@@ -45,7 +60,12 @@ def count_activations(variant, image_size=224, pooling="token", remat=False):
     # with the heads side by side; in the MLP the input and the output of GELU.
     # With a gate, the MLP also keeps the gate and the product.
     block = tokens * (9 * width + (4 if variant.gated_mlp else 2) * hidden)
-    blocks = variant.depth * tokens * width + block if remat else variant.depth * block
+    if position_embedding == "relative":
+        # The bias of the attention.
+        block += variant.num_heads * tokens**2
+    # An axial block is two blocks.
+    depth = variant.depth * len(attended_lengths(variant, image_size, pooling, axial))
+    blocks = depth * tokens * width + block if remat else depth * block
     # The inputs of the last norm and of the head.
     head = tokens * width + width
     if pooling == "map":

@@ -7,7 +7,7 @@ batches need not have one size; the results are gathered at the end.
 import numpy as np
 
 from keras_vit.data.processes import process
-from keras_vit.models.folding import fold
+from keras_vit.models.kernels.folding import fold
 
 
 def logits_function(model):

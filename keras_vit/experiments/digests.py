@@ -1,6 +1,8 @@
 """Digests of data and models, to detect changes when results are resumed."""
 
+import dataclasses
 import hashlib
+import json
 import logging
 import pathlib
 
@@ -10,6 +12,7 @@ from keras_vit.core.logging import log_once
 from keras_vit.data.datasets import find_source
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.sources.kinds import find_kind
+from keras_vit.training.recipes.recipe import Recipe
 
 _SUFFIX = "_digest"
 
@@ -50,5 +53,9 @@ def recorded_differences(before, now, path):
             "be for other data or another model",
         )
     recorded = {name: now[name] for name in now if name not in missing}
+    # Earlier versions had fewer settings of a recipe, with what are their defaults now.
+    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
+    known = [n for n in now if defaults.get(n, dataclasses.MISSING) is not dataclasses.MISSING]
+    before = {**json.loads(json.dumps({name: defaults[name] for name in known})), **before}
     # A dataset numbers the classes to keep in its own order.
     return differences(before, recorded, unordered=("classes", "fewshot_classes"))

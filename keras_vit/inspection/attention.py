@@ -4,8 +4,8 @@ import keras
 import numpy as np
 
 from keras_vit.core.arguments import check_names
-from keras_vit.models.folding import fold
-from keras_vit.models.parts import find_blocks
+from keras_vit.models.kernels.folding import fold
+from keras_vit.models.parts import attention_names, find_blocks
 from keras_vit.models.prediction import predict_images
 
 
@@ -26,7 +26,8 @@ def attention_maps(model, images, blocks=None, batch_size=32):
     Returns:
         A dictionary from names of blocks to float32 arrays `(batch, heads, tokens, tokens)`. The
         last axis, over the tokens that are attended to, sums to 1. The class token and registers
-        come first, then the patches, row by row.
+        come first, then the patches, row by row. An axial block has two arrays, `"block_11/rows"`
+        and `"block_11/columns"`, which are 0 between patches of different rows or columns.
 
     Raises:
         ValueError: if the model has no Transformer blocks, or none with such a name; if `images` is
@@ -53,10 +54,12 @@ def attention_maps(model, images, blocks=None, batch_size=32):
                 f"Received: blocks=[{name!r}]"
             )
 
+    chosen = [found[name] for name in names]
+    names = attention_names(chosen)
+
     def name_them(scores, _):
         return dict(zip(names, scores, strict=True))
 
-    chosen = [found[name] for name in names]
     maps = summarise_attention(model, images, name_them, chosen, batch_size=batch_size)
     # Some backends sort dictionaries.
     return {name: maps[name] for name in names}
@@ -69,8 +72,8 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
         model: a model of this package with Transformer blocks.
         images: as in `attention_maps`.
         summarise: function of an iterator over the blocks' scores, tensors
-            `(batch, heads, tokens, tokens)`, and of the list of the inputs of `others`; returns a
-            tensor or a dictionary of tensors with one entry per image.
+            `(batch, heads, tokens, tokens)`, two for an axial block, and of the list of the inputs
+            of `others`; returns a tensor or a dictionary of tensors with one entry per image.
         blocks: list of the blocks; all by default.
         others: other layers of the model whose inputs `summarise` needs.
         batch_size: number of images per step.
@@ -115,5 +118,13 @@ class AttentionSummary(keras.Model):
 
     def call(self, images):
         tokens = self.tokens(images)
-        scores = (block.attention_scores(tokens[block.name]) for block in self.blocks)
+        scores = (
+            scores
+            for block in self.blocks
+            for scores in _as_tuple(block.attention_scores(tokens[block.name]))
+        )
         return self.summarise(scores, [tokens[layer.name] for layer in self.others])
+
+
+def _as_tuple(scores):
+    return scores if isinstance(scores, tuple) else (scores,)

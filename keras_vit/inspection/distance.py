@@ -10,7 +10,7 @@ from keras_vit.inspection.attention import (
     check_finite_attention,
     summarise_attention,
 )
-from keras_vit.models.parts import find_blocks, token_grid, token_stride
+from keras_vit.models.parts import attention_names, find_blocks, token_grid, token_stride
 
 
 def attention_distance(model, images, batch_size=32, verbose=0):
@@ -29,8 +29,9 @@ def attention_distance(model, images, batch_size=32, verbose=0):
         verbose: as in `keras.Model.predict`.
 
     Returns:
-        A float32 array `(blocks, heads)`, in pixels of the model's images. It is NaN for a head
-        without attention among patches; a warning names such heads.
+        A float32 array `(blocks, heads)`, in pixels of the model's images; an axial block counts as
+        two, along rows and along columns. It is NaN for a head without attention among patches; a
+        warning names such heads.
 
     Raises:
         ValueError: if the model has no Transformer blocks; if `images` is empty, does not have the
@@ -44,7 +45,7 @@ def attention_distance(model, images, batch_size=32, verbose=0):
     >>> attention_distance(model, np.zeros((2, 32, 32, 3))).shape
     (12, 3)
     """
-    names = [block.name for block in find_blocks(model)]
+    names = attention_names(find_blocks(model))
     measure = _measure(token_grid(model, images), token_stride(model))
     found = summarise_attention(model, images, measure, batch_size=batch_size, verbose=verbose)
     sums, counts = np.moveaxis(found.sum(axis=0, dtype="float64"), -1, 0)

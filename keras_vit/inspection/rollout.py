@@ -14,7 +14,8 @@ def attention_rollout(model, images, batch_size=32):
     The scores of a block are averaged over its heads; the identity is added for the residual
     connection; rows are divided by their sums; and the blocks' matrices are multiplied. The result
     is the row of the class token; for `pooling="gap"` the mean of the patches' rows, and for
-    `pooling="map"` their mean weighted by the attention of the probe.
+    `pooling="map"` their mean weighted by the attention of the probe. An axial block has two
+    matrices, each with a residual connection.
 
     Args:
         model: a model of this package with Transformer blocks.

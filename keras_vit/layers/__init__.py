@@ -1,6 +1,7 @@
 """Keras layers of Vision Transformers and of the ResNets they are compared with."""
 
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.axial import AxialTransformerBlock
 from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LayerScale
@@ -11,20 +12,20 @@ from keras_vit.layers.pooling import (
     DistilledHead,
     MultiHeadAttentionPooling,
 )
-from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
-from keras_vit.layers.tokens import (
+from keras_vit.layers.positions.added import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
-    ClassToken,
-    RegisterTokens,
 )
+from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
+from keras_vit.layers.tokens import ClassToken, RegisterTokens
 from keras_vit.layers.transformer import TransformerBlock
 
 __all__ = [
     "AddPositionEmbedding",
     "AddPositionEmbedding2D",
     "AddSincosPositionEmbedding",
+    "AxialTransformerBlock",
     "BottleneckUnit",
     "ClassToken",
     "ClassTokenAndMeanPooling",

@@ -10,8 +10,9 @@ from keras_vit.core.choices import ATTENTION_PATHS
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
+from keras_vit.layers.positions.relative import check_relative, num_offsets, relative_bias
+from keras_vit.layers.positions.rotary import rotary_tables, rotate
 from keras_vit.layers.projection import FROM_HEADS, TO_HEADS, HeadsDense
-from keras_vit.layers.rotary import rotary_tables, rotate
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -38,6 +39,8 @@ class MultiHeadAttention(Layer):
         key_bias: whether the key projection has a bias; `None` for `qkv_bias`.
         rotary_grid_size: `(rows, columns)` of the patches, the last of the tokens, whose queries
             and keys are rotated by their place (rotary position embedding); `None` for no rotation.
+        relative_grid_size: `(rows, columns)` of the patches, the last of the tokens, whose logits
+            get a bias by their offset (relative position embedding); `None` for no bias.
 
     Call arguments:
         query: the tokens that attend.
@@ -48,11 +51,15 @@ class MultiHeadAttention(Layer):
 
     Raises:
         ValueError: if the heads do not divide the width, `dropout` is not a rate,
-            `attention_path` is unknown, or `rotary_grid_size` does not fit the tokens.
+            `attention_path` is unknown, `rotary_grid_size` or `relative_grid_size` does not fit the
+            tokens, or both are given.
 
     Reference:
         Appendix A of the ViT paper (arXiv 2010.11929). Kernels start as Xavier-uniform over the
         flattened `(width, width)` matrix, as in Flax's `MultiHeadDotProductAttention`.
+        Relative position embeddings: appendix D.4. The paper does not say whether heads share them;
+        they do here, as in Shaw et al. (arXiv 1803.02155) and in the `AxialResNet` of scenic. It
+        does not say either what the offset of a class token is: here it gets no bias.
 
     Example:
     >>> tokens = np.ones((2, 5, 8), "float32")
@@ -70,6 +77,7 @@ class MultiHeadAttention(Layer):
         attention_path="fused",
         key_bias=None,
         rotary_grid_size=None,
+        relative_grid_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -82,7 +90,14 @@ class MultiHeadAttention(Layer):
         self.epsilon = epsilon
         self.attention_path = attention_path
         self.key_bias = qkv_bias if key_bias is None else key_bias
-        self.rotary_grid_size = rotary_grid_size and as_pair(rotary_grid_size, "rotary_grid_size")
+        grids = {"rotary_grid_size": rotary_grid_size, "relative_grid_size": relative_grid_size}
+        if all(grids.values()):
+            raise ValueError(
+                "Only one of `rotary_grid_size` and `relative_grid_size` can be given. "
+                f"Received: {rotary_grid_size=}, {relative_grid_size=}"
+            )
+        for name, grid in grids.items():
+            setattr(self, name, grid and as_pair(grid, name))
         self.score_dropout = Dropout(dropout, name="dropout", **self.part_options())
 
     def build(self, query_shape, tokens_shape):
@@ -114,6 +129,14 @@ class MultiHeadAttention(Layer):
             self.rotary_tables = rotary_tables(
                 self.rotary_grid_size, tokens_shape[1], heads_shape[-1]
             )
+        if self.relative_grid_size:
+            check_relative(self.relative_grid_size, query_shape[1], tokens_shape[1])
+            self.relative_embedding = self.add_weight(
+                name="relative_embedding",
+                shape=(num_offsets(self.relative_grid_size), heads_shape[-1]),
+                # As in `AddPositionEmbedding`.
+                initializer=keras.initializers.RandomNormal(stddev=0.02),
+            )
 
     def _projection(self, name, width, has_bias):
         return HeadsDense(
@@ -132,22 +155,28 @@ class MultiHeadAttention(Layer):
         if self.rotary_grid_size:
             tables = [ops.cast(table, query.dtype) for table in self.rotary_tables]
             query, key = rotate(query, *tables), rotate(key, *tables)
+        bias = self._bias(query) if self.relative_grid_size else None
         needs_scores = return_attention_scores or (training and self.dropout > 0)
         scores = None
         if needs_scores:
-            scores = self._scores(query, key)
+            scores = self._scores(query, key, bias)
             weights = ops.cast(scores, value.dtype)
             weights = self.score_dropout(weights, training=training, seed=seed)
             heads = ops.einsum("bhqk,bkhd->bqhd", weights, value)
         elif self.attention_path == "fused" and has_fused_attention(query):
-            heads = fused_attention(query, key, value)
+            heads = fused_attention(query, key, value, bias)
         else:
-            heads = explicit_attention(query, key, value)
+            heads = explicit_attention(query, key, value, bias)
         output = self.output_projection(heads)
         return (output, scores) if return_attention_scores else output
 
-    def _scores(self, query, key):
+    def _bias(self, query):
+        embedding = ops.cast(self.relative_embedding, query.dtype)
+        return relative_bias(query / math.sqrt(query.shape[-1]), embedding)
+
+    def _scores(self, query, key, bias=None):
         logits = ops.einsum("bqhd,bkhd->bhqk", query / math.sqrt(query.shape[-1]), key)
+        logits = logits if bias is None else logits + bias
         return ops.softmax(ops.cast(logits, "float32"))
 
     def compute_output_spec(self, query, tokens, training=None, return_attention_scores=False):
@@ -158,19 +187,22 @@ class MultiHeadAttention(Layer):
         return output, keras.KerasTensor(scores_shape, dtype="float32")
 
 
-def fused_attention(query, key, value):
-    """Return the values `(batch, queries, heads, head_dim)` that the queries attend to."""
+def fused_attention(query, key, value, bias=None):
+    """Return the values `(batch, queries, heads, head_dim)` that the queries attend to.
+
+    `bias`, `(batch, heads, queries, keys)`, is added to the logits.
+    """
     if keras.backend.backend() != "torch":
-        return ops.dot_product_attention(query, key, value)
+        return ops.dot_product_attention(query, key, value, bias)
     import torch
 
     # Keras copies the three into other layouts first, which torch does not need.
     by_head = (torch.transpose(part, 1, 2) for part in (query, key, value))
-    heads = torch.nn.functional.scaled_dot_product_attention(*by_head)
+    heads = torch.nn.functional.scaled_dot_product_attention(*by_head, attn_mask=bias)
     return torch.transpose(heads, 1, 2)
 
 
-def explicit_attention(query, key, value):
+def explicit_attention(query, key, value, bias=None):
     """Return what `fused_attention` does, by products with the matrix of scores."""
     backend, dtype = keras.backend.backend(), keras.backend.standardize_dtype(query.dtype)
     query, key, value = (ops.swapaxes(part, 1, 2) for part in (query, key, value))
@@ -178,6 +210,7 @@ def explicit_attention(query, key, value):
         # Its products of views take 1.5 times as long.
         query, key, value = (part.contiguous() for part in (query, key, value))
     logits = ops.matmul(query / math.sqrt(query.shape[-1]), ops.swapaxes(key, -1, -2))
+    logits = logits if bias is None else logits + bias
     if backend == "jax" and dtype == "float32":
         # The sums divide the heads instead of the scores, as in FlashAttention (arXiv 2205.14135).
         # That saves XLA one pass over the scores.

@@ -49,7 +49,7 @@ class TransformerBlock(Layer):
             `"explicit"`.
         gated_mlp: whether the MLP is a gated linear unit, see `MlpBlock`.
         key_bias: whether the key projection has a bias; `None` for `qkv_bias`.
-        rotary_grid_size: see `MultiHeadAttention`.
+        rotary_grid_size, relative_grid_size: see `MultiHeadAttention`.
 
     Call arguments:
         tokens: the token sequence.
@@ -58,7 +58,8 @@ class TransformerBlock(Layer):
 
     Raises:
         ValueError: if the heads do not divide the width, a rate is not at least 0 and less than 1,
-            `activation` or `attention_path` is unknown, or `rotary_grid_size` does not fit.
+            `activation` or `attention_path` is unknown, or `rotary_grid_size` or
+            `relative_grid_size` does not fit.
 
     Reference:
         Equations 2 and 3 of the ViT paper (arXiv 2010.11929), `Encoder1DBlock` in
@@ -88,6 +89,7 @@ class TransformerBlock(Layer):
         gated_mlp=False,
         key_bias=None,
         rotary_grid_size=None,
+        relative_grid_size=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -117,11 +119,13 @@ class TransformerBlock(Layer):
             attention_path,
             key_bias,
             rotary_grid_size,
+            relative_grid_size,
             name="attention",
             **options,
         )
         self.key_bias = self.attention.key_bias
         self.rotary_grid_size = self.attention.rotary_grid_size
+        self.relative_grid_size = self.attention.relative_grid_size
         self.gated_mlp = gated_mlp
         self.dropout_layer = Dropout(dropout, name="dropout", **options)
         self.layer_norm_2 = layer_norm(name="layer_norm_2", epsilon=epsilon, **options)
@@ -164,8 +168,11 @@ class TransformerBlock(Layer):
         Returns:
             A float32 tensor `(batch, heads, tokens, tokens)` that sums to 1 over the last axis.
         """
-        normed = self.layer_norm_1(tokens)
-        return self.attention(normed, normed, return_attention_scores=True)[1]
+        return self._attend(self.layer_norm_1(tokens), return_attention_scores=True)[1]
+
+    def _attend(self, normed, **options):
+        """Return the attention among tokens; subclasses divide the tokens into groups."""
+        return self.attention(normed, normed, **options)
 
     def _draw_seeds(self):
         return Seeds(
@@ -176,10 +183,8 @@ class TransformerBlock(Layer):
         )
 
     def _transform(self, tokens, seeds, training, return_attention_scores):
-        normed = self.layer_norm_1(tokens)
-        attended = self.attention(
-            normed,
-            normed,
+        attended = self._attend(
+            self.layer_norm_1(tokens),
             training=training,
             return_attention_scores=return_attention_scores,
             seed=seeds.scores,

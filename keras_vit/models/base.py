@@ -11,7 +11,7 @@ import numpy as np
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.core.several_labels import check_thresholds
-from keras_vit.models.folding import assign_folded, fold
+from keras_vit.models.kernels.folding import assign_folded, fold
 
 # Arguments of the functions that build models which are no part of the architecture.
 NOT_OPTIONS = ("name", "dtype", "remat", "attention_path")

@@ -4,22 +4,21 @@ import re
 
 import keras
 
+from keras_vit.core.choices import ATTENTION_EMBEDDINGS
 from keras_vit.layers import (
-    AddPositionEmbedding,
-    AddPositionEmbedding2D,
-    AddSincosPositionEmbedding,
+    AxialTransformerBlock,
     ClassToken,
     ClassTokenAndMeanPooling,
     ClassTokenPooling,
     MultiHeadAttentionPooling,
     PatchEmbedding,
     RegisterTokens,
-    TransformerBlock,
 )
 from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.resnet import Bottleneck, PreActivationBottleneckUnit
 from keras_vit.models.options import build_model
-from keras_vit.models.stem_and_head import activation_name
+from keras_vit.models.parts import BLOCKS
+from keras_vit.models.stem_and_head import ADDED_POSITIONS, activation_name
 from keras_vit.models.variants import is_resnet
 
 # Parts of a layer's configuration that do not change what it predicts, or that `_pattern` makes
@@ -60,7 +59,7 @@ def read_options(model):
         raise ValueError(f"`model` must be a `keras.Model`. Received: {model!r:.60}")
     layers = {layer.name: layer for layer in model.layers}
     has_patches = isinstance(layers.get("patch_embedding"), PatchEmbedding)
-    has_blocks = any(isinstance(layer, TransformerBlock) for layer in model.layers)
+    has_blocks = any(isinstance(layer, BLOCKS) for layer in model.layers)
     units = [name for name, layer in layers.items() if isinstance(layer, Bottleneck)]
     has_root = isinstance(layers.get("root_conv"), StandardizedConv2D)
     is_one_to_one = len(model.inputs) == len(model.outputs) == 1
@@ -100,6 +99,8 @@ def _vit_options(model, layers):
         "class_token": isinstance(layers.get("class_token"), ClassToken),
         "num_registers": registers.num_registers if isinstance(registers, RegisterTokens) else 0,
         "position_embedding": _position_embedding_name(layers.get("position_embedding"), block),
+        "position_placement": _position_placement(model, layers),
+        "axial": isinstance(block, AxialTransformerBlock),
         "pre_norm": "pre_norm" in layers,
         "fc_norm": "fc_norm" in layers,
         "patch_bias": patches.use_bias,
@@ -115,13 +116,25 @@ def _vit_options(model, layers):
 
 def _position_embedding_name(layer, block):
     """Return the name of the option; `_check_layers` refuses layers of other kinds."""
-    kinds = {
-        AddPositionEmbedding: "learned",
-        AddPositionEmbedding2D: "learned2d",
-        AddSincosPositionEmbedding: "sincos2d",
-    }
-    without = "rotary" if block.rotary_grid_size else "none"
-    return next((name for kind, name in kinds.items() if isinstance(layer, kind)), without)
+    of_attention = [x for x in ATTENTION_EMBEDDINGS if getattr(block, f"{x}_grid_size", None)]
+    added = [name for name, kind in ADDED_POSITIONS.items() if isinstance(layer, kind)]
+    return (*added, *of_attention, "none")[0]
+
+
+def _position_placement(model, layers):
+    if "position_embedding_1" in layers:
+        return "every_layer"
+    # In a model of one block, embeddings of rows and columns have another place at the stem.
+    is_after_tokens = isinstance(layers.get("position_embedding"), ADDED_POSITIONS["learned2d"])
+    is_after_tokens = is_after_tokens and layers["position_embedding"].num_prefix_tokens > 0
+    is_shared = "position_embedding" in _calls(model) or is_after_tokens
+    return "every_layer_shared" if is_shared else "stem"
+
+
+def _calls(model):
+    """Return the number of calls of each layer that the model calls more than once, by name."""
+    calls = {layer["name"]: len(layer["inbound_nodes"]) for layer in model.get_config()["layers"]}
+    return {name: number for name, number in calls.items() if number > 1}
 
 
 def _resnet_options(layers):
@@ -134,7 +147,7 @@ def _resnet_options(layers):
 
 
 def _blocks(model):
-    return [layer for layer in model.layers if isinstance(layer, TransformerBlock)]
+    return [layer for layer in model.layers if isinstance(layer, BLOCKS)]
 
 
 def _stages(layers):
@@ -145,11 +158,11 @@ def _stages(layers):
 
 def _check_layers(model, options):
     """Raise an error if the builders make other layers with these options."""
-    expected = {}
+    expected, pattern = {}, _pattern(options)
     # The first operation is the input, with the name that the user gave.
-    for operation in _pattern(options).operations[1:]:
-        for name in _names_in_full(operation, options):
-            expected[name] = _function_of(operation)
+    for operation in pattern.operations[1:]:
+        for name, kind in _in_full(operation, pattern, options):
+            expected[name] = _function_of(kind)
     # Operations that are no layers count too.
     actual = {operation.name: _function_of(operation) for operation in model.operations[1:]}
     if len({actual[block.name] for block in _blocks(model)}) > 1:
@@ -165,18 +178,33 @@ def _check_layers(model, options):
             "`model` must have the layers that the builders make. Received: a model that differs "
             f"in {', '.join(dict.fromkeys(different)) or 'the order of its layers'}"
         )
+    is_shared = options.get("position_placement") == "every_layer_shared" and options["depth"] > 1
+    if _calls(model) != ({"position_embedding": options["depth"]} if is_shared else {}):
+        raise ValueError(
+            "`model` must call each layer as often as the models of the builders do. "
+            f"Received: a model with these calls of its layers: {_calls(model)}"
+        )
     _check_units(model, options.get("width") or options.get("resnet_width"))
 
 
-def _names_in_full(operation, options):
-    """Return the names of the layers that an operation of the pattern represents."""
-    if isinstance(operation, TransformerBlock):
-        return [f"block_{index}" for index in range(options["depth"])]
+def _in_full(operation, pattern, options):
+    """Return the layers that an operation of the pattern represents.
+
+    They are pairs of a name and an operation of the pattern that computes the same.
+    """
+    if isinstance(operation, BLOCKS):
+        found = [("block_0", operation)]
+        for index in range(1, options["depth"]):
+            if options["position_placement"] == "every_layer":
+                positions = pattern.get_layer("position_embedding")
+                found.append((f"position_embedding_{index}", positions))
+            found.append((f"block_{index}", operation))
+        return found
     if isinstance(operation, Bottleneck):
         stage = int(re.fullmatch(UNIT_NAME, operation.name)[1])
         units = options["stages" if is_resnet(options) else "resnet_stages"][stage - 1]
-        return [f"stage_{stage}_unit_{unit}" for unit in range(1, units + 1)]
-    return [operation.name]
+        return [(f"stage_{stage}_unit_{unit}", operation) for unit in range(1, units + 1)]
+    return [(operation.name, operation)]
 
 
 def _pattern(options):

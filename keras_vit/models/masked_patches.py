@@ -1,11 +1,14 @@
 """A Vision Transformer that predicts the content of corrupted patches."""
 
+import contextlib
+
 import keras
 
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.choices import TARGETS
 from keras_vit.layers import CorruptPatches, PatchEmbedding
-from keras_vit.models.parts import token_grid, token_stride
+from keras_vit.models.introspection import options_of
+from keras_vit.models.parts import BLOCKS, token_grid, token_stride
 
 # 3 bits per channel, as in `keras_vit.data.images.colors`.
 NUM_COLOURS = 512
@@ -78,17 +81,28 @@ def _find_chain(model):
             f"Received: the model {model.name!r} with {len(model.inputs)} inputs and "
             f"{len(places)} `PatchEmbedding` layers"
         )
-    chain = [layers[places[0]]]
+    chain, shared = [layers[places[0]]], _shared_positions(model)
     for layer in layers[places[0] + 1 :]:
         if layer.name in _AFTER_TOKENS:
             break
-        if layer.input is not chain[-1].output:
+        if shared is not None and all(isinstance(x, BLOCKS) for x in (chain[-1], layer)):
+            # The layer is listed once, and called again between two blocks.
+            chain.append(shared)
+        elif layer.input is not chain[-1].output:
             raise ValueError(
                 "`model` must be a chain of layers from the patches to the last LayerNorm. "
                 f"Received: a model whose layer {layer.name!r} does not follow {chain[-1].name!r}"
             )
         chain.append(layer)
     return chain[0], chain[1:]
+
+
+def _shared_positions(model):
+    """Return the layer that adds position embeddings at the beginning of each block, or `None`."""
+    with contextlib.suppress(ValueError):
+        if options_of(model).get("position_placement") == "every_layer_shared":
+            return model.get_layer("position_embedding")
+    return None
 
 
 def _predict(tokens, target, patch_size, channels):

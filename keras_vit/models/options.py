@@ -3,8 +3,8 @@
 import inspect
 
 from keras_vit.core.arguments import as_pair
+from keras_vit.models.checks import has_class_token
 from keras_vit.models.resnet import resnet
-from keras_vit.models.stem_and_head import CLASS_TOKEN_POOLINGS
 from keras_vit.models.variants import VARIANTS, ResNetVariant, is_resnet
 from keras_vit.models.vit import vision_transformer
 
@@ -25,7 +25,8 @@ def defaults_of(options):
     defaults = {p.name: None if p.default is p.empty else p.default for p in parameters}
     if not is_resnet(options):
         # These depend on other options.
-        defaults["class_token"] = options.get("pooling", "token") in (*CLASS_TOKEN_POOLINGS, None)
+        pooling, axial = options.get("pooling", "token"), options.get("axial", False)
+        defaults["class_token"] = has_class_token(pooling, axial)
         defaults["patch_bias"] = not options.get("pre_norm")
         defaults["key_bias"] = options.get("qkv_bias", True)
     return defaults
@@ -48,7 +49,10 @@ def variable_shapes(options):
     else:
         units = options.get("resnet_stages") or ()
         smaller["depth"] = 1
-        copies["block_0/"] = [f"block_{index}/" for index in range(1, options["depth"])]
+        indices = range(1, options["depth"])
+        copies["block_0/"] = [f"block_{index}/" for index in indices]
+        if options.get("position_placement") == "every_layer":
+            copies["position_embedding/"] = [f"position_embedding_{index}/" for index in indices]
         if units:
             smaller["resnet_stages"] = tuple(min(n, 2) for n in units)
     for s, n in enumerate(units, start=1):

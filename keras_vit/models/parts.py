@@ -7,10 +7,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import grid_size
+from keras_vit.core.choices import AXES
 from keras_vit.layers import (
-    AddPositionEmbedding,
-    AddPositionEmbedding2D,
-    AddSincosPositionEmbedding,
+    AxialTransformerBlock,
     ClassToken,
     ClassTokenPooling,
     MultiHeadAttentionPooling,
@@ -21,10 +20,11 @@ from keras_vit.layers import (
 from keras_vit.layers.base import parts
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
-from keras_vit.models.stem_and_head import default_grid
+from keras_vit.models.stem_and_head import ADDED_POSITIONS, default_grid
 
 HEAD_LAYERS = ("projection", "pre_logits", "head")
-POSITION_LAYERS = (AddPositionEmbedding, AddPositionEmbedding2D, AddSincosPositionEmbedding)
+POSITION_LAYERS = tuple(ADDED_POSITIONS.values())
+BLOCKS = (TransformerBlock, AxialTransformerBlock)
 
 
 def token_grid(model, images=None):
@@ -143,7 +143,7 @@ def find_blocks(model):
         ValueError: if it has none.
     """
     check_backbone(model)
-    blocks = _layers_of(model, TransformerBlock)
+    blocks = _layers_of(model, BLOCKS)
     if not blocks:
         raise ValueError(
             "`model` must have `TransformerBlock` layers: a ResNet has no attention. "
@@ -154,7 +154,16 @@ def find_blocks(model):
 
 def has_blocks(model):
     """Return whether a model has Transformer blocks; a ResNet has none."""
-    return bool(_layers_of(model, TransformerBlock))
+    return bool(_layers_of(model, BLOCKS))
+
+
+def attention_names(blocks):
+    """Return the names of the attention of blocks: an axial block has two, one per axis."""
+    names = []
+    for block in blocks:
+        axes = AXES if isinstance(block, AxialTransformerBlock) else ()
+        names += [f"{block.name}/{axis}" for axis in axes] or [block.name]
+    return names
 
 
 def find_attention_pooling(model):
@@ -201,7 +210,8 @@ def has_positions(model):
 def position_table(model):
     """Return the position embeddings of a model, float64 `(tokens, width)`.
 
-    Rows of the class token and of registers come first.
+    Rows of the class token and of registers come first. If each block has its own embeddings, they
+    are those of the first one.
     """
     check_backbone(model)
     for layer in _layers_of(model, POSITION_LAYERS):

@@ -74,6 +74,65 @@ def resize_position_embedding(
     return np.concatenate([prefix, resized], axis=1)
 
 
+def resize_line_embedding(embeddings, size, method="bilinear"):
+    """Interpolate embeddings of rows or of columns, as a table of one column or one row.
+
+    Args:
+        embeddings: NumPy array `(rows, 1, width)` or `(1, columns, width)`.
+        size: the first two axes of the result.
+        method: as in `resize_position_embedding`.
+
+    Returns:
+        A NumPy array `(*size, width)`.
+
+    Example:
+    >>> from keras_vit.models.positions import resize_line_embedding
+    >>> resize_line_embedding(np.arange(3.0).reshape(3, 1, 1), (5, 1)).ravel()
+    array([0. , 0.5, 1. , 1.5, 2. ])
+    """
+    *grid, width = embeddings.shape
+    table = embeddings.reshape(1, -1, width)
+    return resize_position_embedding(table, size, grid, 0, method).reshape(*size, width)
+
+
+def resize_relative_embedding(table, source_grid, target_grid, method="bilinear"):
+    """Interpolate embeddings of offsets between patches for another grid.
+
+    An offset in the sequence of patches is that of one or two displacements, in rows and columns.
+    The embeddings of all displacements are interpolated in 2-D; the embedding of an offset is the
+    mean of those of its displacements, weighted by their numbers of pairs of patches. The ViT paper
+    does not say how it interpolates them.
+
+    Args:
+        table: NumPy array `(offsets, width)`, as `MultiHeadAttention` stores it: row `i` is that of
+            the offset `patches - 1 - i` from the key to the query.
+        source_grid: `(rows, columns)` of patches of the table.
+        target_grid: `(rows, columns)` of patches of the result.
+        method: as in `resize_position_embedding`.
+
+    Returns:
+        A NumPy array of the table's dtype.
+
+    Example:
+    >>> from keras_vit.models.positions import resize_relative_embedding
+    >>> table = np.random.default_rng(0).normal(size=(2 * 6 - 1, 8))
+    >>> resize_relative_embedding(table, source_grid=(2, 3), target_grid=(4, 3)).shape
+    (23, 8)
+    """
+    sources = _rows_of_displacements(source_grid)
+    by_displacement = table[sources].reshape(1, -1, table.shape[-1])
+    grids = [tuple(2 * n - 1 for n in grid) for grid in (target_grid, source_grid)]
+    by_displacement = resize_position_embedding(by_displacement, *grids, 0, method)[0]
+    targets = _rows_of_displacements(target_grid).ravel()
+    # A displacement of `n` fits into `size` rows `size - |n|` times.
+    counts = [size - np.abs(np.arange(1 - size, size)) for size in target_grid]
+    weights = np.outer(*counts).ravel().astype("float64")
+    sums = np.zeros((2 * math.prod(target_grid) - 1, table.shape[-1]))
+    np.add.at(sums, targets, weights[:, None] * by_displacement)
+    totals = np.bincount(targets, weights)[:, None]
+    return (sums / totals).astype(table.dtype)
+
+
 def resize_patch_kernel(kernel, patch_size, method="bilinear"):
     """Change the kernel of a patch embedding for patches of another size.
 
@@ -137,6 +196,12 @@ def _source_grid(table, source_grid, num_prefix_tokens):
             f"Received: source_grid={tuple(source_grid)}"
         )
     return source_grid
+
+
+def _rows_of_displacements(grid):
+    """Return the row in a table of offsets of each displacement of two patches of a grid."""
+    down, right = (np.arange(1 - size, size) for size in grid)
+    return math.prod(grid) - 1 - (down[:, None] * grid[1] + right)
 
 
 def _corner_aligned(grid, target_grid):

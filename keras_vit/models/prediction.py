@@ -12,7 +12,7 @@ from keras_vit.core.pixels import (
     warn_of_range,
     warned_of_range,
 )
-from keras_vit.models.folding import fold
+from keras_vit.models.kernels.folding import fold
 from keras_vit.models.parts import check_backbone, representation, token_grid
 
 

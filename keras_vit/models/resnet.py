@@ -105,6 +105,16 @@ def hybrid_maps(images, stages, width, dtype):
     return _units(BottleneckUnit, maps, stages, width, dtype)
 
 
+def check_hybrid(stages, width):
+    """Check the options of a hybrid's ResNet, `stages` are `None` without one; return them."""
+    if stages is not None:
+        stages = check_stages("resnet_stages", stages, minimum=0)
+        return stages, check_width("resnet_width", width)
+    if width != 64:
+        raise ValueError(f"`resnet_width` needs `resnet_stages`. Received: resnet_width={width!r}")
+    return stages, width
+
+
 def check_stages(argument, stages, minimum=1):
     """Check that stages are at least `minimum` positive integers; return them as a tuple."""
     is_tuple = isinstance(stages, (tuple, list)) and len(stages) >= minimum

@@ -1,6 +1,8 @@
 """The stem and the head of a model: what is before and after its blocks."""
 
+import dataclasses
 import logging
+from typing import Any
 
 import keras
 from keras import ops
@@ -13,60 +15,106 @@ from keras_vit.layers import (
     ClassTokenAndMeanPooling,
     ClassTokenPooling,
     DistilledHead,
+    MultiHeadAttentionPooling,
     PatchEmbedding,
     RegisterTokens,
 )
 
 # The size of models of any size, and of files that record none (ResNets, fixed positions).
 DEFAULT_IMAGE_SIZE = 224
-# Poolings that use the class token.
-CLASS_TOKEN_POOLINGS = ("token", "token_gap")
+# Layers that add position embeddings, by the option.
+ADDED_POSITIONS = {
+    "learned": AddPositionEmbedding,
+    "learned2d": AddPositionEmbedding2D,
+    "sincos2d": AddSincosPositionEmbedding,
+}
+
+
+@dataclasses.dataclass
+class Positions:
+    """The layers that add position embeddings to the tokens of a model.
+
+    Args:
+        kind, placement: the options `position_embedding` and `position_placement`.
+        images: input of the model.
+        grid: `(rows, columns)` of the patches, `None` for images of any size.
+        stride: `(height, width)` of the part of an image that one token represents.
+        num_prefix_tokens: number of tokens before the patches.
+        dtype: dtype or policy of the layers.
+    """
+
+    kind: str
+    placement: str
+    images: Any
+    grid: tuple[int, int] | None
+    stride: tuple[int, int]
+    num_prefix_tokens: int
+    dtype: Any
+    _shared: Any = None
+
+    @property
+    def are_of_patches(self):
+        """Whether they are added to the patches before other tokens are prepended to these."""
+        return self.placement == "stem" and self.kind != "learned"
+
+    def at_stem(self, tokens):
+        """Add those of the stem, at the beginning of the first block."""
+        if self.kind not in ADDED_POSITIONS:
+            return tokens
+        self._shared = self._layer("position_embedding")
+        return self._add(self._shared, tokens)
+
+    def at_block(self, tokens, index):
+        """Add those of the beginning of a block, unless they were added at the stem."""
+        if self.placement == "stem" or index == 0:
+            return tokens
+        if self.placement == "every_layer_shared":
+            return self._add(self._shared, tokens)
+        return self._add(self._layer(f"position_embedding_{index}"), tokens)
+
+    def _layer(self, name):
+        options = {"dtype": self.dtype, "name": name}
+        if self.grid is None:
+            options["patch_size"] = self.stride
+        # One embedding per token needs no grid if there is one image size.
+        if self.grid is None or self.kind != "learned":
+            options["grid_size"] = self.grid or default_grid(self.stride)
+            if not self.are_of_patches:
+                options["num_prefix_tokens"] = self.num_prefix_tokens
+        return ADDED_POSITIONS[self.kind](**options)
+
+    def _add(self, layer, tokens):
+        return layer(tokens) if self.grid else layer(tokens, self.images)
 
 
 def embed(
-    images,
     maps,
     patch_size,
     width,
+    positions,
     *,
-    grid,
-    stride,
     class_token,
     distillation_token,
     num_registers,
-    position_embedding,
     patch_bias,
     dtype,
 ):
     """Return the tokens of equation 1 of the paper.
 
-    The order is class token, distillation token, registers, patches. `grid` is that of the patches,
-    `None` for images of any size, and `stride` the part of an image that one token represents.
+    The order is class token, distillation token, registers, patches. `positions` are `Positions`.
     """
-    if grid is None and position_embedding == "rotary":
-        raise ValueError("`image_size` must be given for rotary positions. Received: None")
     tokens = PatchEmbedding(
         width, patch_size, use_bias=patch_bias, dtype=dtype, name="patch_embedding"
     )(maps)
-    options, others = {"dtype": dtype, "name": "position_embedding"}, ()
-    if grid is None:
-        options["patch_size"], others = stride, (images,)
-    by_grid = {"sincos2d": AddSincosPositionEmbedding, "learned2d": AddPositionEmbedding2D}
-    if position_embedding in by_grid:
-        layer = by_grid[position_embedding]
-        tokens = layer(grid or default_grid(stride), **options)(tokens, *others)
+    if positions.are_of_patches:
+        tokens = positions.at_stem(tokens)
     if num_registers:
         tokens = RegisterTokens(num_registers, dtype=dtype, name="register_tokens")(tokens)
     if distillation_token:
         tokens = ClassToken(dtype=dtype, name="distillation_token")(tokens)
     if class_token:
         tokens = ClassToken(dtype=dtype, name="class_token")(tokens)
-    if position_embedding == "learned":
-        if grid is None:
-            options["grid_size"] = default_grid(stride)
-            options["num_prefix_tokens"] = class_token + distillation_token + num_registers
-        tokens = AddPositionEmbedding(**options)(tokens, *others)
-    return tokens
+    return tokens if positions.are_of_patches else positions.at_stem(tokens)
 
 
 def default_grid(stride):
@@ -74,9 +122,14 @@ def default_grid(stride):
     return tuple(max(DEFAULT_IMAGE_SIZE // pixels, 1) for pixels in stride)
 
 
-def pooling_layer(pooling, num_prefix_tokens, distillation_token, dtype):
-    """Return the layer that pools without weights, or `None` for no pooling."""
+def pooling_layer(pooling, num_prefix_tokens, distillation_token, attention, dtype):
+    """Return the layer that pools, or `None` for no pooling.
+
+    `attention` are the arguments of `MultiHeadAttentionPooling`.
+    """
     options = {"dtype": dtype, "name": "pooling"}
+    if pooling == "map":
+        return MultiHeadAttentionPooling(*attention, **options)
     if pooling == "token":
         return ClassTokenPooling(num_tokens=2 if distillation_token else 1, **options)
     if pooling == "token_gap":

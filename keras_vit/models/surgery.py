@@ -7,17 +7,14 @@ import keras
 import numpy as np
 
 from keras_vit.core.arguments import as_pair, check_integer, grid_size, is_integer
-from keras_vit.layers import (
-    AddPositionEmbedding,
-    AddPositionEmbedding2D,
-    PatchEmbedding,
-    TransformerBlock,
-)
+from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
+from keras_vit.models.checks import GRID_ARGUMENTS, known_grids
 from keras_vit.models.kernels.lora import freeze_base, lora_parts
 from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import (
+    BLOCKS,
     HEAD_LAYERS,
     POSITION_LAYERS,
     check_backbone,
@@ -26,7 +23,12 @@ from keras_vit.models.parts import (
     stored_grid,
     token_stride,
 )
-from keras_vit.models.positions import resize_patch_kernel, resize_position_embedding
+from keras_vit.models.positions import (
+    resize_line_embedding,
+    resize_patch_kernel,
+    resize_position_embedding,
+    resize_relative_embedding,
+)
 from keras_vit.models.stem_and_head import zero_head
 
 
@@ -92,14 +94,16 @@ def resize(model, image_size=None, patch_size=None):
             of the model.
         patch_size: int or `(height, width)`; the kernel of the patches is changed by
             `resize_patch_kernel`, and the position embeddings as in FlexiViT. `None` for that of
-            the model, whose position embeddings are interpolated bilinearly, as in the ViT paper.
+            the model, whose position embeddings are interpolated bilinearly, as in the ViT paper;
+            relative ones by `keras_vit.models.positions.resize_relative_embedding`.
 
     Returns:
         A model of the class of the given one, not compiled.
 
     Raises:
         ValueError: if the patches do not tile the image, the model is not of this package, a
-            ResNet is to have patches, or a model with rotary positions is to take any size.
+            ResNet is to have patches, or a model with rotary or relative positions or axial blocks
+            is to take any size.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929); FlexiViT (arXiv 2212.08013).
@@ -135,8 +139,9 @@ def resize(model, image_size=None, patch_size=None):
 def freeze_blocks(model, num_blocks):
     """Freeze the first blocks of a Vision Transformer, and all layers before them.
 
-    The embeddings, and the ResNet of a hybrid, are frozen with the blocks. All other layers are
-    trained, even if they were frozen before. Compile the model after this call.
+    The embeddings, and the ResNet of a hybrid, are frozen with the blocks; position embeddings that
+    all blocks share are frozen with the first. All other layers are trained, even if they were
+    frozen before. Compile the model after this call.
 
     Surgery and files keep what is frozen:
 
@@ -218,10 +223,9 @@ def _clone(model, input_shape, patch_size=None):
             if is_learned:
                 num_prefix_tokens = layer.embedding.shape[1] - math.prod(stored)
                 config["num_prefix_tokens"] = num_prefix_tokens if is_free else 0
-        if isinstance(layer, TransformerBlock) and layer.rotary_grid_size:
-            if is_free:
-                raise ValueError("`image_size` must be given for rotary positions. Received: None")
-            config["rotary_grid_size"] = grid
+        if isinstance(layer, BLOCKS):
+            names = [name for name in GRID_ARGUMENTS if config.get(name)]
+            config |= known_grids(names, None if is_free else grid)
         return layer.__class__.from_config(config)
 
     def call(layer, *args, **options):
@@ -250,16 +254,24 @@ def _copy_weights(source, target, method="bilinear"):
         if not layer.weights:
             continue
         for old, new in zip(layer.weights, target.get_layer(layer.name).weights, strict=True):
-            if isinstance(layer, AddPositionEmbedding):
-                new.assign(_resized(old, *grids, method))
-            elif isinstance(layer, AddPositionEmbedding2D):
-                new.assign(_zoomed(old, new.shape, method))
-            elif old.shape != new.shape:
-                kernel = keras.ops.convert_to_numpy(old)
-                new.assign(resize_patch_kernel(kernel, tuple(new.shape[:2])))
-            else:
+            is_table = isinstance(layer, (AddPositionEmbedding, AddPositionEmbedding2D))
+            if not is_table and old.name != "relative_embedding" and old.shape == new.shape:
                 # Not shared: JAX deletes the buffers of a model in training.
                 new.assign(keras.ops.copy(old.value))
+                continue
+            value, size = keras.ops.convert_to_numpy(old.value), tuple(new.shape[:2])
+            if isinstance(layer, AddPositionEmbedding):
+                num_prefix_tokens = old.shape[1] - math.prod(grids[0])
+                value = resize_position_embedding(
+                    value, grids[1], grids[0], num_prefix_tokens, method
+                )
+            elif is_table:
+                value = resize_line_embedding(value, size, method)
+            elif old.name == "relative_embedding":
+                value = resize_relative_embedding(value, *grids, method)
+            else:
+                value = resize_patch_kernel(value, size)
+            new.assign(value)
     _keep_mean_of_images(source, target)
 
 
@@ -277,17 +289,3 @@ def _keep_mean_of_images(source, target):
     old, new = (keras.ops.convert_to_numpy(layer.projection.kernel).sum((0, 1)) for layer in layers)
     change = ((new - old) * (1 - 2 * np.reshape(mean, (-1, 1)))).sum(axis=0)
     layers[1].projection.bias.assign_add(change)
-
-
-def _zoomed(embeddings, shape, method):
-    """Interpolate the embeddings of rows or of columns as a table with one column."""
-    embeddings = keras.ops.convert_to_numpy(embeddings.value)
-    grid = embeddings.shape[:2]
-    table = embeddings.reshape(1, -1, embeddings.shape[-1])
-    return resize_position_embedding(table, tuple(shape[:2]), grid, 0, method).reshape(shape)
-
-
-def _resized(table, source_grid, target_grid, method):
-    table = keras.ops.convert_to_numpy(table.value)
-    num_prefix_tokens = table.shape[1] - source_grid[0] * source_grid[1]
-    return resize_position_embedding(table, target_grid, source_grid, num_prefix_tokens, method)

@@ -10,17 +10,23 @@ from keras_vit.core.arguments import (
     check_integer,
     check_rate,
     grid_size,
-    is_number,
 )
-from keras_vit.core.choices import ATTENTION_PATHS, POOLINGS, POSITION_EMBEDDINGS
-from keras_vit.layers import MultiHeadAttentionPooling, TransformerBlock
+from keras_vit.core.choices import ATTENTION_PATHS, POOLINGS
+from keras_vit.layers import AxialTransformerBlock, TransformerBlock
 from keras_vit.layers.activations import as_activation
-from keras_vit.layers.convolution import check_width
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.models.base import ImageModel, carries_options, check_flags
-from keras_vit.models.resnet import check_stages, hybrid_maps
+from keras_vit.models.checks import (
+    block_grids,
+    check_axial,
+    check_layer_scale,
+    check_pooling,
+    check_positions,
+    has_class_token,
+)
+from keras_vit.models.resnet import check_hybrid, hybrid_maps
 from keras_vit.models.stem_and_head import (
-    CLASS_TOKEN_POOLINGS,
+    Positions,
     activation_name,
     classification_head,
     embed,
@@ -69,6 +75,8 @@ def vision_transformer(
     key_bias=None,
     projection_dim=None,
     final_norm=True,
+    position_placement="stem",
+    axial=False,
 ):
     """Build a Vision Transformer of any size.
 
@@ -77,8 +85,8 @@ def vision_transformer(
     named `patch_embedding`, `class_token`, `position_embedding`, `block_0` ..., `encoder_norm`,
     `pooling`, `projection`, `pre_logits` and `head`. The layers of a hybrid's ResNet are named
     `root_conv`, `root_norm`, `root_pool`, `stage_1_unit_1` ... The options from `class_token` to
-    `epsilon`, and those after `attention_path`, describe models that are newer than the paper: with
-    their defaults the model is the paper's.
+    `epsilon`, and those after `attention_path`, describe newer models, and ablations of the paper:
+    with their defaults the model is the paper's.
 
     Args:
         patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, in positions of the
@@ -90,8 +98,8 @@ def vision_transformer(
         num_classes: width of the head; 0 for no head: the model returns the representation.
         image_size: int or `(height, width)`, multiples of the patch size. In a hybrid, multiples of
             the patch size times the ResNet's stride: 4, doubled by each stage after the first.
-            `None` for any such size, except with rotary positions: position embeddings, stored for
-            224 pixels, are then interpolated in each call.
+            `None` for any such size, except with rotary or relative positions and axial blocks:
+            position embeddings, stored for 224 pixels, are then interpolated in each call.
         image_channels: channels of an image.
         pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
             attention pooling of the patch tokens), `"token_gap"` (class token and mean of the patch
@@ -110,7 +118,8 @@ def vision_transformer(
         num_registers: number of register tokens between the class token and the patches.
         position_embedding: `"learned"`, one embedding per token; `"learned2d"`, one per row and
             one per column of patches; `"sincos2d"`, fixed sines and cosines; `"rotary"`, a rotation
-            of queries and keys in each block, as in DINOv3; or `"none"`.
+            of queries and keys in each block, as in DINOv3; `"relative"`, one embedding per offset
+            of two patches in each block, as a key of its attention; or `"none"`.
         qkv_bias: whether query, key and value projections have biases.
         qk_norm: whether queries and keys are normalized over the width of each head.
         layer_scale: initial value of LayerScale's factors; `None` for no LayerScale.
@@ -141,6 +150,13 @@ def vision_transformer(
             `None` for none.
         final_norm: whether there is a LayerNorm after the last block or, with `fc_norm`, after the
             pooling.
+        position_placement: where the position embeddings `"learned"` and `"learned2d"` are added:
+            `"stem"`, once before the first block; `"every_layer"`, in each block others, before
+            `block_1` by `position_embedding_1`; or `"every_layer_shared"`, in each block the same.
+            Those of the first block are always added at the stem, before the dropout.
+        axial: whether each block is an `AxialTransformerBlock`, with attention along rows and then
+            along columns of patches. There can be no class token and no registers, as patches alone
+            have rows and columns: `pooling` must be `"gap"`, `"map"` or `None`.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
@@ -151,7 +167,8 @@ def vision_transformer(
             or two options exclude each other.
 
     Reference:
-        "An Image is Worth 16x16 Words", arXiv 2010.11929; hybrids: its section 3.1.
+        "An Image is Worth 16x16 Words", arXiv 2010.11929; hybrids: its section 3.1; positions and
+        their placement: its appendix D.4; axial blocks: D.6.
 
     Example:
     >>> model = keras_vit.vision_transformer(
@@ -178,9 +195,8 @@ def vision_transformer(
     as_activation(activation)
     as_activation(classifier_activation, "classifier_activation")
     check_choice("pooling", pooling, (*POOLINGS, None))
-    check_choice("position_embedding", position_embedding, POSITION_EMBEDDINGS)
-    needs_class_token = pooling in CLASS_TOKEN_POOLINGS
-    class_token = needs_class_token or pooling is None if class_token is None else class_token
+    check_positions(position_embedding, position_placement)
+    class_token = has_class_token(pooling, axial) if class_token is None else class_token
     patch_bias = not pre_norm if patch_bias is None else patch_bias
     key_bias = qkv_bias if key_bias is None else key_bias
     check_flags(
@@ -195,36 +211,21 @@ def vision_transformer(
         gated_mlp=gated_mlp,
         key_bias=key_bias,
         final_norm=final_norm,
+        axial=axial,
     )
     check_epsilon(epsilon)
     check_choice("attention_path", attention_path, ATTENTION_PATHS)
-    if layer_scale is not None and not is_number(layer_scale):
-        raise ValueError(
-            "`layer_scale` must be a finite number, the factors' initial value, or None. "
-            f"Received: layer_scale={layer_scale!r}"
-        )
-    if needs_class_token and not class_token:
-        raise ValueError(f"`pooling={pooling!r}` needs a class token. Received: class_token=False")
-    head_layers = representation_size, projection_dim
-    if distillation_token and (pooling != "token" or head_layers != (None, None)):
-        raise ValueError(
-            "`distillation_token` needs `pooling='token'`, and neither `representation_size` nor "
-            f"`projection_dim`. Received: {pooling=}, {representation_size=}, {projection_dim=}"
-        )
-    if fc_norm and (pooling != "gap" or not final_norm):
-        raise ValueError(
-            "`fc_norm` needs `pooling='gap'` and `final_norm=True`. "
-            f"Received: pooling={pooling!r}, final_norm={final_norm!r}"
-        )
-    if resnet_stages is None and resnet_width != 64:
-        raise ValueError(f"`resnet_width` needs `resnet_stages`. Received: {resnet_width=}")
+    check_layer_scale(layer_scale)
+    head = representation_size, projection_dim, fc_norm, final_norm
+    check_pooling(pooling, class_token, distillation_token, *head)
+    if axial:
+        check_axial(pooling, position_embedding, class_token, num_registers)
     patch_size = as_pair(patch_size, "patch_size")
     image_size = None if image_size is None else as_pair(image_size, "image_size")
-    if resnet_stages is not None:
-        resnet_stages = check_stages("resnet_stages", resnet_stages, minimum=0)
-        resnet_width = check_width("resnet_width", resnet_width)
+    resnet_stages, resnet_width = check_hybrid(resnet_stages, resnet_width)
     stride = total_stride(patch_size, resnet_stages)
     grid = image_size and grid_size(image_size, stride)
+    grids = block_grids(position_embedding, axial, grid)
     normalized = {
         "patch_size": patch_size,
         "image_size": image_size,
@@ -239,25 +240,28 @@ def vision_transformer(
     images = maps = keras.Input((*(image_size or (None, None)), image_channels), name="images")
     if resnet_stages is not None:
         maps = hybrid_maps(images, resnet_stages, resnet_width, dtype)
+    num_prefix_tokens = class_token + distillation_token + num_registers
+    positions = Positions(
+        position_embedding, position_placement, images, grid, stride, num_prefix_tokens, dtype
+    )
     tokens = embed(
-        images,
         maps,
         patch_size,
         embedding_dim,
-        grid=grid,
-        stride=stride,
+        positions,
         class_token=class_token,
         distillation_token=distillation_token,
         num_registers=num_registers,
-        position_embedding=position_embedding,
         patch_bias=patch_bias,
         dtype=dtype,
     )
     tokens = keras.layers.Dropout(dropout, dtype=dtype, name="dropout")(tokens)
     if pre_norm:
         tokens = layer_norm(dtype, "pre_norm", epsilon)(tokens)
+    make_block = AxialTransformerBlock if axial else TransformerBlock
     for index in range(depth):
-        tokens = TransformerBlock(
+        tokens = positions.at_block(tokens, index)
+        tokens = make_block(
             num_heads,
             mlp_dim,
             activation=activation,
@@ -272,18 +276,14 @@ def vision_transformer(
             attention_path=attention_path,
             gated_mlp=gated_mlp,
             key_bias=key_bias,
-            rotary_grid_size=grid if position_embedding == "rotary" else None,
             dtype=dtype,
             name=f"block_{index}",
+            **grids,
         )(tokens)
     if final_norm and not fc_norm:
         tokens = layer_norm(dtype, "encoder_norm", epsilon)(tokens)
-    num_prefix_tokens = class_token + distillation_token + num_registers
-    if pooling == "map":
-        options = {"attention_path": attention_path, "dtype": dtype, "name": "pooling"}
-        layer = MultiHeadAttentionPooling(num_heads, mlp_dim, activation, epsilon, **options)
-    else:
-        layer = pooling_layer(pooling, num_prefix_tokens, distillation_token, dtype)
+    attention = num_heads, mlp_dim, activation, epsilon, attention_path
+    layer = pooling_layer(pooling, num_prefix_tokens, distillation_token, attention, dtype)
     outputs = pool(tokens, pooling, layer, num_prefix_tokens, dtype)
     if fc_norm:
         outputs = layer_norm(dtype, "fc_norm", epsilon)(outputs)

@@ -12,8 +12,8 @@ from keras_vit.core.class_names import check_class_names
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import resize
 from keras_vit.models.base import resizing_of
-from keras_vit.models.folding import fold
 from keras_vit.models.introspection import options_of
+from keras_vit.models.kernels.folding import fold
 from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
 from keras_vit.models.parts import stored_size
 from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head

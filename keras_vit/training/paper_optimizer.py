@@ -257,12 +257,15 @@ def layer_distances(variables, is_needed=True):
     """Return how many layers each variable is before the layers after the blocks.
 
     The distance of the head, the pooling and the last LayerNorm is 0, that of the last block 1,
-    and so on down to the patch embedding (and the ResNet of a hybrid).
+    and so on down to the patch embedding (and the ResNet of a hybrid). Position embeddings at the
+    beginning of a block belong to it.
 
     Reference:
         BEiT (arXiv 2106.08254), `get_num_layer_for_vit` in its `optim_factory.py`.
     """
-    blocks = [re.match(r"block_(\d+)/", variable.path) for variable in variables]
+    blocks = [
+        re.match(r"(?:block|position_embedding)_(\d+)/", variable.path) for variable in variables
+    ]
     depth = max((int(block[1]) + 1 for block in blocks if block), default=0)
     if is_needed and not depth:
         raise ValueError(

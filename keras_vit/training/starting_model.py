@@ -27,7 +27,10 @@ from keras_vit.models.kernels.quantization import quantize
 from keras_vit.models.variants import is_resnet
 
 # Settings of a recipe that apply only to new models.
-OF_THE_MODEL = ("dropout", "pre_logits", "pooling", "position_embedding")
+OF_THE_MODEL = (
+    *("dropout", "pre_logits", "pooling"),
+    *("position_embedding", "position_placement", "axial"),
+)
 
 
 def make_model(recipe, model, num_classes, dtype=None):
@@ -114,7 +117,8 @@ def _build_variant(recipe, variant, num_classes, dtype):
         options["dropout"] = recipe.dropout
         options["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
         options["pooling"] = recipe.pooling
-        options["position_embedding"] = recipe.position_embedding
+        for name in ("position_embedding", "position_placement", "axial"):
+            options[name] = getattr(recipe, name)
     return build(variant.name, **options)
 
 
@@ -133,7 +137,7 @@ def _log_kept_settings(recipe, model, is_built):
         # The options of models from elsewhere are unknown.
         return
     # A ResNet has none of these.
-    actual = {"dropout": 0.0, "pooling": None, "position_embedding": None, **options}
+    actual = {"dropout": 0.0, **dict.fromkeys(OF_THE_MODEL[2:]), **options}
     actual["pre_logits"] = options.get("representation_size") is not None
     kept = [f"{name} {actual[name]!r}" for name in names if actual[name] != getattr(recipe, name)]
     if kept:

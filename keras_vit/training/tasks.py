@@ -10,7 +10,7 @@ from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
-from keras_vit.models.folding import fold
+from keras_vit.models.kernels.folding import fold
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.parts import check_classifier, token_stride
 from keras_vit.models.prediction import feature_extractor

@@ -10,9 +10,10 @@ import pytest
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from keras_vit.core.choices import POSITION_EMBEDDINGS
-from keras_vit.models import vision_transformer
+from keras_vit.models import resize, vision_transformer
 from tests.fixtures.checkpoint_files import random_model, saved, unchanged
 from tests.fixtures.contract import to_numpy
+from tests.fixtures.models import ABLATIONS
 from tests.fixtures.tiny import TINY, images
 
 
@@ -36,6 +37,34 @@ def test_every_position_embedding(kind, tmp_path):
     loaded = from_checkpoint(saved(model, tmp_path / "model.keras"))
     inputs = images(2, 16, 16, 3)
     np.testing.assert_array_equal(to_numpy(loaded(inputs)), to_numpy(model(inputs)))
+
+
+@pytest.mark.parametrize(
+    "options", [{"position_embedding": "learned2d"}, *ABLATIONS.values()], ids=str
+)
+def test_ablations_of_another_size(options, tmp_path):
+    """Positions that no other project has are resized as by `resize`; a new head is kept."""
+    model = random_model(options)
+    model.get_layer("block_0").trainable = False
+    path = saved(model, tmp_path / "model.keras")
+    same = from_checkpoint(path)
+    np.testing.assert_array_equal(to_numpy(same.weights[3].value), to_numpy(model.weights[3].value))
+    for image_size in (16, (8, 24)):
+        loaded, expected = from_checkpoint(path, image_size=image_size), resize(model, image_size)
+        assert loaded.options == expected.options
+        assert not loaded.get_layer("block_0").trainable
+        batch = images(2, *loaded.input_shape[1:])
+        np.testing.assert_allclose(to_numpy(loaded(batch)), to_numpy(expected(batch)), atol=1e-6)
+    assert from_checkpoint(path, num_classes=5, image_size=32).output_shape == (None, 5)
+    load_checkpoint(vision_transformer(**model.options), path)
+
+
+def test_other_placements_are_a_warning(tmp_path, caplog):
+    """Their variables may be the same."""
+    shared = {"position_placement": "every_layer_shared"}
+    model, path = random_model(shared), saved(random_model({}), tmp_path / "model.keras")
+    load_checkpoint(model, path)
+    assert "position_placement='every_layer_shared', the file 'stem'" in caplog.text
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])

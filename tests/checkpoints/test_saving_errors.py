@@ -4,9 +4,10 @@ import keras
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import save_checkpoint
+from keras_vit.checkpoints import save_checkpoint, to_keras_hub
+from keras_vit.checkpoints.formats import written_formats
 from tests.fixtures.checkpoint_files import random_model
-from tests.fixtures.models import TOWERS
+from tests.fixtures.models import ABLATIONS, TOWERS
 from tests.fixtures.reference import case_model
 
 
@@ -68,6 +69,21 @@ def test_a_customised_model_is_refused(tmp_path):
         with pytest.raises(ValueError, match="`model` must .* Received: "):
             save_checkpoint(model, tmp_path / "file.npz", "google")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("options", ABLATIONS.values(), ids=str)
+def test_ablations_are_in_no_other_file(options, tmp_path):
+    """Also where a file would have the same arrays as without them."""
+    model = random_model(options)
+    (name, *_) = set(options) - {"pooling", "num_registers"}
+    for format, row in written_formats().items():
+        path = tmp_path / (format if row.config_files else f"{format}{row.suffix}")
+        with pytest.raises(ValueError, match=f"files can describe.* with .*{name}=") as error:
+            save_checkpoint(model, path, format)
+        assert "other formats have a place" not in str(error.value)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="counterpart in keras-hub|needs keras-hub"):
+        to_keras_hub(model)
 
 
 def test_weights_next_to_the_configuration_of_another_model(tmp_path):

@@ -14,6 +14,15 @@ from keras_vit.models import find_variant
 # Names of products in the profile.
 PRODUCTS = ("Conv2D", "MatMul", "BatchMatMulV2")
 SMALL = ("ViT_Ti16", "R_Ti16")
+ABLATIONS = (
+    {"position_embedding": "relative"},
+    {"position_embedding": "relative", "pooling": "gap"},
+    {"axial": True, "pooling": "gap"},
+    {"axial": True, "pooling": "map", "position_embedding": "sincos2d"},
+    {"position_placement": "every_layer"},
+    {"position_placement": "every_layer_shared", "position_embedding": "learned2d"},
+    {"position_placement": "every_layer", "position_embedding": "learned2d"},
+)
 LARGE = ("ViT_B16", "ViT_L16", "ViT_H14", "R50_B16", "BiT_R50x1")
 
 
@@ -51,12 +60,15 @@ def nodes_of(node):
     ("name", "options"),
     [
         *(("ViT_Ti16", {"num_classes": 5, "image_size": 32, "pooling": p}) for p in ("gap", "map")),
+        *(("ViT_Ti16", {"image_size": 64, **options}) for options in ABLATIONS),
         *((name, {}) for name in SMALL),
         *(pytest.param(name, {}, marks=pytest.mark.large) for name in LARGE),
     ],
 )
 def test_operations_are_the_profilers(name, options):
     model = getattr(keras_vit, name)(**options)
+    # Where positions are added makes no difference.
+    options = {name: value for name, value in options.items() if name != "position_placement"}
     assert profiled_operations(model) == count_flops(find_variant(name), **options)
 
 
@@ -95,8 +107,28 @@ def test_parameters_of_poolings_are_the_models(pooling):
 
 
 @pytest.mark.parametrize(
+    "options",
+    [*ABLATIONS, *({"position_embedding": kind} for kind in ("none", "rotary", "sincos2d"))],
+    ids=str,
+)
+def test_parameters_of_ablations_are_the_models(options):
+    model = keras_vit.ViT_Ti16(image_size=64, num_classes=10, **options)
+    assert count_parameters(find_variant("ViT_Ti16"), 10, 64, **options) == model.count_params()
+
+
+def test_an_axial_block_is_two_blocks():
+    """Table 8 of the paper has no cost; D.6 says that axial models take more compute."""
+    plain, axial = (count_flops(find_variant("ViT_B16"), pooling="gap", axial=a) for a in (0, 1))
+    assert 1.8 < axial / plain < 2
+    resnet = find_variant("BiT_R50x1")
+    assert count_flops(resnet, pooling="gap", axial=True) == count_flops(resnet)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"axial": True}, "`axial=True` needs"),
+        ({"position_embedding": "rope"}, "`position_embedding` must be one of"),
         ({"pooling": "gapp"}, "`pooling` must be one of"),
         ({"image_size": 100}, "`image_size` must be a multiple of"),
         ({"image_size": 0}, "`image_size` must be an integer of at least 1"),

@@ -47,6 +47,26 @@ def test_activations_of_a_vit_are_what_pytorch_keeps(monkeypatch, pooling, size)
     assert count_activations(variant, size, pooling) == pytest.approx(kept, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"position_embedding": "relative"},
+        {"position_embedding": "relative", "pooling": "gap"},
+        {"axial": True, "pooling": "gap"},
+        {"position_placement": "every_layer"},
+        {"position_placement": "every_layer_shared", "position_embedding": "learned2d"},
+    ],
+    ids=str,
+)
+def test_activations_of_ablations_are_what_pytorch_keeps(monkeypatch, options):
+    monkeypatch.setattr(projection, "is_convolved", lambda tokens: False)
+    variant = Variant("small", 16, 96, 2, 3, 384)
+    model = vision_transformer(**variant.architecture, image_size=160, **options)
+    kept = kept_of_an_image(lambda images: model(images, training=True), 160, 160, 3)
+    options = {name: value for name, value in options.items() if name != "position_placement"}
+    assert count_activations(variant, 160, **options) == pytest.approx(kept, rel=0.03)
+
+
 def convolve(x, filters, size, stride=1):
     kernel = torch.randn(filters, x.shape[1], size, size, requires_grad=True)
     return functional.conv2d(x, kernel, stride=stride, padding=size // 2)

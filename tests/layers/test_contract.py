@@ -7,14 +7,15 @@ from tests.fixtures.contract import check_layer
 from tests.fixtures.tiny import images
 
 ATTENTION = {"num_heads": 2, "dropout": 0.1, "qkv_bias": False, "qk_norm": True, "epsilon": 1e-5}
-ROTARY = {"key_bias": True, "rotary_grid_size": (2, 2)}
+ROTARY = {"key_bias": True, "rotary_grid_size": (2, 2), "relative_grid_size": None}
+RELATIVE = {"key_bias": True, "rotary_grid_size": None, "relative_grid_size": (2, 2)}
 # Images of 4 x 2 pixels per patch, with another grid than the one of the stored positions.
 FREE = {"grid_size": (3, 2), "patch_size": (4, 2)}
-PLAIN = {"key_bias": False, "rotary_grid_size": None}
+PLAIN = {"key_bias": False, "rotary_grid_size": None, "relative_grid_size": None}
 EXPLICIT = {"attention_path": "explicit"}
 MLP = {"mlp_dim": 12, "activation": "gelu"}
 RATES = {"attention_dropout": 0.1, "stochastic_depth": 0.1}
-BLOCK = {**ATTENTION, **MLP, **RATES, "layer_scale": 0.5, "remat": True, **EXPLICIT, **ROTARY}
+BLOCK = {**ATTENTION, **MLP, **RATES, "layer_scale": 0.5, "remat": True, **EXPLICIT}
 BLOCK["gated_mlp"] = True
 PATCHES = {"embedding_dim": 8, "patch_size": (2, 4), "use_bias": False}
 CONVOLUTION = {
@@ -36,15 +37,31 @@ CASES = [
         (7, 8),
         1,
     ),
-    (layers.AddPositionEmbedding2D, FREE, [(6, 8), (8, 6, 3)], (6, 8), 2),
+    (
+        layers.AddPositionEmbedding2D,
+        {**FREE, "num_prefix_tokens": 1},
+        [(7, 8), (8, 6, 3)],
+        (7, 8),
+        2,
+    ),
     (layers.AddSincosPositionEmbedding, FREE, [(6, 8), (8, 6, 3)], (6, 8), 0),
     (layers.CorruptPatches, {}, [(5, 8), (5,)], (5, 8), 1),
     (layers.LayerScale, {"initial_value": 0.5}, [(5, 8)], (5, 8), 1),
     (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **ROTARY}, [(5, 8)] * 2, (5, 8), 10),
+    (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **RELATIVE}, [(5, 8)] * 2, (5, 8), 11),
     (layers.MultiHeadAttention, {**ATTENTION, **EXPLICIT, **PLAIN}, [(3, 8), (5, 8)], (3, 8), 9),
     (layers.MlpBlock, {**MLP, "dropout": 0.1, "gated": True}, [(5, 8)], (5, 8), 6),
     (layers.MlpBlock, {**MLP, "dropout": 0.1, "gated": False}, [(5, 8)], (5, 8), 4),
-    (layers.TransformerBlock, BLOCK, [(5, 8)], (5, 8), 22),
+    (layers.TransformerBlock, {**BLOCK, **ROTARY}, [(5, 8)], (5, 8), 22),
+    (layers.TransformerBlock, {**BLOCK, **RELATIVE}, [(5, 8)], (5, 8), 23),
+    (
+        layers.AxialTransformerBlock,
+        # A branch that is dropped for both examples is not trained.
+        {**BLOCK, "key_bias": True, "grid_size": (2, 3), "stochastic_depth": 0.01},
+        [(6, 8)],
+        (6, 8),
+        44,
+    ),
     (layers.StandardizedConv2D, CONVOLUTION, [(6, 8, 3)], (3, 8, 8), 1),
     (layers.BottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 12),
     (layers.PreActivationBottleneckUnit, UNIT, [(5, 6, 64)], (3, 3, 128), 10),

@@ -8,7 +8,7 @@ import keras_vit
 from keras_vit.evaluation.processes import logits_function
 from keras_vit.layers import MlpBlock, StandardizedConv2D, TransformerBlock
 from keras_vit.models import ImageModel, resnet, vision_transformer
-from keras_vit.models.folding import fold
+from keras_vit.models.kernels.folding import fold
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
 from tests.fixtures.contract import to_numpy

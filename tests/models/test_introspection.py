@@ -40,6 +40,8 @@ OPTIONS = {
     "key_bias": True,
     "projection_dim": 6,
     "final_norm": True,
+    "position_placement": "stem",
+    "axial": False,
     "resnet_stages": (),
     "resnet_width": 32,
 }

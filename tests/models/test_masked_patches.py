@@ -21,6 +21,9 @@ OPTIONS = [
     {"num_registers": 2, "pre_norm": True, "dropout": 0.1},
     {"position_embedding": "sincos2d", "pooling": "gap", "class_token": True, "fc_norm": True},
     {"resnet_stages": (1,), "resnet_width": 32, "patch_size": 1},
+    {"depth": 3, "position_placement": "every_layer_shared", "pooling": "gap"},
+    {"position_placement": "every_layer", "position_embedding": "learned2d"},
+    {"axial": True, "pooling": "gap"},
 ]
 
 

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.interpolate
 import scipy.ndimage
 
 from keras_vit.models import resize_position_embedding
+from keras_vit.models.positions import resize_relative_embedding
 from tests.fixtures.reference import DATA, read_npz
 
 
@@ -102,3 +104,43 @@ def test_wrong_argument(arguments, message):
         resize_position_embedding(
             **{"table": random_table(1, 17, 3), "target_grid": (6, 6), **arguments}
         )
+
+
+def pairs_of(grid):
+    """The displacement in rows and columns of each pair of patches, and its offset."""
+    places = np.argwhere(np.ones(grid))
+    displacements = (places[:, None] - places).reshape(-1, 2)
+    numbers = np.arange(len(places))
+    return displacements, (numbers[:, None] - numbers).ravel()
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [((4, 4), (6, 6)), ((2, 5), (5, 2)), ((6, 3), (2, 2)), ((3, 1), (4, 5)), ((2, 8), (4, 4))],
+)
+def test_relative_embeddings_pair_by_pair(source, target):
+    """The mean, over the pairs of an offset, of the table at their place in the old grid."""
+    num_patches = source[0] * source[1]
+    table = random_table(2 * num_patches - 1, 3).astype("float64")
+    axes = [np.arange(1 - size, size) for size in source]
+    offsets = axes[0][:, None] * source[1] + axes[1]
+    values = table[num_patches - 1 - offsets]
+    displacements, targets = pairs_of(target)
+    scales = [(s - 1) / max(t - 1, 1) for s, t in zip(source, target, strict=True)]
+    places = displacements * scales
+    if source[1] == 1:
+        # SciPy needs two places on each axis.
+        values, axes[1] = np.repeat(values, 2, axis=1), np.arange(2)
+    found = scipy.interpolate.interpn(axes, values, places)
+    resized = resize_relative_embedding(table, source, target)
+    last = target[0] * target[1] - 1
+    assert len(resized) == 2 * last + 1
+    for offset in range(-last, last + 1):
+        expected = found[targets == offset].mean(axis=0)
+        np.testing.assert_allclose(resized[last - offset], expected, rtol=0, atol=1e-12)
+
+
+def test_relative_embeddings_of_the_same_grid_stay():
+    table = random_table(2 * 12 - 1, 3)
+    np.testing.assert_array_equal(resize_relative_embedding(table, (4, 3), (4, 3)), table)
+    assert not np.array_equal(resize_relative_embedding(table, (4, 3), (3, 4)), table)

@@ -118,6 +118,14 @@ FACTORS = {
         {"pre_norm": True, "projection_dim": 4},
         {**EMBEDDING, "class_token": 0.125, "pre_norm": 0.125, **FIRST, **LAST, "projection": 1.0},
     ),
+    "every_layer": (
+        {"position_placement": "every_layer"},
+        {
+            **{**EMBEDDING, "class_token": 0.125, **FIRST, **LAST},
+            "position_embedding_1": FIRST["block_1"],
+        },
+    ),
+    "axial": ({"axial": True, "pooling": "gap"}, {**EMBEDDING, **FIRST, **LAST}),
     "hybrid": (
         {"resnet_stages": (1, 1), "patch_size": 1, "image_size": 32},
         {**RESNET, **EMBEDDING, "class_token": 0.125, **FIRST, **LAST},

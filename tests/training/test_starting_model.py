@@ -68,6 +68,21 @@ def test_a_dropout_that_was_not_asked_for_is_logged(tmp_path, caplog):
     assert "not the recipe's: dropout 0.1" in caplog.text
 
 
+def test_ablations_are_of_new_models(trained, tmp_path, caplog):
+    asked = {"position_placement": "every_layer_shared", "axial": True, "pooling": "gap"}
+    built = make_model(small_recipe(image_size=16, **asked), "ViT_Ti16", num_classes=3)
+    assert {name: built.options[name] for name in asked} == asked
+    assert not caplog.text
+    make_model(small_recipe(image_size=8, **asked), trained, num_classes=3)
+    make_model(small_recipe(image_size=32, **asked), "BiT_R50x1", num_classes=3)
+    kept = ("position_placement 'stem', axial False", "position_placement None, axial None")
+    for line, text in zip(caplog.messages, kept, strict=True):
+        assert "the model keeps its own settings" in line and text in line
+    # All halves of the blocks are rematerialised.
+    remat = make_model(small_recipe(image_size=16, remat=True, **asked), "ViT_Ti16", num_classes=3)
+    assert remat.get_layer("block_3").columns.remat
+
+
 def test_a_model_that_does_what_the_recipe_wants_is_not_logged(trained, caplog):
     caplog.set_level(logging.INFO)
     make_model(small_recipe(), trained, num_classes=3)

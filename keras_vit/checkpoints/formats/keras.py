@@ -9,11 +9,23 @@ from keras_vit.checkpoints.formats.transformers.clip import CLIP_ROWS
 from keras_vit.checkpoints.formats.transformers.deit import DEIT_ROWS
 from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3_ROWS
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
+from keras_vit.core.choices import AXES
 
-# Variables of `position_embedding="learned2d"`, which no other project has.
-OWN = ("position_embedding/rows", "position_embedding/columns")
+# Variables of position embeddings that no other project has.
+OWN = (
+    *("position_embedding/rows", "position_embedding/columns"),
+    *(f"position_embedding_{{i}}/{name}" for name in ("embedding", "rows", "columns")),
+    "block_{i}/attention/relative_embedding",
+)
 _OTHERS = (BIG_VISION_ROWS, BIG_TRANSFER_ROWS, TIMM_ROWS, CLIP_ROWS, DEIT_ROWS, DINOV3_ROWS)
 _TARGETS = [target for rows in _OTHERS for row in rows for target in row.targets]
+# Each half of an axial block has the variables of a block.
+_TARGETS += [
+    target.replace("block_{i}/", f"block_{{i}}/{axis}/")
+    for target in _TARGETS
+    for axis in AXES
+    if target.startswith("block_{i}/")
+]
 KERAS_ROWS = tuple(
     Row(target, target, "positions" if target == POSITIONS else "identity")
     for target in dict.fromkeys((*_TARGETS, *OWN))

@@ -1,1 +1,1 @@
-"""Kernels with low-rank adapters (LoRA), quantized kernels, and plain ones."""
+"""Kernels with low-rank adapters (LoRA), quantized kernels, and plain or folded ones."""

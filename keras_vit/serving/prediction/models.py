@@ -16,8 +16,8 @@ from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.transforms import evaluation_image
 from keras_vit.models.base import carry, resizing_of
-from keras_vit.models.folding import fold
 from keras_vit.models.introspection import options_of
+from keras_vit.models.kernels.folding import fold
 from keras_vit.models.kernels.plain import plain
 from keras_vit.models.options import build_model
 from keras_vit.models.parts import check_classifier, stored_size

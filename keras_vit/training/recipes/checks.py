@@ -6,6 +6,7 @@ import math
 import typing
 
 from keras_vit.core.arguments import check_choice, is_integer
+from keras_vit.core.choices import ATTENTION_EMBEDDINGS, CLASS_TOKEN_POOLINGS, PLACED_EMBEDDINGS
 
 # Optimizers that compute as optax does.
 PAPER_OPTIMIZERS = ("adamw", "sgd")
@@ -93,6 +94,21 @@ COMBINATIONS = (
         lambda r: r.distillation == "hard" and r.temperature != 1,
         "`temperature` is for soft distillation",
         ("temperature", "distillation"),
+    ),
+    (
+        lambda r: r.position_placement != "stem" and r.position_embedding not in PLACED_EMBEDDINGS,
+        "`position_placement` must be 'stem' unless `position_embedding` is one of "
+        f"{PLACED_EMBEDDINGS}",
+        ("position_placement", "position_embedding"),
+    ),
+    (
+        lambda r: (
+            r.axial
+            and (r.pooling in CLASS_TOKEN_POOLINGS or r.position_embedding in ATTENTION_EMBEDDINGS)
+        ),
+        "`axial` needs the pooling 'gap' or 'map', and a `position_embedding` that is none of "
+        f"{ATTENTION_EMBEDDINGS}",
+        ("axial", "pooling", "position_embedding"),
     ),
     (
         lambda r: r.lora_alpha and not r.lora_rank,

@@ -8,6 +8,7 @@ from keras_vit.core.choices import (
     MOMENTUM_DTYPES,
     POOLINGS,
     POSITION_EMBEDDINGS,
+    POSITION_PLACEMENTS,
     RENAMED_SETTING,
     TARGETS,
 )
@@ -70,6 +71,8 @@ class Recipe:
             has none.
         pooling: pooling of a new model, as in `vision_transformer`.
         position_embedding: position embedding of a new model, as in `vision_transformer`.
+        position_placement: where a new model adds its position embeddings, likewise.
+        axial: whether the blocks of a new model are axial, likewise; a ResNet has none.
         min_crop_area: smallest share of a training image's area in a random crop; `None` for no
             crop.
         random_crop_from: side of the square to which training images are resized before a random
@@ -126,6 +129,8 @@ class Recipe:
     pre_logits: bool = False
     pooling: Literal[POOLINGS] = "token"
     position_embedding: Literal[POSITION_EMBEDDINGS] = "learned"
+    position_placement: Literal[POSITION_PLACEMENTS] = "stem"
+    axial: bool = False
     min_crop_area: float | None = 0.05
     random_crop_from: int | None = None
     flip: Literal[FLIPS] = "random"

@@ -82,6 +82,15 @@ def test_a_study_without_digests_goes_on_with_a_warning(tmp_path, caplog):
         run_study(settings, [0], measured([]), tmp_path / "new", {**now, "train_digest": "1f"})
 
 
+def test_a_study_of_a_version_with_fewer_settings_goes_on(tmp_path):
+    settings = settings_of("a")
+    run_study(settings, [0], measured([]), tmp_path / "new", FACTS)
+    now = {**FACTS, "axial": False, "boundaries": (), "position_placement": "stem"}
+    run_study(settings, [0, 1], measured([]), tmp_path / "new", now)
+    with pytest.raises(ValueError, match="begun with. Received: axial=True instead of False"):
+        run_study(settings, [0], measured([]), tmp_path / "new", {**now, "axial": True})
+
+
 def test_class_order_does_not_change_a_study(tmp_path):
     settings = [Setting("a", "a")]
     run_study(settings, [0], measured([]), tmp_path, {**FACTS, "classes": ("1", "0")})

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.models.folding import fold
+from keras_vit.models.kernels.folding import fold
 from keras_vit.models.kernels.lora import lora_parts
 from keras_vit.serving.formats.graph import portable
 from tests.fixtures.contract import to_numpy

@@ -33,6 +33,9 @@ def random_model(**options):
         {"pooling": "map", "position_embedding": "sincos2d"},
         {"pooling": "token_gap", "position_embedding": "none"},
         {"distillation_token": True, "num_registers": 1},
+        {"position_placement": "every_layer", "num_registers": 1},
+        {"position_placement": "every_layer_shared", "position_embedding": "learned2d"},
+        {"position_placement": "every_layer", "position_embedding": "learned2d"},
     ],
     ids=str,
 )
@@ -190,6 +193,14 @@ def test_inspection():
                 **{**TINY, "image_size": None, "position_embedding": "rotary"}
             ),
             "`image_size` must be given for rotary",
+        ),
+        (
+            lambda: resize(vision_transformer(**TINY, position_embedding="relative"), None),
+            "`image_size` must be given for relative",
+        ),
+        (
+            lambda: resize(vision_transformer(**TINY, axial=True, pooling="gap"), None),
+            "`image_size` must be given for axial",
         ),
         (lambda: free()(images(1, 18, 16, 3)), r"multiple of \(4, 4\).*\(18, 16\)"),
         (lambda: free().predict(images(1, 16, 30, 3), verbose=0), r"multiple of \(4, 4\)"),

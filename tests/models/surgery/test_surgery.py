@@ -7,7 +7,8 @@ import pytest
 import keras_vit
 from keras_vit.models import features, replace_head, resize, vision_transformer
 from keras_vit.models.parts import check_classifier
-from tests.fixtures.contract import to_numpy
+from keras_vit.models.positions import resize_relative_embedding
+from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images
 
 
@@ -117,6 +118,42 @@ def test_positions_of_rows_and_columns():
         keras_vit.resize_position_embedding(table, (6, 2), (4, 4), 0),
         atol=1e-6,
     )
+
+
+@pytest.mark.parametrize("placement", ["every_layer", "every_layer_shared"])
+def test_positions_of_each_block(placement):
+    model = vision_transformer(**TINY, position_placement=placement, num_registers=1)
+    new = resize(model, (24, 8))
+    tables = [path for path in values(model) if path.startswith("position_embedding")]
+    assert len(tables) == (2 if placement == "every_layer" else 1)
+    for path in tables:
+        expected = keras_vit.resize_position_embedding(values(model)[path], (6, 2), (4, 4), 2)
+        np.testing.assert_array_equal(values(new)[path], expected)
+    check_backbone(model, new, leave_out=("position_embedding",))
+
+
+@pytest.mark.parametrize(("size", "grid"), [((24, 8), (6, 2)), ((8, 32), (2, 8)), (16, (4, 4))])
+def test_relative_positions(size, grid):
+    model = vision_transformer(**TINY, position_embedding="relative")
+    randomise(model)
+    new, old_values = resize(model, size), values(model)
+    for path, value in values(new).items():
+        expected = old_values[path]
+        if path.endswith("relative_embedding"):
+            expected = resize_relative_embedding(expected, (4, 4), grid)
+        np.testing.assert_array_equal(value, expected)
+    assert tuple(new(images(2, *new.input_shape[1:])).shape) == (2, 3)
+
+
+def test_axial_blocks_have_no_weights_of_the_grid():
+    options = {**TINY, "axial": True, "pooling": "gap", "position_embedding": "sincos2d"}
+    model, batch = vision_transformer(**options), images(2, 24, 8, 3)
+    randomise(model)
+    expected = vision_transformer(**{**options, "image_size": (24, 8)})
+    expected.set_weights(model.get_weights())
+    for new in (resize(model, (24, 8)), replace_head(resize(model, (24, 8)), 3)):
+        tokens = features(new, batch)
+        np.testing.assert_allclose(tokens, features(expected, batch), rtol=0, atol=1e-6)
 
 
 def test_without_positions_patches_have_no_order():

@@ -31,7 +31,7 @@ def fold(model, sharing=False, casting=False):
         `model` has now.
 
     Example:
-    >>> from keras_vit.models.folding import fold
+    >>> from keras_vit.models.kernels.folding import fold
     >>> model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
     >>> fold(model).get_layer("root_conv").folded
     True

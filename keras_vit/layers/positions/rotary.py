@@ -30,7 +30,7 @@ def rotary_tables(grid_size, num_tokens, head_dim):
         Section 3.2 of DINOv3 (arXiv 2508.10104); `DINOv3ViTRopePositionEmbedding` in transformers.
 
     Example:
-    >>> from keras_vit.layers.rotary import rotary_tables
+    >>> from keras_vit.layers.positions.rotary import rotary_tables
     >>> cosines, sines = rotary_tables((2, 3), num_tokens=7, head_dim=8)
     >>> cosines.shape, float(cosines[0].min())
     ((7, 1, 4), 1.0)
@@ -63,7 +63,7 @@ def rotate(heads, cosines, sines):
         A tensor of the same shape.
 
     Example:
-    >>> from keras_vit.layers.rotary import rotary_tables, rotate
+    >>> from keras_vit.layers.positions.rotary import rotary_tables, rotate
     >>> tables = map(ops.convert_to_tensor, rotary_tables((2, 3), num_tokens=7, head_dim=8))
     >>> tuple(rotate(ops.ones((1, 7, 2, 8)), *tables).shape)
     (1, 7, 2, 8)
