@@ -18,7 +18,12 @@ _ACCURACIES = (
 STUDIED = {
     "none": "No Pos. Emb., Default/Stem",
     "1-D, learned": "1-D Pos. Emb., Default/Stem",
+    "1-D, every layer": "1-D Pos. Emb., Every Layer",
+    "1-D, shared": "1-D Pos. Emb., Every Layer-Shared",
     "2-D, learned": "2-D Pos. Emb., Default/Stem",
+    "2-D, every layer": "2-D Pos. Emb., Every Layer",
+    "2-D, shared": "2-D Pos. Emb., Every Layer-Shared",
+    "relative": "Rel. Pos. Emb., Default/Stem",
 }
 
 

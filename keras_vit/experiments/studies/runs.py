@@ -126,8 +126,16 @@ def training_exaflops(recipe, model, source):
     epochs, steps = recipe.epoch_lengths(source.num_examples)
     images = steps * recipe.batch_size
     num_classes = len(source.class_names) if recipe.is_of_classes else 0
-    size, pooling = recipe.image_size, recipe.pooling
-    return count_training_exaflops(find_variant(model), images, epochs, num_classes, size, pooling)
+    return count_training_exaflops(
+        find_variant(model),
+        images,
+        epochs,
+        num_classes,
+        recipe.image_size,
+        recipe.pooling,
+        recipe.position_embedding,
+        recipe.axial,
+    )
 
 
 def run_directory(plan, setting, seed):

@@ -134,11 +134,34 @@ def _scaled(variant, size, factor):
     return int(scaled)
 
 
+# Table 8 of the paper, and sines and cosines.
 _POSITIONS = {
     "none": {"position_embedding": "none"},
     "1-D, learned": {"position_embedding": "learned"},
+    "1-D, every layer": {
+        "position_embedding": "learned",
+        "position_placement": "every_layer",
+    },
+    "1-D, shared": {
+        "position_embedding": "learned",
+        "position_placement": "every_layer_shared",
+    },
     "2-D, learned": {"position_embedding": "learned2d"},
+    "2-D, every layer": {
+        "position_embedding": "learned2d",
+        "position_placement": "every_layer",
+    },
+    "2-D, shared": {
+        "position_embedding": "learned2d",
+        "position_placement": "every_layer_shared",
+    },
+    "relative": {"position_embedding": "relative"},
     "2-D, sines and cosines": {"position_embedding": "sincos2d"},
+}
+# A class token has no place in a row or a column.
+_AXIAL = {
+    "all patches": {"pooling": "gap", "axial": False},
+    "axial": {"pooling": "gap", "axial": True},
 }
 _POOLINGS = {
     "class token": {"pooling": "token"},
@@ -195,9 +218,17 @@ _TABLE = (
     Study(
         "positions",
         "Position embeddings",
-        "the position embedding",
+        "the position embedding, and where it is added",
         _changing(_POSITIONS),
         needs_patches=True,
+    ),
+    Study(
+        "axial",
+        "Attention among all patches, and along rows and columns",
+        "attention among all patches, or along rows and then columns",
+        _changing(_AXIAL),
+        needs_patches=True,
+        is_by_compute=True,
     ),
 )
 STUDIES = {row.name: row for row in _TABLE}

@@ -28,7 +28,8 @@ OPTIONS = {
     "optimizers": ({"models": (RESNET,)}, 2),
     "shapes": ({"factors": (2.0,)}, 6),
     "poolings": ({"tune": {"learning_rate": (1e-3, 3e-3)}}, 3),
-    "positions": (FEWSHOT, 4),
+    "positions": (FEWSHOT, 9),
+    "axial": ({}, 2),
 }
 
 
