@@ -33,7 +33,7 @@ ENCODED_COLUMNS = ("bytes", "content", "image")
 PREDICTIONS_RECORD = "_predictions.json"
 # Key in the metadata of each of its files: the digest of these settings.
 PREDICTIONS_JOB = b"keras_vit.job"
-# Types that `Predictor` computes in.
-# In which optimizers may keep sums of gradients.
+# Types in which optimizers may store the momentum.
 MOMENTUM_DTYPES = ("float32", "bfloat16")
+# Types that `Predictor` computes in.
 DTYPES = ("float32", "bfloat16", "float16")

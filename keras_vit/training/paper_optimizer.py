@@ -206,8 +206,8 @@ class PaperOptimizer(PaperUpdates, keras.optimizers.Optimizer):
 
     Args:
         learning_rate: as in `PaperUpdates`.
-        momentum_dtype: dtype in which the sums of past gradients are kept; `None` for that of the
-            variables. vit_jax and big_vision keep them in `"bfloat16"`.
+        momentum_dtype: dtype in which the momentum is stored; `None` for that of the variables.
+            vit_jax and big_vision store it in `"bfloat16"`.
         **arguments: as in `PaperUpdates`.
     """
 
@@ -218,22 +218,25 @@ class PaperOptimizer(PaperUpdates, keras.optimizers.Optimizer):
         self.momentum_dtype = momentum_dtype
 
     def add_momentum(self, variables, name):
-        """Add a variable of the dtype of the momentum for each variable."""
+        """Add a variable of `momentum_dtype` for each variable, with its layout on the devices."""
         if self.momentum_dtype is None:
             return self.add_optimizer_variables(variables, name)
+        distribution = keras.distribution.distribution()
         return [
             self.add_variable(
                 variable.shape,
                 dtype=self.momentum_dtype,
+                layout=distribution and distribution.get_variable_layout(variable),
                 name=f"{variable.path.replace('/', '_')}_{name}",
             )
             for variable in variables
         ]
 
     def decay_of(self, factor):
-        """Return the factor by which optax multiplies a sum of past gradients.
+        """Return the factor by which optax multiplies the stored momentum.
 
-        It has the dtype of the sum. The product has not: XLA adds to it what it has not rounded.
+        optax rounds it to the dtype of the momentum: in bfloat16, 0.9 is 0.8984375. Compiled by
+        XLA, the product itself is not rounded.
         """
         return float(ml_dtypes.bfloat16(factor)) if self.momentum_dtype == "bfloat16" else factor
 

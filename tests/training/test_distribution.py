@@ -123,6 +123,26 @@ print(np.abs(served(images=tf.constant(batch))["logits"] - expected).max())
     assert float(run_python(code, tmp_path / "pets").splitlines()[-1]) < 1e-4
 
 
+@on_jax
+def test_the_momentum_of_a_divided_model_is_divided():
+    code = """
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+from keras_vit.training.distribution import strategy
+from keras_vit.training.optimizers import SGD, AdamW
+from tests.fixtures.models import classifier
+with strategy("model_parallel").scope():
+    variables = classifier(num_heads=2).trainable_variables
+    for kind, name in ((SGD, "traces"), (AdamW, "means")):
+        optimizer = kind(0.1, momentum_dtype="bfloat16")
+        optimizer.build(variables)
+        for variable, momentum in zip(variables, getattr(optimizer, name), strict=True):
+            assert momentum.value.sharding == variable.value.sharding, variable.path
+print(sum(not variable.value.is_fully_replicated for variable in variables))
+"""
+    assert int(run_python(code)) > 0
+
+
 def wait_for(condition, processes):
     while not condition():
         assert all(process.poll() is None for process in processes), "ended too early"

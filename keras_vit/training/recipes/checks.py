@@ -158,5 +158,9 @@ def _check_ranges(recipe):
 
 def _check_choices(recipe):
     for field in dataclasses.fields(recipe):
-        if typing.get_origin(field.type) is typing.Literal:
-            check_choice(field.name, getattr(recipe, field.name), typing.get_args(field.type))
+        value = getattr(recipe, field.name)
+        # The choices of a setting that may be None are inside a union.
+        kinds = (field.type,) if value is None else (field.type, *typing.get_args(field.type))
+        for kind in kinds:
+            if typing.get_origin(kind) is typing.Literal:
+                check_choice(field.name, value, typing.get_args(kind))

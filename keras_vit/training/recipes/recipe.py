@@ -50,8 +50,9 @@ class Recipe:
             `"downsized"` (colors of 4 x 4 parts) or `"pixels"`.
         label_smoothing: share of a label that is spread over all classes; softmax only.
         head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
-        momentum_dtype: dtype in which `adamw` and `sgd` keep the sum of past gradients; `None` for
-            that of the weights. vit_jax and big_vision keep it in `"bfloat16"`, in half the memory.
+        momentum_dtype: dtype in which the momentum of SGD, or the first moment of AdamW, is stored:
+            `"bfloat16"` as in vit_jax and big_vision, in half the memory; `None` for that of the
+            weights. `"adamw"` and `"sgd"` only.
         layer_decay: ratio of a block's learning rate to that of the next block.
         frozen_blocks: number of blocks, from the first, that are not trained. The layers before
             them are not trained either.

@@ -157,6 +157,11 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"learning_rate": 0.0}, "`learning_rate` must be positive.*learning_rate=0"),
         ({"warmup_steps": -1}, "`warmup_steps` must not be negative.*warmup_steps=-1"),
         ({"optimizer": "adamx"}, "`optimizer` must be one of .*optimizer='adamx'"),
+        ({"momentum_dtype": "int8"}, "`momentum_dtype` must be one of .*momentum_dtype='int8'"),
+        (
+            {"momentum_dtype": "bfloat16", "optimizer": "lion"},
+            "`momentum_dtype` needs the optimizer `adamw` or `sgd`.*optimizer='lion'",
+        ),
         ({"dropout": 1.0}, "`dropout` must be .*dropout=1.0"),
         ({"position_placement": "head"}, "`position_placement` must be one of .*'head'"),
         (
