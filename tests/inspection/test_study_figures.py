@@ -33,8 +33,7 @@ def test_settings_side_by_side(axes, tmp_path):
     assert [axis.get_ylabel() for axis in axes] == list(panels)
     drawn = {(x, round(y)) for x, y in points(second)}
     assert {(0, 20), (0, 40)} <= drawn and 1 not in {x for x, _ in drawn}
-    axis = axes[0]
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["a", "b"]
+    assert [label.get_text() for label in second.get_xticklabels()] == ["a", "b"]
     assert [text.get_text() for text in axis.texts] == ["60.0", "90.0"]
     assert {(0, 50), (0, 70), (1, 90)} <= {(x, round(y)) for x, y in points(axis)}
 

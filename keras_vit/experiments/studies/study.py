@@ -7,7 +7,12 @@ from keras_vit.experiments.studies.runs import measure
 from keras_vit.experiments.studies.settings import DATA_SIZE, STUDIES
 from keras_vit.experiments.studies.table import by_setting, run_study
 from keras_vit.experiments.studies.tuning import Tuning
-from keras_vit.inspection.figures.studies import draw_data_sizes, draw_scaling, draw_study
+from keras_vit.inspection.figures.studies import (
+    draw_data_sizes,
+    draw_scaling,
+    draw_study,
+    short_names,
+)
 
 FIGURE = "study.png"
 
@@ -66,8 +71,10 @@ def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options)
     plan = make_plan(name, recipe, data, workdir, models=models, seeds=seeds, **options)
     plan.check()
     tuned = Tuning(plan)
+    settings = plan.settings
+    print(f"{len(settings)} settings with {seeds} seeds: {len(settings) * seeds} runs")
     rows = run_study(
-        plan.settings,
+        settings,
         plan.run_seeds,
         lambda setting, seed: measure(plan, tuned(setting), seed),
         plan.workdir,
@@ -79,6 +86,8 @@ def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options)
 
 
 def _draw(plan, rows):
+    short = short_names({row["setting"] for row in rows})
+    rows = [{**row, "setting": short[row["setting"]]} for row in rows]
     kind, picture = STUDIES[plan.name], plan.workdir / FIGURE
     titles = {
         "finetuned": "Accuracy after fine-tuning (%)",
@@ -91,7 +100,9 @@ def _draw(plan, rows):
         title, column = next(iter(panels.items()))
         draw_scaling(exaflops, by_setting(rows, column), kind.title, picture, title)
     elif plan.name == DATA_SIZE:
-        models = {setting.name: setting.model for setting in plan.settings}
+        settings = plan.settings
+        names = short_names({setting.model for setting in settings})
+        models = {short[setting.name]: names[setting.model] for setting in settings}
         rows = [{**row, "model": models[row["setting"]]} for row in rows]
         draw_data_sizes(rows, panels, kind.title, picture)
     else:

@@ -121,7 +121,8 @@ def _check_same(workdir, facts):
     # Earlier versions had fewer settings of a recipe.
     defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
     added = {name: defaults[name] for name in facts if name in defaults.keys() - before.keys()}
-    changed = recorded_differences({**added, **before}, facts, workdir / FACTS)
+    before = {**json.loads(json.dumps(added)), **before}
+    changed = recorded_differences(before, facts, workdir / FACTS)
     if changed:
         raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")
 

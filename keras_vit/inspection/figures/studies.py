@@ -1,8 +1,23 @@
 """Figures of studies."""
 
+import re
+
 import numpy as np
 
 from keras_vit.inspection.figures.drawing import new_figure, save_figure
+
+
+def short_names(names):
+    """Return a dictionary from names to labels, without the sizes in parentheses.
+
+    Names that differ in these sizes alone stay whole.
+
+    Example:
+    >>> list(short_names(["ViT_Ti16(depth=6), none", "ViT_Ti16(depth=6), 1-D"]).values())
+    ['ViT_Ti16(...), none', 'ViT_Ti16(...), 1-D']
+    """
+    short = {name: re.sub(r"\(.*\)", "(...)", name) for name in names}
+    return short if len({*short.values()}) == len(short) else {name: name for name in names}
 
 
 def draw_study(panels, title, path):
