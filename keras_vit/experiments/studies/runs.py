@@ -42,14 +42,15 @@ def measure(plan, setting, seed):
     found = {"images": trained.num_images} if plan.name == DATA_SIZE else {}
     found |= {"exaflops": trained.exaflops, "accuracy": None}
     if trained.recipe.is_of_classes and not setting.is_scratch:
-        found["accuracy"] = _accuracy(model, trained.recipe, plan.data, plan.data_options)
+        data = setting.data or plan.data
+        found["accuracy"] = _accuracy(model, trained.recipe, data, plan.data_options)
     if plan.name == DATA_SIZE or plan.fewshot_data:
         found["fewshot"] = None if setting.is_scratch else _fewshot(plan, model, trained.recipe)
     if plan.finetune:
         if not setting.is_scratch:
             trained = finetune(plan, setting, trained)
-        data = trained.recipe, plan.finetune_data, plan.finetune_options
-        found |= {"exaflops": trained.exaflops, "finetuned": _accuracy(trained.model, *data)}
+        target = trained.recipe, plan.finetune_data, plan.finetune_options
+        found |= {"exaflops": trained.exaflops, "finetuned": _accuracy(trained.model, *target)}
     tuned = dict(setting.tuned)
     return {**{field: tuned.get(field) for field in plan.tune}, **found}
 
