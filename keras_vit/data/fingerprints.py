@@ -76,6 +76,8 @@ def source_digest(source):
     """Return a digest of a `Source` that changes with any byte of an image, label or class name."""
     found = fingerprints(source)
     facts = (source.class_names, source.num_examples, source.scale, found.digests, found.labels)
+    if source.border:
+        facts += (source.border,)
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 

@@ -159,7 +159,7 @@ def view_colors(colors, view):
 
 def _thumbnails(source, examples):
     def thumbnail(number, payload, _):
-        image = decode(source.read(payload)) * tf.cast(source.scale, tf.uint8)
+        image = source.pixels(decode(source.read(payload)))
         small = tf.image.resize(image, (_SIDE, _SIDE), antialias=True)
         grey = tf.image.rgb_to_grayscale(small)[..., 0]
         colors = tf.image.resize(small, (_COLORS_SIDE, _COLORS_SIDE), antialias=True)

@@ -75,6 +75,6 @@ def _read_tiles(source, ids):
     if not numbers:
         return tiles
     for number, payload, _ in source.some(np.array(numbers, "int64")):
-        pixels = decode(source.read(payload)).numpy() * np.uint8(source.scale)
+        pixels = source.pixels(decode(source.read(payload))).numpy()
         tiles[source.find_id(int(number))] = Image.fromarray(pixels).resize((_TILE, _TILE))
     return tiles

@@ -103,6 +103,20 @@ def check_size(size):
         return tf.identity(size)
 
 
+def cut_border(image, width):
+    """Return a decoded image without `width` pixels on each side.
+
+    Raises:
+        tf.errors.InvalidArgumentError: if nothing would be left.
+    """
+    if not width:
+        return image
+    size = tf.shape(image)[:2]
+    message = f"An image must be larger than its border of {width} pixels, its height and width are"
+    with tf.control_dependencies([require(tf.reduce_all(size > 2 * width), message, size)]):
+        return tf.identity(image)[width:-width, width:-width]
+
+
 def read_orientation(encoded):
     """Read the EXIF orientation of a photograph, an int32 tensor from 1 to 8; 1 means upright.
 

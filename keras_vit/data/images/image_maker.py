@@ -7,7 +7,12 @@ import tensorflow as tf
 from keras_vit.core.arguments import as_pair, is_integer
 from keras_vit.data.images import augment
 from keras_vit.data.images import transforms as images
-from keras_vit.data.images.decoding import decode_function, read_orientation, turn_upright
+from keras_vit.data.images.decoding import (
+    cut_border,
+    decode_function,
+    read_orientation,
+    turn_upright,
+)
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
 
@@ -20,6 +25,7 @@ class ImageMaker:
         image_size: int or `(height, width)`, in pixels.
         preprocessing: the `Preprocessing`.
         scale: factor of pixel values, for datasets of zeros and ones.
+        border: width of what is cut off on each side of a decoded image, in pixels.
 
     Raises:
         ValueError: if the image size is not positive or an image is cropped from a smaller one.
@@ -28,6 +34,7 @@ class ImageMaker:
     image_size: int | tuple[int, int]
     preprocessing: Preprocessing
     scale: int = 1
+    border: int = 0
 
     def __post_init__(self):
         object.__setattr__(self, "image_size", as_pair(self.image_size, "image_size"))
@@ -64,10 +71,12 @@ class ImageMaker:
     def _crop(self, encoded, seed):
         """Return the crop of an image, resized to `image_size`."""
         settings = self.preprocessing
-        if settings.min_crop_area is not None and not settings.upright:
+        is_decoded_in_part = settings.min_crop_area is not None and not settings.upright
+        if is_decoded_in_part and not self.border:
             part = images.inception_crop(encoded, seed, settings.min_crop_area)
             return images.resize(self._scaled(part), self.image_size)
-        image = self._scaled(decode_function(encoded, settings.resizing.antialias))
+        image = cut_border(decode_function(encoded, settings.resizing.antialias), self.border)
+        image = self._scaled(image)
         if settings.upright:
             image = turn_upright(image, read_orientation(encoded))
         if settings.min_crop_area is not None:

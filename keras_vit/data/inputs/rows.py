@@ -79,19 +79,19 @@ def rows_of(source):
 
 
 def _image_column(source, numbers, payloads):
-    if source.path_of is not None:
+    if source.path_of is not None and not source.border:
         return {"path": as_objects([source.path_of(int(number)) for number in numbers])}
     encoded = [
         payload and tf.convert_to_tensor(source.read(payload)).numpy() for payload in payloads
     ]
-    if source.scale == 1:
+    if source.scale == 1 and not source.border:
         return {"bytes": as_objects(encoded)}
-    return {"image": as_objects([_scaled(one, source.scale) for one in encoded])}
+    return {"image": as_objects([_pixels(source, one) for one in encoded])}
 
 
-def _scaled(encoded, scale):
+def _pixels(source, encoded):
     try:
-        return encoded and decode(encoded).numpy() * np.uint8(scale)
+        return encoded and source.pixels(decode(encoded)).numpy()
     except tf.errors.OpError:
         # The predictor explains why these bytes cannot be decoded.
         return encoded

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
+from keras_vit.data.images.decoding import cut_border
 
 # As in `vit_jax/configs/common.py`. The buffer holds encoded images.
 SHUFFLE_BUFFER = 50_000
@@ -39,6 +40,7 @@ class Source:
             payload is the bytes.
         shuffle_buffer: number of payloads in the shuffle buffer.
         scale: factor of pixel values, for datasets of zeros and ones.
+        border: width of what is cut off on each side of the decoded images, in pixels.
         path_of: function from the number of an example to its file; `None` if examples are not
             files.
         left_out: number of files that are not examples, by reason.
@@ -58,6 +60,7 @@ class Source:
     read: Callable = _is_read
     shuffle_buffer: int = SHUFFLE_BUFFER
     scale: int = 1
+    border: int = 0
     path_of: Callable[[int], str] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     in_records: bool = False
@@ -81,6 +84,11 @@ class Source:
             lambda number, payload, label: (number, self.read(payload), label),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
+
+    def pixels(self, image):
+        """Return a decoded image, a uint8 tensor, with its scale and without its border."""
+        image = cut_border(image, self.border)
+        return image if self.scale == 1 else image * tf.cast(self.scale, image.dtype)
 
     def some(self, numbers):
         """Return a dataset of the examples with some numbers, in any order.

@@ -30,8 +30,8 @@ def write_records(source, folder, split, num_files=1):
 
     Raises:
         ValueError: if the directory has files of the split or other class names; the images have
-            several labels or scaled pixels; no image can be decoded; examples are missing; or a
-            label or class name could not be read again.
+            several labels, scaled pixels or a border; no image can be decoded; examples are
+            missing; or a label or class name could not be read again.
     """
     folder = pathlib.Path(folder).expanduser()
     labels = "".join(f"{name}\n" for name in source.class_names)
@@ -83,10 +83,10 @@ def _write(source, paths):
 def _check_source(source, num_files):
     check_integer("num_files", num_files, minimum=1)
     _, _, label = source.examples.element_spec
-    if source.scale != 1 or label.shape.rank != 0:
+    if source.scale != 1 or source.border or label.shape.rank != 0:
         raise ValueError(
-            "`source` must have one label per image and pixels from 0 to 255. Received: "
-            f"scale={source.scale}, labels of shape {label.shape}"
+            "`source` must have one label per image, pixels from 0 to 255 and no border. Received: "
+            f"scale={source.scale}, border={source.border}, labels of shape {label.shape}"
         )
     if "\n".join(source.class_names).splitlines() != list(source.class_names):
         raise ValueError(
