@@ -4,13 +4,16 @@ import logging
 import re
 import shlex
 
+from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names, read_labels
+
 
 def check_same_classes(model_names, data_names, must_be_equal):
     """Check that a model and a dataset mean the same classes by the same numbers.
 
-    Other projects, and ImageNet's words and synsets, may spell the names differently: unless they
-    `must_be_equal`, a warning is logged if they differ.
+    All synsets of ImageNet mean the same as its words. Other projects may spell the names
+    differently: unless they `must_be_equal`, a warning is logged if they differ.
     """
+    model_names, data_names = _as_words(model_names), _as_words(data_names)
     if len(model_names) != len(data_names):
         is_part = set(model_names) < set(data_names)
         hint = f"; `--classes {shlex.join(model_names)}` takes the model's alone" if is_part else ""
@@ -33,3 +36,11 @@ def check_same_classes(model_names, data_names, must_be_equal):
             "their order: %r is %r",
             *different[0],
         )
+
+
+def _as_words(names):
+    """Return ImageNet's words for all of its synsets; other names as they are."""
+    if len(names) not in LABEL_FILES:
+        return list(names)
+    synsets = [synset for synset, _ in read_labels(len(names))]
+    return imagenet_class_names(len(names)) if list(names) == synsets else list(names)

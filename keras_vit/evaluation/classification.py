@@ -18,7 +18,7 @@ from keras_vit.models.parts import check_classifier
 class Predictions:
     """The predictions of a model for each image of a dataset: arrays `(images,)`.
 
-    The last three are `None` if images may have several labels.
+    `labels` and `losses` are `None` if images may have several labels.
 
     Args:
         class_names: names of the classes.
@@ -27,7 +27,8 @@ class Predictions:
         is_right: whether `predicted` is the image's class, or one of several.
         labels: int32, the image's class.
         losses: float32, the cross-entropy.
-        is_in_top_5: whether the image's class is among the five with the greatest logits.
+        is_in_top_5: whether the image's class, or one of several, is among the five with the
+            greatest logits; `None` if it was not computed.
 
     Example:
     >>> several_labels = Predictions(
@@ -50,12 +51,14 @@ class Predictions:
 
     def summary(self):
         """Return the metrics of all images, as `evaluate` does."""
-        images, accuracy = {"images": len(self.predicted)}, {"accuracy": _mean(self.is_right)}
-        if self.labels is None:
-            return images | accuracy
-        metrics = {**images, "loss": _mean(self.losses), **accuracy}
-        if len(self.class_names) > 5:
+        metrics = {"images": len(self.predicted)}
+        if self.losses is not None:
+            metrics["loss"] = _mean(self.losses)
+        metrics["accuracy"] = _mean(self.is_right)
+        if len(self.class_names) > 5 and self.is_in_top_5 is not None:
             metrics["top_5_accuracy"] = _mean(self.is_in_top_5)
+        if self.labels is None:
+            return metrics
         error = expected_calibration_error(self.probabilities, self.is_right)
         return {**metrics, "calibration_error": error}
 
@@ -69,8 +72,9 @@ def evaluate(model, dataset):
         A dictionary: `images` (without those that were skipped), `loss`, `accuracy` (top-1), with
         more than five classes `top_5_accuracy`, and `calibration_error` (see
         `keras_vit.evaluation.metrics.expected_calibration_error`). If images have several labels,
-        as in ImageNet-ReaL: `images`, without those that have no label, and `accuracy`, the share
-        whose prediction is among the labels.
+        as in ImageNet-ReaL: `images`, without those that have no label, `accuracy`, the share whose
+        prediction is among the labels, and with more than five classes `top_5_accuracy`, the share
+        with a label among the five greatest logits.
     """
     return predictions(model, dataset).summary()
 
@@ -178,9 +182,16 @@ def _judge(logits, labels):
         "probabilities": np.exp(log_probabilities[images, predicted]).astype("float32"),
     }
     if labels.ndim == 2:
-        return {**columns, "is_right": labels[images, predicted] > 0}
+        # Stable: among equal logits the first counts as the greatest, as in `argmax`.
+        five = np.argsort(-logits, axis=-1, kind="stable")[:, :5]
+        is_in_top_5 = (np.take_along_axis(labels, five, axis=-1) > 0).any(axis=-1)
+        return {
+            **columns,
+            "is_right": labels[images, predicted] > 0,
+            "is_in_top_5": is_in_top_5,
+        }
     own = logits[images, labels][:, None]
-    # Among equal logits the first counts as the greatest, as in `argmax`.
+    # As above, the first among equal logits counts as the greatest.
     is_before = np.arange(logits.shape[-1]) < labels[:, None]
     num_greater = ((logits > own) | ((logits == own) & is_before)).sum(axis=-1)
     return {

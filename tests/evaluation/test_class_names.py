@@ -5,9 +5,12 @@ import re
 
 import pytest
 
+from keras_vit.core.imagenet import imagenet_class_names, read_labels
 from keras_vit.evaluation.class_names import check_same_classes
 
 WNIDS = ["n01440764", "n01443537"]
+SYNSETS = [synset for synset, _ in read_labels(1000)]
+WORDS = imagenet_class_names(1000)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +22,9 @@ WNIDS = ["n01440764", "n01443537"]
         (["cat", "dog"], ["ant", "cat"], False, "must have the model's classes"),
         (["cat", "dog"], ["cats", "dogs"], False, "different names .*'cat' is 'cats'"),
         (["tench", "goldfish"], WNIDS, False, None),
+        (SYNSETS, WORDS, True, None),
+        (WORDS, SYNSETS, True, None),
+        (WORDS, SYNSETS[1:] + SYNSETS[:1], True, "must have the model's classes"),
         (["cat", "dog"], ["ant", "cat", "dog"], True, "must .* 3 classes; `--classes cat dog` tak"),
         (["cat", "dog"], ["ant", "bee", "cat"], False, "must have the model's 2 .* 3 classes$"),
     ],
