@@ -26,7 +26,8 @@ class Data:
 
     name: Annotated[str | None, tyro.conf.Positional] = None
     """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-    `tfrecord-lists:PATTERN`, or one of the paper's datasets, which are listed without a name."""
+    `tfrecord-lists:PATTERN`, `objectnet:DIR`, or one of the paper's datasets, which are listed
+    without a name."""
     picture: pathlib.Path | None = None
     """The contact sheet to draw, a PNG file; `data.png` by default."""
     image_size: int = 224
@@ -77,12 +78,10 @@ class Data:
 
     def find_splits(self):
         """Return the splits of the dataset, and print their sizes and classes."""
-        from keras_vit.data.datasets import find_source
+        from keras_vit.data.datasets import find_source, splits_of
         from keras_vit.data.leaks import check_splits
-        from keras_vit.data.sources.paper import DATASETS
 
-        row = DATASETS.get(self.name)
-        names = SPLITS if row is None else tuple(row.splits)
+        names = splits_of(self.name)
         splits = {name: find_source(self.name, name, data_dir=self.data_dir) for name in names}
         for name, source in splits.items():
             print(f"{name}: {source.num_examples} images")

@@ -7,7 +7,6 @@ from typing import Annotated
 import tyro
 
 from keras_vit.data.sources.kinds import absolute_name, has_path
-from keras_vit.data.sources.splits import SPLITS
 
 _SHOWN = 5
 _DRAWN = 20
@@ -104,11 +103,9 @@ class Deduplicate:
 
     def _open(self, name, split, default):
         """Find a dataset and print how much of it is used."""
-        from keras_vit.data.datasets import find_source
+        from keras_vit.data.datasets import find_every, find_source
 
-        whole = (
-            find_source(name, "+".join(SPLITS), data_dir=self.data_dir) if has_path(name) else None
-        )
+        whole = find_every(name, self.data_dir) if has_path(name) else None
         if whole is not None and whole.has_no_splits and split is None:
             print(f"{name}: {whole.num_examples} images (all images)")
             return whole

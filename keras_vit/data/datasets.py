@@ -56,9 +56,10 @@ def load(
         name: a name of `keras_vit.data.DATASETS`; `"digits"` (scikit-learn's handwritten digits);
             `"folder:PATH"` (with `train/CLASS/*.jpg` and perhaps `validation/`, `test/`; or
             `CLASS/*.jpg`, which is split); `"csv:PATH"` (lines such as `1.jpg,cat dog`);
-            `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow Datasets); or `"tfrecord:PATTERN"`,
+            `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow Datasets); `"tfrecord:PATTERN"`,
             `"tfrecord-lists:PATTERN"` (TFRecord files with a label or a list of labels, and
-            `labels.txt`; `{split}` in the pattern stands for the name of a split).
+            `labels.txt`; `{split}` in the pattern stands for the name of a split); or
+            `"objectnet:DIR"` (ObjectNet with ImageNet's classes, to test on).
         split: `"train"`, `"validation"` or `"test"`, or several joined with `+`;
             `keras_vit.data.sources.splits` defines them for datasets that lack some.
         image_size: int or `(height, width)`, in pixels.
@@ -124,7 +125,7 @@ def load(
     augmentation = maker.preprocessing.augmentation
     make_pipeline = functools.partial(
         Pipeline,
-        make_image=dataclasses.replace(maker, scale=source.scale).make(),
+        make_image=dataclasses.replace(maker, scale=source.scale, border=source.border).make(),
         shape=(*maker.image_size, 3),
         batch_size=batch_size,
         training=training,
@@ -256,5 +257,17 @@ def _part(source, fraction):
 
 def find_every(name, data_dir):
     """Return the `Source` of all splits of a dataset."""
-    row = DATASETS.get(name)
-    return find_source(name, "+".join(SPLITS if row is None else row.splits), data_dir=data_dir)
+    return find_source(name, "+".join(splits_of(name)), data_dir=data_dir)
+
+
+def splits_of(name):
+    """Return the names of the splits that a dataset has, as far as its name says.
+
+    Example:
+    >>> splits_of("folder:photos"), splits_of("imagenet2012_real")
+    (('train', 'validation', 'test'), ('test',))
+    """
+    if name in DATASETS:
+        return tuple(DATASETS[name].splits)
+    kind, _ = find_kind(name)
+    return SPLITS if kind is None else kind.splits

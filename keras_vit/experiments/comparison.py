@@ -5,6 +5,7 @@ import json
 import pathlib
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.data.sources.kinds import find_kind
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.experiments.reported import (
     OF_CHECKPOINTS,
@@ -19,6 +20,8 @@ from keras_vit.training.recipes import RECIPES
 
 # The dataset that the paper fine-tunes on, where it evaluates on several with the same images.
 TRAINED_ON = {"imagenet2012_real": "imagenet2012"}
+# The name of both the kind of dataset and the rows.
+OBJECTNET = "objectnet"
 # Settings that a run may choose; its learning rate must be one that the paper tries.
 _FREE = ("learning_rate", "learning_rates", "seed", "accumulation_steps")
 # Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
@@ -34,9 +37,12 @@ def check_meant(row, model, data, num_classes):
     builder = builder_of(model)
     if builder != row.builder:
         _refuse(row, f"the model's architecture, {builder}", row.builder)
-    if row.dataset == VTAB or (data in DATASETS and data != row.dataset):
+    kind, _ = find_kind(str(data))
+    name = OBJECTNET if kind is not None and kind.name == OBJECTNET else data
+    if row.dataset == VTAB or (name in (*DATASETS, OBJECTNET) and name != row.dataset):
         _refuse(row, f"the dataset, {data}", row.dataset)
-    expected = DATASETS[row.dataset].num_classes
+    # ObjectNet has the labels of ImageNet.
+    expected = DATASETS["imagenet2012" if row.dataset == OBJECTNET else row.dataset].num_classes
     if num_classes != expected:
         _refuse(row, f"a dataset of {num_classes} classes", f"{row.dataset} with {expected}")
 

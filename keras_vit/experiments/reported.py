@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
-from keras_vit.experiments.paper import accuracies
+from keras_vit.experiments.paper import accuracies, text
 
 PAPER = "of the ViT paper (arXiv 2010.11929)"
 # The mean over the 19 tasks, which is not a dataset.
@@ -18,7 +18,7 @@ class Reported:
     Args:
         name: name of the row, for `--compare`.
         builder: name of the model's builder, as `builder_of` returns it.
-        dataset: name of the dataset in `keras_vit.data.DATASETS`, or `"vtab"`.
+        dataset: name of the dataset in `keras_vit.data.DATASETS`, `"objectnet"` or `"vtab"`.
         accuracy: top-1 in percent; on VTAB the mean over its tasks.
         std: standard deviation over runs, in percent, or `None`.
         source: the publication.
@@ -149,11 +149,16 @@ OF_CHECKPOINTS = tuple(
     for row in CHECKPOINTS
     if row.accuracy is not None
 )
+OF_OBJECTNET = tuple(
+    Reported(row.name, row.builder, row.dataset, row.value, row.std, f"{row.source} {PAPER}")
+    for row in text.OBJECTNET
+    if row.setting == "top-1"
+)
 COLUMNS = ("name", "measured", "reported", "difference")
 
 
 def find_reported(name):
-    """Return the row of Table 2, or of a published checkpoint, with a name.
+    """Return the row of Table 2, of ObjectNet or of a published checkpoint, with a name.
 
     Args:
         name: such as `"ViT_L16/jft300m/cifar10"` or `"ViT_B16/augreg_imagenet2012_384"`.
@@ -168,7 +173,7 @@ def find_reported(name):
     >>> print(find_reported("ViT_L16/jft300m/cifar10"))
     99.42 +- 0.03 %
     """
-    rows = {row.name: row for row in TABLE_2 + OF_CHECKPOINTS}
+    rows = {row.name: row for row in TABLE_2 + OF_OBJECTNET + OF_CHECKPOINTS}
     if name not in rows:
         nearest = difflib.get_close_matches(name, rows, cutoff=0)
         raise ValueError(

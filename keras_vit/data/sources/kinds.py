@@ -7,6 +7,8 @@ import dataclasses
 import pathlib
 import pkgutil
 
+from keras_vit.data.sources.splits import SPLITS
+
 # Prefix of datasets divided as in versions before 0.2.
 BY_POSITION = "by-position:"
 
@@ -27,6 +29,7 @@ class SourceKind:
             `deduplicate` report the size of a divided split.
         is_digested: whether results record a digest of the images, to detect changes. To find it,
             all of them are read.
+        splits: names of the splits that there can be.
     """
 
     name: str
@@ -35,6 +38,7 @@ class SourceKind:
     placeholder: str | None = None
     is_path: bool = False
     is_digested: bool = True
+    splits: tuple[str, ...] = SPLITS
 
     @property
     def pattern(self):
@@ -59,6 +63,9 @@ _ROWS = (
     ),
     SourceKind("tfrecord", "records.tfrecord:records", ("by_position",), "PATTERN", is_path=True),
     SourceKind("tfrecord-lists", "records.tfrecord:lists", (), "PATTERN", is_path=True),
+    SourceKind(
+        "objectnet", "objectnet.images:objectnet", (), "DIR", is_path=True, splits=("test",)
+    ),
 )
 KINDS = {row.name: row for row in _ROWS}
 

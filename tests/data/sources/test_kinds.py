@@ -27,7 +27,9 @@ PLACES = {
 @pytest.mark.parametrize("place", PLACES)
 def test_help_and_pages_name_every_kind(place):
     text = PLACES[place]()
-    assert [row.name for row in KINDS.values() if f"`{row.name}" not in text] == []
+    # A test set is no data to train on.
+    rows = [row for row in KINDS.values() if place != "cli/train.py" or "train" in row.splits]
+    assert [row.name for row in rows if f"`{row.name}" not in text] == []
 
 
 @pytest.mark.parametrize("row", KINDS.values(), ids=KINDS)
