@@ -5,7 +5,6 @@ them as `train/CLASS/*.jpg`; without it, that test is skipped, and digits are th
 """
 
 import dataclasses
-import json
 import os
 import subprocess
 import sys
@@ -16,14 +15,14 @@ import pytest
 from keras_vit.training.recipes import RECIPES
 from keras_vit.training.training_data import load_training_data
 from tests.fixtures.parity import read_settings, write_batches, write_settings
-from tests.fixtures.reference import REFERENCE, read_npz
 
 BACKENDS = ("tensorflow", "jax", "torch")
 CIFAR10 = os.environ.get("KERAS_VIT_CIFAR10")
 SMALL = {"patch_size": 8, "width": 64, "depth": 3, "num_heads": 2, "mlp_dim": 256}
 LARGER = {"patch_size": 4, "width": 128, "depth": 4, "num_heads": 4, "mlp_dim": 512}
-# Both keep the sum of past gradients in bfloat16, in which roundings become visible sooner when the
-# learning rate is high: of the digits, a rate that is lower than the recipe's.
+# The original rounds its momentum to bfloat16, which makes differences of float32's rounding grow:
+# at the recipe's rates, on digits, weights that differ by 1e-7 give it losses that differ by 2e-2.
+# So digits have lower learning rates. On CIFAR-10 the recipe's give it 3e-4.
 SETTINGS = {"image_size": 32, "epochs": None, "dropout": 0.0, "momentum_dtype": "bfloat16"}
 ROWS = {"finetune_cifar": 0.01, "pretrain": 3e-4}
 
@@ -68,6 +67,7 @@ def on_digits(request, tmp_path_factory):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_losses_on_digits(on_digits, backend):
     differences, _ = relative_differences(on_digits, backend)
+    print(f"{backend}: {differences.max():.1e}")
     assert differences.max() < 1e-3
 
 
@@ -86,24 +86,6 @@ def test_losses_on_cifar(on_cifar, backend):
     print(f"{backend}: first 100 {differences[:100].max():.1e}, mean of the last 50 {last:.1e}")
     assert differences[:100].max() < 1e-3
     assert last < 0.01
-
-
-def test_the_original_is_the_original():
-    """The logits that vit_jax gave for stored weights."""
-    flax_vit = pytest.importorskip("tests.fixtures.peers.flax_vit", reason="flax is not installed")
-    case = "a2_vit_token_linen_names"
-    facts, stored = json.loads((REFERENCE / f"{case}.json").read_text()), read_npz(f"{case}.io.npz")
-    model = flax_vit.VisionTransformer(
-        num_classes=facts["num_classes"],
-        patch_size=facts["patch_size"][0],
-        width=facts["hidden_size"],
-        depth=facts["num_layers"],
-        num_heads=facts["num_heads"],
-        mlp_dim=facts["mlp_dim"],
-    )
-    parameters = flax_vit.unflatten(read_npz(f"{case}.ckpt.npz"))
-    logits = model.apply({"params": parameters}, stored["images"])
-    np.testing.assert_allclose(logits, stored["logits"], rtol=0, atol=5e-5)
 
 
 def test_settings_are_kept(tmp_path):
