@@ -47,7 +47,7 @@ test-processes: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes
 
 # Checkpoint files of and for the real transformers, timm and keras-hub, and their preprocessing;
-# models other than ViT on the three backends: 4 minutes.
+# models other than ViT on the three backends; training as by the original: 6 minutes.
 test-interop: $(VENV)/.interop $(VENV)-transformers4/.installed
 	$(PYTEST) -m interop tests/interop
 	for backend in jax torch; do \
@@ -139,8 +139,8 @@ $(VENV)/.backends: $(VENV)/.test
 
 # torchvision has no build for CPUs alone, and cannot be imported as it is: it has a folder of its own.
 $(VENV)/.interop: $(VENV)/.backends
-	$(BIN)/pip install --quiet transformers keras-hub pyyaml peft flax
-	$(BIN)/pip install --quiet --no-deps timm
+	$(BIN)/pip install --quiet transformers keras-hub pyyaml peft msgpack
+	$(BIN)/pip install --quiet --no-deps timm flax
 	$(BIN)/pip install --quiet --no-deps --upgrade --target $(VENV)/torchvision torchvision
 	touch $@
 
