@@ -30,7 +30,8 @@ class Benchmark:
     seconds: float = 2.0
     """Least time of a measurement."""
     output: pathlib.Path | None = None
-    """CSV file for all measurements; with several image sizes a figure is drawn beside it."""
+    """CSV file to write all measurements to. With several image sizes, a figure of the same name is
+    drawn in the same folder."""
     markdown: bool = False
     """Print a Markdown table."""
 
@@ -41,6 +42,10 @@ class Benchmark:
         from keras_vit.cli.tables import markdown_table, plain_table
         from keras_vit.experiments.benchmark import benchmark, device_name
 
+        if self.output is not None and not self.output.expanduser().parent.is_dir():
+            raise ValueError(
+                f"`output` must be a file in a folder that exists. Received: {str(self.output)!r}"
+            )
         options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
         costs = benchmark(**{name: getattr(self, name) for name in options})
         total = len(self.models) * len(self.image_sizes) * len(self.tasks)
@@ -53,16 +58,16 @@ class Benchmark:
     def _write(self, costs):
         import importlib.util
 
-        from keras_vit.core.files import replacing
+        from keras_vit.core.files import write_csv
         from keras_vit.inspection.figures.costs import draw_costs
 
         output = self.output.expanduser().resolve()
-        lines = [",".join(CSV_COLUMNS)]
-        for cost in costs:
-            shared = (f'"{cost.model}"', cost.image_size, cost.task)
-            lines += [",".join(map(str, (*shared, *point))) for point in cost.points]
-        with replacing(output) as partial:
-            partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        rows = [
+            (cost.model, cost.image_size, cost.task, *point)
+            for cost in costs
+            for point in cost.points
+        ]
+        write_csv(output, [dict(zip(CSV_COLUMNS, row, strict=True)) for row in rows])
         print(f"All measurements: {output}")
         if len(self.image_sizes) > 1 and importlib.util.find_spec("matplotlib"):
             picture = output.with_suffix(".png")
@@ -80,8 +85,9 @@ CSV_COLUMNS = ("model", "image_size", "task", "batch_size", "images_per_second",
 def cells(cost):
     """Return the cells of a `Cost`."""
     batch_size, speed, memory = cost.best
-    largest = "?" if cost.largest_batch is None else f"{cost.largest_batch:,}"
+    mark = "~" if cost.is_estimated else ""
+    largest = "?" if cost.largest_batch is None else f"{mark}{cost.largest_batch:,}"
     return (
         *(cost.model, f"{cost.image_size}", cost.task, f"{speed:,.1f}", f"{batch_size}"),
-        *(f"{memory / 2**30:.2f}", f"{'~' * cost.is_estimated}{largest}"),
+        *(f"{memory / 2**30:.2f}", largest),
     )

@@ -1,6 +1,7 @@
 """Atomic file replacement, and comparison of settings."""
 
 import contextlib
+import csv
 import json
 import os
 import pathlib
@@ -36,6 +37,14 @@ def replacing(path):
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def write_csv(path, rows):
+    """Write dictionaries with the same keys as a CSV file, atomically; `None` is an empty cell."""
+    with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def differences(before, now, unordered=()):

@@ -73,10 +73,11 @@ def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=N
     for task in tasks:
         check_choice("tasks", task, TASKS)
     is_rising = batch_sizes is None or list(batch_sizes) == sorted(set(batch_sizes))
-    if not (models and image_sizes and tasks and is_rising):
+    if not (models and image_sizes and tasks and is_rising and seconds > 0):
         raise ValueError(
-            "`models`, `image_sizes` and `tasks` must name one or more, and `batch_sizes` rise. "
-            f"Received: {models}, {image_sizes}, {tasks}, {batch_sizes}"
+            "`models`, `image_sizes` and `tasks` must name one or more, `batch_sizes` rise, and "
+            f"`seconds` be positive. Received: models={models}, image_sizes={image_sizes}, "
+            f"tasks={tasks}, batch_sizes={batch_sizes}, seconds={seconds}"
         )
     return (
         measure(model, size, task, batch_sizes, dtype, seconds)
@@ -118,7 +119,8 @@ def measure(model, image_size, task, batch_sizes=None, dtype=None, seconds=2.0):
         )
     largest, is_estimated = found.get("largest"), False
     if largest is None:
-        largest, is_estimated = estimate_largest_batch(points, available_memory()), True
+        largest = estimate_largest_batch(points, available_memory())
+        is_estimated = largest is not None
     return Cost(model, image_size, task, tuple(points), largest, is_estimated)
 
 

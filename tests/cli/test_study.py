@@ -44,6 +44,7 @@ def test_command(tmp_path, capsys):
         ("positions digits_masked_patches", "the recipe one that trains on classes"),
         ("positions digits_pretrain --shots 2", "`shots` needs `fewshot_data`"),
         ("positions digits_pretrain --fractions 1", "`fractions` is for the study 'data-size'"),
+        ("positions digits_pretrain --tune-learning-rates -1", "`learning_rate` must be positive"),
         ("shapes digits_pretrain --factors 0.3", "`factors` must leave depth=12 of ViT_Ti16 a"),
         ("shapes digits_pretrain --models BiT_R50x1", "must have patches for the study 'shapes'"),
         ("pretraining digits_pretrain", "needs `finetune` and `finetune_data`"),

@@ -1,4 +1,4 @@
-"""The Axial Transformer block, beside its definition in NumPy."""
+"""The Axial Transformer block computes what its definition in NumPy does."""
 
 import inspect
 

@@ -1,4 +1,4 @@
-"""Relative attention, beside its definition in NumPy."""
+"""Relative attention computes what its definition in NumPy does."""
 
 import numpy as np
 import pytest

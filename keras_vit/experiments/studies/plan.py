@@ -113,7 +113,10 @@ class Plan:
                     f"`models` must have patches for the study {self.name!r}. "
                     f"Received: {setting.model}, a ResNet"
                 )
-            dataclasses.replace(self.recipe, **setting.changes)
+            recipe = dataclasses.replace(self.recipe, **setting.changes)
+            for field, values in self.tune.items() if recipe.is_of_classes else ():
+                for value in values:
+                    dataclasses.replace(recipe, **{field: value})
         self._check_data(settings)
 
     def _check_options(self):

@@ -72,7 +72,7 @@ def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options)
     plan.check()
     tuned = Tuning(plan)
     settings = plan.settings
-    print(f"{len(settings)} settings with {seeds} seeds: {len(settings) * seeds} runs")
+    print(f"Settings: {len(settings)}, seeds: {seeds}, runs: {len(settings) * seeds}")
     rows = run_study(
         settings,
         plan.run_seeds,

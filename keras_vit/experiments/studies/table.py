@@ -8,6 +8,7 @@ import math
 import pathlib
 import statistics
 
+from keras_vit.core.files import write_csv
 from keras_vit.experiments.digests import recorded_differences
 from keras_vit.experiments.studies.plan import TUNABLE
 from keras_vit.training.recipes.recipe import Recipe
@@ -43,7 +44,7 @@ def run_study(settings, seeds, measure, workdir, facts):
             # Written after the first run: one that fails at once must not refuse other facts.
             workdir.mkdir(parents=True, exist_ok=True)
             write_text(workdir / FACTS, json.dumps(facts, indent=2) + "\n")
-            _write(path, rows)
+            write_csv(path, rows)
     names = [setting.name for setting in settings]
     asked = [row for row in rows if row["setting"] in names and row["seed"] in seeds]
     return sorted(asked, key=lambda row: (names.index(row["setting"]), row["seed"]))
@@ -171,11 +172,3 @@ def _read(path):
 
 def _number(text):
     return None if text == "" else float(text)
-
-
-def _write(path, rows):
-    lines = io.StringIO(newline="")
-    writer = csv.DictWriter(lines, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_text(path, lines.getvalue())

@@ -1,14 +1,12 @@
 """The choice of a recipe's settings on validation images, for each line of a study."""
 
-import csv
 import dataclasses
-import io
 import itertools
 import logging
 
+from keras_vit.core.files import write_csv
 from keras_vit.experiments.studies.runs import train_setting
 from keras_vit.training.callbacks.measuring import NotFiniteError
-from keras_vit.training.runs.run import write_text
 
 TUNING = "tuning.csv"
 
@@ -44,7 +42,7 @@ class Tuning:
             tried = dataclasses.replace(setting, tuned=tuned)
             accuracy = self._accuracy(tried)
             self.rows.append({"setting": setting.name, **dict(tuned), "accuracy": accuracy})
-            self._write()
+            write_csv(self.plan.workdir / TUNING, self.rows)
             if accuracy is not None and accuracy > highest:
                 best, highest = tried, accuracy
         if best is None:
@@ -61,10 +59,3 @@ class Tuning:
             logging.getLogger("keras_vit").warning("%s", error)
             return None
         return history[-1]["val_accuracy"]
-
-    def _write(self):
-        lines = io.StringIO(newline="")
-        writer = csv.DictWriter(lines, list(self.rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        write_text(self.plan.workdir / TUNING, lines.getvalue())

@@ -178,7 +178,7 @@ def names_of(kind, model, **options):
 
 
 def test_a_study_of_position_embeddings(study_directory):
-    """Of any model, whose sizes may have a comma."""
+    """The model may have sizes in parentheses, with commas between them."""
     names = names_of("positions", "ViT_Ti16(patch_size=4, depth=6)")
     (table,) = measured_tables("Table 8", [study_directory("positions", *names)])
     reported = {row[0].partition("), ")[2]: row[1] for row in table.rows}
