@@ -153,6 +153,10 @@ def load(
             resumed = functools.partial(make, start_step=start_step)
             return batches(resumed, examples, source.find_numbers(skip))
 
+        def only(numbers):
+            part = examples.without(np.setdiff1d(examples.numbers, numbers))
+            return batches(make, part, broken)
+
         def with_features(extract):
             once = {"training": False, "repeat": False, "start_step": 0, "one_hot": False}
             images = batches(functools.partial(make, **once), source)
@@ -174,6 +178,7 @@ def load(
             fingerprints=find_fingerprints,
             from_step=from_step,
             with_features=with_features,
+            only=only,
         )
         return info.attach(pipeline.batches())
 

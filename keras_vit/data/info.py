@@ -34,6 +34,9 @@ class DatasetInfo:
             step on, for resuming.
         with_features: function of a function from images to features, that returns the same dataset
             with features, computed once, in place of the images.
+        only: function of numbers of examples (`source.numbers`) that returns a dataset of these
+            alone, in the same order. Other images are not decoded. Its `source` and `fingerprints`
+            are still those of all examples.
 
     Example:
     >>> digits = keras_vit.data.load("digits", "test", image_size=16, batch_size=32)
@@ -54,6 +57,7 @@ class DatasetInfo:
     fingerprints: Callable
     from_step: Callable
     with_features: Callable
+    only: Callable
 
     def attach(self, dataset):
         """Set the fields and `info` as attributes of a dataset, and return the dataset."""

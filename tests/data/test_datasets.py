@@ -136,6 +136,20 @@ def test_exclude_leaves_out_exactly_those(tmp_path):
     np.testing.assert_array_equal(identify(list(by_file.as_numpy_iterator())), identify(expected))
 
 
+def test_a_dataset_of_some_images_decodes_no_others(tmp_path):
+    folder = write_folder(tmp_path / "photos", count=10)
+    data = load(f"folder:{folder}", "train", 16, 4)
+    numbers, images = data.source.numbers, np.concatenate([x for x, _ in data.as_numpy_iterator()])
+    chosen = np.array([1, 2, 5, 11])
+    for number in np.delete(numbers, chosen).tolist():
+        (folder / data.source.find_id(number)).write_bytes(b"broken")
+    part = data.only(numbers[chosen])
+    assert (part.num_examples, part.class_names) == (4, data.class_names)
+    found = np.concatenate([x for x, _ in part.as_numpy_iterator()])
+    np.testing.assert_array_equal(found, images[chosen])
+    assert len(part.skipped) == 0
+
+
 def test_fractions_are_parts_of_each_other():
     found = []
     for fraction in (0.1, 0.5, 1):
