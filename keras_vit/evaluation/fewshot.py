@@ -133,7 +133,16 @@ def fewshot_accuracies(
             f"Received: {train[0].shape[1]} and {test[0].shape[1]}"
         )
     shots = (SHOTS if method == "least-squares" else (ALL,)) if shots is None else shots
-    counts = np.bincount(train[1], minlength=num_classes)
+    choices = all_choices(train[1], num_classes, shots, seeds)
+    return accuracies_of(choices, train, test, num_classes, method, l2)
+
+
+def all_choices(labels, num_classes, shots, seeds):
+    """Return a dictionary from `(shots, seed)` to the indices of the chosen examples.
+
+    A warning names the number of classes that have too few.
+    """
+    counts = np.bincount(labels, minlength=num_classes)
     wanted = max((count for count in shots if count != ALL), default=1)
     small = np.sum(counts < wanted)
     if small:
@@ -141,16 +150,22 @@ def fewshot_accuracies(
             "%d of the %d classes have fewer than %d images for training, the smallest %d",
             *(small, num_classes, wanted, counts.min()),
         )
+    return {
+        (count, seed): choose_examples(labels, num_classes, count, seed)
+        for seed in seeds
+        for count in shots
+        if count != ALL or seed == seeds[0]
+    }
+
+
+def accuracies_of(choices, train, test, num_classes, method="least-squares", l2=None):
+    """Return the accuracy for each of the `all_choices`; `train` and `test` have two arrays."""
     predict, default_l2 = METHODS[method]
     l2 = default_l2 if l2 is None else l2
     accuracies = {}
-    for seed in seeds:
-        for count in shots:
-            if count == ALL and seed != seeds[0]:
-                continue
-            chosen = choose_examples(train[1], num_classes, count, seed)
-            predicted = predict(train[0][chosen], train[1][chosen], test[0], num_classes, l2)
-            accuracies[count, seed] = float(np.mean(predicted == test[1]))
+    for key, chosen in choices.items():
+        predicted = predict(train[0][chosen], train[1][chosen], test[0], num_classes, l2)
+        accuracies[key] = float(np.mean(predicted == test[1]))
     return accuracies
 
 

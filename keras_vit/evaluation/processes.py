@@ -1,9 +1,13 @@
 """Evaluation by several processes, with a share of the images each.
 
 Only the JAX backend has several processes. Each evaluates its share on its own device, so that
-batches need not have one size; the results are gathered at the end.
+batches need not have one size; the results are gathered at the end. Features of a model that is
+being trained are computed by all devices of its strategy together.
 """
 
+import functools
+
+import keras
 import numpy as np
 
 from keras_vit.data.processes import process
@@ -32,6 +36,44 @@ def logits_function(model):
         return logits
 
     return lambda images: predict(variables, images)
+
+
+def outputs_function(model):
+    """Return a function from a dataset of batches of images to the outputs of a model for them.
+
+    All devices of the strategy that the model was built under compute together, with the weights
+    that the model has at that time. Each process must call the function with the same images, and
+    gets all outputs, an array with one row per image. The model may be divided among devices.
+    """
+    distribution = keras.distribution.distribution()
+    if distribution is None:
+        # TensorFlow's strategies divide batches themselves.
+        return lambda images: model.predict(images, verbose=0)
+    import jax
+
+    mesh = distribution.device_mesh.backend_mesh
+    num_replicas = mesh.shape[distribution.batch_dim_name]
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+    @functools.partial(jax.jit, out_shardings=everywhere)
+    def predict(variables, batch):
+        outputs, _ = model.stateless_call(*variables, batch, training=False)
+        return outputs
+
+    def predict_all(images):
+        groups = (model.trainable_variables, model.non_trainable_variables)
+        variables = [[variable.value for variable in group] for group in groups]
+        size, outputs = 0, []
+        for batch in images.as_numpy_iterator():
+            # JAX would compile again for a smaller batch.
+            size = max(size, -(-len(batch) // num_replicas) * num_replicas)
+            filled = np.resize(batch, (size, *batch.shape[1:]))
+            layout = distribution.get_data_layout(filled.shape).backend_layout
+            shared = jax.make_array_from_callback(filled.shape, layout, filled.__getitem__)
+            outputs.append(np.asarray(predict(variables, shared))[: len(batch)])
+        return np.concatenate(outputs)
+
+    return predict_all
 
 
 def gather(columns):
