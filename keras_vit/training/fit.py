@@ -10,6 +10,7 @@ from keras_vit.checkpoints.trained.runs import BEST_MODEL, LAST_MODEL, RUN_FILE
 from keras_vit.core.arguments import check_integer
 from keras_vit.models.base import origin_of, set_origin
 from keras_vit.training.averaging import assign_averages
+from keras_vit.training.callbacks.regular import MeasureRegularly
 from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.runs.resumable import ResumableFit
@@ -47,15 +48,16 @@ def fit(
     trained_before=None,
     exclude=None,
     teacher=None,
+    callbacks=(),
 ):
     """Train a model by a recipe, and keep the run in a directory.
 
     The directory contains `run.json` (the resolved recipe and the class names), `metrics.jsonl`
-    (one line per epoch), `tensorboard/` (loss, accuracy, learning rate, norm of the gradients,
-    images per second, share of the time spent waiting for data), `best.keras` (by validation
-    accuracy), `last.keras`, `averaged.keras` if the recipe averages weights, `states/` to resume
-    from, and `skipped.txt` if images could not be decoded. `trained_on.jsonl` and
-    `validated_on.jsonl` record the images.
+    (one line per epoch, and per measurement of `callbacks`), `tensorboard/` (loss, accuracy,
+    learning rate, norm of the gradients, images per second, share of the time spent waiting for
+    data), `best.keras` (by validation accuracy), `last.keras`, `averaged.keras` if the recipe
+    averages weights, `states/` to resume from, and `skipped.txt` if images could not be decoded.
+    `trained_on.jsonl` and `validated_on.jsonl` record the images.
 
     If the model was built under the scope of a `keras_vit.training.distribution.strategy`, call
     `fit` in that scope.
@@ -79,6 +81,8 @@ def fit(
             `excluded.txt`; or `None`.
         teacher: a trained model of the same classes, whose logits the model learns as the recipe
             says; or `None`. It is frozen, and not saved.
+        callbacks: further callbacks of `model.fit`. The measurements of a
+            `keras_vit.training.callbacks.MeasureRegularly` are part of the run, and resumed.
 
     Returns:
         The metrics of the epochs, a list of dictionaries.
@@ -93,6 +97,7 @@ def fit(
     check_batch(recipe)
     check_integer("save_steps", save_steps, 1)
     check_integer("keep", keep, 1)
+    measurements = _check_callbacks(recipe, callbacks)
     task = make_task(recipe, model, data, teacher)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)
     state = _find_state(workdir, keep) if resume else None
@@ -107,7 +112,8 @@ def fit(
         is_new = images and state is None
         before = _find_trained_before(model, teacher, trained_before, images) if is_new else None
         digests = [found.digest() for found in (*images.values(), before) if found is not None]
-        made = open_run(own, recipe, {**task.facts, **(facts or {})}, resume, digests)
+        facts = {**task.facts, **(facts or {}), **measurements}
+        made = open_run(own, recipe, facts, resume, digests)
         # A teacher may have other dtypes.
         trained = task.model if teacher is None else model
         task.model.compile(
@@ -126,6 +132,7 @@ def fit(
             States(own / STATES, keep),
             run_metadata(own / LAST_MODEL),
             options,
+            tuple(callbacks),
         )
         origin = origin_of(model)
         try:
@@ -152,6 +159,17 @@ def fit(
         assign_averages(task.model)
         report_skipped(own, run.train, task.validation)
     return run.history
+
+
+def _check_callbacks(recipe, callbacks):
+    """Return what `run.json` records about the callbacks that measure the model."""
+    measuring = [callback for callback in callbacks if isinstance(callback, MeasureRegularly)]
+    if recipe.freeze and measuring:
+        raise ValueError(
+            "With `freeze` only the head is trained: the representation that is to be measured "
+            f"does not change. Received: freeze=True and measurements, {measuring[0].settings}"
+        )
+    return {"measurements": [callback.settings for callback in measuring]} if measuring else {}
 
 
 def _find_trained_before(model, teacher, given, images):

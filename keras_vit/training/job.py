@@ -62,6 +62,7 @@ def train(
     facts=None,
     epoch_examples=None,
     teacher=None,
+    callbacks=(),
 ):
     """Train a model on a dataset by a recipe, in a directory.
 
@@ -96,6 +97,8 @@ def train(
         teacher: path of a trained model of the same classes, as in `make_model`, or a built model:
             the model learns its logits as the recipe's `distillation`, `temperature` and
             `label_weight` say. `None` for none.
+        callbacks: further callbacks of `model.fit`, such as a
+            `keras_vit.training.callbacks.MeasureRegularly`, whose measurements are part of the run.
 
     Returns:
         A `Run`.
@@ -161,7 +164,8 @@ def train(
         if not is_built:
             model = make_model(recipe, model, len(datasets[0].class_names), dtype)
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
-        history = fit(recipe, model, datasets, workdir, facts, teacher=teacher, **options)
+        options |= {"teacher": teacher, "callbacks": callbacks}
+        history = fit(recipe, model, datasets, workdir, facts, **options)
     return Run(model, history, workdir, recipe)
 
 

@@ -1,12 +1,13 @@
-"""Which models `SaveModels` saves, and in which thread the loss is checked."""
+"""Which models `SaveModels` saves, where the loss is checked, and when a model is measured."""
 
 import threading
 
+import keras
 import numpy as np
 import pytest
 
 from keras_vit.models.files import load_model
-from keras_vit.training.callbacks import CheckFinite, NotFiniteError, SaveModels
+from keras_vit.training.callbacks import CheckFinite, MeasureRegularly, NotFiniteError, SaveModels
 from keras_vit.training.optimizers import make_optimizer
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_fit, small_model, small_recipe
@@ -54,3 +55,53 @@ def test_training_does_not_wait_for_the_loss_of_each_batch(tmp_path, monkeypatch
     monkeypatch.setattr(CheckFinite, "on_train_batch_end", on_train_batch_end)
     small_fit(tmp_path / "run")
     assert threads and threading.main_thread() not in threads
+
+
+class Counting:
+    """What `MeasureRegularly` takes; it measures how often it was called."""
+
+    def __init__(self):
+        self.models = []
+
+    def __call__(self, model):
+        self.models.append(model)
+        calls = iter(range(100))
+        return lambda: {"calls": next(calls)}
+
+
+def fit_plainly(callback, epochs, batches=5, parts=None, **options):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(gradient_accumulation_steps=parts), "mse", **options)
+    x, y = np.ones((2 * batches, 2)), np.ones((2 * batches, 1))
+    for _ in range(epochs):
+        model.fit(x, y, batch_size=2, epochs=2, callbacks=[callback], verbose=0)
+    return model
+
+
+def test_measurements_without_a_run(tmp_path):
+    counting = Counting()
+    callback = MeasureRegularly(4, counting, log_dir=tmp_path)
+    model = fit_plainly(callback, epochs=2)
+    # Each `fit` of 10 steps begins where the one before has ended.
+    assert [row["step"] for row in callback.rows] == [4, 8, 10, 12, 16, 20]
+    assert [row["calls"] for row in callback.rows] == [0, 1, 2, 0, 1, 2]
+    assert counting.models == [model, model]
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 2
+
+
+@pytest.mark.backends("tensorflow", "jax", reason="torch has no accumulation of Keras's")
+def test_steps_are_updates():
+    callback = MeasureRegularly(2, Counting())
+    fit_plainly(callback, epochs=2, batches=6, parts=3)
+    assert [row["step"] for row in callback.rows] == [2, 4, 6, 8]
+
+
+@pytest.mark.backends("tensorflow", "jax", reason="torch executes one step at a time")
+def test_several_steps_in_one_execution():
+    with pytest.raises(ValueError, match="`steps_per_execution` must be 1 .*=2"):
+        fit_plainly(MeasureRegularly(2, Counting()), epochs=1, steps_per_execution=2)
+
+
+def test_a_wrong_number_of_steps():
+    with pytest.raises(ValueError, match="`every` must be an integer of at least 1. .*every=0"):
+        MeasureRegularly(0, Counting())

@@ -1,5 +1,6 @@
 """Strategies: their runs end with the same metrics."""
 
+import json
 import time
 
 import keras
@@ -15,7 +16,7 @@ from tests.fixtures.distributed.processes import (
     start,
     start_two,
 )
-from tests.fixtures.distributed.run import train
+from tests.fixtures.distributed.run import measuring, train
 
 on_tensorflow = pytest.mark.backends("tensorflow", reason="TensorFlow's strategies")
 on_jax = pytest.mark.backends("jax", reason="keras.distribution is for JAX")
@@ -80,6 +81,47 @@ def test_two_processes_of_torchrun(tmp_path, expected):
     for metrics in printed_jsons(start(*launcher, "-m", MODULE, "--workdir", tmp_path, *AUTO)):
         for ours, theirs in zip(metrics, expected, strict=True):
             assert ours == pytest.approx(theirs, rel=0, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """Return the measurements of the run on one device."""
+    callbacks = measuring(8)
+    train("none", tmp_path_factory.mktemp("measured") / "run", callbacks=callbacks)
+    return callbacks[0].rows
+
+
+def check_steps(workdir):
+    """Check after which steps a run was measured, as its first process writes."""
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "step" in line] == [8, 16, 20]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("mirrored --devices 2", marks=on_tensorflow),
+        pytest.param("data_parallel --devices 2", marks=on_jax),
+        pytest.param("model_parallel --devices 4 --model-shards 2", marks=on_jax),
+    ],
+)
+def test_measurements_of_devices(arguments, tmp_path, measured):
+    command = (MODULE, "--workdir", tmp_path, "--measure-every", "8", "--strategy")
+    check_metrics(start(*command, *arguments.split()), measured)
+    check_steps(tmp_path / "run")
+
+
+@on_jax
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    "arguments", ["data_parallel", "model_parallel --devices 2 --model-shards 2"]
+)
+def test_measurements_of_processes(arguments, tmp_path, measured):
+    command = (MODULE, "--workdir", tmp_path, "--measure-every", "8", "--strategy")
+    for process in start_two(*command, *arguments.split()):
+        check_metrics(process, measured)
+    check_steps(tmp_path / "run")
 
 
 @on_jax

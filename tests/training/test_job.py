@@ -56,8 +56,8 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
         "fraction": 0.5,
         "note": "half",
     }
-    names = {"resume": True, "save_steps": 1000, "keep": 2, "exclude": exclude, "teacher": None}
-    assert options == names
+    names = {"resume": True, "save_steps": 1000, "keep": 2, "exclude": exclude}
+    assert options == {**names, "teacher": None, "callbacks": ()}
     assert (model.input_shape, model.output_shape) == ((None, 24, 24, 3), (None, 3))
     assert (train.num_examples, validation.num_examples) == (195, 53)
     assert recipe == RECIPES["digits_finetune"]

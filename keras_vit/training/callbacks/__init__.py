@@ -12,6 +12,7 @@ __all__ = make_lazy(
             "LogSpeed",
             "NotFiniteError",
         ],
+        "keras_vit.training.callbacks.regular": ["MeasureRegularly"],
         "keras_vit.training.callbacks.saving": ["SaveModels", "SaveState"],
         "keras_vit.training.callbacks.stopping": ["StopEarly"],
     },

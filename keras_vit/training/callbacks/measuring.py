@@ -30,13 +30,15 @@ class LogOptimizer(keras.callbacks.Callback):
 class LogSpeed(keras.callbacks.Callback):
     """Log images per second, and the share of the time spent waiting for data.
 
-    `waited` is a function that returns the seconds spent waiting for data so far.
+    `waited` is a function that returns the seconds spent waiting for data so far, `paused` one that
+    returns those in which training was paused.
     """
 
-    def __init__(self, batch_size, waited):
+    def __init__(self, batch_size, waited, paused=lambda: 0.0):
         super().__init__()
         self.batch_size = batch_size
         self.waited = waited
+        self.paused = paused
 
     def on_epoch_begin(self, epoch, logs=None):
         self._begin = self._end = None
@@ -60,7 +62,7 @@ class LogSpeed(keras.callbacks.Callback):
     def _now(self):
         # Waits until the device has done all batches so far.
         ops.convert_to_numpy(self.model.optimizer.iterations)
-        return time.perf_counter(), self.waited()
+        return time.perf_counter() - self.paused(), self.waited()
 
 
 class NotFiniteError(ValueError):

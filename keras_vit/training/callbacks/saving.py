@@ -1,5 +1,6 @@
 """Callbacks that save the models and the states of a run."""
 
+import functools
 import json
 import logging
 import math
@@ -35,11 +36,15 @@ class SaveModels(keras.callbacks.Callback):
     last epoch, `NotFiniteError` is raised unless the weights are finite and there is a model.
 
     `history` is a list of the metrics of earlier epochs, and grows. `predictor` is another model
-    that shares the weights of `model` and is saved as `predictor.keras`, or `None`.
+    that shares the weights of `model` and is saved as `predictor.keras`, or `None`. `write` is a
+    function that writes the metrics; by default it writes those of the epochs alone.
     """
 
-    def __init__(self, workdir, history, model, metadata=None, monitor=None, predictor=None):
+    def __init__(
+        self, workdir, history, model, metadata=None, monitor=None, predictor=None, write=None
+    ):
         super().__init__()
+        self.write = write or functools.partial(write_metrics, workdir, history)
         self.metadata = metadata
         self.monitor = monitor
         self.predictor = predictor
@@ -51,7 +56,7 @@ class SaveModels(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
         metrics = {name: float(value) for name, value in logs.items() if name not in SPEED}
         self.history.append({"epoch": epoch, **metrics})
-        write_metrics(self.workdir, self.history)
+        self.write()
         # On JAX this access writes the trained values to the variables.
         trained = self.model
         self._problem = _find_problem(trained, logs)
@@ -156,11 +161,17 @@ class SaveState(keras.callbacks.Callback):
         raise SystemExit(128 + signal.SIGTERM)
 
 
-def write_metrics(workdir, history):
-    """Write the metrics of all epochs, one per line, as JSON; `null` if they are not finite."""
+def write_metrics(workdir, history, rows=(), steps_per_epoch=1):
+    """Write metrics in the order of the steps, one line of JSON each; `null` if not finite.
+
+    `history` has the metrics of the epochs, `rows` the measurements of `MeasureRegularly`, which
+    come after an epoch that ends with the same step.
+    """
+    epochs = [((metrics["epoch"] + 1) * steps_per_epoch, metrics) for metrics in history]
+    measured = [(row["step"], row) for row in rows]
     lines = [
         json.dumps({k: v if math.isfinite(v) else None for k, v in metrics.items()}) + "\n"
-        for metrics in history
+        for _, metrics in sorted([*epochs, *measured], key=lambda line: line[0])
     ]
     write_text(workdir / METRICS_FILE, "".join(lines))
 

@@ -1,5 +1,6 @@
 """`model.fit` that resumes where it was stopped, also mid-epoch."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -12,6 +13,7 @@ from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.timing import TimedDataset
 from keras_vit.training.averaging import EvaluateAverages
 from keras_vit.training.callbacks.measuring import CheckFinite, LogOptimizer, LogSpeed
+from keras_vit.training.callbacks.regular import MeasureRegularly
 from keras_vit.training.callbacks.saving import SaveModels, SaveState, write_metrics
 from keras_vit.training.callbacks.stopping import StopEarly
 from keras_vit.training.recipes import Recipe
@@ -26,12 +28,16 @@ from keras_vit.training.runs.state import (
 from keras_vit.training.runs.thresholds import ChooseThresholds, measures_precision
 from keras_vit.training.training_data import for_evaluation
 
+# Directory of TensorBoard's for what `MeasureRegularly` measures.
+MEASURED = "measured"
+
 
 @dataclasses.dataclass
 class ResumableFit:
     """The epochs of a run, from its start or from a state.
 
-    The states contain the model's `options`, and `images`, the digests of `record_images`.
+    The states contain the model's `options`, `images`, the digests of `record_images`, and the
+    measurements of those `callbacks` that are `MeasureRegularly`.
     """
 
     recipe: Recipe
@@ -42,12 +48,20 @@ class ResumableFit:
     states: States
     metadata: dict
     options: dict | None
+    callbacks: tuple = ()
     images: dict | None = None
     history: list = dataclasses.field(default_factory=list)
     train: object = None
 
     def fit(self, task, model, state=None):
         """Train the compiled model of a `Task`, whose weights are those of the model to save."""
+        with contextlib.ExitStack() as stack:
+            for callback in self._measuring():
+                stack.callback(callback.leave_run)
+            self._join_measurements(model, state)
+            self._fit_from(task, model, state)
+
+    def _fit_from(self, task, model, state):
         batch, skip, callbacks = self._restore(task.model, state)
         if state is not None and state[1].get("thresholds"):
             model.thresholds = state[1]["thresholds"]
@@ -68,13 +82,31 @@ class ResumableFit:
             return 0, [], []
         arrays, facts = state
         self.history = facts["history"]
-        write_metrics(self.workdir, self.history)
+        self._write_metrics()
         logging.getLogger("keras_vit").info("resuming after batch %d", facts["batch"])
         metrics = restore(model, arrays)
         callbacks = [RestoreRandomStates(arrays)]
         if facts["batch"] % self.batches_per_epoch:
             callbacks.append(RestoreMetrics(metrics))
         return facts["batch"], facts["skipped"], callbacks
+
+    def _measuring(self):
+        return [callback for callback in self.callbacks if isinstance(callback, MeasureRegularly)]
+
+    def _join_measurements(self, model, state):
+        """Give the callbacks that measure the model, and what they have measured so far."""
+        measuring = self._measuring()
+        found = state[1]["measurements"] if state and measuring else [[]] * len(measuring)
+        for number, (callback, rows) in enumerate(zip(measuring, found, strict=True)):
+            # TensorBoard reads one file at a time in each directory.
+            name = f"{MEASURED}_{number}" if number else MEASURED
+            log_dir = self.workdir / TENSORBOARD / name
+            callback.join_run(model, self.epochs, log_dir, rows, self._write_metrics)
+
+    def _write_metrics(self):
+        rows = [row for callback in self._measuring() for row in callback.rows]
+        steps_per_epoch = self.batches_per_epoch // self.recipe.accumulation_steps
+        write_metrics(self.workdir, self.history, rows, steps_per_epoch)
 
     def _fit(self, task, model, batch, epochs, callbacks):
         timed = TimedDataset(self.train)
@@ -83,20 +115,24 @@ class ResumableFit:
         # It writes after epochs only.
         tensorboard.async_safe = True
         check = CheckFinite(self.recipe, self.states, batch)
-        is_measured = measures_precision(self.recipe, task, model)
+        is_measured, measuring = measures_precision(self.recipe, task, model), self._measuring()
+        for callback in measuring:
+            callback.begin_at(batch)
         callbacks = [
             *callbacks,
             check,
             LogOptimizer(),
-            LogSpeed(batch_size, timed.seconds),
+            LogSpeed(batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             EvaluateAverages(),
             *([ChooseThresholds(task.validation, model)] if is_measured else []),
             tensorboard,
             SaveModels(
                 *(self.workdir, self.history, model, self.metadata),
-                *(self.recipe.monitor, task.predictor),
+                *(self.recipe.monitor, task.predictor, self._write_metrics),
             ),
             *self._stopping(),
+            # They know whether the run stops, and the state that is saved next has their results.
+            *self.callbacks,
         ]
         saving = SaveState(
             self.states,
@@ -135,4 +171,5 @@ class ResumableFit:
             "images": self.images,
             "options": self.options,
             "thresholds": getattr(model, "thresholds", None),
+            "measurements": [callback.rows for callback in self._measuring()],
         }

@@ -1,8 +1,10 @@
 """The states of a run: what it needs to be resumed as if it had not been stopped."""
 
+import contextlib
 import json
 import logging
 import pathlib
+import random
 
 import keras
 import numpy as np
@@ -170,6 +172,28 @@ def random_states():
     return {f"random/{number}": state.cpu().numpy() for number, state in enumerate(states)}
 
 
+@contextlib.contextmanager
+def keeping_random_states():
+    """Restore the states of the global generators of Python, NumPy and torch after a `with`."""
+    python, numpy, torch = random.getstate(), np.random.get_state(), random_states()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        _restore_random_states(list(torch.values()))
+
+
+def _restore_random_states(arrays):
+    """Restore the arrays of `random_states`; there are none without torch."""
+    if arrays:
+        import torch
+
+        states = [torch.from_numpy(array) for array in arrays]
+        torch.set_rng_state(states[0])
+        torch.cuda.set_rng_state_all(states[1:])
+
+
 class RestoreRandomStates(keras.callbacks.Callback):
     """Restore the states of torch's generators, which building a model has changed."""
 
@@ -179,10 +203,5 @@ class RestoreRandomStates(keras.callbacks.Callback):
         self.states = [arrays[name] for name in random_states()]
 
     def on_train_batch_begin(self, batch, logs=None):
-        if self.states:
-            import torch
-
-            states = [torch.from_numpy(array) for array in self.states]
-            torch.set_rng_state(states[0])
-            torch.cuda.set_rng_state_all(states[1:])
-            self.states = []
+        _restore_random_states(self.states)
+        self.states = []
