@@ -30,8 +30,9 @@ class Auto:
 AnyRecipe = Annotated[
     Auto, tyro.conf.subcommand("auto")
 ] | tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
+_FEWSHOT = ("fewshot_every", "fewshot_data", "fewshot_shots", "fewshot_seeds", "fewshot_classes")
 # Fields of the command that are not arguments of `train`.
-_NOT_ARGUMENTS = ("sweep_lr", "debug")
+_NOT_ARGUMENTS = ("sweep_lr", "debug", *_FEWSHOT)
 
 
 @dataclasses.dataclass
@@ -68,6 +69,18 @@ class Train:
     teacher: str | None = None
     """A trained model of the same classes, a run's directory, a .keras file or a checkpoint: the
     model learns from it as `--distillation`, `--temperature` and `--label-weight` say."""
+    fewshot_every: int | None = None
+    """Measure the few-shot accuracy of the model's features after every so many steps, and at the
+    end, as `keras-vit fewshot` does; written to metrics.jsonl and for TensorBoard."""
+    fewshot_data: str | None = None
+    """Dataset of `--fewshot-every`, as in `--data`. Images of its train split are learned from,
+    those of its test split are classified."""
+    fewshot_shots: tuple[int, ...] = (5,)
+    """Images per class to learn from."""
+    fewshot_seeds: int = 3
+    """Number of random choices of these images, with the seeds 0, 1, 2, ..."""
+    fewshot_classes: tuple[str, ...] | None = None
+    """Classes of `--fewshot-data` to keep; all by default."""
     sweep_lr: bool = False
     """First train with each of `--learning-rates`, in a directory next to the workdir. Then train
     on the training and validation splits with the rate that is best on the validation split. With
@@ -89,11 +102,13 @@ class Train:
         from keras_vit.training.job import train
 
         self.workdir = self.workdir.expanduser().resolve()
+        callbacks = self._callbacks()
         is_auto = isinstance(self.recipe, Auto)
         if is_auto:
             self.recipe = self._choose(self.recipe)
         names = [field.name for field in dataclasses.fields(self)]
         options = {name: getattr(self, name) for name in names if name not in _NOT_ARGUMENTS}
+        options["callbacks"] = callbacks
         run = self._sweep(options) if self.sweep_lr and not is_auto else train(**options)
         # The last run of a sweep has no images to validate on.
         if not (self.sweep_lr and not is_auto and self.recipe.is_of_classes):
@@ -102,11 +117,35 @@ class Train:
         print(
             f"{describe_best(run.history, self.recipe.monitor)}; models and settings in {workdir}"
         )
+        for callback in callbacks:
+            print(describe_fewshot(callback.rows[-1]))
         if self.recipe.is_of_classes:
             print(f"Next: keras-vit evaluate {workdir}")
         else:
             print(f"Next: keras-vit train finetune --model {workdir} ...")
         print(f"      tensorboard --logdir {workdir}")
+
+    def _callbacks(self):
+        """Return the callbacks that measure the few-shot accuracy; the data are checked."""
+        if (self.fewshot_every is None) != (self.fewshot_data is None):
+            raise ValueError(
+                "`--fewshot-every` and `--fewshot-data` must be given together. Received: "
+                f"fewshot_every={self.fewshot_every}, fewshot_data={self.fewshot_data!r}"
+            )
+        if self.fewshot_every is None:
+            return ()
+        from keras_vit.evaluation import FewshotAccuracy
+        from keras_vit.training.callbacks import MeasureRegularly
+
+        fewshot = FewshotAccuracy(
+            self.fewshot_data,
+            self.fewshot_shots,
+            range(self.fewshot_seeds),
+            classes=self.fewshot_classes,
+            data_dir=self.data_dir,
+            max_skipped=self.max_skipped,
+        )
+        return (MeasureRegularly(self.fewshot_every, fewshot),)
 
     def _choose(self, auto):
         """Return the recipe of `auto`, or that of the run to be resumed."""
@@ -121,14 +160,15 @@ class Train:
         if recorded:
             lists = {k: tuple(v) for k, v in recorded.items() if isinstance(v, list)}
             return Recipe(**{**recorded, **lists})
-        left_out = (*_NOT_ARGUMENTS, "recipe", "workdir", "resume")
+        left_out = ("sweep_lr", "debug", "recipe", "workdir", "resume")
         fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
         options = {field.name: getattr(self, field.name) for field in fields}
         known = {name: options[name] for name in ("classes", "data_dir", "exclude")}
         known |= {"minutes": auto.minutes, "seed": auto.seed, "may_freeze": self.teacher is None}
         recipe = auto_recipe(self.data, self.model, **known)
         if self.sweep_lr:
-            recipe = sweep_shortly(recipe, workdir=self.workdir, **options)
+            arguments = {k: v for k, v in options.items() if k not in _FEWSHOT}
+            recipe = sweep_shortly(recipe, workdir=self.workdir, **arguments)
         given = {f.name: options[f.name] for f in fields if options[f.name] != f.default}
         base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
         again = self.workdir.with_name(f"{self.workdir.name}-again")
@@ -195,6 +235,19 @@ def train_command(base, recipe, options):
             values = value if isinstance(value, (tuple, list)) else [value]
             words += [f"--{flag}", *map(str, values)]
     return shlex.join(words)
+
+
+def describe_fewshot(row):
+    """Describe the few-shot accuracies of a measurement."""
+    shown = []
+    for name, mean in row.items():
+        if name == "step" or name.endswith("_std"):
+            continue
+        spread = row.get(f"{name}_std")
+        shots = name.removeprefix("fewshot_").removesuffix("shot")
+        deviation = "" if spread is None else f" ± {spread:.2%}"
+        shown.append(f"{shots}-shot accuracy {mean:.2%}{deviation}")
+    return f"After {row['step']} steps: {', '.join(shown)}"
 
 
 def describe_best(history, monitor=None):

@@ -14,9 +14,11 @@ from tests.fixtures.tiny import TINY
 
 LINES = [
     {"epoch": 0, "val_loss": 0.5, "val_accuracy": 0.75},
+    {"step": 7, "fewshot_5shot": 0.95},
     {"epoch": 1, "val_loss": 0.6, "val_accuracy": 0.5},
     {"epoch": 2, "val_loss": float("nan"), "val_accuracy": 1.0},
     {"epoch": 3, "val_loss": None, "val_accuracy": 0.9},
+    {"step": 16, "fewshot_5shot": None},
 ]
 
 
