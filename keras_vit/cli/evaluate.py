@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import statistics
 from typing import Annotated
 
 import tyro
@@ -15,7 +16,8 @@ class Evaluate:
     """
 
     model: Annotated[str, tyro.conf.Positional]
-    """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
+    """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`; or the
+    directory of `train --seeds`, whose runs are evaluated one after the other."""
     data: str | None = None
     """As in `keras-vit train`; by default the data of the run."""
     split: str = "test"
@@ -51,15 +53,46 @@ class Evaluate:
         """Print the metrics."""
         import keras
 
+        from keras_vit.experiments.seeds import finished_runs
+        from keras_vit.training import distribution
+
+        if keras.backend.backend() == "jax":
+            distribution.join_processes()
+        check_files(self.confusion, self.confusion_figure)
+        runs = finished_runs(self.model)
+        if runs:
+            self._evaluate_seeds(runs)
+        else:
+            self._evaluate()
+
+    def _evaluate_seeds(self, runs):
+        """Evaluate the runs, and print the means and standard deviations of the metrics."""
+        from keras_vit.training import distribution
+
+        if self.confusion or self.confusion_figure:
+            raise ValueError(
+                "`--confusion` and `--confusion-figure` are for one run. Received: "
+                f"{str(self.model)!r} with {', '.join(run.name for run in runs)}"
+            )
+        found = []
+        for run in runs:
+            if distribution.is_first_process():
+                print(f"{run.name}:")
+            found.append(dataclasses.replace(self, model=str(run))._evaluate())
+        if distribution.is_first_process():
+            print(f"mean of {len(found)} runs:")
+            for name in found[0]:
+                if name != "images":
+                    print(f"{name}: {mean_and_deviation([metrics[name] for metrics in found])}")
+
+    def _evaluate(self):
+        """Print the metrics of a model, and return them."""
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.data import describe_part, print_left_out
         from keras_vit.evaluation.classification import predictions
         from keras_vit.experiments.trained_model import open_trained
         from keras_vit.training import distribution
 
-        if keras.backend.backend() == "jax":
-            distribution.join_processes()
-        check_files(self.confusion, self.confusion_figure)
         trained = open_trained(self.model, as_image_size(self.image_size))
         names = ("batch_size", "classes", "data_dir", "central_crop_from", "max_skipped")
         options = {name: getattr(self, name) for name in names}
@@ -89,6 +122,7 @@ class Evaluate:
             print(dataset.skipped)
         if is_first:
             self._print(predicted, reported, trained.model.input_shape[1:3])
+        return predicted.summary()
 
     def _print(self, predicted, reported, image_size):
         from keras_vit.cli.tables import plain_table
@@ -120,6 +154,17 @@ class Evaluate:
 
             draw_confusion(matrix, names, self.confusion_figure)
             print(f"confusion matrix: {self.confusion_figure}")
+
+
+def mean_and_deviation(values):
+    """Return the mean of some values and their standard deviation (n - 1) as a string.
+
+    Example:
+    >>> mean_and_deviation([0.5, 0.75])
+    '0.6250 ± 0.1768'
+    """
+    spread = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.4f}{spread}"
 
 
 def check_files(confusion, figure):

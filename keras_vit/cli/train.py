@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.cli.run_lines import describe_best, describe_fewshot, describe_seeds
+from keras_vit.core.arguments import check_integer
 from keras_vit.training.recipes import RECIPES, ROWS
 
 DESCRIPTIONS = {
@@ -32,7 +34,7 @@ AnyRecipe = Annotated[
 ] | tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
 _FEWSHOT = ("fewshot_every", "fewshot_data", "fewshot_shots", "fewshot_seeds", "fewshot_classes")
 # Fields of the command that are not arguments of `train`.
-_NOT_ARGUMENTS = ("sweep_lr", "debug", *_FEWSHOT)
+_NOT_ARGUMENTS = ("sweep_lr", "seeds", "debug", *_FEWSHOT)
 
 
 @dataclasses.dataclass
@@ -85,6 +87,9 @@ class Train:
     """First train with each of `--learning-rates`, in a directory next to the workdir. Then train
     on the training and validation splits with the rate that is best on the validation split. With
     `auto` the first runs are short, and the last one trains on the training split alone."""
+    seeds: int | None = None
+    """Train so many models, with the recipe's seed and the following ones, in the directories
+    `seed-0`, `seed-1`, ... of the workdir, and print mean and standard deviation."""
     resume: bool = False
     """Resume the same run in the directory; if there is none, begin it."""
     save_steps: int = 1000
@@ -103,26 +108,41 @@ class Train:
 
         self.workdir = self.workdir.expanduser().resolve()
         callbacks = self._callbacks()
-        is_auto = isinstance(self.recipe, Auto)
-        if is_auto:
+        if self.seeds is not None:
+            check_integer("seeds", self.seeds, 1)
+        is_sweep = self.sweep_lr and not isinstance(self.recipe, Auto)
+        if isinstance(self.recipe, Auto):
             self.recipe = self._choose(self.recipe)
         names = [field.name for field in dataclasses.fields(self)]
         options = {name: getattr(self, name) for name in names if name not in _NOT_ARGUMENTS}
         options["callbacks"] = callbacks
-        run = self._sweep(options) if self.sweep_lr and not is_auto else train(**options)
-        # The last run of a sweep has no images to validate on.
-        if not (self.sweep_lr and not is_auto and self.recipe.is_of_classes):
-            self._draw()
+        train = _sweep if is_sweep else train
+
+        def show(run):
+            # The last run of a sweep has no images to validate on.
+            if not (is_sweep and self.recipe.is_of_classes):
+                self._draw(run.workdir)
+            best = describe_best(run.history, self.recipe.monitor)
+            print(f"{best}; models and settings in {shlex.quote(str(run.workdir))}")
+            for callback in callbacks:
+                print(describe_fewshot(callback.rows[-1]))
+
+        if self.seeds is None:
+            show(train(**options))
+        else:
+            from keras_vit.experiments.seeds import train_seeds
+
+            results = train_seeds(**options, seeds=self.seeds, train=train, on_run=show)
+            print(describe_seeds(results))
+        self._print_next()
+
+    def _print_next(self):
         workdir = shlex.quote(str(self.workdir))
-        print(
-            f"{describe_best(run.history, self.recipe.monitor)}; models and settings in {workdir}"
-        )
-        for callback in callbacks:
-            print(describe_fewshot(callback.rows[-1]))
         if self.recipe.is_of_classes:
             print(f"Next: keras-vit evaluate {workdir}")
         else:
-            print(f"Next: keras-vit train finetune --model {workdir} ...")
+            one = workdir if self.seeds is None else f"{workdir}/seed-{self.recipe.seed}"
+            print(f"Next: keras-vit train finetune --model {one} ...")
         print(f"      tensorboard --logdir {workdir}")
 
     def _callbacks(self):
@@ -156,7 +176,8 @@ class Train:
         from keras_vit.training.runs.run import check_new
 
         check_new(self.workdir, self.resume)
-        recorded = read_run(self.workdir / LAST_MODEL).get("recipe") if self.resume else None
+        first = self.workdir if self.seeds is None else self.workdir / f"seed-{auto.seed}"
+        recorded = read_run(first / LAST_MODEL).get("recipe") if self.resume else None
         if recorded:
             lists = {k: tuple(v) for k, v in recorded.items() if isinstance(v, list)}
             return Recipe(**{**recorded, **lists})
@@ -167,7 +188,7 @@ class Train:
         known |= {"minutes": auto.minutes, "seed": auto.seed, "may_freeze": self.teacher is None}
         recipe = auto_recipe(self.data, self.model, **known)
         if self.sweep_lr:
-            arguments = {k: v for k, v in options.items() if k not in _FEWSHOT}
+            arguments = {k: v for k, v in options.items() if k not in _NOT_ARGUMENTS}
             recipe = sweep_shortly(recipe, workdir=self.workdir, **arguments)
         given = {f.name: options[f.name] for f in fields if options[f.name] != f.default}
         base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
@@ -175,33 +196,21 @@ class Train:
         print(f"The same again: {train_command(base, recipe, {**given, 'workdir': again})}")
         return recipe
 
-    def _sweep(self, options):
-        from keras_vit.experiments.sweep import sweep
-
-        run, accuracies = sweep(**options)
-        has_thresholds = getattr(run.model, "thresholds", None) is not None
-        measure = "mean average precision" if has_thresholds else "accuracy"
-        for rate, accuracy in accuracies.items():
-            chosen = "  <- chosen" if rate == run.recipe.learning_rate else ""
-            result = "diverged" if accuracy is None else f"validation {measure} {accuracy:.2%}"
-            print(f"learning rate {rate:g}: {result}{chosen}")
-        return run
-
-    def _draw(self):
+    def _draw(self, workdir):
         """Draw what the best model confuses, or the predictions of masked patches."""
         if self.recipe.is_of_classes:
             from keras_vit.experiments.run_figures import draw_run
 
             names = ("classes", "data_dir", "exclude", "max_skipped")
             options = {name: getattr(self, name) for name in names}
-            for path in draw_run(self.workdir, self.data, **options):
+            for path in draw_run(workdir, self.data, **options):
                 print(f"Figure: {path}")
             return
         import importlib.util
 
         from keras_vit.checkpoints.trained.runs import LAST_MODEL, PREDICTOR_MODEL
 
-        predictor = self.workdir / PREDICTOR_MODEL
+        predictor = workdir / PREDICTOR_MODEL
         if not predictor.exists() or not importlib.util.find_spec("matplotlib"):
             return
         from keras_vit.data import load, mask_patches
@@ -209,13 +218,27 @@ class Train:
         from keras_vit.models.files import load_model
         from keras_vit.models.parts import token_stride
 
-        model = load_model(self.workdir / LAST_MODEL)
+        model = load_model(workdir / LAST_MODEL)
         options = {"classes": self.classes, "data_dir": self.data_dir}
         images = load(self.data, "validation", model.input_shape[1:3], batch_size=8, **options)
         masked = mask_patches(images, token_stride(model), self.recipe.loss)
-        picture = self.workdir / "masked_patches.png"
+        picture = workdir / "masked_patches.png"
         draw_masked_patches(load_model(predictor), next(masked.as_numpy_iterator()), picture)
         print(f"What it predicts of masked patches: {picture}")
+
+
+def _sweep(*arguments, **options):
+    """Choose a learning rate, and print the accuracies; return the last run."""
+    from keras_vit.experiments.sweep import sweep
+
+    run, accuracies = sweep(*arguments, **options)
+    has_thresholds = getattr(run.model, "thresholds", None) is not None
+    measure = "mean average precision" if has_thresholds else "accuracy"
+    for rate, accuracy in accuracies.items():
+        chosen = "  <- chosen" if rate == run.recipe.learning_rate else ""
+        result = "diverged" if accuracy is None else f"validation {measure} {accuracy:.2%}"
+        print(f"learning rate {rate:g}: {result}{chosen}")
+    return run
 
 
 def train_command(base, recipe, options):
@@ -235,27 +258,3 @@ def train_command(base, recipe, options):
             values = value if isinstance(value, (tuple, list)) else [value]
             words += [f"--{flag}", *map(str, values)]
     return shlex.join(words)
-
-
-def describe_fewshot(row):
-    """Describe the few-shot accuracies of a measurement."""
-    shown = []
-    for name, mean in row.items():
-        if name == "step" or name.endswith("_std"):
-            continue
-        spread = row.get(f"{name}_std")
-        shots = name.removeprefix("fewshot_").removesuffix("shot")
-        deviation = "" if spread is None else f" ± {spread:.2%}"
-        shown.append(f"{shots}-shot accuracy {mean:.2%}{deviation}")
-    return f"After {row['step']} steps: {', '.join(shown)}"
-
-
-def describe_best(history, monitor=None):
-    """Describe the best epoch by the metric that selects it."""
-    for metric in (monitor, "val_mean_average_precision", "val_accuracy", "val_loss"):
-        values = [metrics[metric] for metrics in history if metric in metrics]
-        if values:
-            name = metric.replace("val_", "validation ").replace("_", " ")
-            best = min(values) if "loss" in metric else max(values)
-            return f"Best {name} {best:{'.2%' if 'accuracy' in metric else '.4f'}}"
-    return f"Trained for {len(history)} epochs"

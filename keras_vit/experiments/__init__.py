@@ -10,6 +10,7 @@ __all__ = make_lazy(
         "keras_vit.experiments.paper.measured": ["measured_tables"],
         "keras_vit.experiments.reported": ["comparison_rows", "find_reported"],
         "keras_vit.experiments.scaling_study": ["scaling"],
+        "keras_vit.experiments.seeds": ["train_seeds", "vtab_seeds"],
         "keras_vit.experiments.studies": ["study"],
         "keras_vit.experiments.sweep": ["choose_learning_rate", "sweep"],
         "keras_vit.experiments.trained_model": ["open_trained"],

@@ -71,7 +71,9 @@ def table_rows(accuracies, reported=None):
     """Return a row for each task that has a result, then the mean of each group and of all.
 
     Args:
-        accuracies: dictionary from tasks to accuracies, from 0 to 1.
+        accuracies: dictionary from tasks to accuracies, from 0 to 1; or a list of such
+            dictionaries, one per seed. Then cells have the mean and the standard deviation (n - 1)
+            over the seeds, of the tasks that have a result with each seed.
         reported: a row of `find_row` to compare with. Accuracies of its tasks are those of Table 9,
             and a mean is over the tasks that have a result; that of all 19 is in Table 2.
 
@@ -86,13 +88,18 @@ def table_rows(accuracies, reported=None):
     ('VTAB-1k, mean of 1 of 19', '75.00 %', '74.1 %', '+0.9')
     """
     of_tasks = REPORTED.get(reported.name, {}) if reported else {}
-    lines = [(task, accuracies[task], (task,)) for task in TASKS if task in accuracies]
-    for group, (mean, done) in mean_accuracies(accuracies).items():
+    runs = [accuracies] if isinstance(accuracies, dict) else list(accuracies)
+    runs = [{task: run[task] for task in TASKS if all(task in r for r in runs)} for run in runs]
+    lines = [(task, [run[task] for run in runs], (task,)) for task in runs[0]]
+    for group, (_, done) in mean_accuracies(runs[0]).items():
         count = len(GROUPS.get(group, TASKS))
         part = f"{len(done)} of " if len(done) < count else ""
-        lines.append((f"{group}, mean of {part}{count}", mean, done))
-    for name, accuracy, done in lines:
-        cells = name, f"{100 * accuracy:.2f} %"
+        means = [mean_accuracies(run)[group][0] for run in runs]
+        lines.append((f"{group}, mean of {part}{count}", means, done))
+    for name, values, done in lines:
+        accuracy = np.mean(values)
+        spread = f" ± {100 * np.std(values, ddof=1):.2f}" if len(values) > 1 else ""
+        cells = name, f"{100 * accuracy:.2f}{spread} %"
         if reported and done == TASKS:
             yield *cells, str(reported), f"{100 * accuracy - reported.accuracy:+.2f}"
         elif of_tasks:

@@ -24,7 +24,8 @@ def photos(tmp_path_factory):
 
 
 def test_the_printed_command_repeats_the_run(photos, model, tmp_path, capsys):
-    arguments = ["--model", model, "--data", f"folder:{photos}"]
+    arguments = ["--model", model, "--data", f"folder:{photos}", "--fewshot-every", "50"]
+    arguments += ["--fewshot-data", "digits", "--fewshot-classes", "0", "1"]
     main(["train", "auto", *arguments, "--workdir", str(tmp_path / "run"), "--seed", "4"])
     printed = capsys.readouterr().out
     (command,) = [line for line in printed.splitlines() if line.startswith("The same again: ")]

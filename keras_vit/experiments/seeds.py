@@ -1,0 +1,208 @@
+"""The same training with several seeds: means and standard deviations over the runs."""
+
+import dataclasses
+import json
+import pathlib
+import statistics
+
+import keras
+
+from keras_vit.core.arguments import check_integer
+from keras_vit.core.files import PARTIAL
+from keras_vit.experiments.vtab_run import vtab
+from keras_vit.experiments.vtab_tasks import RESULTS_FILE
+from keras_vit.training import distribution, job
+from keras_vit.training.recipes import find_recipe
+from keras_vit.training.runs.run import check_new, write_text
+
+SUMMARY = "seeds.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedResults:
+    """The best values of a metric in runs that differ in their seeds.
+
+    Args:
+        metric: name of the metric of an epoch, as `best_of` chooses it; `None` without validation.
+        values: dictionary from seeds to the best values of the metric, `None` without validation.
+    """
+
+    metric: str | None
+    values: dict
+
+    @property
+    def mean(self):
+        """The mean of the values, or `None`."""
+        return statistics.mean(self.values.values()) if self.metric else None
+
+    @property
+    def std(self):
+        """The standard deviation (n - 1) of the values; `None` for fewer than two."""
+        is_there = self.metric and len(self.values) > 1
+        return statistics.stdev(self.values.values()) if is_there else None
+
+
+def train_seeds(
+    recipe, model, data, workdir, seeds=3, *, train=job.train, resume=False, on_run=None, **options
+):
+    """Train by a recipe with its seed and the following ones, as one run after the other.
+
+    The runs are in the directories `seed-0`, `seed-1` and so on, named by their seeds. `seeds.json`
+    has the best value of the metric that selects the best model per seed, their mean and their
+    standard deviation (n - 1). Each run is the same as if it were trained alone with its seed.
+
+    Args:
+        recipe: a `Recipe`, or the name of a row of `RECIPES`.
+        model: name or path of a model, as in `keras_vit.training.train`.
+        data: name of a dataset.
+        workdir: path of a new or empty directory; or of one in which the same runs were begun.
+        seeds: number of runs.
+        train: function with the arguments of `keras_vit.training.train` that returns a `Run`.
+        resume: whether to resume the runs in `workdir`. Finished runs are not repeated, and the
+            number of seeds may be greater than before.
+        on_run: function that is called with the `Run` of each seed, or `None`.
+        **options: further arguments of `train`.
+
+    Returns:
+        `SeedResults`.
+
+    Raises:
+        ValueError: if `seeds` is not positive, the model is built, `workdir` has other files, or as
+            `train`.
+
+    Reference:
+        Table 2 of the ViT paper (arXiv 2010.11929): mean and standard deviation over three runs.
+
+    Example:
+    >>> recipe = keras_vit.training.RECIPES["digits_finetune"]
+    >>> recipe = dataclasses.replace(recipe, image_size=8, steps=8, warmup_steps=2)
+    >>> keras_vit.vision_transformer(
+    ...     patch_size=4, embedding_dim=8, depth=1, num_heads=2, mlp_dim=16, image_size=8
+    ... ).save(tmp_path / "m.keras")
+    >>> results = train_seeds(recipe, tmp_path / "m.keras", "digits", tmp_path / "runs", seeds=2)
+    8/8 - ...
+    >>> results.metric, list(results.values)
+    ('val_accuracy', [0, 1])
+    """
+    recipe, workdir = find_recipe(recipe), pathlib.Path(workdir).expanduser().resolve()
+    check_integer("seeds", seeds, 1)
+    if isinstance(model, keras.Model):
+        raise ValueError(
+            "`model` must be a name or a path, from which each run starts anew. "
+            f"Received: the built model {model.name!r}"
+        )
+    if keras.backend.backend() == "jax":
+        # Only the first process looks at the directory.
+        distribution.join_processes()
+    if distribution.is_first_process():
+        _check_directory(workdir, resume)
+    asked = range(recipe.seed, recipe.seed + seeds)
+    # Otherwise the file would lack finished runs until they are resumed.
+    values = {seed: value for seed, value in _recorded(workdir).items() if seed in asked}
+    for seed in asked:
+        own = dataclasses.replace(recipe, seed=seed)
+        run = train(own, model, data, seed_directory(workdir, seed), resume=resume, **options)
+        metric, values[seed] = best_of(run.history, run.recipe.monitor)
+        results = SeedResults(metric, dict(sorted(values.items())))
+        if distribution.is_first_process():
+            facts = {**dataclasses.asdict(results), "mean": results.mean, "std": results.std}
+            write_text(workdir / SUMMARY, json.dumps(facts, indent=2) + "\n")
+        if on_run is not None:
+            on_run(run)
+        # Its model is not in memory with the next one.
+        del run
+    return results
+
+
+def _check_directory(workdir, resume):
+    check_new(workdir, resume)
+    names = [path.name for path in workdir.iterdir()] if workdir.exists() else []
+    own = ("seed-", SUMMARY, f".{pathlib.Path(SUMMARY).stem}{PARTIAL}")
+    others = [name for name in names if not name.startswith(own)]
+    if others:
+        raise ValueError(
+            "`workdir` must be a new directory, or one that runs with several seeds were begun in. "
+            f"Received: workdir={str(workdir)!r}, which holds {sorted(others)[0]}"
+        )
+
+
+def seed_directory(workdir, seed):
+    """Return the directory of the run with a seed."""
+    return pathlib.Path(workdir) / f"seed-{seed}"
+
+
+def finished_runs(path):
+    """Return the directories of the finished runs of `train_seeds`; none for any other path."""
+    path = pathlib.Path(path).expanduser()
+    return [seed_directory(path, seed) for seed in _recorded(path)]
+
+
+def _recorded(directory):
+    """Return the values in the summary of a directory by seed; none without a summary."""
+    file = directory / SUMMARY
+    if not file.is_file():
+        return {}
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))["values"]
+        return {int(seed): value for seed, value in values.items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"`{SUMMARY}` must have the results of runs with several seeds. "
+            f"Received: {str(file)!r} ({error})"
+        ) from error
+
+
+def best_of(history, monitor=None):
+    """Return `(metric, value)`: the metric that selects the best epoch, and its best value.
+
+    Both are `None` without validation.
+
+    Example:
+    >>> best_of([{"val_accuracy": 0.5, "val_loss": 2.0}, {"val_accuracy": 0.4, "val_loss": 1.0}])
+    ('val_accuracy', 0.5)
+    """
+    for metric in (monitor, "val_mean_average_precision", "val_accuracy", "val_loss"):
+        values = [metrics[metric] for metrics in history if metric in metrics]
+        if values:
+            return metric, min(values) if "loss" in metric else max(values)
+    return None, None
+
+
+def vtab_seeds(model, workdir, tasks=(), recipe="finetune_vtab", seeds=3, **options):
+    """Run VTAB-1k several times, with the recipe's seed and the following ones.
+
+    Each seed has a directory of `vtab` in `workdir`: `seed-0`, `seed-1` and so on. The same call
+    resumes where it was stopped.
+
+    Args:
+        model: as in `vtab`, and so are `tasks`, `recipe` and the options.
+        workdir: path of a new directory, or of one in which the same was begun.
+        tasks: names of tasks or of groups; all by default.
+        recipe: a `Recipe`, or the name of one.
+        seeds: number of seeds.
+        **options: further arguments of `vtab`.
+
+    Returns:
+        A dictionary from seeds to `VtabResults`.
+
+    Raises:
+        ValueError: if `seeds` is not positive, `workdir` has the results of a single seed, or as
+            `vtab`.
+
+    Example:
+        `keras-vit vtab MODEL --workdir runs/vtab --seeds 3`; a single task takes longer than an
+        example here.
+    """
+    recipe, workdir = find_recipe(recipe), pathlib.Path(workdir).expanduser().resolve()
+    check_integer("seeds", seeds, 1)
+    if (workdir / RESULTS_FILE).exists():
+        raise ValueError(
+            "`workdir` must not have the results of a single seed, for several seeds. "
+            f"Received: workdir={str(workdir)!r} with a `{RESULTS_FILE}`"
+        )
+    found = {}
+    for seed in range(recipe.seed, recipe.seed + seeds):
+        print(f"seed {seed}", flush=True)
+        own = dataclasses.replace(recipe, seed=seed)
+        found[seed] = vtab(model, seed_directory(workdir, seed), tasks, own, **options)
+    return found

@@ -1,0 +1,207 @@
+"""Several seeds: their runs, what is written about them, and what is resumed."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from keras_vit.experiments import train_seeds, vtab_run, vtab_seeds
+from keras_vit.experiments.seeds import SeedResults, best_of, finished_runs
+from keras_vit.experiments.vtab_run import _Runs
+from keras_vit.experiments.vtab_tables import find_row, table_rows
+from keras_vit.models.files import load_model
+from keras_vit.training import Run, job
+from keras_vit.training.recipes import RECIPES
+from tests.fixtures.commands import run
+from tests.fixtures.features import tiny_model
+from tests.fixtures.small_runs import CLASSES, no_training, save_small_model, small_recipe
+
+RECIPE = small_recipe(steps=6, warmup_steps=1, image_size=16, seed=3)
+# Of seeds, in the order of the call.
+ACCURACIES = {3: 0.75, 4: 0.5, 5: 1.0}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory):
+    return save_small_model(tmp_path_factory.mktemp("start"))
+
+
+def trained(calls, **metrics):
+    """Return a function that trains nothing, and records its calls."""
+
+    def train(recipe, model, data, workdir, **options):
+        calls.append((recipe.seed, workdir.name, options))
+        workdir.mkdir(parents=True, exist_ok=True)
+        found = metrics or {"val_accuracy": ACCURACIES[recipe.seed]}
+        return Run(None, [{"val_accuracy": 0.25, "val_loss": 1.0}, found], workdir, recipe)
+
+    return train
+
+
+def test_runs_are_those_of_single_runs_and_are_not_repeated(start, tmp_path, monkeypatch):
+    options = {"classes": CLASSES, "strategy": "none"}
+    results = train_seeds(RECIPE, start, "digits", tmp_path / "runs", seeds=2, **options)
+    single = dataclasses.replace(RECIPE, seed=4)
+    expected = job.train(single, start, "digits", tmp_path / "single", **options)
+    other = load_model(tmp_path / "runs" / "seed-4" / "last.keras")
+    for ours, theirs in zip(other.weights, expected.model.weights, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    assert results.values[4] == max(line["val_accuracy"] for line in expected.history)
+    # The same again, and one seed more.
+    fits = []
+    fit = type(other).fit
+    monkeypatch.setattr(type(other), "fit", lambda *a, **k: fits.append(1) or fit(*a, **k))
+    arguments = (RECIPE, start, "digits", tmp_path / "runs")
+    with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
+        train_seeds(*arguments, seeds=2, **options)
+    assert train_seeds(*arguments, seeds=2, resume=True, **options) == results
+    assert fits == []
+    more = train_seeds(*arguments, seeds=3, resume=True, **options)
+    assert (list(more.values), len(fits)) == ([3, 4, 5], 1)
+    changed = dataclasses.replace(RECIPE, learning_rate=0.5)
+    with pytest.raises(ValueError, match="begun with. Received: learning_rate=0.5"):
+        train_seeds(changed, *arguments[1:], seeds=2, resume=True, **options)
+
+
+def test_summary(tmp_path):
+    calls, shown = [], []
+    options = {"train": trained(calls), "on_run": shown.append, "keep": 1}
+    results = train_seeds(RECIPE, "model", "digits", tmp_path / "runs", **options)
+    assert results == SeedResults("val_accuracy", ACCURACIES)
+    assert [name for _, name, _ in calls] == ["seed-3", "seed-4", "seed-5"]
+    assert calls[0][2] == {"resume": False, "keep": 1}
+    assert [found.recipe.seed for found in shown] == [3, 4, 5]
+    written = json.loads((tmp_path / "runs" / "seeds.json").read_text())
+    # Three values in equal steps: their deviation is the step.
+    expected = {"metric": "val_accuracy", "mean": 0.75, "std": 0.25}
+    assert written == {**expected, "values": {"3": 0.75, "4": 0.5, "5": 1.0}}
+    assert finished_runs(tmp_path / "runs") == [
+        tmp_path / "runs" / f"seed-{seed}" for seed in (3, 4, 5)
+    ]
+    assert finished_runs(tmp_path) == finished_runs("ViT_B16/augreg") == []
+
+
+def test_finished_runs_stay_in_the_summary_while_others_are_resumed(tmp_path):
+    arguments = (RECIPE, "model", "digits", tmp_path / "runs")
+    train_seeds(*arguments, seeds=3, train=trained([]))
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_seeds(*arguments, seeds=3, resume=True, train=trained([]), on_run=stop)
+    assert [path.name for path in finished_runs(tmp_path / "runs")] == [
+        "seed-3",
+        "seed-4",
+        "seed-5",
+    ]
+    # Those that are asked for.
+    results = train_seeds(*arguments, seeds=2, resume=True, train=trained([]))
+    assert list(results.values) == [3, 4]
+
+
+def test_runs_without_validation_have_no_mean(tmp_path):
+    def train(recipe, model, data, workdir, **options):
+        workdir.mkdir(parents=True)
+        return Run(None, [{"loss": 1.0}], workdir, recipe)
+
+    results = train_seeds(RECIPE, "model", "digits", tmp_path / "runs", seeds=2, train=train)
+    assert (results.metric, results.mean, results.std) == (None, None, None)
+    assert len(finished_runs(tmp_path / "runs")) == 2
+
+
+def test_one_seed_has_no_deviation(tmp_path):
+    results = train_seeds(RECIPE, "m", "digits", tmp_path / "runs", seeds=1, train=trained([]))
+    assert (results.mean, results.std) == (0.75, None)
+
+
+@pytest.mark.parametrize(
+    ("monitor", "expected"),
+    [
+        (None, ("val_accuracy", 0.75)),
+        ("val_loss", ("val_loss", 0.5)),
+        ("val_balanced_accuracy", ("val_balanced_accuracy", 0.6)),
+    ],
+)
+def test_the_best_value_is_that_of_the_metric_that_selects(monitor, expected):
+    history = [
+        {"val_accuracy": 0.75, "val_loss": 0.9, "val_balanced_accuracy": 0.6},
+        {"val_accuracy": 0.5, "val_loss": 0.5, "val_balanced_accuracy": 0.5},
+    ]
+    assert best_of(history, monitor) == expected
+
+
+@pytest.mark.parametrize("function", [train_seeds, vtab_seeds])
+@pytest.mark.parametrize("seeds", [0, 1.5])
+def test_a_wrong_number_of_seeds(function, seeds, tmp_path):
+    arguments = ("model", "digits") if function is train_seeds else ("model",)
+    named = {"workdir": tmp_path / "runs", "recipe": RECIPE, "seeds": seeds}
+    names = dict(zip(("model", "data"), arguments, strict=False))
+    with pytest.raises(ValueError, match="`seeds` must be an integer of at least 1"):
+        function(**names, **named)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_built_model_and_other_files_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="`model` must be a name or a path"):
+        train_seeds(RECIPE, tiny_model(), "digits", tmp_path / "runs")
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds run.json"):
+        train_seeds(RECIPE, "model", "digits", tmp_path, resume=True, train=no_training)
+    (tmp_path / "seeds.json").write_text('{"values": {"a": 1}}')
+    with pytest.raises(ValueError, match="`seeds.json` must have the results"):
+        finished_runs(tmp_path)
+
+
+def test_vtab_has_a_directory_per_seed(tmp_path, monkeypatch):
+    seeds = []
+
+    def train_and_test(runs, task):
+        seeds.append((runs.recipe.seed, runs.workdir.name))
+        return 0.5 + runs.recipe.seed / 100
+
+    monkeypatch.setattr(_Runs, "train_and_test", train_and_test)
+    tiny_model().save(tmp_path / "m.keras")
+    recipe = dataclasses.replace(RECIPES["finetune_vtab"], image_size=8, seed=1)
+    arguments = (tmp_path / "m.keras", tmp_path / "vtab", ["svhn"], recipe)
+    options = {"datasets": {"svhn": "digits"}}
+    found = vtab_seeds(*arguments, seeds=2, **options)
+    accuracies = {seed: results.accuracies for seed, results in found.items()}
+    assert accuracies == {1: {"vtab/svhn": 0.51}, 2: {"vtab/svhn": 0.52}}
+    assert seeds == [(1, "seed-1"), (2, "seed-2")]
+    # The runs before are not repeated.
+    vtab_seeds(*arguments, seeds=3, **options)
+    assert seeds[2:] == [(3, "seed-3")]
+    with pytest.raises(ValueError, match="results of a single seed, for several seeds"):
+        vtab_seeds(arguments[0], tmp_path / "vtab" / "seed-1", *arguments[2:], seeds=2, **options)
+
+
+def test_the_command_of_vtab_prints_the_deviation(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(vtab_run, "check_data", lambda *_: None)
+    monkeypatch.setattr(_Runs, "train_and_test", lambda runs, task: 0.5 + runs.recipe.seed / 100)
+    tiny_model().save(tmp_path / "m.keras")
+    command = ("vtab", tmp_path / "m.keras", "--workdir", tmp_path / "vtab", "--tasks", "svhn")
+    out = run(capsys, *command, "--image-size", 8, "--seeds", 3, "--seed", 1)
+    # 51, 52 and 53 %.
+    assert re.search(r"\nvtab/svhn +52\.00 ± 1\.00 %\n", out)
+    assert re.search(r"\nVTAB-1k, mean of 1 of 19 +52\.00 ± 1\.00 %\n", out)
+    assert {path.name for path in (tmp_path / "vtab").iterdir()} == {"seed-1", "seed-2", "seed-3"}
+
+
+def test_a_table_has_the_deviation_over_the_seeds():
+    runs = [{"vtab/dtd": 0.7, "vtab/svhn": 0.9}, {"vtab/dtd": 0.8, "vtab/svhn": 0.9}]
+    rows = [row[:2] for row in table_rows(runs, find_row("ViT_L16/imagenet21k"))]
+    deviation = 100 * np.std([0.7, 0.8], ddof=1)
+    assert rows == [
+        ("vtab/dtd", f"75.00 ± {deviation:.2f} %"),
+        ("vtab/svhn", "90.00 ± 0.00 %"),
+        # The mean of each run first: 80 and 85 %.
+        ("natural, mean of 2 of 7", f"82.50 ± {deviation / 2:.2f} %"),
+        ("VTAB-1k, mean of 2 of 19", f"82.50 ± {deviation / 2:.2f} %"),
+    ]
+    # A third run that has no result of the second task yet.
+    shorter = list(table_rows([*runs, {"vtab/dtd": 0.75}]))
+    assert [re.sub(r" ±.*", "", row[1]) for row in shorter] == ["75.00"] * 3
+    assert list(table_rows([runs[0]])) == list(table_rows(runs[0]))
