@@ -30,11 +30,11 @@ class Study:
         Literal[tuple(STUDIES)], tyro.conf.Positional, tyro.conf.arg(help=f"Changed: {_WHAT}.")
     ]
     recipe: AnyRecipe
-    data: str
-    """As in `keras-vit train`. Models train on the train split; the accuracy is that of the test
-    split."""
     workdir: pathlib.Path
     """Directory for the table, the figure and the runs."""
+    data: str | None = None
+    """As in `keras-vit train`. Models train on the train split; the accuracy is that of the test
+    split. The study of datasets does not need it."""
     models: tuple[str, ...] = ("ViT_Ti16",)
     """Names of variants, as `--model` of `keras-vit train`."""
     seeds: int = 3

@@ -74,3 +74,8 @@ def test_wrong_commands(arguments, message, tmp_path, capsys):
     command = f"study {arguments} {data} --workdir".split()
     assert message in error_of(capsys, *command, workdir)
     assert not workdir.exists()
+
+
+def test_a_study_needs_data(tmp_path, capsys):
+    command = ["study", "poolings", "digits_pretrain", "--workdir", tmp_path / "study"]
+    assert "`data` must be given" in error_of(capsys, *command)

@@ -165,6 +165,10 @@ def make_plan(name, recipe, data, workdir, **options):
     """Return the `Plan` of a study; options that are `None` have their defaults."""
     check_choice("name", name, tuple(STUDIES))
     options = {option: value for option, value in options.items() if value is not None}
+    # They are in place of it.
+    data = next(iter(options.get("datasets", ())), None) if data is None else data
+    if data is None:
+        raise ValueError("`data` must be given, or `datasets`. Received: data=None")
     for study in STUDIES.values():
         for option in {*study.options} & {*options}:
             if study.name != name:

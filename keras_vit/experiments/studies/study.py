@@ -34,7 +34,7 @@ def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options)
         name: name of the study.
         recipe: a `Recipe`, or the name of one.
         data: name of a dataset, as in `keras_vit.data.load`. Models train on the train split; their
-            accuracy is that on the test split.
+            accuracy is that on the test split. `None` for `"datasets"`, which has its own.
         workdir: path of a new directory, or of one that the same study was begun in.
         models: names of variants, also with other sizes: `"ViT_Ti16(patch_size=4, depth=6)"`.
         seeds: number of runs of each setting; the recipe's seed is that of the first.

@@ -46,7 +46,8 @@ NAMES = [pytest.param(n, marks=() if n in ALWAYS else pytest.mark.examples) for 
 def test_study(name, tmp_path, monkeypatch, capsys):
     options, num_settings = OPTIONS[name]
     options = {"models": (VIT,), "seeds": 1, "classes": CLASSES, **options}
-    rows = study(name, RECIPE, "digits", tmp_path, **options)
+    data = None if name == "datasets" else "digits"
+    rows = study(name, RECIPE, data, tmp_path, **options)
     assert len(rows) == num_settings * len(options["models"])
     columns = ["exaflops", "accuracy"]
     columns += ["fewshot"] if "shots" in options else []
@@ -61,4 +62,4 @@ def test_study(name, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "study.png").stat().st_size > 10_000
     monkeypatch.setattr(job, "fit", no_training)
     monkeypatch.setattr(job, "make_model", no_training)
-    assert study(name, RECIPE, "digits", tmp_path, **options) == rows
+    assert study(name, RECIPE, data, tmp_path, **options) == rows
