@@ -153,6 +153,12 @@ class Train:
                 f"fewshot_every={self.fewshot_every}, fewshot_data={self.fewshot_data!r}"
             )
         if self.fewshot_every is None:
+            defaults = {field.name: field.default for field in dataclasses.fields(Train)}
+            if given := [name for name in _FEWSHOT if getattr(self, name) != defaults[name]]:
+                raise ValueError(
+                    f"`--{given[0].replace('_', '-')}` needs `--fewshot-every`. "
+                    f"Received: {given[0]}={getattr(self, given[0])}, fewshot_every=None"
+                )
             return ()
         from keras_vit.evaluation import FewshotAccuracy
         from keras_vit.training.callbacks import MeasureRegularly

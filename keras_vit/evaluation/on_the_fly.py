@@ -18,7 +18,7 @@ from keras_vit.evaluation.fewshot import (
 )
 from keras_vit.evaluation.processes import outputs_function
 from keras_vit.models.base import resizing_of
-from keras_vit.models.folding import assign_folded, fold
+from keras_vit.models.kernels.folding import assign_folded, fold
 from keras_vit.models.prediction import feature_extractor
 
 # Bytes of the decoded images of a split that are kept in memory; of a larger one, none are.

@@ -12,6 +12,7 @@ from keras_vit.core.files import PARTIAL
 from keras_vit.experiments.vtab_run import vtab
 from keras_vit.experiments.vtab_tasks import RESULTS_FILE
 from keras_vit.training import distribution, job
+from keras_vit.training.callbacks.stopping import find_best
 from keras_vit.training.recipes import find_recipe
 from keras_vit.training.runs.run import check_new, write_text
 
@@ -162,9 +163,8 @@ def best_of(history, monitor=None):
     ('val_accuracy', 0.5)
     """
     for metric in (monitor, "val_mean_average_precision", "val_accuracy", "val_loss"):
-        values = [metrics[metric] for metrics in history if metric in metrics]
-        if values:
-            return metric, min(values) if "loss" in metric else max(values)
+        if any(metric in metrics for metrics in history):
+            return metric, history[find_best(history, monitor)].get(metric)
     return None, None
 
 

@@ -23,8 +23,9 @@ def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options)
     `"scaling"` compares models, `"data-size"` shares of the training images, each trained on for as
     many steps as all of them, `"datasets"` pre-training sets, `"pretraining"` models that have
     learned classes, masked patches or nothing before the same fine-tuning, `"optimizers"` Adam with
-    SGD, `"shapes"` depth, width, MLP and patches, `"positions"` kinds of position embeddings, and
-    `"poolings"` the class token with means and attention.
+    SGD, `"shapes"` depth, width, MLP and patches, `"positions"` kinds of position embeddings,
+    `"poolings"` the class token with means and attention, and `"axial"` attention among all patches
+    with attention along rows and columns.
 
     The directory gets `study.csv` with a row per run, the figure `study.png` if matplotlib is
     installed, and the runs themselves. The same call resumes a study that was stopped, and more
