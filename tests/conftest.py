@@ -23,6 +23,16 @@ if BACKEND == "tensorflow":
     # Graphs are small here and run a few times: to optimize them takes longer than to run them.
     # Those of processes that tests start, and of the demonstration, are optimized.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    # Keras's training sums gradients over the devices also where there is one. TensorFlow keeps the
+    # gradient of each such sum for good, and the graph of the training with it: 9 GB in the end.
+    add_over_devices = tf.distribute.ReplicaContext.all_reduce
+
+    def add_over_several_devices(context, operation, value, options=None):
+        if context.num_replicas_in_sync == 1:
+            return value
+        return add_over_devices(context, operation, value, options)
+
+    tf.distribute.ReplicaContext.all_reduce = add_over_several_devices
 
 
 @pytest.hookimpl(tryfirst=True)

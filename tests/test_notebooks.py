@@ -21,6 +21,7 @@ def run(path, last=""):
 
 # `nbclient` 0.10 makes an event loop of its own, and leaves its sockets to the garbage collector.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+@pytest.mark.examples
 def test_model_fit_reaches_what_the_recipe_reaches():
     (path,) = NOTEBOOKS
     last = """

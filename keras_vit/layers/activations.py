@@ -86,6 +86,9 @@ def _fuse_tensorflow(function):
         tf.function(part, jit_compile=True, autograph=False) for part in (in_float32, gradient)
     )
 
+    # TensorFlow keeps each custom gradient for good, and the graph that it is traced in. Here that
+    # is a graph of `x` alone, shared by all models, instead of each model's graph of training.
+    @functools.partial(tf.function, autograph=False)
     @tf.custom_gradient
     def fused(x):
         return forward(x), functools.partial(backward, x)

@@ -84,7 +84,7 @@ def test_a_tuned_model_is_merged_before_the_next_run(pretrained, tmp_path):
     assert lora_parts(plain) == [] and len(plain.trainable_weights) == len(plain.weights)
 
 
-@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize("mode", [pytest.param("int8", marks=pytest.mark.examples), "int4"])
 def test_a_quantized_base_stays_quantized(pretrained, mode, tmp_path, caplog):
     base = keras_vit.quantize(keras.models.load_model(pretrained), mode)
     base.save(tmp_path / "base.keras")

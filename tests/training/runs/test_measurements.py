@@ -93,7 +93,7 @@ def test_curves(whole):
         (11, False),
         pytest.param(21, True, marks=pytest.mark.examples),
         pytest.param(21, False, marks=pytest.mark.examples),
-        (27, True),
+        pytest.param(27, True, marks=pytest.mark.examples),
         pytest.param(51, False, marks=pytest.mark.examples),
     ],
 )
