@@ -49,25 +49,35 @@ class Benchmark:
         options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
         costs = benchmark(**{name: getattr(self, name) for name in options})
         total = len(self.models) * len(self.image_sizes) * len(self.tasks)
-        costs = list(tqdm.tqdm(costs, "measuring", total))
+        found = []
+        for cost in tqdm.tqdm(costs, "measuring", total):
+            found.append(cost)
+            # One that fails later does not lose them.
+            self._write(found)
         print(device_name())
-        print((markdown_table if self.markdown else plain_table)(COLUMNS, list(map(cells, costs))))
-        if self.output is not None:
-            self._write(costs)
+        print((markdown_table if self.markdown else plain_table)(COLUMNS, list(map(cells, found))))
+        self._show_files(found)
 
     def _write(self, costs):
-        import importlib.util
-
         from keras_vit.core.files import write_csv
-        from keras_vit.inspection.figures.costs import draw_costs
 
-        output = self.output.expanduser().resolve()
         rows = [
             (cost.model, cost.image_size, cost.task, *point)
             for cost in costs
             for point in cost.points
         ]
-        write_csv(output, [dict(zip(CSV_COLUMNS, row, strict=True)) for row in rows])
+        if self.output is not None and rows:
+            rows = [dict(zip(CSV_COLUMNS, row, strict=True)) for row in rows]
+            write_csv(self.output.expanduser().resolve(), rows)
+
+    def _show_files(self, costs):
+        import importlib.util
+
+        from keras_vit.inspection.figures.costs import draw_costs
+
+        if self.output is None or not any(cost.points for cost in costs):
+            return
+        output = self.output.expanduser().resolve()
         print(f"All measurements: {output}")
         if len(self.image_sizes) > 1 and importlib.util.find_spec("matplotlib"):
             picture = output.with_suffix(".png")
@@ -84,10 +94,10 @@ CSV_COLUMNS = ("model", "image_size", "task", "batch_size", "images_per_second",
 
 def cells(cost):
     """Return the cells of a `Cost`."""
-    batch_size, speed, memory = cost.best
     mark = "~" if cost.is_estimated else ""
     largest = "?" if cost.largest_batch is None else f"{mark}{cost.largest_batch:,}"
-    return (
-        *(cost.model, f"{cost.image_size}", cost.task, f"{speed:,.1f}", f"{batch_size}"),
-        *(f"{memory / 2**30:.2f}", largest),
-    )
+    best = "-", "-", "-"
+    if cost.points:
+        batch_size, speed, memory = cost.best
+        best = f"{speed:,.1f}", f"{batch_size}", f"{memory / 2**30:.2f}"
+    return cost.model, f"{cost.image_size}", cost.task, *best, largest

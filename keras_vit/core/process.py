@@ -3,10 +3,12 @@
 import contextlib
 import os
 import pathlib
+import re
 import sys
 
 # Limit of a container, in bytes or `max` (cgroup v2).
 _MEMORY_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")
+_STATUS = pathlib.Path("/proc/self/status")
 
 
 def num_cores():
@@ -25,11 +27,13 @@ def available_memory():
 
 def peak_memory():
     """Return the greatest memory that this process has used so far, in bytes."""
+    if _STATUS.exists():
+        # Linux's `getrusage` would count the process that started this one, too.
+        return 1024 * int(re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text())[1])
     import resource
 
-    # Linux counts in KiB, macOS in bytes.
-    factor = 1 if sys.platform == "darwin" else 1024
-    return factor * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def is_out_of_memory(error):

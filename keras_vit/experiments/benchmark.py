@@ -9,6 +9,8 @@ from keras_vit.models.variants import find_variant
 
 TASKS = ("forward", "training")
 BATCH_SIZES = tuple(2**power for power in range(13))
+# Linux kills a process when the memory is full.
+_KILLED = -9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Cost:
         image_size: side of the square images, in pixels.
         task: `"forward"` or `"training"`.
         points: `(batch size, images per second, peak memory in bytes)` of each batch size.
-        largest_batch: largest batch size that fits into the memory; `None` if it is not known.
+        largest_batch: largest batch size that fits into the memory, 0 if none does; `None` if it
+            is not known.
         is_estimated: whether that follows from the memory of smaller ones.
     """
 
@@ -33,8 +36,8 @@ class Cost:
 
     @property
     def best(self):
-        """The point with the most images per second."""
-        return max(self.points, key=lambda point: point[1])
+        """The point with the most images per second; `None` if no batch fits."""
+        return max(self.points, key=lambda point: point[1], default=None)
 
 
 def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0):
@@ -60,7 +63,7 @@ def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=N
 
     Raises:
         ValueError: if an argument is wrong.
-        RuntimeError: if a process ends before it has measured anything.
+        RuntimeError: if a process fails, other than for lack of memory.
 
     Reference:
         Appendix D.5 and figure 12 of the ViT paper (arXiv 2010.11929).
@@ -87,7 +90,7 @@ def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=N
     )
 
 
-def measure(model, image_size, task, batch_sizes=None, dtype=None, seconds=2.0):
+def measure(model, image_size, task, batch_sizes, dtype, seconds):
     """Measure a model in one task, in a process of its own; returns a `Cost`."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
@@ -112,29 +115,34 @@ def measure(model, image_size, task, batch_sizes=None, dtype=None, seconds=2.0):
         process.kill()
     if error is not None:
         raise ValueError(error)
-    if not points:
+    if process.exitcode not in (0, _KILLED):
         raise RuntimeError(
-            f"Measuring {model} at {image_size} pixels ended with the status {process.exitcode} "
-            "before the first result: the smallest batch may not fit into the memory."
+            f"Measuring {model} at {image_size} pixels failed with the status {process.exitcode}."
         )
+    failing = found.get("failing")
+    if process.exitcode == _KILLED and len(points) < len(sizes):
+        failing = sizes[len(points)]
     largest, is_estimated = found.get("largest"), False
-    if largest is None:
-        largest = estimate_largest_batch(points, available_memory())
+    if failing == 1:
+        largest = 0
+    elif largest is None:
+        largest = estimate_largest_batch(points, available_memory(), failing)
         is_estimated = largest is not None
     return Cost(model, image_size, task, tuple(points), largest, is_estimated)
 
 
 def _run(connection, options):
-    # The start-up messages of TensorFlow are those of each process.
+    # Each process would print TensorFlow's start-up messages.
     with without_stderr():
         from keras_vit.experiments.benchmark_process import run
     run(connection, options)
 
 
-def estimate_largest_batch(points, memory):
+def estimate_largest_batch(points, memory, failing=None):
     """Return the batch size whose peak reaches `memory` bytes, on the line through two points.
 
     The line is that of the two largest batches; `None` if the peak does not rise between them.
+    `failing` is a batch size that did not fit, or `None`.
 
     Example:
     >>> estimate_largest_batch([(1, 2.0, 1100), (2, 2.0, 1200), (4, 2.0, 1400)], 2000)
@@ -145,7 +153,8 @@ def estimate_largest_batch(points, memory):
     (small, _, less), (large, _, more) = points[-2:]
     if more <= less:
         return None
-    return max(large, large + int((memory - more) * (large - small) / (more - less)))
+    found = max(large, large + int((memory - more) * (large - small) / (more - less)))
+    return found if failing is None else min(found, failing - 1)
 
 
 def device_name():

@@ -1,5 +1,6 @@
 """The process in which `benchmark` measures one model, at one image size, in one task."""
 
+import functools
 import math
 import time
 
@@ -13,9 +14,9 @@ from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
 
 NUM_CLASSES = 1000
-# A larger batch must bring more images per second than this, twice, to go on.
+# Batches are doubled until two in a row are less than this times as fast as the fastest before.
 _GAIN = 1.03
-# A step that takes longer is the last.
+# Seconds; no larger batch is tried after a step that takes longer.
 _LONGEST_STEP = 20.0
 _MOST_STEPS = 100
 _RUNS = 3
@@ -36,10 +37,10 @@ class Repeated(keras.utils.PyDataset):
 
 
 def run(connection, options):
-    """Send `(kind, value)` pairs of what is measured, and close the connection.
+    """Send `(kind, value)` pairs of what is measured; runs in a process of its own.
 
-    The kinds are `"point"` for each batch size, `"largest"` for the largest that fits, if it was
-    found, and `"error"`. Runs in a process of its own.
+    The kinds are `"point"` for each batch size, `"failing"` for one that does not fit, `"largest"`
+    for the largest that fits, if it was found, and `"error"`.
     """
     model, image_size, task, batch_sizes, may_stop, dtype, seconds = options
     try:
@@ -55,6 +56,7 @@ def run(connection, options):
             if not is_out_of_memory(error):
                 raise
             failing = batch_size
+            connection.send(("failing", failing))
             break
         fitting = batch_size
         memory = accelerator_peak_memory() or peak_memory()
@@ -77,13 +79,18 @@ def make_step(model, image_size, task, dtype):
         )
     rng = np.random.default_rng(0)
 
+    # The steps of a batch size have the same images: drawing them is not part of the time.
+    @functools.lru_cache(maxsize=1)
+    def batch(size):
+        images = 2 * rng.random((size, image_size, image_size, 3), dtype="float32") - 1
+        return (images,) if task == "forward" else (images, rng.integers(NUM_CLASSES, size=size))
+
     def step(batch_size, steps):
-        images = rng.uniform(-1, 1, (batch_size, image_size, image_size, 3)).astype("float32")
+        repeated = Repeated(batch(batch_size), steps)
         if task == "forward":
-            built.predict(Repeated((images,), steps), verbose=0)
+            built.predict(repeated, verbose=0)
         else:
-            labels = rng.integers(NUM_CLASSES, size=batch_size)
-            built.fit(Repeated((images, labels), steps), epochs=1, verbose=0)
+            built.fit(repeated, epochs=1, verbose=0)
 
     return step
 

@@ -1,10 +1,13 @@
 """The benchmark of a model: what is measured, what stops it, and the command."""
 
 import csv
+import multiprocessing
+import types
 
 import pytest
 
 from keras_vit.cli import main
+from keras_vit.cli.benchmark import cells
 from keras_vit.core.process import available_memory, peak_memory
 from keras_vit.experiments import benchmark_process
 from keras_vit.experiments.benchmark import Cost, benchmark, estimate_largest_batch
@@ -38,7 +41,7 @@ def run(monkeypatch, speeds, batch_sizes, may_stop=True):
     connection = Connection()
     options = ("ViT_Ti16", 32, "forward", batch_sizes, may_stop, None, 0.1)
     benchmark_process.run(connection, options)
-    return [(kind, value[:2]) for kind, value in connection.sent]
+    return [(kind, value[:2] if kind == "point" else value) for kind, value in connection.sent]
 
 
 def test_doubling_ends_when_it_brings_nothing(monkeypatch):
@@ -47,7 +50,7 @@ def test_doubling_ends_when_it_brings_nothing(monkeypatch):
     assert [value for _, value in found] == [(1, 10), (2, 20), (4, 20.1), (8, 19)]
     # Batch sizes of one's own are all measured.
     assert len(run(monkeypatch, speeds, tuple(speeds), may_stop=False)) == 5
-    assert [value for _, value in run(monkeypatch, {1: 10, 2: None}, (1, 2))] == [(1, 10)]
+    assert run(monkeypatch, {1: 10, 2: None}, (1, 2)) == [("point", (1, 10)), ("failing", 2)]
 
 
 @pytest.mark.parametrize("limit", [1, 5, 37, 100])
@@ -65,6 +68,7 @@ def test_the_largest_batch_is_found_by_trying(limit):
 
 def test_the_largest_batch_follows_from_the_memory():
     assert estimate_largest_batch([(8, 1.0, 500), (16, 1.0, 900)], 1700) == 32
+    assert estimate_largest_batch([(8, 1.0, 500), (16, 1.0, 900)], 1700, failing=20) == 19
     assert estimate_largest_batch([(8, 1.0, 500)], 1700) is None
     assert estimate_largest_batch([(8, 1.0, 500), (16, 1.0, 500)], 1700) is None
     assert 2**20 < peak_memory() < available_memory()
@@ -83,6 +87,81 @@ def test_command(tmp_path, capfd):
     for row in rows:
         assert float(row["images_per_second"]) > 0
         assert 2**20 < int(row["peak_bytes"]) < available_memory()
+
+
+class Process:
+    """Ends at once with a status; the connection was sent some pairs."""
+
+    def __init__(self, sent, status):
+        self.sent, self.exitcode = list(sent), status
+
+    def recv(self):
+        if self.sent:
+            return self.sent.pop(0)
+        raise EOFError
+
+    def start(self):
+        pass
+
+    join = kill = close = start
+
+
+def costs_of(process, monkeypatch):
+    """Return the costs of a model that a process measures."""
+    made = {"Pipe": lambda duplex: (process, process), "Process": lambda **options: process}
+    monkeypatch.setattr(multiprocessing, "get_context", lambda _: types.SimpleNamespace(**made))
+    return benchmark(["ViT_Ti16"], tasks=("forward",))
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "largest"),
+    [
+        ([("failing", 1)], 0, 0),
+        ([("failing", 4)], 0, None),
+        # Linux has killed the first batch, or the second.
+        ([], -9, 0),
+        ([("point", (1, 5.0, 100))], -9, None),
+    ],
+)
+def test_batches_that_do_not_fit(sent, status, largest, monkeypatch, tmp_path, capsys):
+    (cost,) = costs_of(Process(sent, status), monkeypatch)
+    assert cost.largest_batch == largest
+    assert cost.best == dict(sent).get("point")
+    assert cells(cost)[-1] == ("?" if largest is None else "0")
+    draw_costs([cost], tmp_path / "costs.png")
+
+
+def test_a_process_that_fails_is_an_error(monkeypatch):
+    process = Process([("point", (1, 5.0, 100))], 1)
+    with pytest.raises(RuntimeError, match="ViT_Ti16 at 224 pixels failed with the status 1"):
+        list(costs_of(process, monkeypatch))
+
+
+@pytest.mark.parametrize("task", ["forward", "training"])
+def test_what_is_timed(task, monkeypatch):
+    """Each step is one batch of the size; images are drawn before the time is taken."""
+    step = benchmark_process.make_step(TINY, 16, task, None)
+    batches = []
+    monkeypatch.setattr(benchmark_process, "Repeated", recording(batches))
+    speed, once = benchmark_process.time_batch(step, 3, seconds=5.0)
+    assert speed > 0 and once > 0
+    assert len({id(batch[0]) for batch, _ in batches}) == 1
+    assert all(len(array) == 3 for array in batches[0][0])
+    assert batches[0][0][0].dtype == "float32"
+    # One to compile, one to choose the number of steps, three runs of them.
+    steps = [steps for _, steps in batches]
+    assert steps[:2] == [1, 1] and len(steps) == 5 and 1 < steps[2] == steps[3] == steps[4]
+
+
+def recording(batches):
+    """Return `Repeated` with a record of its arguments."""
+    repeated = benchmark_process.Repeated
+
+    def make(batch, steps):
+        batches.append((batch, steps))
+        return repeated(batch, steps)
+
+    return make
 
 
 def test_a_mistake_of_the_process_is_told():

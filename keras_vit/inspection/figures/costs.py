@@ -21,9 +21,11 @@ def draw_costs(costs, path):
     for model, task in dict.fromkeys((cost.model, cost.task) for cost in costs):
         found = [cost for cost in costs if (cost.model, cost.task) == (model, task)]
         label = f"{model}, {task}"
-        sizes = [cost.image_size for cost in found]
-        speed.plot(sizes, [cost.best[1] for cost in found], "o-", label=label)
-        known = [cost for cost in found if cost.largest_batch is not None]
+        measured = [cost for cost in found if cost.points]
+        sizes = [cost.image_size for cost in measured]
+        speed.plot(sizes, [cost.best[1] for cost in measured], "o-", label=label)
+        # The axis has no place for 0.
+        known = [cost for cost in found if cost.largest_batch]
         sizes = [cost.image_size for cost in known]
         memory.plot(sizes, [cost.largest_batch for cost in known], "o-", label=label)
     for axis, name in ((speed, "Images per second"), (memory, "Largest batch")):
