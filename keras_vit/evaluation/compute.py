@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_vit.core.choices import CLASS_TOKEN_POOLINGS
 from keras_vit.evaluation.geometry import (
     attended_lengths,
     check_sizes,
@@ -9,6 +10,7 @@ from keras_vit.evaluation.geometry import (
     count_patches,
     out_channels,
     patch_grid,
+    pooled_width,
 )
 from keras_vit.models.variants import ResNetVariant
 
@@ -28,7 +30,7 @@ def count_parameters(
         variant: a row of `keras_vit.list_variants()`.
         num_classes: classes of the head; 0 for none.
         image_size: side of the square image, in pixels.
-        pooling: `"token"`, `"gap"` or `"map"`; a ResNet always has the second.
+        pooling: as in `vision_transformer`, but not `None`; a ResNet always has `"gap"`.
         position_embedding: as in `vision_transformer`; a ResNet has none.
         position_placement: as in `vision_transformer`.
         axial: whether the blocks are axial; a ResNet has none.
@@ -55,7 +57,7 @@ def count_parameters(
     # A norm follows each convolution of a hybrid.
     resnet = kernels + sum(2 * o for _, _, o, *_ in maps)
     width, hidden = variant.embedding_dim, variant.mlp_dim
-    class_token = width if pooling == "token" else 0
+    class_token = width if pooling in CLASS_TOKEN_POOLINGS else 0
     embedding = variant.patch_size**2 * channels * width + width + class_token
     positions = _positions(variant, image_size, *options[:3])
     attention = 4 * (width * width + width)
@@ -64,7 +66,7 @@ def count_parameters(
     block = (attention + mlp + gate + 2 * 2 * width) * (2 if axial else 1)
     # Attention pooling has a probe, one norm and the layers of a block.
     pool = width + attention + 2 * width + mlp if pooling == "map" else 0
-    head = num_classes * (width + 1)
+    head = num_classes * (pooled_width(variant, pooling) + 1)
     return resnet + embedding + positions + variant.depth * block + 2 * width + pool + head
 
 
@@ -74,7 +76,7 @@ def _positions(variant, image_size, pooling, position_embedding, position_placem
     if position_embedding == "relative":
         # Heads share an embedding per offset.
         return variant.depth * (2 * rows * columns - 1) * (width // variant.num_heads)
-    tokens = rows * columns + (pooling == "token")
+    tokens = rows * columns + (pooling in CLASS_TOKEN_POOLINGS)
     table = {"learned": tokens * width, "learned2d": (rows + columns) * (width // 2)}
     tables = variant.depth if position_placement == "every_layer" else 1
     return tables * table.get(position_embedding, 0)
@@ -98,7 +100,7 @@ def count_flops(
         variant: a row of `keras_vit.list_variants()`.
         num_classes: classes of the head; 0 for none.
         image_size: side of the square image, in pixels.
-        pooling: `"token"`, `"gap"` or `"map"`; a ResNet always has the second.
+        pooling: as in `vision_transformer`, but not `None`; a ResNet always has `"gap"`.
         with_padding: whether to count products with the zeros around a map, 4 % of a ResNet's.
             TensorFlow's profiler counts them, XLA does not.
         position_embedding: as in `count_parameters`. Where they are added makes no difference.
@@ -121,7 +123,7 @@ def count_flops(
         return 2 * (maps + channels * num_classes)
     width, hidden = variant.embedding_dim, variant.mlp_dim
     patches = count_patches(variant, image_size)
-    tokens = patches + (pooling == "token")
+    tokens = patches + (pooling in CLASS_TOKEN_POOLINGS)
     embedding = patches * variant.patch_size**2 * channels * width
     # The projections of attention, its two products, and the MLP of two or, gated, three products.
     block = sum(
@@ -134,7 +136,13 @@ def count_flops(
     # Attention pooling has one probe: its attention to the patches, and an MLP.
     probe = 2 * (1 + patches) * width * width + 2 * patches * width + 2 * width * hidden
     pool = probe if pooling == "map" else 0
-    return 2 * (maps + embedding + variant.depth * block + pool + width * num_classes)
+    return 2 * (
+        maps
+        + embedding
+        + variant.depth * block
+        + pool
+        + pooled_width(variant, pooling) * num_classes
+    )
 
 
 def count_training_exaflops(

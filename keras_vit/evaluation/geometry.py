@@ -1,6 +1,7 @@
 """Shapes inside a model, from its table row alone."""
 
 from keras_vit.core.arguments import check_choice, check_integer
+from keras_vit.core.choices import CLASS_TOKEN_POOLINGS, POOLINGS
 from keras_vit.models.checks import check_axial, check_positions
 from keras_vit.models.variants import ResNetVariant, downsampling, token_grid_of
 
@@ -9,7 +10,7 @@ def check_sizes(
     pooling, position_embedding="learned", position_placement="stem", axial=False, **sizes
 ):
     """Raise `ValueError` for options that do not go together, or a size that is not positive."""
-    check_choice("pooling", pooling, ("token", "gap", "map"))
+    check_choice("pooling", pooling, POOLINGS)
     check_positions(position_embedding, position_placement)
     if axial:
         check_axial(pooling, position_embedding)
@@ -32,7 +33,12 @@ def attended_lengths(variant, image_size, pooling, axial):
     """Return how many tokens a token attends to: in the one half of a block, or in both halves."""
     if axial:
         return patch_grid(variant, image_size)[::-1]
-    return (count_patches(variant, image_size) + (pooling == "token"),)
+    return (count_patches(variant, image_size) + (pooling in CLASS_TOKEN_POOLINGS),)
+
+
+def pooled_width(variant, pooling):
+    """Return the size of what is pooled: with `token_gap` two vectors side by side."""
+    return variant.embedding_dim * (2 if pooling == "token_gap" else 1)
 
 
 def resnet_of(variant):

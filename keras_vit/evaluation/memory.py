@@ -1,11 +1,13 @@
 """Activations that a training step keeps, from a model's table row alone."""
 
+from keras_vit.core.choices import CLASS_TOKEN_POOLINGS
 from keras_vit.evaluation.geometry import (
     attended_lengths,
     check_sizes,
     convolutions,
     count_patches,
     out_channels,
+    pooled_width,
 )
 from keras_vit.models.variants import ResNetVariant, downsampling
 
@@ -31,7 +33,7 @@ def count_activations(
     Args:
         variant: a row of `keras_vit.list_variants()`.
         image_size: side of the square image, in pixels.
-        pooling: `"token"`, `"gap"` or `"map"`; a ResNet always has the second.
+        pooling: as in `vision_transformer`, but not `None`; a ResNet always has `"gap"`.
         remat: whether Transformer blocks keep their inputs alone, and compute the rest again, one
             block at a time.
         position_embedding: as in `vision_transformer`; a ResNet has none.
@@ -55,7 +57,7 @@ def count_activations(
     maps = 0 if variant.resnet_stages is None else _hybrid_maps(variant, image_size)
     width, hidden = variant.embedding_dim, variant.mlp_dim
     patches = count_patches(variant, image_size)
-    tokens = patches + (pooling == "token")
+    tokens = patches + (pooling in CLASS_TOKEN_POOLINGS)
     # Two residual inputs, their norms, queries, keys, values, the output of attention and the same
     # with the heads side by side; in the MLP the input and the output of GELU.
     # With a gate, the MLP also keeps the gate and the product.
@@ -67,7 +69,7 @@ def count_activations(
     depth = variant.depth * len(attended_lengths(variant, image_size, pooling, axial))
     blocks = depth * tokens * width + block if remat else depth * block
     # The inputs of the last norm and of the head.
-    head = tokens * width + width
+    head = tokens * width + pooled_width(variant, pooling)
     if pooling == "map":
         # Keys and values of the tokens; for the probe the inputs of attention, norm and MLP.
         head += 3 * tokens * width + 6 * width + 2 * hidden

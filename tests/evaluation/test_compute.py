@@ -3,6 +3,7 @@
 import pytest
 
 import keras_vit
+from keras_vit.core.choices import POOLINGS
 from keras_vit.evaluation.compute import (
     count_flops,
     count_parameters,
@@ -59,7 +60,10 @@ def nodes_of(node):
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        *(("ViT_Ti16", {"num_classes": 5, "image_size": 32, "pooling": p}) for p in ("gap", "map")),
+        *(
+            ("ViT_Ti16", {"num_classes": 5, "image_size": 32, "pooling": p})
+            for p in ("gap", "map", "token_gap")
+        ),
         *(("ViT_Ti16", {"image_size": 64, **options}) for options in ABLATIONS),
         *((name, {}) for name in SMALL),
         *(pytest.param(name, {}, marks=pytest.mark.large) for name in LARGE),
@@ -100,7 +104,7 @@ def test_products_with_zeros_are_counted_as_by_xla(size, stride, side, padding):
     assert counted == 2 * 4 * 5 * products_of(size, side, -(-side // stride), stride) ** 2
 
 
-@pytest.mark.parametrize("pooling", ["token", "gap", "map"])
+@pytest.mark.parametrize("pooling", POOLINGS)
 def test_parameters_of_poolings_are_the_models(pooling):
     model = keras_vit.ViT_Ti16(image_size=32, num_classes=10, pooling=pooling)
     assert count_parameters(find_variant("ViT_Ti16"), 10, 32, pooling) == model.count_params()
