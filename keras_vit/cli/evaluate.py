@@ -2,10 +2,11 @@
 
 import dataclasses
 import pathlib
-import statistics
 from typing import Annotated
 
 import tyro
+
+from keras_vit.core.text import mean_and_deviation
 
 
 @dataclasses.dataclass
@@ -83,7 +84,7 @@ class Evaluate:
             print(f"mean of {len(found)} runs:")
             for name in found[0]:
                 if name != "images":
-                    print(f"{name}: {mean_and_deviation([metrics[name] for metrics in found])}")
+                    print(f"{name}: {mean_and_deviation([metrics[name] for metrics in found], 4)}")
 
     def _evaluate(self):
         """Print the metrics of a model, and return them."""
@@ -154,17 +155,6 @@ class Evaluate:
 
             draw_confusion(matrix, names, self.confusion_figure)
             print(f"confusion matrix: {self.confusion_figure}")
-
-
-def mean_and_deviation(values):
-    """Return the mean of some values and their standard deviation (n - 1) as a string.
-
-    Example:
-    >>> mean_and_deviation([0.5, 0.75])
-    '0.6250 ± 0.1768'
-    """
-    spread = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):.4f}{spread}"
 
 
 def check_files(confusion, figure):

@@ -5,6 +5,7 @@ import logging
 import numpy as np
 
 from keras_vit.core.arguments import check_choice, is_integer, is_number
+from keras_vit.core.text import mean_and_deviation
 from keras_vit.data.sources.splits import split_names
 from keras_vit.evaluation.classifiers import METHODS, check_sklearn
 from keras_vit.evaluation.extraction import split_features
@@ -185,9 +186,7 @@ def summary(accuracies):
     rows = []
     for shots in dict.fromkeys(count for count, _ in accuracies):
         values = [value for (count, _), value in accuracies.items() if count == shots]
-        # An estimate from a few seeds, hence n - 1.
-        spread = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
-        rows.append((str(shots), f"{np.mean(values):.4f}{spread}", str(len(values))))
+        rows.append((str(shots), mean_and_deviation(values, 4), str(len(values))))
     return rows
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.core.text import mean_and_deviation
 from keras_vit.experiments.comparison import builder_of
 from keras_vit.experiments.paper.vtab import GROUPS, TABLE_9, TASKS, mean_accuracies
 from keras_vit.experiments.reported import TABLE_2, VTAB, find_reported
@@ -98,8 +99,7 @@ def table_rows(accuracies, reported=None):
         lines.append((f"{group}, mean of {part}{count}", means, done))
     for name, values, done in lines:
         accuracy = np.mean(values)
-        spread = f" ± {100 * np.std(values, ddof=1):.2f}" if len(values) > 1 else ""
-        cells = name, f"{100 * accuracy:.2f}{spread} %"
+        cells = name, f"{mean_and_deviation([100 * value for value in values], 2)} %"
         if reported and done == TASKS:
             yield *cells, str(reported), f"{100 * accuracy - reported.accuracy:+.2f}"
         elif of_tasks:

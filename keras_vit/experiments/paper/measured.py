@@ -6,6 +6,7 @@ import pathlib
 import statistics
 
 from keras_vit.checkpoints.trained.runs import RUN_FILE
+from keras_vit.core.text import mean_and_deviation
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments.comparison import TRAINED_ON, check_meant, reported_of_run
@@ -126,10 +127,9 @@ def _runs_table(runs):
     rows, notes = [], []
     for row, results in runs.items():
         found = [100 * accuracy for accuracy, _ in results]
-        mean = statistics.mean(found)
-        std = f" ± {statistics.stdev(found):.2f}" if len(found) > 1 else ""
-        difference = f"{mean - row.accuracy:+.2f}"
-        rows.append((row.name, str(len(found)), f"{mean:.2f}{std} %", str(row), difference))
+        difference = f"{statistics.mean(found) - row.accuracy:+.2f}"
+        measured = f"{mean_and_deviation(found, 2)} %"
+        rows.append((row.name, str(len(found)), measured, str(row), difference))
         notes += [line for _, line in results]
     return PaperTable("Measured, runs", COLUMNS, tuple(rows), tuple(notes))
 
