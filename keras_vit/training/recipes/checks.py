@@ -6,7 +6,7 @@ import math
 import typing
 
 from keras_vit.core.arguments import check_choice, is_integer
-from keras_vit.core.choices import ATTENTION_EMBEDDINGS, CLASS_TOKEN_POOLINGS, PLACED_EMBEDDINGS
+from keras_vit.models.checks import check_axial, check_positions
 
 # Optimizers that compute as optax does.
 PAPER_OPTIMIZERS = ("adamw", "sgd")
@@ -96,21 +96,6 @@ COMBINATIONS = (
         ("temperature", "distillation"),
     ),
     (
-        lambda r: r.position_placement != "stem" and r.position_embedding not in PLACED_EMBEDDINGS,
-        "`position_placement` must be 'stem' unless `position_embedding` is one of "
-        f"{PLACED_EMBEDDINGS}",
-        ("position_placement", "position_embedding"),
-    ),
-    (
-        lambda r: (
-            r.axial
-            and (r.pooling in CLASS_TOKEN_POOLINGS or r.position_embedding in ATTENTION_EMBEDDINGS)
-        ),
-        "`axial` needs the pooling 'gap' or 'map', and a `position_embedding` that is none of "
-        f"{ATTENTION_EMBEDDINGS}",
-        ("axial", "pooling", "position_embedding"),
-    ),
-    (
         lambda r: r.lora_alpha and not r.lora_rank,
         "`lora_alpha` needs a `lora_rank`",
         ("lora_alpha", "lora_rank"),
@@ -131,6 +116,9 @@ def check_recipe(recipe):
         if is_wrong(recipe):
             received = ", ".join(f"{field}={getattr(recipe, field)!r}" for field in fields)
             raise ValueError(f"{rule}. Received: {received}")
+    check_positions(recipe.position_embedding, recipe.position_placement)
+    if recipe.axial:
+        check_axial(recipe.pooling, recipe.position_embedding)
 
 
 def _is_rising(values):

@@ -168,10 +168,10 @@ def test_every_row_has_a_source_and_a_recipe():
             {"position_placement": "every_layer", "position_embedding": "none"},
             "`position_placement` must be 'stem' unless .*position_embedding='none'",
         ),
-        ({"axial": True}, "`axial` needs the pooling 'gap' .*pooling='token'"),
+        ({"axial": True}, "`axial=True` needs .*pooling='token'"),
         (
             {"axial": True, "pooling": "map", "position_embedding": "relative"},
-            "`axial` needs .*position_embedding='relative'",
+            "`axial=True` needs .*position_embedding='relative'",
         ),
         ({"min_crop_area": 1.5}, "`min_crop_area` must be .*min_crop_area=1.5"),
         ({"weight_decay": -0.1}, "`weight_decay` must not be negative.*weight_decay=-0.1"),
