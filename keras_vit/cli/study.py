@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.train import AnyRecipe
+from keras_vit.cli.train import NamedRecipe
 from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES
 
@@ -29,7 +29,7 @@ class Study:
     study: Annotated[
         Literal[tuple(STUDIES)], tyro.conf.Positional, tyro.conf.arg(help=f"Changed: {_WHAT}.")
     ]
-    recipe: AnyRecipe
+    recipe: NamedRecipe
     workdir: pathlib.Path
     """Directory for the table, the figure and the runs."""
     data: str | None = None

@@ -29,9 +29,8 @@ class Auto:
     """Seed of weights, dropout, shuffling and augmentation."""
 
 
-AnyRecipe = Annotated[
-    Auto, tyro.conf.subcommand("auto")
-] | tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
+NamedRecipe = tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
+AnyRecipe = Annotated[Auto, tyro.conf.subcommand("auto")] | NamedRecipe
 _FEWSHOT = ("fewshot_every", "fewshot_data", "fewshot_shots", "fewshot_seeds", "fewshot_classes")
 # Fields of the command that are not arguments of `train`.
 _NOT_ARGUMENTS = ("sweep_lr", "seeds", "debug", *_FEWSHOT)

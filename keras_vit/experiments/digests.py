@@ -45,17 +45,29 @@ def recorded_differences(before, now, path):
 
     Logs one warning per path if `before` was recorded by a version that did not record digests.
     """
-    missing = [name for name in now if name.endswith(_SUFFIX) and name not in before]
-    if missing:
+    digests = [name for name in now if name.endswith(_SUFFIX)]
+    missing = [name for name in digests if name not in before]
+    # Of a dataset that is added to a study, there are no earlier results.
+    if missing and len(missing) == len(digests):
         log_once(
             logging.WARNING,
             f"{path} was begun by a version that did not record digests: its earlier results may "
             "be for other data or another model",
         )
     recorded = {name: now[name] for name in now if name not in missing}
-    # Earlier versions had fewer settings of a recipe, with what are their defaults now.
+    # One may be left out, too.
+    before = {n: v for n, v in before.items() if n in now or not n.endswith(_SUFFIX)}
+    before = _with_defaults(before, now)
+    if before.get("finetune") and recorded.get("finetune"):
+        before["finetune"] = _with_defaults(before["finetune"], recorded["finetune"])
+    # A dataset numbers the classes to keep in its own order.
+    return differences(
+        before, recorded, unordered=("classes", "fewshot_classes", "finetune_classes")
+    )
+
+
+def _with_defaults(before, now):
+    """Add the settings of a recipe that earlier versions did not have, with their defaults."""
     defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
     known = [n for n in now if defaults.get(n, dataclasses.MISSING) is not dataclasses.MISSING]
-    before = {**json.loads(json.dumps({name: defaults[name] for name in known})), **before}
-    # A dataset numbers the classes to keep in its own order.
-    return differences(before, recorded, unordered=("classes", "fewshot_classes"))
+    return {**json.loads(json.dumps({name: defaults[name] for name in known})), **before}

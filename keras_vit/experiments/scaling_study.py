@@ -101,7 +101,8 @@ def scaling(recipe=None, data=None, workdir=None, models=("ViT_Ti16",), **option
     if workdir is None:
         source, recipe = find_source(data, "train", **options), find_recipe(recipe)
         return [
-            {"model": name, "exaflops": training_exaflops(recipe, name, source)} for name in models
+            {"model": name, "exaflops": training_exaflops(recipe, name, source, recipe)}
+            for name in models
         ]
     rows = study("scaling", recipe, data, workdir, models, **options)
     exaflops, accuracies = by_setting(rows, "exaflops"), by_setting(rows, "accuracy")

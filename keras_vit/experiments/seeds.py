@@ -60,12 +60,12 @@ def train_seeds(
         seeds: number of runs.
         train: function with the arguments of `keras_vit.training.train` that returns a `Run`.
         resume: whether to resume the runs in `workdir`. Finished runs are not repeated, and the
-            number of seeds may be greater than before.
+            number of seeds may be greater than before. With a smaller one `seeds.json` keeps all.
         on_run: function that is called with the `Run` of each seed, or `None`.
         **options: further arguments of `train`.
 
     Returns:
-        `SeedResults`.
+        `SeedResults` of the seeds that are asked for.
 
     Raises:
         ValueError: if `seeds` is not positive, the model is built, `workdir` has other files, or as
@@ -98,21 +98,21 @@ def train_seeds(
     if distribution.is_first_process():
         _check_directory(workdir, resume)
     asked = range(recipe.seed, recipe.seed + seeds)
-    # Otherwise the file would lack finished runs until they are resumed.
-    values = {seed: value for seed, value in _recorded(workdir).items() if seed in asked}
+    # Otherwise the file would lack finished runs that are resumed later, or not at all.
+    values = _recorded(workdir)
     for seed in asked:
         own = dataclasses.replace(recipe, seed=seed)
         run = train(own, model, data, seed_directory(workdir, seed), resume=resume, **options)
         metric, values[seed] = best_of(run.history, run.recipe.monitor)
-        results = SeedResults(metric, dict(sorted(values.items())))
+        recorded = SeedResults(metric, dict(sorted(values.items())))
         if distribution.is_first_process():
-            facts = {**dataclasses.asdict(results), "mean": results.mean, "std": results.std}
+            facts = {**dataclasses.asdict(recorded), "mean": recorded.mean, "std": recorded.std}
             write_text(workdir / SUMMARY, json.dumps(facts, indent=2) + "\n")
         if on_run is not None:
             on_run(run)
         # Its model is not in memory with the next one.
         del run
-    return results
+    return SeedResults(metric, {seed: values[seed] for seed in asked})
 
 
 def _check_directory(workdir, resume):

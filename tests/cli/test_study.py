@@ -50,17 +50,19 @@ def test_command(tmp_path, capsys):
         ("pretraining digits_pretrain", "needs `finetune` and `finetune_data`"),
         ("datasets digits_pretrain --datasets digits", "needs `finetune` and `finetune_data`"),
         ("positions digits_pretrain --finetune digits_finetune", "need each other"),
+        ("positions digits_pretrain --finetune-classes 1", "need `finetune`"),
+        ("positions digits_pretrain --finetune-fraction 0.5", "need `finetune`"),
         (
             "positions digits_pretrain --finetune digits_masked_patches --finetune-data digits",
             "`finetune` must be a recipe that trains on classes",
         ),
         (
             "datasets digits_pretrain --finetune digits_finetune --finetune-data digits",
-            "`models`, `fractions`, `datasets` and `factors` must be there",
+            "`models`, `fractions`, `datasets` and `factors` must have values that differ",
         ),
         ("positions digits_pretrain --data folder:none", "`folder:PATH` must name a folder"),
-        ("data-size digits_pretrain --fractions 2", "must be there, each once"),
-        ("data-size digits_pretrain --fractions 0.1 0.1", "must be there, each once"),
+        ("data-size digits_pretrain --fractions 2", "must have values that differ"),
+        ("data-size digits_pretrain --fractions 0.1 0.1", "must have values that differ"),
         ("data-size digits_pretrain --fractions 1 0.00001", "must select at least one image"),
         ("data-size digits_pretrain --fewshot-classes 2", "`fewshot_classes` needs `fewshot_data`"),
         ("data-size digits_pretrain --fewshot-data digits --fewshot-classes 2", "at least two"),
@@ -79,3 +81,12 @@ def test_wrong_commands(arguments, message, tmp_path, capsys):
 def test_a_study_needs_data(tmp_path, capsys):
     command = ["study", "poolings", "digits_pretrain", "--workdir", tmp_path / "study"]
     assert "`data` must be given" in error_of(capsys, *command)
+    command[1] = "datasets"
+    assert "`datasets` must be given" in error_of(capsys, *command)
+
+
+def test_a_study_has_a_recipe_of_the_table(tmp_path, capsys):
+    command = ["study", "poolings", "auto", "--data", "digits", "--workdir", tmp_path / "study"]
+    with pytest.raises(SystemExit):
+        main(list(map(str, command)))
+    assert "auto" in capsys.readouterr().err

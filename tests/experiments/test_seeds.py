@@ -97,9 +97,10 @@ def test_finished_runs_stay_in_the_summary_while_others_are_resumed(tmp_path):
         "seed-4",
         "seed-5",
     ]
-    # Those that are asked for.
+    # Those that are asked for; the summary has all.
     results = train_seeds(*arguments, seeds=2, resume=True, train=trained([]))
-    assert list(results.values) == [3, 4]
+    assert (list(results.values), results.mean) == ([3, 4], 0.625)
+    assert len(finished_runs(tmp_path / "runs")) == 3
 
 
 def test_runs_without_validation_have_no_mean(tmp_path):

@@ -39,7 +39,9 @@ def _of_table_5(setting, facts):
 
 
 def _of_figure_3(setting, facts):
-    return _of_pretraining(setting, "imagenet2012")
+    """Return the same for the one dataset that the figure has."""
+    data = facts.get("finetune_data")
+    return _of_pretraining(setting, data) if data == "imagenet2012" else None
 
 
 def _of_pretraining(setting, dataset):

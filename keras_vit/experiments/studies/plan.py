@@ -81,12 +81,15 @@ class Plan:
         facts.update({name: getattr(self, name) for name in others})
         if self.tune:
             facts["tune"] = self.tune
-        facts |= data_digests(self.data, ("train", "validation", "test"), self.classes)
+        splits = "train", "validation", "test"
+        facts |= data_digests(self.data, splits, self.classes)
+        for data in {*self.datasets} - {self.data}:
+            facts |= data_digests(data, splits, self.classes, prefix=f"{data}_")
         if self.fewshot_data:
             data = self.fewshot_data, ("train", "test"), self.fewshot_classes
             facts |= data_digests(*data, prefix="fewshot_")
         if self.finetune:
-            data = self.finetune_data, ("train", "validation", "test"), self.finetune_classes
+            data = self.finetune_data, splits, self.finetune_classes
             facts |= data_digests(*data, prefix="finetune_")
         return facts
 
@@ -101,7 +104,7 @@ class Plan:
         settings = self.settings
         if not settings or not is_share or len({s.name for s in settings}) < len(settings):
             raise ValueError(
-                "`models`, `fractions`, `datasets` and `factors` must be there, each once, and the "
+                "`models`, `fractions`, `datasets` and `factors` must have values that differ, the "
                 f"fractions above 0 and up to 1. Received: models={self.models}, fractions="
                 f"{self.fractions}, datasets={self.datasets}, factors={self.factors}"
             )
@@ -129,6 +132,12 @@ class Plan:
             raise ValueError(
                 "`finetune` and `finetune_data` need each other. Received: "
                 f"finetune={self.finetune and 'a recipe'}, finetune_data={self.finetune_data}"
+            )
+        if self.finetune is None and (self.finetune_classes or self.finetune_fraction != 1):
+            raise ValueError(
+                "`finetune_classes` and `finetune_fraction` need `finetune`. Received: "
+                f"finetune_classes={self.finetune_classes}, "
+                f"finetune_fraction={self.finetune_fraction}, finetune=None"
             )
         if self.name in (DATASETS, PRETRAINING) and self.finetune is None:
             raise ValueError(
@@ -168,7 +177,8 @@ def make_plan(name, recipe, data, workdir, **options):
     # They are in place of it.
     data = next(iter(options.get("datasets", ())), None) if data is None else data
     if data is None:
-        raise ValueError("`data` must be given, or `datasets`. Received: data=None")
+        needed = "datasets" if name == DATASETS else "data"
+        raise ValueError(f"`{needed}` must be given for the study {name!r}. Received: None")
     for study in STUDIES.values():
         for option in {*study.options} & {*options}:
             if study.name != name:

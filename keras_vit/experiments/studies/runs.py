@@ -85,7 +85,7 @@ def train_setting(plan, setting, seed):
         epoch_examples=epoch_examples,
         **options,
     )
-    exaflops = training_exaflops(recipe, setting.model, source)
+    exaflops = training_exaflops(recipe, setting.model, source, recipe)
     return Trained(recipe, run.model, num_images, directory, run.history, exaflops)
 
 
@@ -118,12 +118,16 @@ def finetune(plan, setting, trained):
         resume=True,
         **plan.finetune_options,
     )
-    exaflops = trained.exaflops + training_exaflops(recipe, setting.model, part)
+    exaflops = training_exaflops(recipe, setting.model, part, trained.recipe)
+    exaflops += trained.exaflops
     return Trained(recipe, run.model, part.num_examples, directory, run.history, exaflops)
 
 
-def training_exaflops(recipe, model, source):
-    """Return the exaFLOPs of training a variant by a recipe on the images of a source."""
+def training_exaflops(recipe, model, source, built_by):
+    """Return the exaFLOPs of training a variant by a recipe on the images of a source.
+
+    `built_by` is the recipe that the model was built by; another one fine-tunes it as it is.
+    """
     epochs, steps = recipe.epoch_lengths(source.num_examples)
     images = steps * recipe.batch_size
     num_classes = len(source.class_names) if recipe.is_of_classes else 0
@@ -133,9 +137,9 @@ def training_exaflops(recipe, model, source):
         epochs,
         num_classes,
         recipe.image_size,
-        recipe.pooling,
-        recipe.position_embedding,
-        recipe.axial,
+        built_by.pooling,
+        built_by.position_embedding,
+        built_by.axial,
     )
 
 

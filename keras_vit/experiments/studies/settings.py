@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Callable
 
 from keras_vit.models.variants import Variant, find_variant, with_sizes
+from keras_vit.training import recipes
 
 DATA_SIZE, DATASETS, PRETRAINING, SHAPES = "data-size", "datasets", "pretraining", "shapes"
 # What a model of the study `pretraining` has learned before it is fine-tuned.
@@ -92,10 +93,15 @@ def _optimizers(plan):
     return {"Adam": {"optimizer": "adamw"}, "SGD": sgd}
 
 
+# Settings of the recipe that are those of masked patches, whatever they are for classes.
+_OF_MASKED_PATCHES = (
+    *("loss", "decay", "boundaries", "weight_decay", "dropout", "pre_logits", "augmentation"),
+    *("label_smoothing", "head_bias", "class_balance"),
+)
+
+
 def _pretraining(plan):
-    # Appendix B.1.2, which mentions no weight decay.
-    masked = {"loss": "mean_colour", "decay": "cosine", "weight_decay": 0.0, "dropout": 0.0}
-    masked |= {"pre_logits": False, "label_smoothing": 0.0, "augmentation": "none"}
+    masked = {field: getattr(recipes.MASKED_PATCHES, field) for field in _OF_MASKED_PATCHES}
     for model in plan.models:
         yield Setting(f"{model}, {SCRATCH}", model, is_scratch=True)
         yield Setting(f"{model}, {MASKED_PATCHES}", model, masked)

@@ -1,7 +1,6 @@
 """The table of a study: runs each setting with each seed once, and records the results."""
 
 import csv
-import dataclasses
 import io
 import json
 import math
@@ -9,9 +8,9 @@ import pathlib
 import statistics
 
 from keras_vit.core.files import write_csv
+from keras_vit.core.text import mean_and_deviation
 from keras_vit.experiments.digests import recorded_differences
 from keras_vit.experiments.studies.plan import TUNABLE
-from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.runs.run import write_text
 
 TABLE, FACTS = "study.csv", "study.json"
@@ -72,8 +71,7 @@ def by_setting(rows, column):
 def _share(found):
     if None in found:
         return "-"
-    deviation = f" ± {100 * statistics.stdev(found):.2f}" if len(found) > 1 else ""
-    return f"{100 * statistics.mean(found):.2f}{deviation} %"
+    return f"{mean_and_deviation([100 * value for value in found], 2)} %"
 
 
 def _chosen(found):
@@ -115,14 +113,10 @@ def _check_same(workdir, facts):
         if has_files or (workdir.exists() and not workdir.is_dir()):
             raise ValueError(
                 "`workdir` must be a new directory, or one that the study was begun in. "
-                f"Received: workdir={str(workdir)!r}, which holds something else"
+                f"Received: workdir={str(workdir)!r} with other files"
             )
         return
     before = _read_facts(workdir)
-    # Earlier versions had fewer settings of a recipe.
-    defaults = {field.name: field.default for field in dataclasses.fields(Recipe)}
-    added = {name: defaults[name] for name in facts if name in defaults.keys() - before.keys()}
-    before = {**json.loads(json.dumps(added)), **before}
     changed = recorded_differences(before, facts, workdir / FACTS)
     if changed:
         raise ValueError(f"A study must go on with what it was begun with. Received: {changed[0]}")

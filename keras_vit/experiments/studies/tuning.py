@@ -1,6 +1,8 @@
 """The choice of a recipe's settings on validation images, for each line of a study."""
 
+import csv
 import dataclasses
+import io
 import itertools
 import logging
 
@@ -24,7 +26,9 @@ class Tuning:
     def __init__(self, plan):
         self.plan = plan
         self.chosen = {}
-        self.rows = []
+        self.path = plan.workdir / TUNING
+        # Those of settings that a resumed study does not choose again.
+        self.rows = {self._key(row): row for row in _read(self.path)}
 
     def __call__(self, setting):
         """Return a setting with the chosen values; masked patches have no accuracy to choose by."""
@@ -41,8 +45,9 @@ class Tuning:
             tuned = tuple(zip(self.plan.tune, values, strict=True))
             tried = dataclasses.replace(setting, tuned=tuned)
             accuracy = self._accuracy(tried)
-            self.rows.append({"setting": setting.name, **dict(tuned), "accuracy": accuracy})
-            write_csv(self.plan.workdir / TUNING, self.rows)
+            row = {"setting": setting.name, **dict(tuned), "accuracy": accuracy}
+            self.rows[self._key(row)] = row
+            write_csv(self.path, list(self.rows.values()))
             if accuracy is not None and accuracy > highest:
                 best, highest = tried, accuracy
         if best is None:
@@ -52,6 +57,10 @@ class Tuning:
             )
         return best
 
+    def _key(self, row):
+        """Return what tells rows apart, the same for a row that was read."""
+        return row["setting"], *(str(row[field]) for field in self.plan.tune)
+
     def _accuracy(self, tried):
         try:
             history = train_setting(self.plan, tried, self.plan.recipe.seed).history
@@ -59,3 +68,9 @@ class Tuning:
             logging.getLogger("keras_vit").warning("%s", error)
             return None
         return history[-1]["val_accuracy"]
+
+
+def _read(path):
+    if not path.exists():
+        return []
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))

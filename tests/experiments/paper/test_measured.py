@@ -48,12 +48,12 @@ def vtab_directory(tmp_path):
 def study_directory(tmp_path):
     """Return a function that writes a study with the accuracies 0.5 and 0.6 of two seeds."""
 
-    def write(kind, *names, **columns):
+    def write(kind, *names, finetune_data="cifar10", **columns):
         def measure(setting, seed):
             return {**columns, "exaflops": 1e-5, "accuracy": 0.5 + seed / 10}
 
         settings = [Setting(name, name) for name in names]
-        facts = {"study": kind, "data": "digits", "finetune_data": "cifar10"}
+        facts = {"study": kind, "data": "digits", "finetune_data": finetune_data}
         run_study(settings, (0, 1), measure, tmp_path / kind, facts)
         return str(tmp_path / kind)
 
@@ -196,20 +196,26 @@ def test_a_study_of_optimizers(study_directory):
 
 
 @pytest.mark.parametrize(
-    ("table", "values"),
+    ("table", "data", "values"),
     [
-        ("Table 5", ["98.13 % on CIFAR-10", "98.95 % on CIFAR-10", "-"]),
-        ("Figure 3", ["77.91 % on ImageNet", "83.97 % on ImageNet", "-"]),
+        ("Table 5", "cifar10", ["98.13 % on CIFAR-10", "98.95 % on CIFAR-10", "-"]),
+        ("Figure 3", "imagenet2012", ["77.91 % on ImageNet", "83.97 % on ImageNet", "-"]),
     ],
 )
-def test_a_study_of_pretraining_sets(table, values, study_directory):
-    """Table 5 is compared on the dataset of the fine-tuning."""
+def test_a_study_of_pretraining_sets(table, data, values, study_directory):
+    """It is compared on the dataset of the fine-tuning."""
     datasets = ("imagenet2012", "imagenet21k", "digits")
     names = names_of("datasets", "ViT_B16", datasets=datasets)
-    path = study_directory("datasets", *names, finetuned=0.75)
+    path = study_directory("datasets", *names, finetune_data=data, finetuned=0.75)
     (shown,) = measured_tables(table, [path])
     assert [row[1] for row in shown.rows] == values
     assert shown.columns[-2:] == ("fine-tuned accuracy", "test accuracy")
+
+
+def test_figure_3_has_no_other_dataset_of_the_fine_tuning(study_directory):
+    path = study_directory("datasets", *names_of("datasets", "ViT_B16", datasets=("imagenet21k",)))
+    with pytest.raises(ValueError, match="has no such row"):
+        measured_tables("Figure 3", [path])
 
 
 def test_a_study_of_data_sizes(study_directory, capsys):

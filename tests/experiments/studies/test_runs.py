@@ -5,8 +5,11 @@ import dataclasses
 import pytest
 
 from keras_vit.data import load
+from keras_vit.data.datasets import find_source
+from keras_vit.evaluation.compute import count_training_exaflops
 from keras_vit.experiments.studies import make_plan, runs
 from keras_vit.experiments.studies.runs import Trained, measure, run_directory, train_setting
+from keras_vit.models import find_variant
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.small_runs import small_model, small_recipe
@@ -49,3 +52,18 @@ def test_a_run_records_how_many_images_it_trains_on(tmp_path, monkeypatch):
     assert recorded["split"] == "train"
     # As many steps as for all images.
     assert recorded["steps"] > 1
+
+
+def test_fine_tuning_takes_the_compute_of_the_model_that_it_was_given():
+    """Its recipe says nothing about the pooling of a model that is there."""
+    model, digits = "ViT_Ti16", find_source("digits", "train")
+    built_by = dataclasses.replace(RECIPES["digits_pretrain"], pooling="gap", axial=True)
+    recipe = dataclasses.replace(RECIPES["digits_finetune"], image_size=32)
+    assert recipe.pooling == "token"
+    counted = runs.training_exaflops(recipe, model, digits, built_by)
+    epochs, steps = recipe.epoch_lengths(digits.num_examples)
+    settings = 10, 32, "gap", "learned", True
+    expected = count_training_exaflops(
+        find_variant(model), steps * recipe.batch_size, epochs, *settings
+    )
+    assert counted == expected

@@ -1,12 +1,13 @@
 """Studies: their settings, facts, digests and checks, and a call from Python."""
 
 import dataclasses
+import json
 
 import pytest
 
 from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.experiments import study
-from keras_vit.experiments.digests import data_digests, file_digest
+from keras_vit.experiments.digests import data_digests, file_digest, recorded_differences
 from keras_vit.experiments.studies import make_plan
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
@@ -78,6 +79,41 @@ def test_digests_of_a_study(tmp_path):
     ]
     assert len({facts[name] for name in names}) == 5
     assert data_digests("cifar10", ("train",)) == {}
+
+
+def test_each_pretraining_set_has_digests(tmp_path):
+    names = [f"folder:{write_folder(tmp_path / n, ('cat', 'dog'), count=10)}" for n in "ab"]
+    options = {"datasets": names, "finetune": "digits_finetune", "finetune_data": "digits"}
+    plan = make_plan("datasets", "digits_pretrain", None, tmp_path / "study", **options)
+    facts = json.loads(json.dumps(plan.facts()))
+    before = {"train_digest", f"{names[1]}_train_digest", "finetune_train_digest"}
+    assert before <= facts.keys()
+    # The order of the classes of a study does not matter, and one of its datasets may be new.
+    changed = {**facts, "finetune_classes": ["1", "0"], f"{names[0]}_train_digest": "0f"}
+    facts["finetune_classes"] = ["0", "1"]
+    assert recorded_differences(facts, changed, tmp_path) == []
+    assert recorded_differences(changed, facts, tmp_path) == []
+    changed["finetune"] = {**facts["finetune"], "axial": True}
+    (difference,) = recorded_differences(facts, changed, tmp_path)
+    assert difference.startswith("finetune=")
+    # A study of a version whose recipes had fewer settings.
+    facts["finetune"] = {n: v for n, v in facts["finetune"].items() if n != "axial"}
+    changed["finetune"]["axial"] = False
+    assert recorded_differences(facts, changed, tmp_path) == []
+
+
+def test_masked_patches_take_any_recipe_of_classes():
+    recipe = dataclasses.replace(
+        RECIPES["digits_pretrain"],
+        head_bias=-10.0,
+        class_balance="weights",
+        decay="staircase",
+        boundaries=(60, 70),
+    )
+    options = {"finetune": "digits_finetune", "finetune_data": "digits"}
+    plan = make_plan("pretraining", recipe, "digits", "study", **options)
+    masked = dataclasses.replace(recipe, **plan.settings[1].changes)
+    assert (masked.loss, masked.boundaries, masked.head_bias) == ("mean_colour", (), 0.0)
 
 
 @pytest.mark.parametrize("other", ["config.json", "model-2.safetensors"])
