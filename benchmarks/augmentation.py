@@ -1,4 +1,4 @@
-"""Measure RandAugment against the policy of keras-cv, whose operations are fewer and other ones.
+"""Measure RandAugment against the policy of keras-cv, which has fewer operations, and others.
 
     python benchmarks/augmentation.py
 
