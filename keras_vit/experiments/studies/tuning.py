@@ -59,7 +59,7 @@ class Tuning:
 
     def _key(self, row):
         """Return what tells rows apart, the same for a row that was read."""
-        return row["setting"], *(str(row[field]) for field in self.plan.tune)
+        return row["setting"], *(str(row.get(field)) for field in self.plan.tune)
 
     def _accuracy(self, tried):
         try:

@@ -64,6 +64,12 @@ def test_a_resumed_study_keeps_the_record_of_other_settings(tmp_path, tried):
     assert [row["setting"] for row in rows] == ["a"] * 4 + ["b"] * 4
 
 
+def test_other_values_are_refused_by_the_study_itself(tmp_path, tried):
+    plan = plan_of(tmp_path, ("a",))
+    Tuning(plan)(*plan.settings)
+    Tuning(dataclasses.replace(plan, tune={"weight_decay": (0.1,)}))
+
+
 def test_masked_patches_have_no_accuracy_to_choose_by(tmp_path, tried):
     plan = plan_of(tmp_path, ("ViT_Ti16",))
     (setting,) = plan.settings
@@ -72,9 +78,8 @@ def test_masked_patches_have_no_accuracy_to_choose_by(tmp_path, tried):
 
 
 def test_one_value_must_not_diverge(tmp_path, tried, monkeypatch):
-    monkeypatch.setattr(
-        "tests.experiments.studies.test_tuning.ACCURACIES", dict.fromkeys(ACCURACIES)
-    )
+    for values in ACCURACIES:
+        monkeypatch.setitem(ACCURACIES, values, None)
     plan = plan_of(tmp_path, ("a",))
     with pytest.raises(NotFiniteError, match="`tune` must not diverge.*for a"):
         Tuning(plan)(*plan.settings)
