@@ -69,6 +69,8 @@ PUBLIC = {
         "PatchEmbedding",
         "TransformerBlock",
     ],
+    "keras_vit.models.dense.backbone": ["backbone"],
+    "keras_vit.models.dense.segmenter": ["segmenter"],
     "keras_vit.models.kernels.lora": ["enable_lora", "merge_lora"],
     "keras_vit.models.kernels.quantization": ["quantize"],
     "keras_vit.models": [
@@ -102,6 +104,7 @@ PUBLIC_MODULES = [
 REGISTERED = (
     "keras_vit.layers",
     "keras_vit.models.base",
+    "keras_vit.models.dense.layers",
     "keras_vit.training.losses",
     "keras_vit.training.metrics",
     "keras_vit.training.optimizers",

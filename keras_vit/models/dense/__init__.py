@@ -1,0 +1,1 @@
+"""Models of dense predictions: maps at several strides, and segmenters."""

@@ -1,0 +1,108 @@
+"""Maps of a Vision Transformer at several strides, for detectors and segmenters."""
+
+import math
+
+import keras
+
+from keras_vit.core.arguments import check_choice, check_integer
+from keras_vit.layers import ClassToken
+from keras_vit.layers.tokens import LearnedTokens
+from keras_vit.models.base import ImageModel, carry, origin_of, set_origin
+from keras_vit.models.dense.layers import TokensToMap
+from keras_vit.models.dense.pyramids import LEVELS, reassembled, simple_pyramid
+from keras_vit.models.parts import find_blocks, token_stride
+from keras_vit.models.surgery import replace_head
+
+KINDS = ("simple", "blocks", "dpt")
+# Number of blocks of `kind="blocks"`.
+NUM_BLOCKS = 4
+
+
+def backbone(model, levels=None, kind="simple", channels=256):
+    """Make a model from images to a dictionary of maps, for detection and segmentation.
+
+    Maps are `(batch, rows, columns, channels)`. The level `"P2"` has a quarter of the image's
+    height and width, `"P3"` an eighth, and so on, if patches have 2^n pixels; of 14 pixels, the map
+    of the patches themselves counts as `"P4"`, as of 16.
+
+    The Transformer's variables are copies, and so are its frozen parts; the layers after it are
+    new. A model of any image size (`keras_vit.resize(model, None)`) gives a backbone of any size.
+
+    Args:
+        model: a Vision Transformer or hybrid of this package, built, tuned or reloaded.
+        levels: names of the maps, from `"P2"` to `"P5"`; by default all four. For
+            `kind="blocks"`, names of layers whose outputs are tokens, such as `("block_5",
+            "encoder_norm")`; by default four blocks at equal distances, the last one among them.
+        kind: `"simple"`, ViTDet's pyramid of the last block's output; `"dpt"`, DPT's reassembly of
+            blocks at equal distances, one for each level; or `"blocks"`, the patches of layers as
+            they are, all with the stride of the patches.
+        channels: channels of the maps of `"simple"` and `"dpt"`.
+
+    Returns:
+        A Functional model, not compiled.
+
+    Raises:
+        ValueError: if `levels` or `kind` are unknown, `channels` is not positive, or the model has
+            no Transformer blocks.
+
+    Reference:
+        ViTDet (arXiv 2203.16527), section 3, and `SimpleFeaturePyramid` of detectron2; DPT (arXiv
+        2103.13413), section 3.1, whose readout operation is "project" with a class token, and
+        "ignore" without; SETR (arXiv 2012.15840).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(image_size=(64, 96))
+    >>> maps = keras_vit.backbone(model, levels=("P3", "P4"), channels=32).output
+    >>> maps["P3"].shape, maps["P4"].shape
+    ((None, 8, 12, 32), (None, 4, 6, 32))
+    """
+    check_choice("kind", kind, KINDS)
+    check_integer("channels", channels, minimum=1)
+    blocks = [block.name for block in find_blocks(model)]
+    is_of_blocks = kind == "blocks"
+    levels = tuple(levels or (_spread(blocks, NUM_BLOCKS) if is_of_blocks else LEVELS))
+    if not is_of_blocks and not set(levels) <= set(LEVELS):
+        raise ValueError(f"`levels` must be among {', '.join(LEVELS)}. Received: levels={levels}")
+    copy = replace_head(model, 0)
+    dtype = copy.get_layer(blocks[-1]).dtype_policy
+    options = token_stride(copy), channels, dtype
+    if kind == "simple":
+        maps = simple_pyramid(_patches(copy, blocks[-1], dtype), levels, *options)
+    elif kind == "dpt":
+        maps = {
+            level: reassembled(_with_class_token(copy, name, level, dtype), level, *options)
+            for level, name in zip(levels, _spread(blocks, len(levels)), strict=True)
+        }
+    else:
+        maps = {name: _patches(copy, name, dtype) for name in levels}
+    new = ImageModel(copy.input, maps, name=model.name)
+    carry(model, new, keeps_head=False)
+    set_origin(new, origin_of(model))
+    return new
+
+
+def _spread(blocks, count):
+    """Return the last block of each of `count` equal parts; short models repeat some."""
+    return [blocks[math.ceil((part + 1) * len(blocks) / count) - 1] for part in range(count)]
+
+
+def _patches(model, name, dtype, with_class_token=False):
+    """Return the patches of a layer's tokens as a map."""
+    tokens = model.get_layer(name).output
+    if len(tokens.shape) != 3:
+        raise ValueError(
+            "`levels` must be layers whose outputs are tokens. "
+            f"Received: {name!r}, whose output has the shape {tokens.shape}"
+        )
+    count = sum(layer.num_new for layer in model.layers if isinstance(layer, LearnedTokens))
+    layer = TokensToMap(token_stride(model), count, with_class_token, dtype=dtype)
+    return layer(tokens, model.input)
+
+
+def _with_class_token(model, name, level, dtype):
+    """Return the patches of a block, read together with the class token if there is one."""
+    if not any(isinstance(layer, ClassToken) for layer in model.layers):
+        return _patches(model, name, dtype)
+    maps = _patches(model, name, dtype, with_class_token=True)
+    width = maps.shape[-1] // 2
+    return keras.layers.Dense(width, "gelu", dtype=dtype, name=f"{level}_readout")(maps)
