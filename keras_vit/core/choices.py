@@ -21,6 +21,8 @@ ROTARY_BASE = 100.0
 ATTENTION_PATHS = ("fused", "explicit")
 # Targets of masked patch prediction.
 TARGETS = ("mean_colour", "downsized", "pixels")
+# Loss of a segmenter, whose labels are masks, and its heads.
+SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
 # Modes of `keras_vit.quantize`.
 QUANTIZATIONS = ("int8", "int4", "float8")
 # Old and new name of a setting of recipes, which is an argument of the optimizer, too.

@@ -14,6 +14,7 @@ from keras_vit.data.exclusion import leave_out
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.images.augment import mixing
 from keras_vit.data.images.image_maker import ImageMaker
+from keras_vit.data.images.masks import MaskMaker, split_masks
 from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessing
 from keras_vit.data.info import DatasetInfo
 from keras_vit.data.pipeline import Pipeline, check_order
@@ -123,17 +124,23 @@ def load(
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
     stored = source if cache is None else cached(source, cache, find_fingerprints)
     augmentation = maker.preprocessing.augmentation
+    mix = mixing(augmentation) if augmentation.mixes else None
+    if source.has_masks:
+        maker, mix = (
+            MaskMaker(image_size, maker.preprocessing, num_classes=len(source.class_names)),
+            split_masks,
+        )
     make_pipeline = functools.partial(
         Pipeline,
         make_image=dataclasses.replace(maker, scale=source.scale, border=source.border).make(),
-        shape=(*maker.image_size, 3),
+        shape=(*maker.image_size, 4 if source.has_masks else 3),
         batch_size=batch_size,
         training=training,
         repeat=repeat,
         start_step=start_step,
         seed=seed,
         shard=tuple(shard),
-        mix=mixing(augmentation) if augmentation.mixes else None,
+        mix=mix,
         one_hot=maker.preprocessing.one_hot or augmentation.mixes,
     )
 

@@ -10,6 +10,7 @@ import keras
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.trained.loading import load_unscaled
 from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import (
     VARIANTS,
@@ -25,6 +26,7 @@ from keras_vit.models.kernels.lora import enable_lora, freeze_base
 from keras_vit.models.kernels.plain import flat_parts
 from keras_vit.models.kernels.quantization import quantize
 from keras_vit.models.variants import is_resnet
+from keras_vit.training.segmentation import make_segmenter
 
 # Settings of a recipe that apply only to new models.
 OF_THE_MODEL = (
@@ -58,9 +60,10 @@ def make_model(recipe, model, num_classes, dtype=None):
         ValueError: if there is no such model, the patches do not tile the recipe's images, or
             `dtype` is given for a `.keras` file.
     """
-    num_classes = num_classes if recipe.is_of_classes else 0
-    made = _make_model(recipe, model, num_classes, dtype)
+    made = _make_model(recipe, model, num_classes if recipe.is_of_classes else 0, dtype)
     _log_kept_settings(recipe, made, is_built=is_variant(model))
+    if recipe.loss == SEGMENTATION:
+        made = make_segmenter(recipe, made, num_classes)
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat

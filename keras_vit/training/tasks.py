@@ -6,6 +6,7 @@ import logging
 
 import keras
 
+from keras_vit.core.choices import SEGMENTATION, TARGETS
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
 from keras_vit.data.masked_patches import mask_patches
@@ -19,6 +20,7 @@ from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import are_numbers, make_loss, masked_patch_loss
 from keras_vit.training.metrics import BalancedAccuracy
 from keras_vit.training.runs.thresholds import measures_precision
+from keras_vit.training.segmentation import segmentation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,8 +48,8 @@ def make_task(recipe, model, data, teacher=None):
     """
     _check_batches(recipe, data[0])
     check_teacher_settings(recipe, teacher)
-    make = _classes if recipe.is_of_classes else _masked_patches
-    task = make(recipe, model, *data)
+    make = {SEGMENTATION: _pixels, **dict.fromkeys(TARGETS, _masked_patches)}
+    task = make.get(recipe.loss, _classes)(recipe, model, *data)
     _check_monitor(recipe, task, model)
     if teacher is not None:
         distiller, found = distill(recipe, model, teacher, data[0].class_names)
@@ -168,6 +170,10 @@ def _check_classes(train):
             "%d of the %d classes have no training image: %s",
             *(len(empty), len(train.class_names), name_some(empty, 20)),
         )
+
+
+def _pixels(recipe, model, train, validation):
+    return Task(*segmentation(recipe, model, train, validation))
 
 
 def _masked_patches(recipe, model, train, validation):

@@ -51,6 +51,7 @@ class Source:
             added.
         near: function from a first and a last number to a dataset like `examples` that has those
             from one to the other, and perhaps others, without reading all; `None` if there is none.
+        has_masks: whether the bytes of an example are those of an image and of its mask.
     """
 
     examples: tf.data.Dataset
@@ -67,6 +68,7 @@ class Source:
     has_no_splits: bool = False
     part_by_id: bool = False
     near: Callable[[int, int], tf.data.Dataset] | None = None
+    has_masks: bool = False
 
     @property
     def has_several_labels(self):

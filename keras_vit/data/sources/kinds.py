@@ -63,6 +63,7 @@ _ROWS = (
     ),
     SourceKind("tfrecord", "records.tfrecord:records", ("by_position",), "PATTERN", is_path=True),
     SourceKind("tfrecord-lists", "records.tfrecord:lists", (), "PATTERN", is_path=True),
+    SourceKind("masks", "segmentation.folder:masks", (), "DIR", is_path=True),
     SourceKind(
         "objectnet", "objectnet.images:objectnet", (), "DIR", is_path=True, splits=("test",)
     ),

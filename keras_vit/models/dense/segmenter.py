@@ -3,12 +3,12 @@
 import keras
 
 from keras_vit.core.arguments import check_choice, check_integer
+from keras_vit.core.choices import SEGMENTER_HEADS
 from keras_vit.layers import TransformerBlock
 from keras_vit.layers.normalization import layer_norm
 from keras_vit.models.base import ImageModel, carry, origin_of, set_origin
 from keras_vit.models.dense.layers import ClassEmbeddings, MaskProduct, ResizeLike, TokensToMap
 
-HEADS = ("linear", "mask")
 # The decoder of Segmenter's configuration: blocks, width of a head, MLP relative to the width.
 NUM_BLOCKS, HEAD_WIDTH, MLP_RATIO, DROPOUT = 2, 64, 4, 0.1
 
@@ -44,7 +44,7 @@ def segmenter(backbone, num_classes, head="linear"):
     (None, 64, 96, 3)
     """
     check_integer("num_classes", num_classes, minimum=1)
-    check_choice("head", head, HEADS)
+    check_choice("head", head, SEGMENTER_HEADS)
     _check_maps(backbone)
     first, *others = [backbone.output[name] for name in sorted(backbone.output)]
     dtype = backbone.layers[-1].dtype_policy

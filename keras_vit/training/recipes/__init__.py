@@ -83,6 +83,19 @@ TINY_IMAGES_FINETUNE = dataclasses.replace(
     steps=200,
     min_crop_area=0.3,
 )
+# Its random scales from 0.5 to 2 are our crops; its decay, a power of 0.9, is linear.
+SEGMENT = Recipe(
+    image_size=512,
+    batch_size=8,
+    optimizer="sgd",
+    learning_rate=1e-3,
+    decay="linear",
+    warmup_steps=0,
+    steps=160_000,
+    min_crop_area=0.25,
+    loss="segmentation",
+    monitor="val_mean_iou",
+)
 IMAGENET = dataclasses.replace(
     PRETRAIN, epochs=300, learning_rate=3e-3, decay="cosine", weight_decay=0.3, clip_norm=1.0
 )
@@ -191,6 +204,7 @@ _TABLE = (
     RecipeRow("digits_finetune", DIGITS_FINETUNE, "`finetune`, for the 8 x 8 pixel digits"),
     RecipeRow("tiny_images_pretrain", TINY_IMAGES_PRETRAIN, "`pretrain`, for 32 x 32 pixel images"),
     RecipeRow("tiny_images_finetune", TINY_IMAGES_FINETUNE, "`finetune`, for 32 x 32 pixel images"),
+    RecipeRow("segment", SEGMENT, "Segmenter (arXiv 2105.05633), section 4.2"),
     RecipeRow("jft300m_vit_b", _jft(7, 8e-4), TABLE_3, "ViT-B/32 80.73 %, ViT-B/16 84.15 %"),
     RecipeRow("jft300m_vit_l32", _jft(7, 6e-4), TABLE_3, "84.37 %"),
     RecipeRow("jft300m_vit_l16", _jft(7, 4e-4), TABLE_3, "86.30 %"),

@@ -6,6 +6,7 @@ import math
 import typing
 
 from keras_vit.core.arguments import check_choice, is_integer
+from keras_vit.core.choices import TARGETS
 from keras_vit.models.checks import check_axial, check_positions
 
 # Optimizers that compute as optax does.
@@ -56,9 +57,16 @@ COMBINATIONS = (
         ("label_smoothing", "loss"),
     ),
     (
-        lambda r: not r.is_of_classes and (r.head_bias or r.freeze or r.class_balance != "none"),
-        "`head_bias`, `freeze` and `class_balance` are for classes, not for masked patches",
+        lambda r: (
+            not r.is_of_classes and (r.head_bias or r.freeze or r.class_balance == "sampling")
+        ),
+        '`head_bias`, `freeze` and `class_balance="sampling"` are for classes of images',
         ("head_bias", "freeze", "class_balance", "loss"),
+    ),
+    (
+        lambda r: r.loss in TARGETS and r.class_balance != "none",
+        "`class_balance` is for classes, not for masked patches",
+        ("class_balance", "loss"),
     ),
     (
         lambda r: r.optimizer not in PAPER_OPTIMIZERS and r.accumulation_steps > 1,

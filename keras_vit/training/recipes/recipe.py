@@ -10,6 +10,8 @@ from keras_vit.core.choices import (
     POSITION_EMBEDDINGS,
     POSITION_PLACEMENTS,
     RENAMED_SETTING,
+    SEGMENTATION,
+    SEGMENTER_HEADS,
     TARGETS,
 )
 from keras_vit.data.images.augmentations import AUGMENTATIONS
@@ -46,8 +48,9 @@ class Recipe:
         steps: number of updates of the weights.
         weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
         loss: `"softmax"` or `"sigmoid"`, the cross-entropy of the softmax or of one sigmoid per
-            class; or a target of masked patch prediction, `"mean_colour"` (mean color of a patch),
-            `"downsized"` (colors of 4 x 4 parts) or `"pixels"`.
+            class; a target of masked patch prediction, `"mean_colour"` (mean color of a patch),
+            `"downsized"` (colors of 4 x 4 parts) or `"pixels"`; or `"segmentation"`, the
+            cross-entropy of the softmax of each pixel.
         label_smoothing: share of a label that is spread over all classes; softmax only.
         head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
         momentum_dtype: dtype in which the momentum of SGD, or the first moment of AdamW, is stored:
@@ -102,6 +105,7 @@ class Recipe:
         temperature: temperature of the probabilities that a student learns.
         label_weight: weight of the loss of the labels, where there is a teacher, whose loss has the
             rest. 0 is function matching: labels are not used.
+        segment_head: head of a segmenter, as in `keras_vit.segmenter`.
     """
 
     image_size: int
@@ -114,7 +118,7 @@ class Recipe:
     epochs: int | None = None
     steps: int | None = None
     weight_decay: float = 0.0
-    loss: Literal[CLASS_LOSSES + TARGETS] = "softmax"
+    loss: Literal[CLASS_LOSSES + TARGETS + (SEGMENTATION,)] = "softmax"
     label_smoothing: float = 0.0
     head_bias: float = 0.0
     momentum_dtype: Literal[MOMENTUM_DTYPES] | None = None
@@ -146,6 +150,7 @@ class Recipe:
     distillation: Literal["soft", "hard"] = "soft"
     temperature: float = 1.0
     label_weight: float = 0.5
+    segment_head: Literal[SEGMENTER_HEADS] = "linear"
 
     def __post_init__(self):
         check_recipe(self)
@@ -163,7 +168,7 @@ class Recipe:
 
     @property
     def is_of_classes(self):
-        """Whether the model learns classes, not masked patches."""
+        """Whether the model learns classes of images, not masked patches or classes of pixels."""
         return self.loss in CLASS_LOSSES
 
     def smoke(self):

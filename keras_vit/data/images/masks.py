@@ -1,0 +1,109 @@
+"""Images and their masks, changed together."""
+
+import dataclasses
+import io
+
+import numpy as np
+import PIL.Image
+import tensorflow as tf
+
+from keras_vit.data.images.decoding import decode_function
+from keras_vit.data.images.image_maker import ImageMaker
+from keras_vit.data.images.preprocessing import Preprocessing
+from keras_vit.data.images.scaling import scale_pixels
+from keras_vit.data.images.transforms import resize, sample_crop
+
+# A pixel of no class: neither trained on nor evaluated. As in PASCAL VOC and Cityscapes.
+IGNORED = 255
+# Modes of Pillow in which a pixel is one number.
+_MODES = ("1", "L", "P", "I", "I;16")
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskMaker(ImageMaker):
+    """Turn the bytes of images and of their masks into images with a fourth channel, the mask.
+
+    Crop and flip are the same for both. The image is interpolated bilinearly; a pixel of the mask
+    has the class of the nearest pixel.
+
+    Args:
+        num_classes: number of classes.
+
+    Raises:
+        ValueError: as `ImageMaker`, or if the preprocessing has more than `min_crop_area`, `flip`.
+    """
+
+    num_classes: int = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        area, flip = self.preprocessing.min_crop_area, self.preprocessing.flip
+        if self.preprocessing != Preprocessing(min_crop_area=area, flip=flip):
+            raise ValueError(
+                "Images of masks can have `min_crop_area` and `flip` alone. "
+                f"Received: {self.preprocessing}"
+            )
+
+    def make(self):
+        """Return a function of the bytes of `pack` and a seed: `(*image_size, 4)`, float32."""
+
+        def make_image(encoded, seed):
+            image, mask = tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
+            both = [decode_function(image), decode_mask(mask, self.num_classes)]
+            tf.debugging.assert_equal(*(tf.shape(x)[:2] for x in both), "a mask of another size")
+            first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2), 2)
+            if self.preprocessing.min_crop_area is not None:
+                area = self.preprocessing.min_crop_area
+                box = sample_crop(tf.shape(both[0])[:2], first, area)
+                box = [*tf.unstack(box[0]), *tf.unstack(box[1])]
+                both = [tf.image.crop_to_bounding_box(x, *box) for x in both]
+            pixels = scale_pixels(resize(both[0], self.image_size))
+            mask = tf.image.resize(both[1], self.image_size, "nearest")
+            image = tf.concat([pixels, tf.cast(mask, tf.float32)], -1)
+            return self._flip(image, second) if self.preprocessing.flip else image
+
+        return make_image
+
+
+def decode_mask(encoded, num_classes):
+    """Return the classes of a mask's pixels as a tensor, int32 `(height, width, 1)`.
+
+    Raises `tf.errors.InvalidArgumentError` where `read_mask` raises `ValueError`.
+    """
+    mask = tf.numpy_function(lambda mask: read_mask(mask, num_classes), [encoded], tf.int32)
+    return tf.ensure_shape(mask[..., None], (None, None, 1))
+
+
+def read_mask(encoded, num_classes):
+    """Return the classes of the pixels of a mask, int32 `(height, width)`; `IGNORED` for none.
+
+    Raises `ValueError` if the bytes are no picture of one number per pixel, or another number.
+    """
+    try:
+        with PIL.Image.open(io.BytesIO(encoded)) as picture:
+            mode, mask = picture.mode, np.asarray(picture, "int32")
+    except OSError as error:
+        raise ValueError(f"a mask is a PNG file ({error})") from error
+    if mode not in _MODES:
+        raise ValueError(f"a mask has one number per pixel. Received: the mode {mode}")
+    if wrong := sorted({*np.unique(mask).tolist()} - {*range(num_classes), IGNORED}):
+        raise ValueError(f"a mask has numbers below {num_classes}, or {IGNORED}. Received: {wrong}")
+    return mask
+
+
+def split_masks(images, labels, seed):
+    """Return images without their fourth channel, and their masks, int32."""
+    return images[..., :3], tf.cast(images[..., 3], tf.int32)
+
+
+def count_pixels(source):
+    """Return the number of pixels of each class in the masks of a `Source`, an int64 array."""
+    num_classes = len(source.class_names)
+    counts = np.zeros(num_classes, "int64")
+    examples = source.encoded().map(
+        lambda _, encoded, label: tf.io.parse_tensor(encoded, tf.string)
+    )
+    for _, encoded in examples.as_numpy_iterator():
+        mask = read_mask(encoded, num_classes)
+        counts += np.bincount(mask[mask != IGNORED], minlength=num_classes)
+    return counts

@@ -1,0 +1,1 @@
+"""Images whose labels are masks: a class for each pixel."""
