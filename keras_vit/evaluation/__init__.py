@@ -14,5 +14,6 @@ __all__ = make_lazy(
         "keras_vit.evaluation.memory": ["count_activations"],
         "keras_vit.evaluation.metrics": ["confusion_matrix", "per_class_accuracy"],
         "keras_vit.evaluation.on_the_fly": ["FewshotAccuracy"],
+        "keras_vit.evaluation.segmentation": ["evaluate_segmentation", "segment"],
     },
 )

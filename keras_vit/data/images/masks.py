@@ -96,14 +96,30 @@ def split_masks(images, labels, seed):
     return images[..., :3], tf.cast(images[..., 3], tf.int32)
 
 
+def examples_of(source):
+    """Yield the images and the masks of a `Source` at their own sizes.
+
+    Examples that cannot be decoded are left out.
+
+    Args:
+        source: a `Source` with masks.
+
+    Yields:
+        Pairs of NumPy arrays: uint8 `(height, width, 3)` and int32 `(height, width)`.
+    """
+
+    def decode(number, encoded, label):
+        image, mask = tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
+        return decode_function(image), decode_mask(mask, len(source.class_names))[..., 0]
+
+    examples = source.encoded().map(decode, num_parallel_calls=tf.data.AUTOTUNE)
+    yield from examples.ignore_errors().as_numpy_iterator()
+
+
 def count_pixels(source):
     """Return the number of pixels of each class in the masks of a `Source`, an int64 array."""
     num_classes = len(source.class_names)
     counts = np.zeros(num_classes, "int64")
-    examples = source.encoded().map(
-        lambda _, encoded, label: tf.io.parse_tensor(encoded, tf.string)
-    )
-    for _, encoded in examples.as_numpy_iterator():
-        mask = read_mask(encoded, num_classes)
+    for _, mask in examples_of(source):
         counts += np.bincount(mask[mask != IGNORED], minlength=num_classes)
     return counts
