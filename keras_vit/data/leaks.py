@@ -73,7 +73,8 @@ def _warn_of_missing_classes(found, sources):
     for split, images in found.items():
         there, class_names = set(images.labels), sources[split].class_names
         missing = [name for label, name in enumerate(class_names) if str(label) not in there]
-        if missing and not sources[split].has_several_labels:
+        has_one_label = not (sources[split].has_several_labels or sources[split].has_masks)
+        if missing and has_one_label:
             logging.getLogger("keras_vit").warning(
                 "%d of the %d classes have no image in the split %s: %s",
                 *(len(missing), len(class_names), split, name_some(missing)),

@@ -69,6 +69,7 @@ class RegisterTokens(LearnedTokens):
 
     Args:
         num_registers: number of tokens.
+        stddev: standard deviation of their initial values.
 
     Raises:
         ValueError: if `num_registers` is not a positive integer.
@@ -81,8 +82,9 @@ class RegisterTokens(LearnedTokens):
     (2, 28, 8)
     """
 
-    def __init__(self, num_registers, **kwargs):
+    def __init__(self, num_registers, stddev=1e-6, **kwargs):
         super().__init__(**kwargs)
+        self.stddev = stddev
         self.num_new = check_integer("num_registers", num_registers, minimum=1)
         self.num_registers = self.num_new
 
@@ -90,5 +92,5 @@ class RegisterTokens(LearnedTokens):
         self.tokens = self.add_weight(
             name="tokens",
             shape=(1, self.num_registers, input_shape[-1]),
-            initializer=keras.initializers.RandomNormal(stddev=1e-6),
+            initializer=keras.initializers.RandomNormal(stddev=self.stddev),
         )

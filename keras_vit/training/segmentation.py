@@ -1,4 +1,4 @@
-"""Training of segmenters: loss, metrics and class weights over the pixels of masks."""
+"""Training of segmenters: a loss over pixels, with weights of their classes."""
 
 import keras
 import numpy as np
@@ -34,7 +34,9 @@ class PixelCrossEntropy(keras.losses.Loss):
         self.class_weights = class_weights and [float(weight) for weight in class_weights]
 
     def call(self, y_true, y_pred):
-        is_known, classes = known(y_true)
+        masks = ops.cast(y_true, "int32")
+        is_known = ops.not_equal(masks, IGNORED)
+        classes = ops.where(is_known, masks, 0)
         losses = ops.sparse_categorical_crossentropy(classes, y_pred, from_logits=True)
         weights = ops.cast(is_known, losses.dtype)
         if self.class_weights:
@@ -46,33 +48,6 @@ class PixelCrossEntropy(keras.losses.Loss):
 
     def get_config(self):
         return {**super().get_config(), "class_weights": self.class_weights}
-
-
-@keras.saving.register_keras_serializable("keras_vit")
-class PixelAccuracy(keras.metrics.SparseCategoricalAccuracy):
-    """Share of the pixels of masks whose class is predicted, without those of the value 255.
-
-    Example:
-    >>> from keras_vit.training.segmentation import PixelAccuracy
-    >>> metric = PixelAccuracy()
-    >>> metric.update_state(np.array([[[1, 255]]]), np.zeros((1, 1, 2, 4)))
-    >>> float(metric.result())
-    0.0
-    """
-
-    def __init__(self, name="accuracy", **kwargs):
-        super().__init__(name=name, **kwargs)
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        is_known, classes = known(y_true)
-        super().update_state(classes, y_pred, ops.cast(is_known, "float32"))
-
-
-def known(masks):
-    """Return where masks have a class, and the classes, 0 elsewhere."""
-    masks = ops.cast(masks, "int32")
-    is_known = ops.not_equal(masks, IGNORED)
-    return is_known, ops.where(is_known, masks, 0)
 
 
 def make_segmenter(recipe, model, num_classes):
@@ -97,9 +72,7 @@ def segmentation(recipe, model, train, validation):
         counts = count_pixels(train.source)
         # 1 for a class of mean size; a class without pixels has no weight that matters.
         weights = (counts.sum() / len(names) / np.maximum(counts, 1)).tolist()
-    metrics = (
-        PixelAccuracy(),
-        keras.metrics.MeanIoU(len(names), "mean_iou", ignore_class=IGNORED, sparse_y_pred=False),
-    )
+    options = {"ignore_class": IGNORED, "sparse_y_pred": False}
+    metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
     facts = {"class_names": names, "num_examples": train.num_examples}
     return model, train, validation, PixelCrossEntropy(weights), metrics, facts

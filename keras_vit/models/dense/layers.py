@@ -6,7 +6,6 @@ from keras import ops
 from keras_vit.core.arguments import as_pair, check_integer
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import layer_norm
-from keras_vit.layers.tokens import LearnedTokens
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -78,39 +77,6 @@ class ResizeLike(Layer):
 
     def compute_output_shape(self, maps_shape, like_shape):
         return (maps_shape[0], *like_shape[1:3], maps_shape[-1])
-
-
-@keras.saving.register_keras_serializable("keras_vit")
-class ClassEmbeddings(LearnedTokens):
-    """Prepends a learnable token for each class to a token sequence.
-
-    Input: `(batch, tokens, width)`. Output: `(batch, num_classes + tokens, width)`.
-
-    Args:
-        num_classes: number of classes.
-
-    Raises:
-        ValueError: if `num_classes` is not a positive integer.
-
-    Reference:
-        Segmenter (arXiv 2105.05633), section 3.2.
-
-    Example:
-    >>> from keras_vit.models.dense.layers import ClassEmbeddings
-    >>> tuple(ClassEmbeddings(3)(np.ones((2, 24, 8))).shape)
-    (2, 27, 8)
-    """
-
-    def __init__(self, num_classes, **kwargs):
-        super().__init__(**kwargs)
-        self.num_new = self.num_classes = check_integer("num_classes", num_classes, minimum=1)
-
-    def build(self, input_shape):
-        self.tokens = self.add_weight(
-            name="tokens",
-            shape=(1, self.num_classes, input_shape[-1]),
-            initializer=keras.initializers.TruncatedNormal(stddev=0.02),
-        )
 
 
 @keras.saving.register_keras_serializable("keras_vit")

@@ -4,10 +4,10 @@ import keras
 
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.choices import SEGMENTER_HEADS
-from keras_vit.layers import TransformerBlock
+from keras_vit.layers import RegisterTokens, TransformerBlock
 from keras_vit.layers.normalization import layer_norm
 from keras_vit.models.base import ImageModel, carry, origin_of, set_origin
-from keras_vit.models.dense.layers import ClassEmbeddings, MaskProduct, ResizeLike, TokensToMap
+from keras_vit.models.dense.layers import MaskProduct, ResizeLike, TokensToMap
 
 # The decoder of Segmenter's configuration: blocks, width of a head, MLP relative to the width.
 NUM_BLOCKS, HEAD_WIDTH, MLP_RATIO, DROPOUT = 2, 64, 4, 0.1
@@ -72,7 +72,8 @@ def _masks(maps, num_classes, dtype):
     width = maps.shape[-1]
     tokens = keras.layers.Reshape((-1, width), dtype=dtype)(maps)
     tokens = keras.layers.Dense(width, dtype=dtype, name="decoder_projection")(tokens)
-    tokens = ClassEmbeddings(num_classes, dtype=dtype, name="class_embeddings")(tokens)
+    # A token for each class is learned.
+    tokens = RegisterTokens(num_classes, stddev=0.02, dtype=dtype, name="class_embeddings")(tokens)
     num_heads = max(width // HEAD_WIDTH, 1)
     for index in range(NUM_BLOCKS):
         tokens = TransformerBlock(
