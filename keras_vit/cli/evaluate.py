@@ -98,6 +98,8 @@ class Evaluate:
         names = ("batch_size", "classes", "data_dir", "central_crop_from", "max_skipped")
         options = {name: getattr(self, name) for name in names}
         dataset = trained.load(self.data, self.split, **options)
+        if dataset.source.has_masks:
+            return self._evaluate_masks(trained.model, dataset.source)
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
         refused = self.confusion or self.confusion_figure
         refused = refused or (self.compare if is_multilabel else self.per_class)
@@ -124,6 +126,16 @@ class Evaluate:
         if is_first:
             self._print(predicted, reported, trained.model.input_shape[1:3])
         return predicted.summary()
+
+    def _evaluate_masks(self, model, source):
+        """Print the metrics of a segmenter, and return them."""
+        from keras_vit.evaluation.segmentation import evaluate_segmentation
+
+        found = evaluate_segmentation(model, source, batch_size=self.batch_size)
+        classes = zip(found.class_names, found.iou, strict=True) if self.per_class else ()
+        for name, value in [*found.summary().items(), *((f"iou of {n}", v) for n, v in classes)]:
+            print(f"{name}: {value if name == 'images' else f'{value:.4f}'}")
+        return found.summary()
 
     def _print(self, predicted, reported, image_size):
         from keras_vit.cli.tables import plain_table

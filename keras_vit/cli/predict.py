@@ -38,6 +38,9 @@ class Predict:
     outputs: tuple[str, ...] = ("prediction", "probability")
     """Columns of the files: prediction, probability, probabilities, logits, features,
     attention_distance."""
+    masks: pathlib.Path | None = None
+    """Instead of lines, write a picture of each image file with the classes of its pixels, which a
+    segmenter predicts, to this directory."""
     split: str | None = None
     """The split of a dataset; by default all of it."""
     data_dir: pathlib.Path | None = None
@@ -71,6 +74,9 @@ class Predict:
         check_images(self.images, self.top)
         shard = as_shard(self.shard)
         self._check_flags()
+        if self.masks is not None:
+            self._draw_masks()
+            return
         warn_of_other_model(self.model)
         size, scale = as_image_size(self.image_size), (self.batch_size, self.dtype)
         if self.output is not None:
@@ -97,6 +103,33 @@ class Predict:
             raise ValueError("`--address` and `--gpus` are for `--engine ray`. Received: local")
         if self.processes < 1:
             raise ValueError(f"`--processes` must be positive. Received: {self.processes}")
+
+    def _draw_masks(self):
+        import tqdm
+
+        from keras_vit.checkpoints.trained.loading import load_trained
+        from keras_vit.cli.convert import as_image_size
+        from keras_vit.data.images.decoding import decode
+        from keras_vit.data.inputs.find import find_images
+        from keras_vit.data.sources.listing import short_names
+        from keras_vit.evaluation.segmentation import segment
+        from keras_vit.inspection.figures.masks import draw_masks
+        from keras_vit.serving.predict import read_image
+
+        model = load_trained(self.model, as_image_size(self.image_size))
+        images = find_images(self.images, self.split, self.data_dir)
+        tell_left_out(images)
+        paths = images.columns(0, images.num_images).get("path")
+        if paths is None:
+            raise ValueError(f"`--masks` needs image files. Received: {' '.join(self.images)}")
+        class_names = model.class_names or tuple(map(str, range(model.output_shape[-1])))
+        for path, name in tqdm.tqdm(short_names(paths).items(), unit="image"):
+            image = decode(read_image(path)).numpy()
+            mask = segment(model, image, batch_size=self.batch_size).argmax(-1)
+            file = self.masks / f"{name}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            draw_masks([image], [mask], class_names, file)
+        print(f"Written to {self.masks}")
 
     def _print_lines(self, predictor, images):
         from keras_vit.core.text import printable

@@ -9,6 +9,7 @@ import tyro
 
 from keras_vit.cli.run_lines import describe_best, describe_fewshot, describe_seeds
 from keras_vit.core.arguments import check_integer
+from keras_vit.core.choices import SEGMENTATION
 from keras_vit.training.recipes import RECIPES, ROWS
 
 DESCRIPTIONS = {
@@ -137,7 +138,7 @@ class Train:
 
     def _print_next(self):
         workdir = shlex.quote(str(self.workdir))
-        if self.recipe.is_of_classes:
+        if self.recipe.is_of_classes or self.recipe.loss == SEGMENTATION:
             print(f"Next: keras-vit evaluate {workdir}")
         else:
             one = workdir if self.seeds is None else f"{workdir}/seed-{self.recipe.seed}"

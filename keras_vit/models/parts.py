@@ -136,6 +136,11 @@ def check_classifier(model):
     return logits[-1]
 
 
+def is_segmenter(model):
+    """Return whether a model is a `keras_vit.segmenter`: its outputs are logits of pixels."""
+    return len(model.outputs) == 1 and len(model.outputs[0].shape) == 4
+
+
 def find_blocks(model):
     """Return the Transformer blocks of a model, from the first to the last.
 

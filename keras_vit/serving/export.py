@@ -15,7 +15,7 @@ from keras_vit.models.base import resizing_of
 from keras_vit.models.introspection import options_of
 from keras_vit.models.kernels.folding import fold
 from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
-from keras_vit.models.parts import stored_size
+from keras_vit.models.parts import is_segmenter, stored_size
 from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
 from keras_vit.serving import labels
 from keras_vit.serving.calibration import check_images, warn_of_calibration
@@ -61,15 +61,17 @@ def export(
     most likely classes `top_k_classes`, int32, `top_k_labels`, strings, and `top_k_probabilities`,
     float32, all `(batch, top_k)`. With `model.thresholds` probabilities are sigmoids, and there are
     `predicted`, bool, and `predicted_labels`, strings that are empty where `predicted` is false,
-    both `(batch, num_classes)`. Other formats take preprocessed `images` and return `logits`.
+    both `(batch, num_classes)`. A `keras_vit.segmenter` has `logits` `(batch, height, width,
+    num_classes)` and `masks`, int32 `(batch, height, width)`, of the images as they are resized.
+    Other formats take preprocessed `images` and return `logits`.
 
     The version also contains `model.json`, which describes the model, and the names of the classes.
     For a SavedModel, settings for TF Serving are written to the directory, unless they exist. A
     version is written next to its place and then renamed, so a server never sees half a model.
 
     Args:
-        model: a classifier of this package that returns logits; for a SavedModel on the TensorFlow
-            or JAX backend.
+        model: a classifier or segmenter of this package that returns logits; for a SavedModel on
+            the TensorFlow or JAX backend.
         directory: path of the model's directory, which holds its versions; its name is the model's.
         version: a positive integer, or `"auto"` for one more than the last.
         format: `"saved_model"`, or the name of another format in
@@ -178,9 +180,9 @@ def _facts(model, format, quantize):
 
     `options` are those that differ from the defaults of the variant, which may be `None`.
     """
-    options = options_of(model)
-    row = match_variant(options)
-    changed = changed_options(options, row)
+    options = {} if is_segmenter(model) else options_of(model)
+    row = match_variant(options) if options else None
+    changed = changed_options(options, row) if options else {}
     resizing = resizing_of(model)
     thresholds = getattr(model, "thresholds", None)
     return {

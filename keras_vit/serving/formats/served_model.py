@@ -76,6 +76,8 @@ class ServedModel(tf.Module):
 
     def _answer(self, images):
         logits = self.model.answer(images)["logits"]
+        if logits.shape.rank == 4:
+            return {"logits": logits, "masks": tf.argmax(logits, -1, tf.int32)}
         is_multilabel = self.thresholds is not None
         probabilities = tf.sigmoid(logits) if is_multilabel else tf.nn.softmax(logits)
         # Not of the probabilities: two of them can be 1 where the logits differ.
@@ -132,10 +134,15 @@ class ServedModel(tf.Module):
             with tf.control_dependencies([refused]):
                 return {name: tf.identity(output) for name, output in outputs.items()}
         kept = {
-            name: tf.where(is_bad[:, None], tf.zeros_like(output), output)
+            name: tf.where(_like(is_bad, output), tf.zeros_like(output), output)
             for name, output in outputs.items()
         }
         return {**kept, "is_bad": is_bad}
+
+
+def _like(is_bad, output):
+    """Return a boolean of each image in the rank of an output."""
+    return tf.reshape(is_bad, (-1, *[1] * (output.shape.rank - 1)))
 
 
 def in_tensorflow(model, path, batch_size):
