@@ -91,6 +91,11 @@ class ImageModel(keras.Model):
     def options(self, options):
         self._options = {name: _as_json(value) for name, value in options.items()}
 
+    @property
+    def pyramid_outputs(self):
+        """The maps of a backbone by level, as detectors of KerasHub read them."""
+        return self.output
+
     def predict(self, x, *args, **kwargs):
         """Predict as `keras.Model.predict` does, with kernels standardized and cast once."""
         model = self._for_inference()

@@ -17,7 +17,7 @@ from keras_vit.layers import (
 from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.resnet import Bottleneck, PreActivationBottleneckUnit
 from keras_vit.models.options import build_model
-from keras_vit.models.parts import BLOCKS
+from keras_vit.models.parts import BLOCKS, is_segmenter
 from keras_vit.models.stem_and_head import ADDED_POSITIONS, activation_name
 from keras_vit.models.variants import is_resnet
 
@@ -65,7 +65,7 @@ def read_options(model):
     is_one_to_one = len(model.inputs) == len(model.outputs) == 1
     are_named = all(re.fullmatch(UNIT_NAME, name) for name in units) and (has_root or not units)
     is_whole = has_patches if has_blocks else units and not has_patches
-    if not (is_one_to_one and are_named and is_whole):
+    if is_segmenter(model) or not (is_one_to_one and are_named and is_whole):
         raise ValueError(
             "`model` must be a Vision Transformer or a ResNet as the builders make it. "
             f"Received: {type(model).__name__} {model.name!r} with the layers {', '.join(layers)}"

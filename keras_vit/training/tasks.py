@@ -59,6 +59,10 @@ def make_task(recipe, model, data, teacher=None):
 
 def _classes(recipe, model, train, validation):
     check_class_names(train.class_names)
+    if train.source.has_masks:
+        raise ValueError(
+            f"Images with masks need `--loss {SEGMENTATION}`. Received: loss={recipe.loss!r}"
+        )
     if validation is not None and validation.class_names != train.class_names:
         raise ValueError(
             "The training and validation images must have the same classes. "

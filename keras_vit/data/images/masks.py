@@ -48,30 +48,29 @@ class MaskMaker(ImageMaker):
         """Return a function of the bytes of `pack` and a seed: `(*image_size, 4)`, float32."""
 
         def make_image(encoded, seed):
-            image, mask = tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
-            both = [decode_function(image), decode_mask(mask, self.num_classes)]
-            tf.debugging.assert_equal(*(tf.shape(x)[:2] for x in both), "a mask of another size")
+            both = decode_pair(encoded, self.num_classes)
             first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2), 2)
             if self.preprocessing.min_crop_area is not None:
-                area = self.preprocessing.min_crop_area
-                box = sample_crop(tf.shape(both[0])[:2], first, area)
+                box = sample_crop(tf.shape(both)[:2], first, self.preprocessing.min_crop_area)
                 box = [*tf.unstack(box[0]), *tf.unstack(box[1])]
-                both = [tf.image.crop_to_bounding_box(x, *box) for x in both]
-            pixels = scale_pixels(resize(both[0], self.image_size))
-            mask = tf.image.resize(both[1], self.image_size, "nearest")
+                both = tf.image.crop_to_bounding_box(both, *box)
+            pixels = scale_pixels(resize(both[..., :3], self.image_size))
+            mask = tf.image.resize(both[..., 3:], self.image_size, "nearest")
             image = tf.concat([pixels, tf.cast(mask, tf.float32)], -1)
             return self._flip(image, second) if self.preprocessing.flip else image
 
         return make_image
 
 
-def decode_mask(encoded, num_classes):
-    """Return the classes of a mask's pixels as a tensor, int32 `(height, width, 1)`.
+def decode_pair(encoded, num_classes):
+    """Return an image and its mask, the result of `pack`, as int32 `(height, width, 4)`.
 
-    Raises `tf.errors.InvalidArgumentError` where `read_mask` raises `ValueError`.
+    Raises `tf.errors.InvalidArgumentError` if one cannot be decoded, or their sizes differ.
     """
-    mask = tf.numpy_function(lambda mask: read_mask(mask, num_classes), [encoded], tf.int32)
-    return tf.ensure_shape(mask[..., None], (None, None, 1))
+    image, mask = tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
+    mask = tf.numpy_function(lambda mask: read_mask(mask, num_classes), [mask], tf.int32)
+    both = tf.concat([tf.cast(decode_function(image), tf.int32), mask[..., None]], -1)
+    return tf.ensure_shape(both, (None, None, 4))
 
 
 def read_mask(encoded, num_classes):
@@ -107,13 +106,12 @@ def examples_of(source):
     Yields:
         Pairs of NumPy arrays: uint8 `(height, width, 3)` and int32 `(height, width)`.
     """
-
-    def decode(number, encoded, label):
-        image, mask = tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
-        return decode_function(image), decode_mask(mask, len(source.class_names))[..., 0]
-
-    examples = source.encoded().map(decode, num_parallel_calls=tf.data.AUTOTUNE)
-    yield from examples.ignore_errors().as_numpy_iterator()
+    examples = source.encoded().map(
+        lambda _, encoded, label: decode_pair(encoded, len(source.class_names)),
+        num_parallel_calls=tf.data.AUTOTUNE,
+    )
+    for both in examples.ignore_errors().as_numpy_iterator():
+        yield both[..., :3].astype("uint8"), both[..., 3]
 
 
 def count_pixels(source):

@@ -63,6 +63,12 @@ def backbone(model, levels=None, kind="simple", channels=256):
     levels = tuple(levels or (_spread(blocks, NUM_BLOCKS) if is_of_blocks else LEVELS))
     if not is_of_blocks and not set(levels) <= set(LEVELS):
         raise ValueError(f"`levels` must be among {', '.join(LEVELS)}. Received: levels={levels}")
+    smallest = min((size for size in model.input_shape[1:3] if size), default=None)
+    if not is_of_blocks and smallest and smallest < 2 ** max(LEVELS[level] for level in levels):
+        raise ValueError(
+            "`levels` must not have larger strides than the image. "
+            f"Received: levels={levels} of images of {model.input_shape[1:3]}"
+        )
     copy = replace_head(model, 0)
     dtype = copy.get_layer(blocks[-1]).dtype_policy
     options = token_stride(copy), channels, dtype
@@ -88,15 +94,16 @@ def _spread(blocks, count):
 
 def _patches(model, name, dtype, with_class_token=False):
     """Return the patches of a layer's tokens as a map."""
-    tokens = model.get_layer(name).output
-    if len(tokens.shape) != 3:
+    outputs = {layer.name: layer.output for layer in model.layers}
+    names = [layer for layer, output in outputs.items() if len(output.shape) == 3]
+    if name not in names:
         raise ValueError(
-            "`levels` must be layers whose outputs are tokens. "
-            f"Received: {name!r}, whose output has the shape {tokens.shape}"
+            f"`levels` must be among the layers whose outputs are tokens: {', '.join(names)}. "
+            f"Received: {name!r}"
         )
     count = sum(layer.num_new for layer in model.layers if isinstance(layer, LearnedTokens))
     layer = TokensToMap(token_stride(model), count, with_class_token, dtype=dtype)
-    return layer(tokens, model.input)
+    return layer(outputs[name], model.input)
 
 
 def _with_class_token(model, name, level, dtype):

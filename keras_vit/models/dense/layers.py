@@ -83,14 +83,14 @@ class ResizeLike(Layer):
 class MaskProduct(Layer):
     """Computes the masks of classes: the products of patch and class embeddings, normalized.
 
-    Input: `(batch, num_classes + tokens, width)`, the class embeddings first. Output:
-    `(batch, tokens, num_classes)`.
+    Input: `(batch, units + tokens, width)`, the class embeddings first. Output:
+    `(batch, tokens, units)`.
 
     Args:
-        num_classes: number of classes.
+        units: number of classes.
 
     Raises:
-        ValueError: if `num_classes` is not a positive integer.
+        ValueError: if `units` is not a positive integer.
 
     Reference:
         Segmenter (arXiv 2105.05633), section 3.2; `MaskTransformer` of its `segm/model/decoder.py`.
@@ -101,9 +101,9 @@ class MaskProduct(Layer):
     (2, 24, 3)
     """
 
-    def __init__(self, num_classes, **kwargs):
+    def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
-        self.num_classes = check_integer("num_classes", num_classes, minimum=1)
+        self.units = check_integer("units", units, minimum=1)
 
     def build(self, input_shape):
         width = input_shape[-1]
@@ -118,14 +118,14 @@ class MaskProduct(Layer):
         self.norm = layer_norm(self.dtype_policy, "norm", 1e-5, self.trainable)
         self.classes.build((None, None, width))
         self.patches.build((None, None, width))
-        self.norm.build((None, None, self.num_classes))
+        self.norm.build((None, None, self.units))
 
     def call(self, tokens):
-        classes = self.classes(tokens[:, : self.num_classes])
-        patches = self.patches(tokens[:, self.num_classes :])
+        classes = self.classes(tokens[:, : self.units])
+        patches = self.patches(tokens[:, self.units :])
         classes, patches = (ops.normalize(x, axis=-1) for x in (classes, patches))
         return self.norm(ops.matmul(patches, ops.swapaxes(classes, 1, 2)))
 
     def compute_output_shape(self, input_shape):
         batch_size, num_tokens, _ = input_shape
-        return (batch_size, num_tokens and num_tokens - self.num_classes, self.num_classes)
+        return (batch_size, num_tokens and num_tokens - self.units, self.units)

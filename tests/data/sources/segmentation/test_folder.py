@@ -1,0 +1,102 @@
+"""Folders of images and masks: their splits, and what is wrong with them."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from keras_vit.data import find_source, load
+from keras_vit.data.images.masks import count_pixels, examples_of
+from keras_vit.data.sources.splits import SPLITS
+from tests.fixtures.masks import IGNORED, NAMES, draw, write_masks
+
+
+def test_images_and_masks_are_those_of_the_files(tmp_path):
+    source = find_source(f"masks:{write_masks(tmp_path)}", "validation")
+    assert source.class_names == NAMES
+    found = list(examples_of(source))
+    assert len(found) == source.num_examples == 6
+    for index, (image, mask) in enumerate(found):
+        expected = draw(100 + index)
+        np.testing.assert_array_equal(image, expected[0])
+        np.testing.assert_array_equal(mask, expected[1])
+    counts = np.bincount(np.concatenate([mask.ravel() for _, mask in found]))
+    np.testing.assert_array_equal(count_pixels(source), counts[:3])
+
+
+def test_a_folder_without_splits_is_divided(tmp_path):
+    root = write_masks(tmp_path, ("all",), count=20)
+    for folder in ("images", "masks"):
+        (root / "all" / folder).rename(root / folder)
+    sources = [find_source(f"masks:{root}", split) for split in SPLITS]
+    assert [source.num_examples for source in sources] == [14, 2, 4]
+    ids = [source.find_id(number) for source in sources for number in source.numbers.tolist()]
+    assert sorted(ids) == sorted(f"images/{number}.png" for number in range(20))
+
+
+def test_a_missing_split_is_taken_from_the_training_images(tmp_path):
+    root = write_masks(tmp_path, ("train", "test"), count=10)
+    sizes = [find_source(f"masks:{root}", split).num_examples for split in SPLITS]
+    assert sizes == [9, 1, 10]
+
+
+def test_crop_and_flip_are_those_of_the_image(tmp_path):
+    options = {"training": True, "min_crop_area": 0.2, "flip": True, "seed": 3}
+    root = write_masks(tmp_path, count=16)
+    images, masks = next(load(f"masks:{root}", "train", 24, 16, **options).as_numpy_iterator())
+    assert masks.dtype == np.int32
+    assert set(np.unique(masks)) <= {0, 1, 2, IGNORED}
+    # Where the picture is red or blue, beyond what interpolation mixes.
+    for label, channel in ((1, 0), (2, 2)):
+        is_colored = (images[..., channel] > 0.9) & (images[..., 1] < -0.9)
+        assert np.mean(masks[is_colored] == label) > 0.97
+    again = next(load(f"masks:{root}", "train", 24, 16, **options).as_numpy_iterator())
+    np.testing.assert_array_equal(masks, again[1])
+    whole = next(load(f"masks:{root}", "train", 24, 16).as_numpy_iterator())
+    assert np.any(whole[1] != masks)
+
+
+def test_broken_masks_are_skipped_and_named(tmp_path):
+    from PIL import Image
+
+    root = write_masks(tmp_path, count=10)
+    masks = root / "train" / "masks"
+    (masks / "0.png").write_text("text")
+    Image.new("RGB", (32, 24)).save(masks / "1.png")
+    Image.new("L", (32, 24), 7).save(masks / "2.png")
+    Image.new("L", (5, 5)).save(masks / "3.png")
+    data = load(f"masks:{root}", "train", 24, 4, max_skipped=0.5)
+    assert sum(len(labels) for _, labels in data) == 6
+    assert [str(id) for id in data.skipped.ids] == [f"train/images/{n}.png" for n in range(4)]
+
+
+def without_masks(root):
+    shutil.rmtree(root / "train" / "masks")
+
+
+def without_names(root):
+    (root / "classes.txt").unlink()
+
+
+def without_one_mask(root):
+    (root / "train" / "masks" / "3.png").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (without_masks, "without train/masks"),
+        (without_names, "without classes.txt"),
+        (without_one_mask, "without a mask: .*train/images/3.png"),
+    ],
+)
+def test_wrong_folders(damage, message, tmp_path):
+    damage(write_masks(tmp_path))
+    with pytest.raises(ValueError, match=message):
+        find_source(f"masks:{tmp_path}", "train")
+
+
+def test_augmentations_of_images_alone_are_refused(tmp_path):
+    write_masks(tmp_path)
+    with pytest.raises(ValueError, match="`min_crop_area` and `flip` alone"):
+        load(f"masks:{tmp_path}", "train", 24, 4, training=True, augmentation="light1")

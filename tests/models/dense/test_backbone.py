@@ -1,0 +1,121 @@
+"""Backbones: maps at several strides of models of every kind."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+from tests.fixtures.tiny import TINY, images
+
+# Patches of 4 pixels are the level P2.
+SIZES = {"P2": 8, "P3": 4, "P4": 2, "P5": 1}
+OPTIONS = [
+    {},
+    {"pooling": "gap"},
+    {"num_registers": 3, "pooling": "map", "class_token": True},
+    {"distillation_token": True},
+    {"fc_norm": True, "pooling": "gap"},
+    {"resnet_stages": (1,), "resnet_width": 32, "patch_size": 1},
+    {"axial": True, "pooling": "gap"},
+]
+
+
+def vit(**options):
+    return keras_vit.vision_transformer(**{**TINY, "image_size": 32, **options})
+
+
+@pytest.mark.parametrize("kind", ["simple", "dpt", "blocks"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_maps_of_every_model(options, kind):
+    maps = keras_vit.backbone(vit(**options), kind=kind, channels=6)
+    found = maps(images(2, 32, 32, 3))
+    expected = {name: (2, side, side, 6) for name, side in SIZES.items()}
+    if kind == "blocks":
+        expected = dict.fromkeys(("block_0", "block_1"), (2, 8, 8, 8))
+    assert {name: tuple(x.shape) for name, x in found.items()} == expected
+    assert {name: (2, *x.shape[1:]) for name, x in maps.output.items()} == expected
+
+
+def test_patches_are_in_their_places():
+    model = vit(depth=1)
+    maps = keras_vit.backbone(model, ("encoder_norm",), "blocks")(images(1, 32, 32, 3))
+    expected = keras_vit.features(model, images(1, 32, 32, 3), ["encoder_norm"], as_maps=True)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(maps["encoder_norm"]), expected["encoder_norm"], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("kind", ["simple", "dpt", "blocks"])
+def test_any_size(kind, tmp_path):
+    maps = keras_vit.backbone(keras_vit.resize(vit()), kind=kind, channels=6)
+    fixed = keras_vit.backbone(vit(), kind=kind, channels=6)
+    fixed.set_weights(maps.get_weights())
+    pictures = images(2, 32, 32, 3)
+    for name, expected in fixed(pictures).items():
+        actual = ops.convert_to_numpy(maps(pictures)[name])
+        np.testing.assert_allclose(actual, ops.convert_to_numpy(expected), atol=1e-5)
+    wide = maps(images(1, 32, 64, 3))
+    assert tuple(next(iter(wide.values())).shape[1:3]) == (8, 16)
+    maps.save(tmp_path / "maps.keras")
+    again = keras.models.load_model(tmp_path / "maps.keras")(pictures)
+    for name, expected in maps(pictures).items():
+        np.testing.assert_array_equal(
+            ops.convert_to_numpy(again[name]), ops.convert_to_numpy(expected)
+        )
+
+
+def test_variables_are_copies_and_frozen_parts_stay_frozen():
+    model = keras_vit.freeze_blocks(vit(), 1) or vit()
+    keras_vit.freeze_blocks(model, 1)
+    maps = keras_vit.backbone(model, levels=("P3",), channels=6)
+    own = {variable.path for variable in maps.trainable_variables}
+    assert not any("block_0" in path or "patch_embedding" in path for path in own)
+    assert any("block_1" in path for path in own)
+    assert any("P3_output" in path for path in own)
+    before = model.get_weights()
+    for variable in maps.variables:
+        variable.assign(ops.zeros_like(variable))
+    for old, now in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, now)
+
+
+def test_it_carries_what_the_model_knows():
+    model = vit()
+    model.class_names = ("a", "b", "c")
+    model.normalization = (0.4,), (0.3,)
+    maps = keras_vit.backbone(model)
+    assert maps.normalization == ((0.4,), (0.3,))
+    assert maps.class_names is None
+
+
+def test_half_precision():
+    maps = keras_vit.backbone(vit(dtype="mixed_bfloat16"), channels=6)
+    for output in maps(images(1, 32, 32, 3)).values():
+        assert keras.backend.standardize_dtype(output.dtype) == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"levels": ("P1",)}, "`levels` must be among P2, P3, P4, P5"),
+        ({"kind": "unet"}, "`kind` must be one of"),
+        ({"channels": 0}, "`channels` must be"),
+        ({"levels": ("images",), "kind": "blocks"}, "`levels` must be among the layers"),
+        ({"levels": ("block_7",), "kind": "blocks"}, "`levels` must be among the layers"),
+    ],
+)
+def test_wrong_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_vit.backbone(vit(), **options)
+
+
+def test_images_that_are_smaller_than_a_stride():
+    with pytest.raises(ValueError, match="`levels` must not have larger strides than the image"):
+        keras_vit.backbone(vit(image_size=16))
+
+
+def test_a_resnet_has_no_blocks():
+    resnet = keras_vit.resnet(stages=(1,), width=32, num_classes=2, image_size=32)
+    with pytest.raises(ValueError, match="must have `TransformerBlock` layers"):
+        keras_vit.backbone(resnet)

@@ -1,0 +1,75 @@
+"""Segmenters: logits of each pixel, by a linear head and by Segmenter's masks."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_vit
+from keras_vit.models.dense.layers import MaskProduct, ResizeLike
+from tests.fixtures.tiny import TINY, images
+
+
+def vit(**options):
+    return keras_vit.vision_transformer(**{**TINY, "image_size": (32, 48), **options})
+
+
+@pytest.mark.parametrize("kind", ["simple", "dpt", "blocks"])
+@pytest.mark.parametrize("head", ["linear", "mask"])
+def test_logits_of_pixels(head, kind, tmp_path):
+    maps = keras_vit.backbone(vit(), kind=kind, channels=6)
+    model = keras_vit.segmenter(maps, 5, head)
+    pictures = images(2, 32, 48, 3)
+    logits = model.predict(pictures, verbose=0)
+    assert logits.shape == (2, 32, 48, 5)
+    assert logits.dtype == np.float32
+    model.class_names = tuple("abcde")
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    assert again.class_names == model.class_names
+    np.testing.assert_array_equal(again.predict(pictures, verbose=0), logits)
+
+
+@pytest.mark.parametrize("head", ["linear", "mask"])
+def test_any_size(head):
+    maps = keras_vit.backbone(keras_vit.resize(vit()), ("encoder_norm",), "blocks")
+    model = keras_vit.segmenter(maps, 2, head)
+    assert tuple(model(images(1, 8, 40, 3)).shape) == (1, 8, 40, 2)
+
+
+def test_masks_are_products_of_embeddings():
+    layer = MaskProduct(3)
+    tokens = images(2, 3 + 4, 8)
+    masks = ops.convert_to_numpy(layer(tokens))
+    classes, patches = (
+        tokens[:, part] @ dense.get_weights()[0]
+        for part, dense in ((slice(3), layer.classes), (slice(3, None), layer.patches))
+    )
+    classes, patches = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (classes, patches))
+    products = patches @ classes.swapaxes(1, 2)
+    deviation = np.sqrt(products.var(-1, keepdims=True) + 1e-5)
+    expected = (products - products.mean(-1, keepdims=True)) / deviation
+    np.testing.assert_allclose(masks, expected, atol=1e-5)
+
+
+def test_interpolation_has_half_pixel_centers():
+    maps = np.array([0.0, 4.0], "float32").reshape(1, 1, 2, 1)
+    wide = ResizeLike()(maps, np.zeros((1, 1, 4, 1)))
+    np.testing.assert_allclose(ops.convert_to_numpy(wide).ravel(), [0, 1, 3, 4], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_classes": 0}, "`num_classes` must be"),
+        ({"num_classes": 2, "head": "unet"}, "`head` must be one of"),
+    ],
+)
+def test_wrong_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_vit.segmenter(keras_vit.backbone(vit()), **options)
+
+
+def test_it_needs_maps():
+    with pytest.raises(ValueError, match="`backbone` must be a model of `keras_vit.backbone`"):
+        keras_vit.segmenter(vit(), 2)
