@@ -51,7 +51,7 @@ test-processes: $(VENV)/.backends
 test-interop: $(VENV)/.interop $(VENV)-transformers4/.installed
 	$(PYTEST) -m interop tests/interop
 	for backend in jax torch; do \
-		KERAS_BACKEND=$$backend $(PYTEST) -m interop tests/interop/*_towers.py || exit; done
+		KERAS_BACKEND=$$backend $(PYTEST) -m interop tests/interop/*_towers.py tests/interop/dense/*_towers.py || exit; done
 
 # Predictions on Ray and on Spark, which needs Java: 2 minutes.
 test-engines: $(VENV)/.engines

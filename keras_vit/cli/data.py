@@ -26,8 +26,8 @@ class Data:
 
     name: Annotated[str | None, tyro.conf.Positional] = None
     """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-    `tfrecord-lists:PATTERN`, `objectnet:DIR`, or one of the paper's datasets, which are listed
-    without a name."""
+    `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the paper's datasets, which
+    are listed without a name."""
     picture: pathlib.Path | None = None
     """The contact sheet to draw, a PNG file; `data.png` by default."""
     image_size: int = 224

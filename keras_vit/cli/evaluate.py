@@ -129,7 +129,7 @@ class Evaluate:
 
     def _evaluate_masks(self, model, source):
         """Print the metrics of a segmenter, and return them."""
-        from keras_vit.evaluation.segmentation import evaluate_segmentation
+        from keras_vit.evaluation.segmentation.counts import evaluate_segmentation
 
         found = evaluate_segmentation(model, source, batch_size=self.batch_size)
         classes = zip(found.class_names, found.iou, strict=True) if self.per_class else ()

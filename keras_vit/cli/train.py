@@ -51,7 +51,8 @@ class Train:
     `keras-vit convert`."""
     data: str
     """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
-    `tfrecord-lists:PATTERN`, or one of the paper's datasets (`cifar10`; see `keras-vit data`)."""
+    `tfrecord-lists:PATTERN`, `masks:DIR` (images and masks of pixels), or one of the paper's
+    datasets (`cifar10`; see `keras-vit data`)."""
     workdir: pathlib.Path
     """New directory for the run: settings, curves, models."""
     classes: tuple[str, ...] | None = None

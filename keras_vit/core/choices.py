@@ -23,6 +23,8 @@ ATTENTION_PATHS = ("fused", "explicit")
 TARGETS = ("mean_colour", "downsized", "pixels")
 # Loss of a segmenter, whose labels are masks, and its heads.
 SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
+# Value of a mask's pixel of no class: it is neither trained on nor evaluated. As in PASCAL VOC.
+IGNORED = 255
 # Modes of `keras_vit.quantize`.
 QUANTIZATIONS = ("int8", "int4", "float8")
 # Old and new name of a setting of recipes, which is an argument of the optimizer, too.

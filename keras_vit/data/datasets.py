@@ -59,8 +59,9 @@ def load(
             `CLASS/*.jpg`, which is split); `"csv:PATH"` (lines such as `1.jpg,cat dog`);
             `"tfds:NAME"` or `"tfds:NAME:CONFIG"` (TensorFlow Datasets); `"tfrecord:PATTERN"`,
             `"tfrecord-lists:PATTERN"` (TFRecord files with a label or a list of labels, and
-            `labels.txt`; `{split}` in the pattern stands for the name of a split); or
-            `"objectnet:DIR"` (ObjectNet with ImageNet's classes, to test on).
+            `labels.txt`; `{split}` in the pattern stands for the name of a split);
+            `"objectnet:DIR"` (ObjectNet with ImageNet's classes, to test on); or `"masks:DIR"`
+            (images with masks, which are the labels, int32 `(batch, height, width)`).
         split: `"train"`, `"validation"` or `"test"`, or several joined with `+`;
             `keras_vit.data.sources.splits` defines them for datasets that lack some.
         image_size: int or `(height, width)`, in pixels.

@@ -14,6 +14,7 @@ __all__ = make_lazy(
         "keras_vit.evaluation.memory": ["count_activations"],
         "keras_vit.evaluation.metrics": ["confusion_matrix", "per_class_accuracy"],
         "keras_vit.evaluation.on_the_fly": ["FewshotAccuracy"],
-        "keras_vit.evaluation.segmentation": ["evaluate_segmentation", "segment"],
+        "keras_vit.evaluation.segmentation.counts": ["evaluate_segmentation"],
+        "keras_vit.evaluation.segmentation.windows": ["segment"],
     },
 )

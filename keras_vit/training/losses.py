@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_choice
-from keras_vit.core.choices import TARGETS
+from keras_vit.core.choices import IGNORED, TARGETS
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -54,3 +54,44 @@ def masked_patch_loss(target="mean_colour"):
     if target == "pixels":
         return keras.losses.MeanSquaredError()
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class PixelCrossEntropy(keras.losses.Loss):
+    """Cross-entropy of the softmax, a mean over the pixels of a batch weighted by their classes.
+
+    Labels are masks `(batch, height, width)`, predictions logits
+    `(batch, height, width, num_classes)`. Pixels of the value 255 are ignored.
+
+    Args:
+        class_weights: weight of each class; `None` for 1.
+
+    Reference:
+        `torch.nn.CrossEntropyLoss` with `weight` and `ignore_index`.
+
+    Example:
+    >>> from keras_vit.training.losses import PixelCrossEntropy
+    >>> masks, logits = np.array([[[0, 255]]]), np.zeros((1, 1, 2, 4))
+    >>> round(float(PixelCrossEntropy()(masks, logits)), 4)
+    1.3863
+    """
+
+    def __init__(self, class_weights=None, name="pixel_cross_entropy", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.class_weights = class_weights and [float(weight) for weight in class_weights]
+
+    def call(self, y_true, y_pred):
+        masks = ops.cast(y_true, "int32")
+        is_known = ops.not_equal(masks, IGNORED)
+        classes = ops.where(is_known, masks, 0)
+        losses = ops.sparse_categorical_crossentropy(classes, y_pred, from_logits=True)
+        weights = ops.cast(is_known, losses.dtype)
+        if self.class_weights:
+            table = ops.convert_to_tensor(self.class_weights, losses.dtype)
+            weights = weights * ops.take(table, classes)
+        # Keras's mean over all pixels becomes that of the weights.
+        share = ops.mean(weights)
+        return losses * weights / ops.where(share > 0, share, 1)
+
+    def get_config(self):
+        return {**super().get_config(), "class_weights": self.class_weights}

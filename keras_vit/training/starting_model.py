@@ -21,12 +21,13 @@ from keras_vit.models import (
     replace_head,
     resize,
 )
+from keras_vit.models.dense.backbone import backbone
+from keras_vit.models.dense.segmenter import segmenter
 from keras_vit.models.introspection import options_of
 from keras_vit.models.kernels.lora import enable_lora, freeze_base
 from keras_vit.models.kernels.plain import flat_parts
 from keras_vit.models.kernels.quantization import quantize
 from keras_vit.models.variants import is_resnet
-from keras_vit.training.segmentation import make_segmenter
 
 # Settings of a recipe that apply only to new models.
 OF_THE_MODEL = (
@@ -63,7 +64,7 @@ def make_model(recipe, model, num_classes, dtype=None):
     made = _make_model(recipe, model, num_classes if recipe.is_of_classes else 0, dtype)
     _log_kept_settings(recipe, made, is_built=is_variant(model))
     if recipe.loss == SEGMENTATION:
-        made = make_segmenter(recipe, made, num_classes)
+        made = _make_segmenter(recipe, made, num_classes)
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
@@ -107,6 +108,13 @@ def _make_model(recipe, model, num_classes, dtype):
     for mode in modes if recipe.lora_rank is None else ():
         logging.getLogger("keras_vit").warning("the kernels in %s are trained as floats", mode)
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
+
+
+def _make_segmenter(recipe, model, num_classes):
+    """Return the segmenter of a recipe: its head on the normalized patches of a model."""
+    names = [layer.name for layer in model.layers]
+    last = "encoder_norm" if "encoder_norm" in names else None
+    return segmenter(backbone(model, last and (last,), "blocks"), num_classes, recipe.segment_head)
 
 
 def _build_variant(recipe, variant, num_classes, dtype):

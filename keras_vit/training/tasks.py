@@ -1,14 +1,16 @@
-"""The task of a recipe: classification, or masked patch prediction."""
+"""The task of a recipe: classification of images or pixels, or masked patch prediction."""
 
 import collections
 import dataclasses
 import logging
 
 import keras
+import numpy as np
 
-from keras_vit.core.choices import SEGMENTATION, TARGETS
+from keras_vit.core.choices import IGNORED, SEGMENTATION, TARGETS
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
+from keras_vit.data.images.masks import count_pixels
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.models.kernels.folding import fold
@@ -17,10 +19,14 @@ from keras_vit.models.parts import check_classifier, token_stride
 from keras_vit.models.prediction import feature_extractor
 from keras_vit.training.distillation import check_teacher_settings, distill
 from keras_vit.training.distribution import is_first_process
-from keras_vit.training.losses import are_numbers, make_loss, masked_patch_loss
+from keras_vit.training.losses import (
+    PixelCrossEntropy,
+    are_numbers,
+    make_loss,
+    masked_patch_loss,
+)
 from keras_vit.training.metrics import BalancedAccuracy
 from keras_vit.training.runs.thresholds import measures_precision
-from keras_vit.training.segmentation import segmentation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +183,23 @@ def _check_classes(train):
 
 
 def _pixels(recipe, model, train, validation):
-    return Task(*segmentation(recipe, model, train, validation))
+    names = train.class_names
+    if not train.source.has_masks or model.output_shape[-1] != len(names):
+        raise ValueError(
+            "The loss `segmentation` needs a dataset with masks, `masks:DIR`, and a "
+            f"`keras_vit.segmenter` of its {len(names)} classes. Received: "
+            f"a model of the output shape {model.output_shape}, and images "
+            f"{'with' if train.source.has_masks else 'without'} masks"
+        )
+    weights = None
+    if recipe.class_balance == "weights":
+        counts = count_pixels(train.source)
+        # 1 for a class of mean size; a class without pixels has no weight that matters.
+        weights = (counts.sum() / len(names) / np.maximum(counts, 1)).tolist()
+    options = {"ignore_class": IGNORED, "sparse_y_pred": False}
+    metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
+    facts = {"class_names": names, "num_examples": train.num_examples}
+    return Task(model, train, validation, PixelCrossEntropy(weights), metrics, facts)
 
 
 def _masked_patches(recipe, model, train, validation):

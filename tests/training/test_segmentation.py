@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_vit.training import RECIPES, train
-from keras_vit.training.segmentation import PixelCrossEntropy
+from keras_vit.training.losses import PixelCrossEntropy
 from tests.fixtures.masks import IGNORED, write_masks
 from tests.fixtures.small_runs import small_model, small_recipe
 

@@ -7,14 +7,13 @@ import numpy as np
 import PIL.Image
 import tensorflow as tf
 
+from keras_vit.core.choices import IGNORED
 from keras_vit.data.images.decoding import decode_function
 from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
 from keras_vit.data.images.transforms import resize, sample_crop
 
-# A pixel of no class: neither trained on nor evaluated. As in PASCAL VOC and Cityscapes.
-IGNORED = 255
 # Modes of Pillow in which a pixel is one number.
 _MODES = ("1", "L", "P", "I", "I;16")
 

@@ -27,6 +27,7 @@ class Dataset:
         crop: whether a crop keeps the label valid.
         flip: whether a flip left and right keeps the label valid.
         scale: factor of pixel values.
+        mask: feature that is the mask of an image, whose numbers count from 1; `None` for none.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Dataset:
     crop: bool = True
     flip: bool = True
     scale: int = 1
+    mask: str | None = None
 
 
 def _held_out(percent, test="test"):
@@ -72,6 +74,16 @@ _PAPER = (
     Dataset("cifar100", "cifar100", _held_out(2), 100),
     Dataset("oxford_iiit_pet", "oxford_iiit_pet", _held_out(10), 37),
     Dataset("oxford_flowers102", "oxford_flowers102", _held_out(10), 102),
+    # Not of the paper: the same pictures, whose pixels have classes.
+    Dataset(
+        "oxford_iiit_pet_masks",
+        "oxford_iiit_pet",
+        _held_out(10),
+        3,
+        label=lambda features: 0,
+        class_names=("pet", "background", "border"),
+        mask="segmentation_mask",
+    ),
 )
 
 

@@ -11,6 +11,7 @@ from keras_vit.core.logging import log_once
 from keras_vit.data.sources.base import Source, multi_hot
 from keras_vit.data.sources.network import checked_downloads
 from keras_vit.data.sources.paper import Dataset
+from keras_vit.data.sources.segmentation.folder import pack
 from keras_vit.data.sources.splits import SPLITS, describe_parts, find_parts, split_names
 
 
@@ -106,8 +107,10 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
     import tensorflow_datasets as tfds
 
     needs = {row.label: True} if isinstance(row.label, str) else row.needs
+    encoded = ("image", row.mask) if row.mask else ("image",)
     decoders = tfds.decode.PartialDecoding(
-        {"image": True, **needs}, decoders={"image": tfds.decode.SkipDecoding()}
+        {**dict.fromkeys(encoded, True), **needs},
+        decoders={name: tfds.decode.SkipDecoding() for name in encoded},
     )
     # One file after the other, so that the examples come in the order of their positions.
     config = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
@@ -132,7 +135,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
 
     def as_examples(together):
         return together.map(
-            lambda number, features: (number, features["image"], _label(row, features))
+            lambda number, features: (number, _payload(row, features), _label(row, features))
         )
 
     leaves_out = row.has_several_labels and not keeps_unlabelled
@@ -149,7 +152,15 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
         find_id=lambda number: _find_id(starts, number),
         scale=row.scale,
         near=near,
+        has_masks=row.mask is not None,
     )
+
+
+def _payload(row, features):
+    if row.mask is None:
+        return features["image"]
+    mask = tf.io.decode_png(features[row.mask], channels=1) - 1
+    return pack(features["image"], tf.io.encode_png(mask))
 
 
 def _between(pieces, starts, first, last):

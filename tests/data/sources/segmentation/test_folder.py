@@ -4,6 +4,8 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
+import tensorflow_datasets as tfds
 
 from keras_vit.data import find_source, load
 from keras_vit.data.images.masks import count_pixels, examples_of
@@ -100,3 +102,27 @@ def test_augmentations_of_images_alone_are_refused(tmp_path):
     write_masks(tmp_path)
     with pytest.raises(ValueError, match="`min_crop_area` and `flip` alone"):
         load(f"masks:{tmp_path}", "train", 24, 4, training=True, augmentation="light1")
+
+
+def test_masks_of_tensorflow_datasets(tmp_path):
+    pairs = [draw(number) for number in range(10)]
+    images, masks = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
+    # Those of the pets count from 1.
+    numbers = np.minimum(masks, 2)[..., None] + 1
+    dataset = tf.data.Dataset.from_tensor_slices({"image": images, "segmentation_mask": numbers})
+    features = {"image": 3, "segmentation_mask": 1}
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="oxford_iiit_pet",
+        version="4.0.0",
+        features=tfds.features.FeaturesDict(
+            {name: tfds.features.Image(shape=(None, None, n)) for name, n in features.items()}
+        ),
+        split_datasets=dict.fromkeys(("train", "test"), dataset),
+        data_dir=tmp_path,
+    )
+    source = find_source("oxford_iiit_pet_masks", "test", data_dir=tmp_path)
+    assert source.class_names == ("pet", "background", "border")
+    found = {mask.tobytes(): image for image, mask in examples_of(source)}
+    for image, number in zip(images, numbers, strict=True):
+        mask = (number[..., 0] - 1).astype("int32")
+        np.testing.assert_array_equal(found[mask.tobytes()], image)

@@ -1,81 +1,11 @@
-"""Classes of pixels of images of any size, and how well they fit masks."""
+"""Classes of the pixels of images of any size, by windows that slide over them."""
 
-import dataclasses
 import itertools
 
 import numpy as np
-import tqdm
 from keras import ops
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.data.images.masks import IGNORED, examples_of
-
-
-@dataclasses.dataclass(frozen=True)
-class PixelCounts:
-    """How many pixels of each class are predicted as which.
-
-    Args:
-        class_names: names of the classes.
-        confusion: int64 `(classes, classes)`: rows are the classes of the masks.
-        images: number of images.
-    """
-
-    class_names: tuple[str, ...]
-    confusion: np.ndarray
-    images: int
-
-    @property
-    def iou(self):
-        """The intersection over union of each class; NaN for one that is nowhere."""
-        right = np.diag(self.confusion).astype("float64")
-        union = self.confusion.sum(0) + self.confusion.sum(1) - right
-        return np.divide(right, union, where=union > 0, out=np.full(len(right), np.nan))
-
-    def summary(self):
-        """Return the pixel accuracy and the mean IoU over the classes that are somewhere."""
-        return {
-            "images": self.images,
-            "accuracy": float(np.trace(self.confusion) / max(self.confusion.sum(), 1)),
-            "mean_iou": float(np.nanmean(self.iou)),
-        }
-
-
-def evaluate_segmentation(model, source, stride=None, batch_size=8):
-    """Compare a segmenter's predictions with the masks of a dataset, at the masks' own size.
-
-    Args:
-        model: a `keras_vit.segmenter` of one image size, which is the window of `segment`.
-        source: a `Source` of `keras_vit.data.find_source` with masks, `masks:DIR`.
-        stride: as in `segment`.
-        batch_size: windows in one step.
-
-    Returns:
-        `PixelCounts`.
-
-    Raises:
-        ValueError: if the dataset has no masks or other classes, or as `segment`.
-
-    Reference:
-        Segmenter (arXiv 2105.05633), section 4.1.
-    """
-    num_classes = len(source.class_names)
-    if not source.has_masks or model.output_shape[-1] != num_classes:
-        raise ValueError(
-            "`source` must have masks of the model's classes. Received: "
-            f"{num_classes} classes {'with' if source.has_masks else 'without'} masks, and a model "
-            f"of the output shape {model.output_shape}"
-        )
-    confusion, count = np.zeros((num_classes, num_classes), "int64"), 0
-    total = source.num_examples
-    for image, mask in tqdm.tqdm(examples_of(source), "segmented", total, unit="image"):
-        predicted = segment(model, image, stride, batch_size).argmax(-1)
-        pairs = num_classes * mask + predicted
-        confusion += np.bincount(pairs[mask != IGNORED], minlength=num_classes**2).reshape(
-            confusion.shape
-        )
-        count += 1
-    return PixelCounts(source.class_names, confusion, count)
 
 
 def segment(model, image, stride=None, batch_size=8):
