@@ -5,6 +5,7 @@ import logging
 import threading
 import warnings
 
+import numpy as np
 import tensorflow as tf
 
 from keras_vit.data.fingerprints import name_some
@@ -51,6 +52,8 @@ class Skipped:
 
     def reasons(self):
         """Return a dictionary from ids to the reason why each image was skipped."""
+        if self._source.has_masks:
+            return {id: self._mask_reason(number) for number, id in self._numbers.items()}
         if self._source.path_of is None:
             return dict.fromkeys(self.ids, "it cannot be decoded")
         with self._lock:
@@ -70,8 +73,25 @@ class Skipped:
             self._fail(
                 f"At most a share of {self._max_share:g} of the images may be skipped, and not all "
                 f"(`max_skipped`): each must be a complete JPEG, PNG, GIF, BMP or still WebP file. "
-                f"Received: {self}"
+                f"Received: {self}{self._first_mask_reason()}"
             )
+
+    def _first_mask_reason(self):
+        return f": {self._mask_reason(min(self._numbers))}" if self._source.has_masks else ""
+
+    def _mask_reason(self, number):
+        """Return why an image and its mask cannot be used."""
+        # That module imports this folder.
+        from keras_vit.data.images.masks import decode_pair
+
+        for _, payload, _ in self._source.some(np.array([number])).take(1):
+            try:
+                encoded = self._source.read(payload)
+                tf.function(decode_pair)(encoded, len(self._source.class_names))
+            except tf.errors.OpError as error:
+                reason = error.message.partition("ValueError: ")[2].partition("\n")[0]
+                return reason or "the image cannot be decoded"
+        return "it could not be read before, but can be read now"
 
     def refuse_label(self, number, label):
         """Raise `ValueError` for an image whose label is not the number of a class."""

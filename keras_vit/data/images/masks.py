@@ -67,21 +67,27 @@ def decode_pair(encoded, num_classes):
     Raises `tf.errors.InvalidArgumentError` if one cannot be decoded, or their sizes differ.
     """
     image, mask = tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
-    mask = tf.numpy_function(lambda mask: read_mask(mask, num_classes), [mask], tf.int32)
-    both = tf.concat([tf.cast(decode_function(image), tf.int32), mask[..., None]], -1)
-    return tf.ensure_shape(both, (None, None, 4))
+    image = tf.cast(decode_function(image), tf.int32)
+    mask = tf.numpy_function(
+        lambda *arguments: read_mask(*arguments, num_classes), [mask, tf.shape(image)[:2]], tf.int32
+    )
+    return tf.ensure_shape(tf.concat([image, mask[..., None]], -1), (None, None, 4))
 
 
-def read_mask(encoded, num_classes):
+def read_mask(encoded, size, num_classes):
     """Return the classes of the pixels of a mask, int32 `(height, width)`; `IGNORED` for none.
 
-    Raises `ValueError` if the bytes are no picture of one number per pixel, or another number.
+    Raises `ValueError` if the bytes are no picture of this size with such a number per pixel.
     """
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as picture:
             mode, mask = picture.mode, np.asarray(picture, "int32")
     except OSError as error:
         raise ValueError(f"a mask is a PNG file ({error})") from error
+    if mask.shape[:2] != tuple(size):
+        raise ValueError(
+            f"a mask has the size {tuple(map(int, size))} of its image. Received: {mask.shape[:2]}"
+        )
     if mode not in _MODES:
         raise ValueError(f"a mask has one number per pixel. Received: the mode {mode}")
     if wrong := sorted({*np.unique(mask).tolist()} - {*range(num_classes), IGNORED}):

@@ -12,6 +12,14 @@ from keras_vit.data.images.masks import count_pixels, examples_of
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.masks import IGNORED, NAMES, draw, write_masks
 
+REASONS = (
+    "a mask is a PNG file",
+    "a mask has one number per pixel. Received: the mode RGB",
+    "a mask has numbers below 3, or 255. Received: [7]",
+    "a mask has the size (24, 32) of its image. Received: (5, 5)",
+    "the image cannot be decoded",
+)
+
 
 def test_images_and_masks_are_those_of_the_files(tmp_path):
     source = find_source(f"masks:{write_masks(tmp_path)}", "validation")
@@ -67,9 +75,13 @@ def test_broken_masks_are_skipped_and_named(tmp_path):
     Image.new("RGB", (32, 24)).save(masks / "1.png")
     Image.new("L", (32, 24), 7).save(masks / "2.png")
     Image.new("L", (5, 5)).save(masks / "3.png")
+    (root / "train" / "images" / "4.png").write_text("text")
     data = load(f"masks:{root}", "train", 24, 4, max_skipped=0.5)
-    assert sum(len(labels) for _, labels in data) == 6
-    assert [str(id) for id in data.skipped.ids] == [f"train/images/{n}.png" for n in range(4)]
+    assert sum(len(labels) for _, labels in data) == 5
+    reasons = data.skipped.reasons()
+    for number, reason in enumerate(REASONS):
+        assert reasons.pop(f"train/images/{number}.png").startswith(reason)
+    assert not reasons
 
 
 def without_masks(root):
