@@ -110,6 +110,11 @@ def check_classifier(model):
         ValueError: if the model does anything else.
     """
     check_backbone(model)
+    if is_segmenter(model):
+        raise ValueError(
+            "`model` must classify images. Received: a segmenter, whose masks `keras-vit predict "
+            "--masks` draws and `keras-vit evaluate` compares"
+        )
     heads = [layer for layer in model.layers if layer.name == "head"]
     if not heads or len(model.inputs) != 1 or len(model.outputs) != 1:
         raise ValueError(
@@ -137,8 +142,8 @@ def check_classifier(model):
 
 
 def is_segmenter(model):
-    """Return whether a model is a `keras_vit.segmenter`: its outputs are logits of pixels."""
-    return len(model.outputs) == 1 and len(model.outputs[0].shape) == 4
+    """Return whether a model is a `keras_vit.segmenter`, which returns logits of pixels."""
+    return len(model.outputs[0].shape) == 4 and model.layers[-1].name == "logits"
 
 
 def find_blocks(model):

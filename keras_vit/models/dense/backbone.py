@@ -61,6 +61,8 @@ def backbone(model, levels=None, kind="simple", channels=256):
     blocks = [block.name for block in find_blocks(model)]
     is_of_blocks = kind == "blocks"
     levels = tuple(levels or (_spread(blocks, NUM_BLOCKS) if is_of_blocks else LEVELS))
+    # Finer maps of DPT are of earlier blocks.
+    levels = levels if is_of_blocks else tuple(sorted(levels))
     if not is_of_blocks and not set(levels) <= set(LEVELS):
         raise ValueError(f"`levels` must be among {', '.join(LEVELS)}. Received: levels={levels}")
     smallest = min((size for size in model.input_shape[1:3] if size), default=None)

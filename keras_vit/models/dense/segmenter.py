@@ -74,7 +74,8 @@ def _masks(maps, num_classes, dtype):
     tokens = keras.layers.Dense(width, dtype=dtype, name="decoder_projection")(tokens)
     # A token for each class is learned.
     tokens = RegisterTokens(num_classes, stddev=0.02, dtype=dtype, name="class_embeddings")(tokens)
-    num_heads = max(width // HEAD_WIDTH, 1)
+    most = max(width // HEAD_WIDTH, 1)
+    num_heads = next(count for count in range(most, 0, -1) if width % count == 0)
     for index in range(NUM_BLOCKS):
         tokens = TransformerBlock(
             num_heads,

@@ -56,3 +56,8 @@ def test_wrong_commands(trained, tmp_path, capsys):
         capsys, "train", "finetune", "--model", VARIANT, *data, "--image-size", 24
     )
     assert not (tmp_path / "run").exists()
+
+
+def test_it_classifies_no_images(trained, capsys):
+    photo = trained / "data" / "test" / "images" / "0.png"
+    assert "a segmenter, whose masks" in error_of(capsys, "predict", trained / "run", photo)

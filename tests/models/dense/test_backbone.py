@@ -89,6 +89,16 @@ def test_it_carries_what_the_model_knows():
     assert maps.class_names is None
 
 
+def test_it_recomputes_its_blocks_as_the_model_does():
+    maps = keras_vit.backbone(vit(remat=True), levels=("P3",), channels=6)
+    assert all(maps.get_layer(f"block_{index}").remat for index in range(2))
+
+
+def test_levels_of_dpt_are_in_the_order_of_the_blocks():
+    maps = keras_vit.backbone(vit(), levels=("P4", "P2"), kind="dpt", channels=6)
+    assert list(maps.output) == ["P2", "P4"]
+
+
 def test_half_precision():
     maps = keras_vit.backbone(vit(dtype="mixed_bfloat16"), channels=6)
     for output in maps(images(1, 32, 32, 3)).values():

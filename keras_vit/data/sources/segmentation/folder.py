@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.core.choices import IGNORED
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
 from keras_vit.data.sources.base import from_arrays
@@ -43,6 +44,11 @@ def masks(path, split, shard=(0, 1)):
     given = given or {"train": root}
     _check_layout(root, given)
     names = check_class_names((root / CLASSES).read_text("utf-8").splitlines(), CLASSES)
+    if len(names) > IGNORED:
+        raise ValueError(
+            f"`{CLASSES}` must have at most {IGNORED} names, as pixels of the value {IGNORED} have "
+            f"no class. Received: {len(names)} names in {str(root)!r}"
+        )
     wanted, pairs, left_out = set(split_names(split)), [], None
     for name, folder in given.items():
         listed, ignored = list_images(folder / IMAGES)
