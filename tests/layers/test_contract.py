@@ -29,7 +29,7 @@ UNIT = {"filters": 32, "strides": 2, "folded": True}
 CASES = [
     (layers.PatchEmbedding, PATCHES, [(6, 8, 3)], (6, 8), 1),
     (layers.ClassToken, {}, [(5, 8)], (6, 8), 1),
-    (layers.RegisterTokens, {"num_registers": 3}, [(5, 8)], (8, 8), 1),
+    (layers.RegisterTokens, {"num_registers": 3, "stddev": 0.02}, [(5, 8)], (8, 8), 1),
     (
         layers.AddPositionEmbedding,
         {**FREE, "num_prefix_tokens": 1},
