@@ -14,6 +14,7 @@ from keras_vit.data.sources.splits import SPLITS
 
 # Number of classes whose names are printed.
 SHOWN = 10
+MASKS_SHOWN = 6
 PICTURE = pathlib.Path("data.png")
 
 
@@ -69,12 +70,24 @@ class Data:
         splits = self.find_splits()
         train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
         evaluation = self.load(next(reversed(splits)))
-        rows = {"as trained on": first_images(train), "as evaluated on": first_images(evaluation)}
-        draw_contact_sheet(rows, train.class_names, self.picture)
+        if train.source.has_masks:
+            self._draw_masks(train.source)
+        else:
+            rows = {"as trained on": first_images(train)}
+            rows["as evaluated on"] = first_images(evaluation)
+            draw_contact_sheet(rows, train.class_names, self.picture)
         print(f"pictures: {self.picture}")
         print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
         if len(train.skipped):
             print(train.skipped)
+
+    def _draw_masks(self, source):
+        from keras_vit.data.images.masks import examples_of
+        from keras_vit.inspection.figures.drawing import SHEET_TITLE
+        from keras_vit.inspection.figures.masks import draw_masks
+
+        examples = itertools.islice(examples_of(source), MASKS_SHOWN)
+        draw_masks(*zip(*examples, strict=True), source.class_names, self.picture, SHEET_TITLE)
 
     def find_splits(self):
         """Return the splits of the dataset, and print their sizes and classes."""
@@ -108,6 +121,9 @@ class Data:
         """Write TFRecord files."""
         from keras_vit.data.sources.records.tfrecord import count_records
         from keras_vit.data.sources.records.writer import write_records
+
+        if any(source.has_masks for source in splits.values()):
+            raise ValueError("`--records` is for datasets without masks. Received: one with masks")
 
         for name, source in splits.items():
             paths = write_records(source, self.records, name, self.num_files)

@@ -99,6 +99,9 @@ class Evaluate:
         options = {name: getattr(self, name) for name in names}
         dataset = trained.load(self.data, self.split, **options)
         if dataset.source.has_masks:
+            self._check_masks(dataset)
+            print_left_out(dataset)
+            trained.warn_of_images(self.data, self.split, dataset.fingerprints())
             return self._evaluate_masks(trained.model, dataset.source)
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
         refused = self.confusion or self.confusion_figure
@@ -127,11 +130,20 @@ class Evaluate:
             self._print(predicted, reported, trained.model.input_shape[1:3])
         return predicted.summary()
 
+    def _check_masks(self, dataset):
+        refused = self.confusion or self.confusion_figure or self.compare
+        if refused or tuple(dataset.shard)[1] > 1:
+            raise ValueError(
+                "Segmenters are evaluated by one process, without `--confusion`, "
+                f"`--confusion-figure` and `--compare`. Received: {refused or 'several processes'}"
+            )
+
     def _evaluate_masks(self, model, source):
         """Print the metrics of a segmenter, and return them."""
         from keras_vit.evaluation.segmentation.counts import evaluate_segmentation
 
-        found = evaluate_segmentation(model, source, batch_size=self.batch_size)
+        options = {"batch_size": self.batch_size, "max_skipped": self.max_skipped}
+        found = evaluate_segmentation(model, source, **options)
         classes = zip(found.class_names, found.iou, strict=True) if self.per_class else ()
         for name, value in [*found.summary().items(), *((f"iou of {n}", v) for n, v in classes)]:
             print(f"{name}: {value if name == 'images' else f'{value:.4f}'}")

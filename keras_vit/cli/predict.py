@@ -39,8 +39,8 @@ class Predict:
     """Columns of the files: prediction, probability, probabilities, logits, features,
     attention_distance."""
     masks: pathlib.Path | None = None
-    """Instead of lines, write a picture of each image file with the classes of its pixels, which a
-    segmenter predicts, to this directory."""
+    """Instead of printing lines, write the masks that a segmenter predicts, drawn over each image
+    file, to this directory."""
     split: str | None = None
     """The split of a dataset; by default all of it."""
     data_dir: pathlib.Path | None = None
@@ -99,6 +99,11 @@ class Predict:
             )
         if self.output is not None and self.top != defaults["top"]:
             raise ValueError("`--top` is for lines, without `--output`. Received: both")
+        refused = self.output is not None or self.dtype is not None
+        if self.masks is not None and (refused or self.top != defaults["top"]):
+            raise ValueError(
+                "`--masks` is without `--output`, `--top` and `--dtype`. Received: both"
+            )
         if self.engine != "ray" and (self.address is not None or self.gpus):
             raise ValueError("`--address` and `--gpus` are for `--engine ray`. Received: local")
         if self.processes < 1:
@@ -119,17 +124,24 @@ class Predict:
         model = load_trained(self.model, as_image_size(self.image_size))
         images = find_images(self.images, self.split, self.data_dir)
         tell_left_out(images)
-        paths = images.columns(0, images.num_images).get("path")
-        if paths is None:
+        if "path" not in images.columns(0, 1):
             raise ValueError(f"`--masks` needs image files. Received: {' '.join(self.images)}")
         class_names = model.class_names or tuple(map(str, range(model.output_shape[-1])))
+        paths, is_whole = images.columns(0, images.num_images)["path"], True
         for path, name in tqdm.tqdm(short_names(paths).items(), unit="image"):
-            image = decode(read_image(path)).numpy()
+            try:
+                image = decode(read_image(path)).numpy()
+            except ValueError as error:
+                print(f"keras-vit: error: {error}", file=sys.stderr)
+                is_whole = False
+                continue
             mask = segment(model, image, batch_size=self.batch_size).argmax(-1)
             file = self.masks / f"{name}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             draw_masks([image], [mask], class_names, file)
         print(f"Written to {self.masks}")
+        if not is_whole:
+            sys.exit(1)
 
     def _print_lines(self, predictor, images):
         from keras_vit.core.text import printable

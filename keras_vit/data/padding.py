@@ -30,6 +30,10 @@ def pad(dataset, batch_size, num_batches, weight=1.0):
         count = tf.shape(tf.nest.flatten(inputs)[0])[0]
         shape = tf.concat([[count], tf.shape(weights)[1:]], axis=0)
         weights = tf.broadcast_to(weights * tf.cast(weight, tf.float32), shape)
+        is_of_pixels = tf.is_tensor(labels) and labels.shape.rank == 3
+        if is_of_pixels and weights.shape.rank == 1:
+            # Keras does not broadcast the weights of images to masks.
+            weights = tf.broadcast_to(weights[:, None, None], tf.shape(labels))
         return tf.nest.map_structure(fill_part, (inputs, labels, weights))
 
     def empty_like(spec):

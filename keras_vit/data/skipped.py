@@ -53,7 +53,9 @@ class Skipped:
     def reasons(self):
         """Return a dictionary from ids to the reason why each image was skipped."""
         if self._source.has_masks:
-            return {id: self._mask_reason(number) for number, id in self._numbers.items()}
+            with self._lock:
+                numbers = {id: number for number, id in self._numbers.items()}
+            return {id: self._mask_reason(numbers[id]) for id in sorted(numbers)}
         if self._source.path_of is None:
             return dict.fromkeys(self.ids, "it cannot be decoded")
         with self._lock:
@@ -77,7 +79,11 @@ class Skipped:
             )
 
     def _first_mask_reason(self):
-        return f": {self._mask_reason(min(self._numbers))}" if self._source.has_masks else ""
+        if not self._source.has_masks:
+            return ""
+        with self._lock:
+            first = min(self._numbers)
+        return f": {self._mask_reason(first)}"
 
     def _mask_reason(self, number):
         """Return why an image and its mask cannot be used."""

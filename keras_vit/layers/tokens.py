@@ -63,7 +63,7 @@ class ClassToken(LearnedTokens):
 
 @keras.saving.register_keras_serializable("keras_vit")
 class RegisterTokens(LearnedTokens):
-    """Prepends learnable tokens whose outputs are not used to a token sequence.
+    """Prepends learnable tokens to a token sequence: registers, or a segmenter's class embeddings.
 
     Input: `(batch, tokens, width)`. Output: `(batch, num_registers + tokens, width)`.
 

@@ -6,7 +6,7 @@ import keras
 
 from keras_vit.core.arguments import check_choice, check_integer, is_integer
 from keras_vit.models.files import check_finite
-from keras_vit.models.parts import check_classifier, is_segmenter
+from keras_vit.models.parts import check_backbone, check_classifier, is_segmenter
 from keras_vit.serving.formats import FORMATS
 from keras_vit.serving.formats.base import float32_bytes
 from keras_vit.serving.formats.saved_model import SIGNATURES, USUAL_SIGNATURES
@@ -128,6 +128,7 @@ def check_precision(row, quantize):
 
 def check_model(row, model, quantize=None):
     """Check that a model can be written in a format, and return its number of classes."""
+    check_backbone(model)
     num_classes = model.output_shape[-1] if is_segmenter(model) else check_classifier(model)
     check_finite(model, dtype=row.precisions[quantize].dtype if quantize else "float32")
     if num_classes < row.min_classes:

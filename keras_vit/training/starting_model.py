@@ -111,7 +111,10 @@ def _make_model(recipe, model, num_classes, dtype):
 
 
 def _make_segmenter(recipe, model, num_classes):
-    """Return the segmenter of a recipe: its head on the normalized patches of a model."""
+    """Return the segmenter of a recipe: its head on the normalized patches of a model.
+
+    A model that does not normalize them has four of its blocks instead.
+    """
     names = [layer.name for layer in model.layers]
     last = "encoder_norm" if "encoder_norm" in names else None
     return segmenter(backbone(model, last and (last,), "blocks"), num_classes, recipe.segment_head)

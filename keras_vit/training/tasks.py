@@ -15,7 +15,7 @@ from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.models.kernels.folding import fold
 from keras_vit.models.masked_patches import masked_patch_predictor
-from keras_vit.models.parts import check_classifier, token_stride
+from keras_vit.models.parts import check_classifier, is_segmenter, token_stride
 from keras_vit.models.prediction import feature_extractor
 from keras_vit.training.distillation import check_teacher_settings, distill
 from keras_vit.training.distribution import is_first_process
@@ -69,11 +69,7 @@ def _classes(recipe, model, train, validation):
         raise ValueError(
             f"Images with masks need `--loss {SEGMENTATION}`. Received: loss={recipe.loss!r}"
         )
-    if validation is not None and validation.class_names != train.class_names:
-        raise ValueError(
-            "The training and validation images must have the same classes. "
-            f"Received: {train.class_names} and {validation.class_names}"
-        )
+    _check_same_classes(train, validation)
     num_classes = check_classifier(model)
     if num_classes != len(train.class_names):
         raise ValueError(
@@ -182,9 +178,19 @@ def _check_classes(train):
         )
 
 
+def _check_same_classes(train, validation):
+    if validation is not None and validation.class_names != train.class_names:
+        raise ValueError(
+            "The training and validation images must have the same classes. "
+            f"Received: {train.class_names} and {validation.class_names}"
+        )
+
+
 def _pixels(recipe, model, train, validation):
     names = train.class_names
-    if not train.source.has_masks or model.output_shape[-1] != len(names):
+    _check_same_classes(train, validation)
+    is_right = train.source.has_masks and is_segmenter(model)
+    if not is_right or model.output_shape[-1] != len(names):
         raise ValueError(
             "The loss `segmentation` needs a dataset with masks, `masks:DIR`, and a "
             f"`keras_vit.segmenter` of its {len(names)} classes. Received: "
@@ -194,9 +200,10 @@ def _pixels(recipe, model, train, validation):
     weights = None
     if recipe.class_balance == "weights":
         counts = count_pixels(train.source)
-        # 1 for a class of mean size; a class without pixels has no weight that matters.
+        # A class of mean size has the weight 1; that of a class without pixels does not matter.
         weights = (counts.sum() / len(names) / np.maximum(counts, 1)).tolist()
-    options = {"ignore_class": IGNORED, "sparse_y_pred": False}
+    # Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
+    options = {"ignore_class": IGNORED, "sparse_y_pred": False, "dtype": "float32"}
     metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
     facts = {"class_names": names, "num_examples": train.num_examples}
     return Task(model, train, validation, PixelCrossEntropy(weights), metrics, facts)

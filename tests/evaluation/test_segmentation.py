@@ -66,11 +66,30 @@ def test_metrics_are_those_of_keras_and_of_the_definition(model, tmp_path):
     assert summary["accuracy"] == pytest.approx(np.mean((mask == predicted)[known]))
 
 
+def test_what_cannot_be_read_is_skipped_up_to_a_share(model, tmp_path, caplog):
+    write_masks(tmp_path)
+    (tmp_path / "test" / "masks" / "3.png").write_bytes(b"no picture")
+    source = find_source(f"masks:{tmp_path}", "test")
+    with pytest.raises(ValueError, match=r"`max_skipped`.*Received: 1 of 6"):
+        evaluate_segmentation(model, source)
+    assert evaluate_segmentation(model, source, max_skipped=0.2).images == 5
+    assert "1 of 6 images were skipped" in caplog.text
+    for path in (tmp_path / "test" / "masks").iterdir():
+        path.write_bytes(b"no picture")
+    with pytest.raises(ValueError, match="6 of 6"):
+        evaluate_segmentation(model, source, max_skipped=1.0)
+
+
 def test_wrong_arguments(model, tmp_path):
     with pytest.raises(ValueError, match="`source` must have masks"):
         evaluate_segmentation(model, find_source("digits", "test"))
     with pytest.raises(ValueError, match="`stride` must be"):
         segment(model, random_image(), stride=0)
+    with pytest.raises(ValueError, match="`stride` must be at most 16, .* stride=17"):
+        segment(model, random_image(), stride=17)
+    model.class_names = ("background", "blue", "red")
+    with pytest.raises(ValueError, match="red"):
+        evaluate_segmentation(model, find_source(f"masks:{write_masks(tmp_path)}", "test"))
     vit = keras_vit.resize(keras_vit.vision_transformer(**TINY))
     free = keras_vit.segmenter(keras_vit.backbone(vit, kind="blocks"), 3)
     with pytest.raises(ValueError, match="of one image size"):

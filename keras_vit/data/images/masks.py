@@ -39,7 +39,7 @@ class MaskMaker(ImageMaker):
         area, flip = self.preprocessing.min_crop_area, self.preprocessing.flip
         if self.preprocessing != Preprocessing(min_crop_area=area, flip=flip):
             raise ValueError(
-                "Images of masks can have `min_crop_area` and `flip` alone. "
+                "Images with masks can have `min_crop_area` and `flip` alone. "
                 f"Received: {self.preprocessing}"
             )
 
@@ -82,7 +82,8 @@ def read_mask(encoded, size, num_classes):
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as picture:
             mode, mask = picture.mode, np.asarray(picture, "int32")
-    except OSError as error:
+    # A broken chunk of a PNG file is a `SyntaxError`.
+    except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
         raise ValueError(f"a mask is a PNG file ({error})") from error
     if mask.shape[:2] != tuple(size):
         raise ValueError(

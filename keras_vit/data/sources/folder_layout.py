@@ -28,7 +28,7 @@ def find_layout(root):
     Raises:
         ValueError: if splits cannot be distinguished from classes.
     """
-    given = _find_splits(root)
+    given = find_splits(root)
     left_out = collections.Counter()
     if given:
         for name in sorted(set(_folders(root)) - {folder.name for folder in given.values()}):
@@ -64,7 +64,7 @@ def _folders(folder, is_hidden=False):
     return tuple(sorted(name for name in names if name.startswith(".") == is_hidden))
 
 
-def _find_splits(root):
+def find_splits(root):
     """Return the folders that are named like splits, by split."""
     given = {}
     for name in _folders(root):

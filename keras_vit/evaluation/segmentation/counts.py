@@ -1,18 +1,20 @@
-"""How well predicted classes of pixels fit masks."""
+"""Evaluation of segmenters: pixel accuracy and mean IoU."""
 
 import dataclasses
+import logging
 
 import numpy as np
 import tqdm
 
 from keras_vit.core.choices import IGNORED
 from keras_vit.data.images.masks import examples_of
+from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.evaluation.segmentation.windows import segment
 
 
 @dataclasses.dataclass(frozen=True)
 class PixelCounts:
-    """How many pixels of each class are predicted as which.
+    """Confusion matrix of the pixels of a dataset.
 
     Args:
         class_names: names of the classes.
@@ -26,13 +28,13 @@ class PixelCounts:
 
     @property
     def iou(self):
-        """The intersection over union of each class; NaN for one that is nowhere."""
+        """The intersection over union of each class; NaN for a class without pixels."""
         right = np.diag(self.confusion).astype("float64")
         union = self.confusion.sum(0) + self.confusion.sum(1) - right
         return np.divide(right, union, where=union > 0, out=np.full(len(right), np.nan))
 
     def summary(self):
-        """Return the pixel accuracy and the mean IoU over the classes that are somewhere."""
+        """Return the pixel accuracy and the mean IoU over the classes with pixels."""
         return {
             "images": self.images,
             "accuracy": float(np.trace(self.confusion) / max(self.confusion.sum(), 1)),
@@ -40,7 +42,7 @@ class PixelCounts:
         }
 
 
-def evaluate_segmentation(model, source, stride=None, batch_size=8):
+def evaluate_segmentation(model, source, stride=None, batch_size=8, max_skipped=0.1):
     """Compare a segmenter's predictions with the masks of a dataset, at the masks' own size.
 
     Args:
@@ -48,15 +50,15 @@ def evaluate_segmentation(model, source, stride=None, batch_size=8):
         source: a `Source` of `keras_vit.data.find_source` with masks, `masks:DIR`.
         stride: as in `segment`.
         batch_size: windows in one step.
+        max_skipped: greatest share of images that may be skipped because they or their masks cannot
+            be decoded.
 
     Returns:
         `PixelCounts`.
 
     Raises:
-        ValueError: if the dataset has no masks or other classes, or as `segment`.
-
-    Reference:
-        Segmenter (arXiv 2105.05633), section 4.1.
+        ValueError: if the dataset has no masks or other classes, more images are skipped, or as
+            `segment`.
     """
     num_classes = len(source.class_names)
     if not source.has_masks or model.output_shape[-1] != num_classes:
@@ -65,6 +67,8 @@ def evaluate_segmentation(model, source, stride=None, batch_size=8):
             f"{num_classes} classes {'with' if source.has_masks else 'without'} masks, and a model "
             f"of the output shape {model.output_shape}"
         )
+    if names := getattr(model, "class_names", None):
+        check_same_classes(list(names), list(source.class_names), must_be_equal=True)
     confusion, count = np.zeros((num_classes, num_classes), "int64"), 0
     total = source.num_examples
     for image, mask in tqdm.tqdm(examples_of(source), "segmented", total, unit="image"):
@@ -74,4 +78,13 @@ def evaluate_segmentation(model, source, stride=None, batch_size=8):
             confusion.shape
         )
         count += 1
+    skipped = total - count
+    if skipped > max_skipped * total or not count:
+        raise ValueError(
+            f"At most a share of {max_skipped:g} of the images may be skipped, and not all "
+            f"(`max_skipped`). Received: {skipped} of {total}, which cannot be decoded, or their "
+            "masks"
+        )
+    if skipped:
+        logging.getLogger("keras_vit").warning("%d of %d images were skipped", skipped, total)
     return PixelCounts(source.class_names, confusion, count)

@@ -1,4 +1,4 @@
-"""Classes of the pixels of images of any size, by windows that slide over them."""
+"""Segmentation of images of any size by a sliding window."""
 
 import itertools
 
@@ -9,10 +9,10 @@ from keras_vit.core.arguments import check_integer
 
 
 def segment(model, image, stride=None, batch_size=8):
-    """Compute the logits of the classes of an image's pixels by windows that slide over it.
+    """Compute the logits of each pixel of an image with a sliding window.
 
-    The image is resized such that it just covers a window of the model's size, its aspect ratio is
-    kept. Logits of overlapping windows are averaged and interpolated to the image's own size.
+    The image is resized to just cover a window of the model's size; its aspect ratio is kept.
+    Logits of overlapping windows are averaged and interpolated to the image's own size.
 
     Args:
         model: a `keras_vit.segmenter` of one image size.
@@ -25,7 +25,8 @@ def segment(model, image, stride=None, batch_size=8):
         A float32 array `(height, width, num_classes)`.
 
     Raises:
-        ValueError: if the model is of any size, or `stride` is not positive.
+        ValueError: if the model is of any size, or `stride` is not positive or larger than
+            the window.
 
     Reference:
         Segmenter (arXiv 2105.05633), section 4.1.
@@ -42,7 +43,11 @@ def segment(model, image, stride=None, batch_size=8):
             "`model` must be a `keras_vit.segmenter` of one image size. "
             f"Received: a model from {model.input_shape} to {model.output_shape}"
         )
-    strides = window if stride is None else 2 * (check_integer("stride", stride, minimum=1),)
+    if stride is not None and check_integer("stride", stride, minimum=1) > min(window):
+        raise ValueError(
+            f"`stride` must be at most {min(window)}, a side of the window. Received: {stride=}"
+        )
+    strides = window if stride is None else (stride, stride)
     scale = max(side / own for side, own in zip(window, image.shape[:2], strict=True))
     size = [max(round(own * scale), side) for own, side in zip(image.shape, window, strict=False)]
     pixels = _resize(image.astype("float32"), size) / 127.5 - 1

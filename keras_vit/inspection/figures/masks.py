@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_vit.inspection.figures.drawing import (
+    FIGURE_TITLE,
     check_matplotlib,
     empty_axes,
     new_figure,
@@ -13,14 +14,15 @@ from keras_vit.inspection.figures.drawing import (
 OPACITY = 0.6
 
 
-def draw_masks(images, masks, class_names, path):
-    """Draw images, each next to its mask over it, and a legend of the classes that there are.
+def draw_masks(images, masks, class_names, path, title=FIGURE_TITLE):
+    """Draw each image next to the image with its mask over it, and a legend of the classes.
 
     Args:
         images: list of uint8 arrays `(height, width, 3)`.
         masks: list of int arrays `(height, width)`; other values than classes have no color.
         class_names: name of each class.
         path: path of the PNG file to write.
+        title: title in the metadata of the file.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -34,16 +36,12 @@ def draw_masks(images, masks, class_names, path):
     figure = new_figure(8, 3.2 * len(images))
     pairs = empty_axes(figure, len(images), 2).reshape(-1, 2)
     for axes, image, mask in zip(pairs, images, masks, strict=True):
-        layer = np.where((mask < count)[..., None], colors[np.minimum(mask, count - 1)], 0) * [
-            1,
-            1,
-            1,
-            OPACITY,
-        ]
+        opacity = np.where(mask < count, OPACITY, 0)[..., None]
+        layer = np.concatenate([colors[np.minimum(mask, count - 1)][..., :3], opacity], -1)
         for axis in axes:
             axis.imshow(image)
         axes[1].imshow(layer)
     there = np.unique(np.concatenate([mask.ravel() for mask in masks]))
     handles = [Patch(color=colors[n], label=class_names[n]) for n in there if n < count]
     figure.legend(handles=handles, loc="outside right upper")
-    save_figure(figure, path)
+    save_figure(figure, path, title)

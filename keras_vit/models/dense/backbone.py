@@ -14,16 +14,16 @@ from keras_vit.models.parts import find_blocks, token_stride
 from keras_vit.models.surgery import replace_head
 
 KINDS = ("simple", "blocks", "dpt")
-# Number of blocks of `kind="blocks"`.
-NUM_BLOCKS = 4
+# Number of maps of `kind="blocks"`.
+NUM_MAPS = 4
 
 
 def backbone(model, levels=None, kind="simple", channels=256):
     """Make a model from images to a dictionary of maps, for detection and segmentation.
 
     Maps are `(batch, rows, columns, channels)`. The level `"P2"` has a quarter of the image's
-    height and width, `"P3"` an eighth, and so on, if patches have 2^n pixels; of 14 pixels, the map
-    of the patches themselves counts as `"P4"`, as of 16.
+    height and width, `"P3"` an eighth, and so on, if the patch size is a power of 2. For
+    patches of 14 pixels, their own map counts as `"P4"`, as for 16.
 
     The Transformer's variables are copies, and so are its frozen parts; the layers after it are
     new. A model of any image size (`keras_vit.resize(model, None)`) gives a backbone of any size.
@@ -58,10 +58,11 @@ def backbone(model, levels=None, kind="simple", channels=256):
     """
     check_choice("kind", kind, KINDS)
     check_integer("channels", channels, minimum=1)
-    blocks = [block.name for block in find_blocks(model)]
+    copy = replace_head(model, 0)
+    blocks = [block.name for block in find_blocks(copy)]
     is_of_blocks = kind == "blocks"
-    levels = tuple(levels or (_spread(blocks, NUM_BLOCKS) if is_of_blocks else LEVELS))
-    # Finer maps of DPT are of earlier blocks.
+    levels = tuple(levels or (_spread(blocks, NUM_MAPS) if is_of_blocks else LEVELS))
+    # DPT takes finer maps from earlier blocks.
     levels = levels if is_of_blocks else tuple(sorted(levels))
     if not is_of_blocks and not set(levels) <= set(LEVELS):
         raise ValueError(f"`levels` must be among {', '.join(LEVELS)}. Received: levels={levels}")
@@ -71,7 +72,6 @@ def backbone(model, levels=None, kind="simple", channels=256):
             "`levels` must not have larger strides than the image. "
             f"Received: levels={levels} of images of {model.input_shape[1:3]}"
         )
-    copy = replace_head(model, 0)
     dtype = copy.get_layer(blocks[-1]).dtype_policy
     options = token_stride(copy), channels, dtype
     if kind == "simple":
@@ -94,7 +94,7 @@ def _spread(blocks, count):
     return [blocks[math.ceil((part + 1) * len(blocks) / count) - 1] for part in range(count)]
 
 
-def _patches(model, name, dtype, with_class_token=False):
+def _patches(model, name, dtype, map_name=None, with_class_token=False):
     """Return the patches of a layer's tokens as a map."""
     outputs = {layer.name: layer.output for layer in model.layers}
     names = [layer for layer, output in outputs.items() if len(output.shape) == 3]
@@ -104,14 +104,15 @@ def _patches(model, name, dtype, with_class_token=False):
             f"Received: {name!r}"
         )
     count = sum(layer.num_new for layer in model.layers if isinstance(layer, LearnedTokens))
-    layer = TokensToMap(token_stride(model), count, with_class_token, dtype=dtype)
+    options = {"dtype": dtype, "name": map_name or f"{name}_map"}
+    layer = TokensToMap(token_stride(model), count, with_class_token, **options)
     return layer(outputs[name], model.input)
 
 
 def _with_class_token(model, name, level, dtype):
     """Return the patches of a block, read together with the class token if there is one."""
     if not any(isinstance(layer, ClassToken) for layer in model.layers):
-        return _patches(model, name, dtype)
-    maps = _patches(model, name, dtype, with_class_token=True)
+        return _patches(model, name, dtype, f"{level}_map")
+    maps = _patches(model, name, dtype, f"{level}_map", with_class_token=True)
     width = maps.shape[-1] // 2
     return keras.layers.Dense(width, "gelu", dtype=dtype, name=f"{level}_readout")(maps)

@@ -13,12 +13,12 @@ class TokensToMap(Layer):
     """Arranges the patches of a token sequence as a map.
 
     Input: `(batch, tokens, width)`, and images or maps `(batch, height, width, channels)` that the
-    tokens are of. Output: `(batch, rows, columns, width)`.
+    tokens were computed from. Output: `(batch, rows, columns, width)`.
 
     Args:
         stride: pixels of the images per patch, an int or `(height, width)`.
         num_prefix_tokens: number of tokens before the patches, which are left out.
-        with_class_token: whether the first token follows each patch: maps of twice the width.
+        with_class_token: whether to append the first token to each patch, which doubles the width.
 
     Raises:
         ValueError: if an argument is not a positive integer, or `num_prefix_tokens` negative.

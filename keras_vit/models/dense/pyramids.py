@@ -1,4 +1,4 @@
-"""Maps at several strides, of maps at the stride of the patches."""
+"""Maps at several strides, computed from the map of the patches."""
 
 import math
 
@@ -32,11 +32,14 @@ def _pyramid_level(maps, doublings, level, channels, dtype):
     for number in range(doublings):
         if number:
             maps = layer_norm(dtype, f"{level}_up_{number - 1}_norm")(maps)
-            maps = keras.layers.Activation("gelu", dtype=dtype)(maps)
+            maps = keras.layers.Activation(
+                "gelu", dtype=dtype, name=f"{level}_up_{number - 1}_gelu"
+            )(maps)
         options = {"dtype": dtype, "name": f"{level}_up_{number}", **_MAPS}
         maps = keras.layers.Conv2DTranspose(maps.shape[-1] // 2, 2, strides=2, **options)(maps)
-    for _ in range(-doublings):
-        maps = keras.layers.MaxPooling2D(2, dtype=dtype, **_MAPS)(maps)
+    for number in range(-doublings):
+        options = {"dtype": dtype, "name": f"{level}_down_{number}", **_MAPS}
+        maps = keras.layers.MaxPooling2D(2, **options)(maps)
     for name, size in (("lateral", 1), ("output", 3)):
         options = {"use_bias": False, "dtype": dtype, "name": f"{level}_{name}", **_MAPS}
         maps = keras.layers.Conv2D(channels, size, padding="same", **options)(maps)
@@ -58,6 +61,6 @@ def reassembled(patches, level, stride, channels, dtype):
         return keras.layers.Conv2DTranspose(channels, 2**doublings, **options)(maps)
     for number in range(-doublings):
         # With padding="same" Keras pads an even number of rows at the end alone.
-        maps = keras.layers.ZeroPadding2D(1, **options)(maps)
+        maps = keras.layers.ZeroPadding2D(1, name=f"{name}_{number}_padding", **options)(maps)
         maps = keras.layers.Conv2D(channels, 3, strides=2, name=f"{name}_{number}", **options)(maps)
     return maps

@@ -4,13 +4,14 @@ import keras
 
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.choices import SEGMENTER_HEADS
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers import RegisterTokens, TransformerBlock
 from keras_vit.layers.normalization import layer_norm
 from keras_vit.models.base import ImageModel, carry, origin_of, set_origin
 from keras_vit.models.dense.layers import MaskProduct, ResizeLike, TokensToMap
 
 # The decoder of Segmenter's configuration: blocks, width of a head, MLP relative to the width.
-NUM_BLOCKS, HEAD_WIDTH, MLP_RATIO, DROPOUT = 2, 64, 4, 0.1
+DECODER_BLOCKS, HEAD_WIDTH, MLP_RATIO, DROPOUT = 2, 64, 4, 0.1
 
 
 def segmenter(backbone, num_classes, head="linear"):
@@ -46,17 +47,23 @@ def segmenter(backbone, num_classes, head="linear"):
     check_integer("num_classes", num_classes, minimum=1)
     check_choice("head", head, SEGMENTER_HEADS)
     _check_maps(backbone)
-    first, *others = [backbone.output[name] for name in sorted(backbone.output)]
+    names = sorted(backbone.output)
+    first = backbone.output[names[0]]
     dtype = backbone.layers[-1].dtype_policy
-    maps = [first, *(ResizeLike(dtype=dtype)(other, first) for other in others)]
-    if others:
-        maps = [keras.layers.Concatenate(dtype=dtype)(maps)]
+    maps = [first]
+    for name in names[1:]:
+        resized = ResizeLike(dtype=dtype, name=f"{name}_resized")
+        maps.append(resized(backbone.output[name], first))
+    if len(maps) > 1:
+        maps = [keras.layers.Concatenate(dtype=dtype, name="all_maps")(maps)]
     make = {"linear": _linear, "mask": _masks}[head]
     logits = ResizeLike(dtype="float32", name="logits")(
         make(maps[0], num_classes, dtype), backbone.input
     )
     model = ImageModel(backbone.input, logits, name=backbone.name)
     carry(backbone, model, keeps_head=False)
+    # Masks are those of whole images, however the checkpoint crops.
+    model.resizing = WHOLE_IMAGE
     set_origin(model, origin_of(backbone))
     return model
 
@@ -70,13 +77,13 @@ def _linear(maps, num_classes, dtype):
 
 def _masks(maps, num_classes, dtype):
     width = maps.shape[-1]
-    tokens = keras.layers.Reshape((-1, width), dtype=dtype)(maps)
-    tokens = keras.layers.Dense(width, dtype=dtype, name="decoder_projection")(tokens)
+    tokens = keras.layers.Reshape((-1, width), dtype=dtype, name="tokens")(maps)
+    tokens = keras.layers.Dense(width, dtype=dtype, name="projection")(tokens)
     # A token for each class is learned.
     tokens = RegisterTokens(num_classes, stddev=0.02, dtype=dtype, name="class_embeddings")(tokens)
     most = max(width // HEAD_WIDTH, 1)
     num_heads = next(count for count in range(most, 0, -1) if width % count == 0)
-    for index in range(NUM_BLOCKS):
+    for index in range(DECODER_BLOCKS):
         tokens = TransformerBlock(
             num_heads,
             MLP_RATIO * width,

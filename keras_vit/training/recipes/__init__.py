@@ -83,7 +83,7 @@ TINY_IMAGES_FINETUNE = dataclasses.replace(
     steps=200,
     min_crop_area=0.3,
 )
-# Its random scales from 0.5 to 2 are our crops; its decay, a power of 0.9, is linear.
+# Random crops replace the paper's scales from 0.5 to 2, linear decay its polynomial of power 0.9.
 SEGMENT = Recipe(
     image_size=512,
     batch_size=8,

@@ -6,7 +6,7 @@ import math
 import typing
 
 from keras_vit.core.arguments import check_choice, is_integer
-from keras_vit.core.choices import TARGETS
+from keras_vit.core.choices import SEGMENTATION, TARGETS
 from keras_vit.models.checks import check_axial, check_positions
 
 # Optimizers that compute as optax does.
@@ -107,6 +107,16 @@ COMBINATIONS = (
         lambda r: r.lora_alpha and not r.lora_rank,
         "`lora_alpha` needs a `lora_rank`",
         ("lora_alpha", "lora_rank"),
+    ),
+    (
+        lambda r: r.lora_rank and r.segment_head == "mask",
+        '`lora_rank` would freeze the new decoder of `segment_head="mask"`',
+        ("lora_rank", "segment_head"),
+    ),
+    (
+        lambda r: r.segment_head != "linear" and r.loss != SEGMENTATION,
+        "`segment_head` is for the loss `segmentation`",
+        ("segment_head", "loss"),
     ),
     (
         lambda r: r.lora_rank and r.freeze,

@@ -1,5 +1,7 @@
 """From a folder of masks to pictures of predictions, by the commands."""
 
+import shutil
+
 import pytest
 
 from keras_vit.data import find_source
@@ -43,7 +45,42 @@ def test_masks_are_drawn(trained, tmp_path, capsys):
     assert written == [f"{number}.png.png" for number in range(6)]
 
 
+def test_an_image_that_cannot_be_decoded_is_reported(trained, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "photos"
+    shutil.copytree(trained / "data" / "test" / "images", folder)
+    (folder / "0.png").write_bytes(b"no picture")
+    with pytest.raises(SystemExit, match="1"):
+        run(capsys, "predict", trained / "run", folder, "--masks", tmp_path / "seen")
+    assert "0.png" in capsys.readouterr().err
+    assert len([*(tmp_path / "seen").iterdir()]) == 5
+
+
+def test_the_masks_of_a_dataset_are_drawn(trained, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    command = ("data", f"masks:{trained / 'data'}", "--image-size", 24, "--batch-size", 6)
+    for _ in range(2):
+        assert "pictures: data.png" in run(capsys, *command)
+    assert (tmp_path / "data.png").stat().st_size > 10_000
+    assert "without masks" in error_of(capsys, *command, "--records", tmp_path / "records")
+
+
+def test_a_run_with_a_decoder_is_trained_on(trained, tmp_path, capsys):
+    data = ("--data", f"masks:{trained / 'data'}", "--segment-head", "mask", *SMALL.split())
+    run(capsys, "train", "segment", "--model", VARIANT, "--workdir", tmp_path / "a", *data)
+    run(capsys, "train", "segment", "--model", tmp_path / "a", "--workdir", tmp_path / "b", *data)
+    first, second = (load_model(tmp_path / name / "last.keras") for name in "ab")
+    assert [layer.name for layer in first.layers] == [layer.name for layer in second.layers]
+
+
 def test_wrong_commands(trained, tmp_path, capsys):
+    evaluate = ("evaluate", trained / "run", "--confusion", tmp_path / "confusion.csv")
+    assert "without `--confusion`" in error_of(capsys, *evaluate)
+    both = ("--masks", tmp_path / "seen", "--output", tmp_path / "files")
+    assert "`--masks` is without `--output`" in error_of(
+        capsys, "predict", trained / "run", "photos", *both
+    )
     assert "`--masks` needs image files" in error_of(
         capsys, "predict", trained / "run", "digits", "--masks", tmp_path / "seen"
     )

@@ -133,6 +133,11 @@ def test_every_row_has_a_source_and_a_recipe():
         ({"decay": "staircase", "boundaries": (500,)}, "`boundaries` must rise.*warmup_steps=500"),
         ({"random_crop_from": 512}, "Only one of `min_crop_area` and `random_crop_from`"),
         ({"loss": "sigmoid", "label_smoothing": 0.1}, "`label_smoothing` is for the softmax"),
+        ({"segment_head": "mask"}, "`segment_head` is for the loss `segmentation`"),
+        (
+            {"loss": "segmentation", "segment_head": "mask", "lora_rank": 4},
+            "`lora_rank` would freeze the new decoder",
+        ),
         ({"label_smoothing": 1}, "`label_smoothing` must be at least 0 and less than 1"),
         ({"loss": "hinge"}, "`loss` must be one of .*loss='hinge'"),
         ({"decay": "exponential"}, "`decay` must be one of .*decay='exponential'"),

@@ -11,11 +11,12 @@ from keras_vit.data.fingerprints import name_some
 from keras_vit.data.sources.base import from_arrays
 from keras_vit.data.sources.division import divide
 from keras_vit.data.sources.folder import shares_of
+from keras_vit.data.sources.folder_layout import find_splits
 from keras_vit.data.sources.listing import list_images
-from keras_vit.data.sources.splits import SPLITS, split_names
+from keras_vit.data.sources.splits import split_names
 
 IMAGES, MASKS, CLASSES = "images", "masks", "classes.txt"
-# Paths hold no such character.
+# No path contains it.
 _SEPARATOR = "\0"
 
 
@@ -40,10 +41,11 @@ def masks(path, split, shard=(0, 1)):
         ValueError: if the folder does not have this layout, or an image has no mask.
     """
     root = pathlib.Path(path).expanduser()
-    given = {name: root / name for name in SPLITS if (root / name / IMAGES).is_dir()}
+    splits = find_splits(root) if root.is_dir() else {}
+    given = {name: folder for name, folder in splits.items() if (folder / IMAGES).is_dir()}
     given = given or {"train": root}
     _check_layout(root, given)
-    names = check_class_names((root / CLASSES).read_text("utf-8").splitlines(), CLASSES)
+    names = check_class_names((root / CLASSES).read_text("utf-8-sig").splitlines(), CLASSES)
     if len(names) > IGNORED:
         raise ValueError(
             f"`{CLASSES}` must have at most {IGNORED} names, as pixels of the value {IGNORED} have "

@@ -44,6 +44,12 @@ def test_a_folder_without_splits_is_divided(tmp_path):
     assert sorted(ids) == sorted(f"images/{number}.png" for number in range(20))
 
 
+def test_other_names_of_the_splits(tmp_path):
+    root = write_masks(tmp_path, ("train", "val", "Testing"), count=4)
+    source = find_source(f"masks:{root}", "validation")
+    assert [source.find_id(n) for n in range(4)] == [f"val/images/{n}.png" for n in range(4)]
+
+
 def test_a_missing_split_is_taken_from_the_training_images(tmp_path):
     root = write_masks(tmp_path, ("train", "test"), count=10)
     sizes = [find_source(f"masks:{root}", split).num_examples for split in SPLITS]
