@@ -38,6 +38,8 @@ def test_masks_without_classes_have_no_loss():
     assert float(PixelCrossEntropy()(masks, logits)) == 0
 
 
+# Keras's MeanIoU asks JAX for int64, and says so.
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")
 @pytest.mark.parametrize("head", ["linear", "mask"])
 def test_it_learns(head, tmp_path):
     data = f"masks:{write_masks(tmp_path / 'data', count=12)}"
