@@ -129,6 +129,7 @@ def test_other_measurements_are_another_run(callbacks, whole):
         train(whole[0], SHORT, callbacks=callbacks)
 
 
+@pytest.mark.examples
 def test_a_student_and_several_callbacks(tmp_path):
     callbacks = [fewshot(13), MeasureRegularly(26, lambda model: lambda: {"one": 1, "nan": np.nan})]
     train(tmp_path / "run", SHORT, callbacks=callbacks, teacher=small_teacher())
