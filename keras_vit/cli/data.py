@@ -86,7 +86,9 @@ class Data:
         from keras_vit.inspection.figures.drawing import SHEET_TITLE
         from keras_vit.inspection.figures.masks import draw_masks
 
-        examples = itertools.islice(examples_of(source), MASKS_SHOWN)
+        examples = list(itertools.islice(examples_of(source), MASKS_SHOWN))
+        if not examples:
+            raise ValueError("Masks must be PNG files. Received: none that can be decoded")
         draw_masks(*zip(*examples, strict=True), source.class_names, self.picture, SHEET_TITLE)
 
     def find_splits(self):

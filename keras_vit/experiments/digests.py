@@ -47,7 +47,7 @@ def recorded_differences(before, now, path):
     """
     digests = [name for name in now if name.endswith(_SUFFIX)]
     missing = [name for name in digests if name not in before]
-    # Of a dataset that is added to a study, there are no earlier results.
+    # A dataset that was added to a study has no earlier results.
     if missing and len(missing) == len(digests):
         log_once(
             logging.WARNING,

@@ -12,7 +12,7 @@ from keras_vit.data.images.decoding import decode_function
 from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
-from keras_vit.data.images.transforms import resize, sample_crop
+from keras_vit.data.images.transforms import inception_crop_of, resize
 
 # Modes of Pillow in which a pixel is one number.
 _MODES = ("1", "L", "P", "I", "I;16")
@@ -50,9 +50,7 @@ class MaskMaker(ImageMaker):
             both = decode_pair(encoded, self.num_classes)
             first, second = tf.unstack(tf.random.experimental.stateless_split(seed, 2), 2)
             if self.preprocessing.min_crop_area is not None:
-                box = sample_crop(tf.shape(both)[:2], first, self.preprocessing.min_crop_area)
-                box = [*tf.unstack(box[0]), *tf.unstack(box[1])]
-                both = tf.image.crop_to_bounding_box(both, *box)
+                both = inception_crop_of(both, first, self.preprocessing.min_crop_area)
             pixels = scale_pixels(resize(both[..., :3], self.image_size))
             mask = tf.image.resize(both[..., 3:], self.image_size, "nearest")
             image = tf.concat([pixels, tf.cast(mask, tf.float32)], -1)

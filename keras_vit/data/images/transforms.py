@@ -91,7 +91,7 @@ def inception_crop(encoded, seed, min_area=0.05):
     """
     part = tf.cond(
         is_complete_jpeg(encoded),
-        lambda: decode_jpeg_part(encoded, *sample_crop(jpeg_size(encoded), seed, min_area)),
+        lambda: decode_jpeg_part(encoded, *_sample_crop(jpeg_size(encoded), seed, min_area)),
         lambda: inception_crop_of(decode_function(encoded), seed, min_area),
     )
     return tf.ensure_shape(part, (None, None, 3))
@@ -99,8 +99,8 @@ def inception_crop(encoded, seed, min_area=0.05):
 
 def inception_crop_of(image, seed, min_area=0.05):
     """Return the part of a decoded image that `inception_crop` takes."""
-    begin, size = sample_crop(tf.shape(image)[:2], seed, min_area)
-    return tf.slice(image, tf.concat([begin, [0]], 0), tf.concat([size, [3]], 0))
+    begin, size = _sample_crop(tf.shape(image)[:2], seed, min_area)
+    return tf.slice(image, tf.concat([begin, [0]], 0), tf.concat([size, [-1]], 0))
 
 
 def read_evaluation_image(encoded, image_size, resizing=WHOLE_IMAGE):
@@ -190,8 +190,7 @@ def hyper_rule_sizes(height, width):
     return (160, 128) if height * width < 96 * 96 else (512, 480)
 
 
-def sample_crop(size, seed, min_area):
-    """Return `(begin, size)` of a random part of an image of a size, as `inception_crop` takes."""
+def _sample_crop(size, seed, min_area):
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.concat([size, [3]], 0),
         bounding_boxes=tf.zeros((0, 0, 4)),

@@ -58,7 +58,7 @@ class Tuning:
         return best
 
     def _key(self, row):
-        """Return what tells rows apart, the same for a row that was read."""
+        """Return the setting and its values as text, as a file has them."""
         return row["setting"], *(str(row.get(field)) for field in self.plan.tune)
 
     def _accuracy(self, tried):

@@ -148,7 +148,7 @@ def test_evaluation_without_a_resize_is_exact():
 def test_training_with_a_given_box_is_crop_resize_flip_scale(monkeypatch, file_format, box):
     top, left, height, width = box
     sampled = (tf.constant([top, left]), tf.constant([height, width]))
-    monkeypatch.setattr(images, "sample_crop", lambda size, seed, min_area: sampled)
+    monkeypatch.setattr(images, "_sample_crop", lambda size, seed, min_area: sampled)
     encoded = to_bytes(Image.fromarray(photographs()["china"]), file_format)
     part = decode(encoded).numpy()[top : top + height, left : left + width]
     expected = resize_by_numpy(part, 64, 80)[:, ::-1]

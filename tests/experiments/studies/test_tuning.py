@@ -10,7 +10,7 @@ from keras_vit.experiments.studies.tuning import Tuning
 from keras_vit.training.callbacks.measuring import NotFiniteError
 from keras_vit.training.recipes import RECIPES
 
-# Of the learning rates and dropouts that are tried. The first of two equal ones is chosen.
+# The accuracy with each learning rate and dropout; the first of two equal ones is chosen.
 ACCURACIES = {(0.001, 0.0): 0.5, (0.001, 0.1): 0.75, (0.01, 0.0): None, (0.01, 0.1): 0.75}
 TUNE = {"learning_rate": (0.001, 0.01), "dropout": (0.0, 0.1)}
 
