@@ -8,9 +8,10 @@ BIN := $(VENV)/bin
 # Keras is what setup.cfg asks for; the others are the oldest that were tried with it and pass. (JAX
 # 0.4.38 now and then gives NaN for a gradient in float16 on CPUs.)
 MINIMUM := keras==3.12.0 numpy==1.26.0 scipy==1.12.0 h5py==3.10.0 jax==0.6.2
-# Two processes take one test file after the other, the short ones last.
 PYTEST := $(BIN)/python -m pytest
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+# Two processes take one test file after the other. The end of one process is the end of all: with
+# another in its place, the tests of its file would be waited for, and never run.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 # JAX spends its time here on compiling small things: they are kept for the next process, and LLVM
 # does not make them faster.

@@ -131,11 +131,14 @@ class Evaluate:
         return predicted.summary()
 
     def _check_masks(self, dataset):
-        refused = self.confusion or self.confusion_figure or self.compare
-        if refused or tuple(dataset.shard)[1] > 1:
+        names = ("confusion", "confusion_figure", "compare")
+        refused = [f"--{name.replace('_', '-')}" for name in names if getattr(self, name)]
+        if tuple(dataset.shard)[1] > 1:
+            refused.append("several processes")
+        if refused:
             raise ValueError(
                 "Segmenters are evaluated by one process, without `--confusion`, "
-                f"`--confusion-figure` and `--compare`. Received: {refused or 'several processes'}"
+                f"`--confusion-figure` and `--compare`. Received: {', '.join(refused)}"
             )
 
     def _evaluate_masks(self, model, source):

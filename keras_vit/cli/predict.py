@@ -99,10 +99,11 @@ class Predict:
             )
         if self.output is not None and self.top != defaults["top"]:
             raise ValueError("`--top` is for lines, without `--output`. Received: both")
-        refused = self.output is not None or self.dtype is not None
-        if self.masks is not None and (refused or self.top != defaults["top"]):
+        refused = [n for n in ("output", "top", "dtype") if getattr(self, n) != defaults[n]]
+        if self.masks is not None and refused:
             raise ValueError(
-                "`--masks` is without `--output`, `--top` and `--dtype`. Received: both"
+                "`--masks` is without `--output`, `--top` and `--dtype`. "
+                f"Received: --masks and --{refused[0]}"
             )
         if self.engine != "ray" and (self.address is not None or self.gpus):
             raise ValueError("`--address` and `--gpus` are for `--engine ray`. Received: local")

@@ -159,7 +159,10 @@ def view_colors(colors, view):
 
 def _thumbnails(source, examples):
     def thumbnail(number, payload, _):
-        image = source.pixels(decode(source.read(payload)))
+        encoded = source.read(payload)
+        # An example with a mask is two strings; see `pack`.
+        image = tf.io.parse_tensor(encoded, tf.string)[0] if source.has_masks else encoded
+        image = source.pixels(decode(image))
         small = tf.image.resize(image, (_SIDE, _SIDE), antialias=True)
         grey = tf.image.rgb_to_grayscale(small)[..., 0]
         colors = tf.image.resize(small, (_COLORS_SIDE, _COLORS_SIDE), antialias=True)

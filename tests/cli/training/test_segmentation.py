@@ -75,10 +75,11 @@ def test_a_run_with_a_decoder_is_trained_on(trained, tmp_path, capsys):
 
 
 def test_wrong_commands(trained, tmp_path, capsys):
-    evaluate = ("evaluate", trained / "run", "--confusion", tmp_path / "confusion.csv")
-    assert "without `--confusion`" in error_of(capsys, *evaluate)
+    for flag in ("--confusion", "--compare"):
+        message = error_of(capsys, "evaluate", trained / "run", flag, tmp_path / "confusion.csv")
+        assert message.strip().endswith(f"Received: {flag}")
     both = ("--masks", tmp_path / "seen", "--output", tmp_path / "files")
-    assert "`--masks` is without `--output`" in error_of(
+    assert "Received: --masks and --output" in error_of(
         capsys, "predict", trained / "run", "photos", *both
     )
     assert "`--masks` needs image files" in error_of(

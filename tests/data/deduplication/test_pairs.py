@@ -1,6 +1,7 @@
 """Duplicates of test images among those for training: found, however they were changed a little."""
 
 import dataclasses
+import shutil
 
 import numpy as np
 import pytest
@@ -8,13 +9,14 @@ import tensorflow as tf
 from PIL import Image, ImageDraw, ImageEnhance
 
 from keras_vit.cli.deduplicate import Deduplicate
-from keras_vit.data.datasets import load
+from keras_vit.data.datasets import find_source, load
 from keras_vit.data.deduplication import pairs as module
 from keras_vit.data.deduplication.hashes import WORDS, hash_images, view_colors
 from keras_vit.data.deduplication.index import find_nearest
 from keras_vit.data.deduplication.pairs import MAX_DISTANCE, Duplicate, Duplicates, find_duplicates
 from keras_vit.data.exclusion import read_ids, write_ids
 from keras_vit.data.sources.base import from_arrays
+from tests.fixtures.masks import write_masks
 from tests.fixtures.photos import photographs, to_bytes, write_photos
 
 
@@ -294,3 +296,11 @@ def test_command_refuses_to_overwrite(photos, tmp_path):
     assert there.read_text() == "mine"
     with pytest.raises(ValueError, match="`name` must be"):
         Deduplicate(train, ("mistyped",), tmp_path / "new.txt").run()
+
+
+def test_images_with_masks_are_compared(tmp_path):
+    root = write_masks(tmp_path)
+    shutil.copy(root / "test/images/3.png", root / "train/images/0.png")
+    train, test = (find_source(f"masks:{root}", split) for split in ("train", "test"))
+    (pair,) = find_duplicates(train, [test]).pairs
+    assert (pair.train_id, pair.test_id) == ("train/images/0.png", "test/images/3.png")
