@@ -1,5 +1,7 @@
 """OpenVINO: the files `model.xml` and `model.bin`."""
 
+import functools
+
 from keras_vit.serving.formats.base import ExportFormat, Precision
 
 # Where an OpenVINO file records in which precision it is to be computed.
@@ -51,13 +53,11 @@ def _keep_weights_in_bfloat16(model):
 
 def load(path):
     """Load OpenVINO files; see `ExportFormat.load`."""
-    import openvino as ov
-
-    model = ov.Core().read_model(path)
+    model = _core().read_model(path)
     # On CPUs with bfloat16 instructions, OpenVINO would use them for a float32 model too.
     has_precision = model.has_rt_info(PRECISION_KEY)
     precision = model.get_rt_info(PRECISION_KEY).value if has_precision else "f32"
-    compiled = ov.compile_model(model, "CPU", {PRECISION_KEY[-1]: precision})
+    compiled = _core().compile_model(model, "CPU", {PRECISION_KEY[-1]: precision})
     (images,), (logits,) = compiled.inputs, compiled.outputs
     axes = images.partial_shape[1:]
     image_shape = tuple(None if axis.is_dynamic else axis.get_length() for axis in axes)
@@ -66,6 +66,18 @@ def load(path):
         return compiled(batch)[0]
 
     return run, image_shape, logits.partial_shape[1].get_length()
+
+
+@functools.cache
+def _core():
+    """Return one `openvino.Core` for the process.
+
+    When OpenVINO 2026.4 unloads its CPU plugin, it leaves the thread a freed stack for signals: a
+    later Ctrl-C would crash the process.
+    """
+    import openvino as ov
+
+    return ov.Core()
 
 
 OPENVINO = ExportFormat(

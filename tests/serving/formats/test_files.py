@@ -12,6 +12,7 @@ import pytest
 from keras_vit.serving.formats import FORMATS, WRITERS, onnx, write_litert, write_onnx
 from keras_vit.serving.formats.base import float32_bytes
 from keras_vit.serving.runners import load_runner
+from tests.fixtures.commands import run_python
 from tests.fixtures.models import FAMILIES, small_classifier
 from tests.fixtures.tiny import images
 
@@ -135,6 +136,20 @@ def test_openvino_names(written):
         ({"images"}, ov.Type.f32, ov.PartialShape([-1, 16, 24, 3])),
         ({"logits"}, ov.Type.f32, ov.PartialShape([-1, 3])),
     ]
+
+
+def test_signals_are_handled_after_openvino(written):
+    """Models that are forgotten in the order in which they were loaded."""
+    code = """
+import signal, sys
+from keras_vit.serving.runners import load_runner
+runners = [load_runner(sys.argv[1]) for _ in range(2)]
+while runners:
+    del runners[0]
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+signal.raise_signal(signal.SIGTERM)
+"""
+    assert run_python(code, written / "model.xml").strip() == "handled"
 
 
 def test_openvino_keeps_the_weights_exact(hybrid, written):
