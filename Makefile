@@ -12,6 +12,8 @@ PYTEST := $(BIN)/python -m pytest
 # Two processes take one test file after the other. The end of one process is the end of all: with
 # another in its place, the tests of its file would be waited for, and never run.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# Marks of tests that have targets of their own, as in setup.cfg.
+NO_OTHERS := not large and not interop and not engines and not examples and not processes and not browser and not demo
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 # JAX spends its time here on compiling small things: they are kept for the next process, and LLVM
 # does not make them faster.
@@ -20,7 +22,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 test-jax test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
-.PHONY: demo test test-backends test-jax test-torch test-processes test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs bench clean
+.PHONY: demo test test-slow test-backends test-jax test-torch test-processes test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs bench clean
 
 # The main job, end to end, on data that needs no download: 2 to 4 minutes.
 demo: $(VENV)/.demo
@@ -28,20 +30,24 @@ demo: $(VENV)/.demo
 
 # Times are those of 2 cores with nothing else to do, without the installation.
 
-# The default suite, on the TensorFlow backend: 20 minutes.
+# The default suite, on the TensorFlow backend: 6 minutes.
 test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL)
 
-# The same on the other backends, without the tests whose `backends` mark says why not.
+# Tests of a second and more: trainings, exports, commands from end to end: 12 minutes.
+test-slow: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) -m "slow and $(NO_OTHERS)"
+
+# Both on the other backends, without the tests whose `backends` mark says why not.
 test-backends: test-jax test-torch test-processes
 
-# 5 minutes.
+# 10 minutes.
 test-jax: $(VENV)/.backends
-	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL)
+	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) -m "$(NO_OTHERS)"
 
-# 2 minutes.
+# 8 minutes.
 test-torch: $(VENV)/.backends
-	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL)
+	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) -m "$(NO_OTHERS)"
 
 # TensorFlow with several devices, and several processes: 1 minute.
 test-processes: $(VENV)/.backends
