@@ -41,6 +41,7 @@ def test_loaded_models_can_be_changed_and_inspected(name):
     assert scores["block_0"].shape[:2] == (2, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="the state was written on TensorFlow")
 def test_a_stopped_run_resumes(tmp_path):
     workdir = tmp_path / "run"

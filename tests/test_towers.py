@@ -15,6 +15,7 @@ ALL = pytest.mark.parametrize("name", [*TOWERS, *ABLATIONS])
 SERVED = pytest.mark.backends("tensorflow", reason="files and figures are those of TensorFlow")
 
 
+@pytest.mark.slow
 @ALL
 def test_contract(name, tmp_path):
     """Configuration, `.keras` file and training; with dropout where the model has any."""
@@ -33,6 +34,7 @@ def test_mixed_precision(name):
     np.testing.assert_allclose(logits, to_numpy(exact(batch)), rtol=0, atol=0.05 * scale)
 
 
+@pytest.mark.slow
 @ALL
 def test_features_and_attention(name):
     model = small_classifier(name)
@@ -84,6 +86,7 @@ def test_surgery(name):
     assert masked_patch_predictor(model).output.shape == (None, 24, 512)
 
 
+@pytest.mark.slow
 @ALL
 def test_fine_tuning(name):
     """A few steps on new classes, after which the classifiers agree with the labels."""
@@ -98,6 +101,7 @@ def test_fine_tuning(name):
     assert losses[-1] < 0.3
 
 
+@pytest.mark.slow
 @SERVED
 @ALL
 def test_report(name, tmp_path):
@@ -109,6 +113,7 @@ def test_report(name, tmp_path):
     assert "rollout.png" in {path.name for path in page.parent.iterdir()}
 
 
+@pytest.mark.slow
 @SERVED
 @ALL
 def test_exports(name, tmp_path):

@@ -37,6 +37,7 @@ def published(tmp_path, monkeypatch):
     return path
 
 
+@pytest.mark.slow
 def test_published_files_have_imagenets_names(published, tmp_path, caplog):
     model = keras_vit.from_checkpoint(AUGREG)
     assert model.class_names == tuple(imagenet_class_names(1000))

@@ -17,6 +17,7 @@ from tests.fixtures.models import ABLATIONS
 from tests.fixtures.tiny import TINY, images
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_trained", [False, True])
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
 def test_weights_of_a_file(suffix, is_trained, tmp_path):
@@ -39,6 +40,7 @@ def test_every_position_embedding(kind, tmp_path):
     np.testing.assert_array_equal(to_numpy(loaded(inputs)), to_numpy(model(inputs)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"position_embedding": "learned2d"}, *ABLATIONS.values()], ids=str
 )

@@ -42,6 +42,7 @@ def test_checkpoints(capsys):
     assert zero[2] == "| ViT_L32/imagenet21k | 224 | 21843 (zero) | - |"
 
 
+@pytest.mark.slow
 def test_evaluate(finished_run, photos, capsys, tmp_path, monkeypatch):
     # A run is evaluated from any directory.
     monkeypatch.chdir(tmp_path)
@@ -54,6 +55,7 @@ def test_evaluate(finished_run, photos, capsys, tmp_path, monkeypatch):
     assert "images: 14\n" in of_a_file
 
 
+@pytest.mark.slow
 def test_export_and_predict(finished_run, photos, tmp_path, capsys):
     files = [photos / "cat" / "0.jpg", photos / "dog" / "1.jpg"]
     exported = run(capsys, "export", finished_run, tmp_path / "serving")

@@ -105,6 +105,7 @@ def test_data_draws_what_is_trained_on(folder, tmp_path, capsys):
     assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 1000
 
 
+@pytest.mark.slow
 def test_data_does_not_replace_a_picture_of_somebody_else(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     command = ["data", f"folder:{write_folder(tmp_path / 'photos', count=10)}", "--image-size", "8"]

@@ -19,6 +19,8 @@ from tests.fixtures.features import digits_classifier
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import classifier
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):

@@ -1,10 +1,13 @@
 """`keras-vit fewshot`: the table that it prints."""
 
 import numpy as np
+import pytest
 
 from keras_vit.evaluation.fewshot import evaluate_fewshot
 from tests.fixtures.commands import run
 from tests.fixtures.features import tiny_model
+
+pytestmark = pytest.mark.slow
 
 
 def test_command(capsys, tmp_path):

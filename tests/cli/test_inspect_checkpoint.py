@@ -56,6 +56,7 @@ def test_inspect_a_published_architecture(tmp_path, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_inspect_against_another_checkpoint(tmp_path, capsys):
     case_model(CASE).save(tmp_path / "same.keras")
     other = case_model(CASE)
@@ -71,6 +72,7 @@ def test_inspect_against_another_checkpoint(tmp_path, capsys):
     assert "  class_token/token: only in the first" in lines
 
 
+@pytest.mark.slow
 def test_inspect_names_of_classes(tmp_path, capsys):
     names = [f"class {index}" for index in range(10)]
     model = case_model(CASE)
@@ -90,6 +92,7 @@ def test_inspect_names_of_classes(tmp_path, capsys):
     assert lines[-1].endswith(": no differences")
 
 
+@pytest.mark.slow
 def test_all_options_are_compared(tmp_path, capsys):
     model = keras_vit.ViT_Ti16(10, 32, pooling="map", num_registers=4, qk_norm=True)
     model.save(tmp_path / "q.keras")

@@ -53,6 +53,7 @@ def test_broken_and_vanished_files_are_nobodys_copies(photos):
     assert found == [("test/cat/copy.jpg", "train/dog/3.jpg")]
 
 
+@pytest.mark.slow
 def test_copies_in_records_are_found(photos, tmp_path, caplog):
     for split in ("train", "test"):
         write_records(find_source(f"folder:{photos}", split), tmp_path / "records", split)
@@ -110,6 +111,7 @@ def test_classes_without_held_out_images_are_named(tmp_path, caplog):
     assert "2 of the 3 classes have no image in the split test: a, c" in lines
 
 
+@pytest.mark.slow
 def test_data_and_train_warn(photos, tmp_path, capsys, caplog):
     run(capsys, "data", f"folder:{photos}", "--picture", tmp_path / "data.png")
     warning = "1 of 3 images of the split test are copies of images of train"

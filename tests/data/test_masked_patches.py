@@ -130,6 +130,7 @@ def test_a_resumed_stream_is_the_same():
     assert not np.array_equal(stream[0][0]["corruption"], stream[2][0]["corruption"])
 
 
+@pytest.mark.slow
 def test_a_dataset_of_load_goes_on_from_a_step():
     digits = load("digits", "test", image_size=8, batch_size=50, training=True, repeat=True)
     data = mask_patches(digits, 2, "pixels", share=0.3, seed=2)

@@ -54,6 +54,7 @@ def test_broken_files_are_left_out_and_named(photos, options, caplog):
         assert caplog.text.count(f"skipped flower/broken_{name}:") == 1
 
 
+@pytest.mark.slow
 def test_reasons(photos):
     dataset = load(f"folder:{photos}", EVERYTHING, 8, 16)
     count(dataset)
@@ -101,6 +102,7 @@ def test_a_file_that_vanishes_is_skipped(tmp_path):
     assert dataset.skipped.ids == ["flower/002.jpg"]
 
 
+@pytest.mark.slow
 def test_the_last_of_all_is_not_forgotten(tmp_path):
     write_photos(tmp_path, 4, size=(12, 10))
     (tmp_path / "portrait" / "003.png").write_bytes(b"")
@@ -110,6 +112,7 @@ def test_the_last_of_all_is_not_forgotten(tmp_path):
         assert dataset.skipped.ids == ["portrait/003.png"]
 
 
+@pytest.mark.slow
 def test_two_iterators_at_once_find_the_same(photos):
     dataset = load(f"folder:{photos}", EVERYTHING, 8, 16)
     both = list(zip(dataset.as_numpy_iterator(), dataset.as_numpy_iterator(), strict=True))
@@ -119,6 +122,7 @@ def test_two_iterators_at_once_find_the_same(photos):
     assert len(dataset.skipped) == len(BROKEN)
 
 
+@pytest.mark.slow
 def test_too_many_are_an_error(tmp_path):
     write_photos(tmp_path, 10, size=(12, 10))
     for path in sorted(tmp_path.rglob("*.jpg"))[:14]:

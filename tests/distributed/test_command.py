@@ -8,6 +8,7 @@ from tests.fixtures.commands import error_of, run
 from tests.fixtures.predicted.parts import rows_of
 
 
+@pytest.mark.slow
 def test_labels_and_splits_of_a_dataset(path, photos, tmp_path, capsys):
     name = f"folder:{photos}"
     run(capsys, "predict", path, name, "--output", tmp_path / "all")
@@ -60,6 +61,7 @@ def test_an_output_in_the_working_directory(path, tmp_path, monkeypatch):
     assert Job(Predictor(path), ("digits",), "found").output == tmp_path / "found"
 
 
+@pytest.mark.slow
 def test_predictions_in_a_directory_of_the_name_of_the_dataset(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for _ in range(2):

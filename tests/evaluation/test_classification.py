@@ -24,6 +24,7 @@ def model():
     return digits_classifier(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [None, ("0", "1", "2")])
 def test_accuracy_is_numpys(classes):
     # 50 does not divide the images: the last batch is smaller and must count once.
@@ -52,6 +53,7 @@ def test_accuracy_is_numpys(classes):
     assert results["calibration_error"] == pytest.approx(error, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_each_image_counts_once_where_some_are_skipped(tmp_path):
     write_folder(tmp_path / "train", ("cat", "dog"), count=2)
     write_folder(tmp_path / "test", ("cat", "dog"), count=11)
@@ -72,6 +74,7 @@ def test_a_shard_that_is_not_the_processs_own_is_evaluated_alone(model):
     assert evaluate(model, test)["images"] == test.num_examples == 120
 
 
+@pytest.mark.slow
 def test_equal_logits_are_no_hits(model, digits, caplog):
     """As those of an untrained head, of which there is a warning."""
     evaluate(model, digits)
@@ -95,6 +98,7 @@ def several_labels(digits, labels):
     return dataset, images
 
 
+@pytest.mark.slow
 def test_images_of_several_labels(model, digits):
     """ImageNet-ReaL: any of an image's labels is right; images without labels do not count."""
     rng = np.random.default_rng(0)
@@ -127,6 +131,7 @@ def test_the_models_compilation_stays(model, digits):
     assert model.optimizer is optimizer
 
 
+@pytest.mark.slow
 def test_other_classes_and_logits_that_are_not_finite(model, digits):
     with pytest.raises(ValueError, match="must have the model's 3 classes.*10 classes"):
         evaluate(digits_classifier(3), digits)
@@ -141,6 +146,7 @@ def test_a_dataset_without_an_end(function, model):
         function(model, load("digits", "test", 8, 50, repeat=True))
 
 
+@pytest.mark.slow
 def test_features_of_a_cache_tell_what_was_skipped(tmp_path, caplog):
     for split in ("train", "test"):
         write_folder(tmp_path / "photos" / split, ("cat", "dog"), count=4)

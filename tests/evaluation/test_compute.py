@@ -56,6 +56,7 @@ def nodes_of(node):
         yield from nodes_of(child)
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="TensorFlow's profiler")
 @pytest.mark.parametrize(
     ("name", "options"),

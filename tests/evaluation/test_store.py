@@ -40,6 +40,7 @@ def stores(folder, tmp_path_factory, request):
     return scratch
 
 
+@pytest.mark.slow
 def test_the_accuracy_is_that_of_the_model_itself(stores, folder, capsys):
     train, test = read_features(stores / "train"), read_features(stores / "test")
     model = keras.models.load_model(stores / "model.keras")
@@ -71,6 +72,7 @@ def last_error(capsys, *arguments):
     return line
 
 
+@pytest.mark.slow
 def test_stores_must_fit(stores, folder, tmp_path, capsys):
     error = last_error(capsys, "fewshot", stores / "train", "--data", stores / "train")
     assert "must be different. Received: " in error

@@ -149,6 +149,7 @@ def test_a_learning_rate_is_chosen_on_200_images(command, tmp_path, capsys, monk
     assert 0 < results(tmp_path)["vtab/patch_camelyon"] < 1
 
 
+@pytest.mark.slow
 def test_data_that_are_not_there(command, tmp_path, capsys, monkeypatch, data_dir):
     def fail(*args, **kwargs):
         raise ConnectionError("no network")
@@ -164,6 +165,7 @@ def test_data_that_are_not_there(command, tmp_path, capsys, monkeypatch, data_di
     assert not (tmp_path / "vtab").exists()
 
 
+@pytest.mark.slow
 def test_files_that_were_not_copied(data_dir, tmp_path):
     (tmp_path / "dtd").symlink_to(data_dir / "dtd")
     check_data(["vtab/dtd"], tmp_path)

@@ -27,6 +27,7 @@ def case(request):
     return model, expected, [expected[name] for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", "torch")
 def test_scores_are_the_originals(case):
     model, expected, scores = case
@@ -47,6 +48,7 @@ def roll_out(scores):
     return joint
 
 
+@pytest.mark.slow
 def test_rollout_is_numpys(case):
     model, expected, scores = case
     rollout = keras_vit.attention_rollout(model, expected["images"])
@@ -69,6 +71,7 @@ def distance(scores, rows, columns, stride):
     return ((weights * apart).sum(axis=-1) / weights.sum(axis=-1)).mean(axis=-1)
 
 
+@pytest.mark.slow
 def test_distance_is_numpys(case):
     model, expected, scores = case
     height, width = model.input_shape[1:3]
@@ -111,6 +114,7 @@ def heads_on_class_token(*heads):
     return model
 
 
+@pytest.mark.slow
 def test_a_head_without_attention_to_patches_has_no_distance(caplog, tmp_path):
     model, batch = heads_on_class_token(1), images(2, 16, 16, 3)
     distances = attention_distance(model, batch)
@@ -123,6 +127,7 @@ def test_a_head_without_attention_to_patches_has_no_distance(caplog, tmp_path):
     assert write_report(heads_on_class_token(0, 1), batch, tmp_path).exists()
 
 
+@pytest.mark.slow
 def test_attention_that_is_not_finite():
     model = vision_transformer(**TINY)
     bias = model.get_layer("block_1").attention.query.bias
@@ -144,6 +149,7 @@ OPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_any_model(options):
     model = vision_transformer(**{**TINY, **options})
@@ -189,6 +195,7 @@ def test_a_model_that_shares_its_layers():
     np.testing.assert_allclose(after["block_1"], before["block_1"], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_dataset_is_gone_through():
     model = vision_transformer(**{**TINY, "image_size": 8})
     digits = load("digits", "validation", image_size=8, batch_size=64)

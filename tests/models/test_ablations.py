@@ -143,6 +143,7 @@ def test_one_block(name):
     assert [layer.name for layer in again.layers] == [layer.name for layer in model.layers]
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_training_with_remat_is_the_same(name):
@@ -162,6 +163,7 @@ def test_frozen_blocks(name):
     assert trainable == {"block_2", "encoder_norm", "head"} | later
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_lora_and_quantized_kernels(name, tmp_path):
     model = vision_transformer(**{**OPTIONS, **ABLATIONS[name]})

@@ -69,6 +69,7 @@ def test_outputs(target, shape, dtype):
     assert predictor.get_layer("corrupt_patches").compute_dtype == dtype.removeprefix("mixed_")
 
 
+@pytest.mark.slow
 def test_training_the_predictor_trains_the_model(tmp_path):
     model = vision_transformer(**TINY)
     before = {weight.path: to_numpy(weight.value) for weight in model.weights}

@@ -13,6 +13,7 @@ from tests.fixtures.contract import POLICIES, check_model, to_numpy
 from tests.fixtures.tiny import TINY, images
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -45,6 +45,7 @@ def test_an_image_that_is_not_decoded_is_refused_for_what_it_is(tmp_path):
         read_image(path)
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_command_prints_what_predict_prints(api, server, directory, tmp_path, capsys):
     images = [tmp_path / f"Bild {index}.img" for index in range(4)]

@@ -72,6 +72,7 @@ def test_a_full_disk(error, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_model_is_described(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=2, image_size=16)
     facts = {"source": "ViT_Ti16/augreg", "accuracy": 0.75}
@@ -160,6 +161,7 @@ def test_a_model_that_is_no_variant_has_all_its_options_recorded():
     assert facts["options"]["depth"] == 2
 
 
+@pytest.mark.slow
 def test_a_head_of_zeros_is_named(tmp_path, caplog):
     model = classifier()
     export(model, tmp_path, format="litert")

@@ -9,6 +9,7 @@ from tests.fixtures.models import NAMES, classifier
 from tests.fixtures.predicted.predictors import export_predictor, keras_predictor
 
 
+@pytest.mark.slow
 def test_predictors_agree(tmp_path):
     model = classifier()
     path = export(model, tmp_path, class_names=NAMES)
@@ -38,6 +39,7 @@ def test_logits_must_be_finite():
         keras_predictor(model)(encode(random_image()))
 
 
+@pytest.mark.slow
 def test_bytes_that_are_not_an_image(tmp_path):
     path = export(classifier(), tmp_path)
     with pytest.raises(ValueError, match="Unknown image file format"):

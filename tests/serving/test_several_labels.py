@@ -37,6 +37,7 @@ def test_an_answer_of_several_labels():
     assert find_contradiction(wrong) is None
 
 
+@pytest.mark.slow
 def test_other_formats_record_the_thresholds(tmp_path):
     pytest.importorskip("onnxruntime")
     model = classifier()

@@ -25,6 +25,7 @@ def photographs(tmp_path):
     return tmp_path / "my photos"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("signature", "batch_size", "on_bad_image"),
     [("bytes", 2, "flag"), ("float", None, "error"), ("float", 2, "error"), ("uint8", 2, "error")],
@@ -51,6 +52,7 @@ def test_images_of_a_folder_are_those_of_datasets(photographs, caplog):
     assert "1 hidden" in line and "1 not an image (.txt)" in line
 
 
+@pytest.mark.slow
 def test_another_model_is_recognized(photographs, tmp_path):
     model = classifier()
     path = export(model, tmp_path / "pets", signatures=("bytes",), warmup_batch_sizes=())
@@ -114,6 +116,7 @@ def test_directories_without_an_export(photographs, tmp_path):
         load_export(path)
 
 
+@pytest.mark.slow
 def test_images_that_an_export_flags_are_refused(tmp_path):
     path = export(
         classifier(), tmp_path, signatures=["bytes"], on_bad_image="flag", warmup_batch_sizes=()
@@ -124,6 +127,7 @@ def test_images_that_an_export_flags_are_refused(tmp_path):
         answer([*good, b"no image"])
 
 
+@pytest.mark.slow
 def test_logits_that_are_not_finite_are_refused(tmp_path):
     model = with_head(np.full((8, 3), 3e38), [0, 0, 0])
     path = export(model, tmp_path, signatures=["bytes"], warmup_batch_sizes=())
@@ -131,6 +135,7 @@ def test_logits_that_are_not_finite_are_refused(tmp_path):
         load_export(path)(files(3))
 
 
+@pytest.mark.slow
 def test_images_that_are_not_there(tmp_path):
     with pytest.raises(ValueError, match="A folder must have images"):
         find_images([tmp_path])
@@ -141,6 +146,7 @@ def test_images_that_are_not_there(tmp_path):
             verify(classifier(), path, [tmp_path / file])
 
 
+@pytest.mark.slow
 def test_command(photographs, tmp_path, capsys):
     classifier().save(tmp_path / "model.keras")
     arguments = [str(tmp_path / "model.keras"), str(tmp_path / "served pets")]

@@ -34,6 +34,7 @@ def requests_of(path):
     return [log.predict_log.request for log in logs]
 
 
+@pytest.mark.slow
 def test_every_request_is_answered(tmp_path):
     version = exported(tmp_path / "pets", (1, 3))
     signatures = tf.saved_model.load(version).signatures
@@ -56,6 +57,7 @@ def test_every_request_is_answered(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_inputs_are_photographs(version):
     inputs = {
         request.model_spec.signature_name: tf.make_ndarray(*request.inputs.values())
@@ -77,6 +79,7 @@ def test_a_photograph_is_neither_noise_nor_flat():
     np.testing.assert_array_equal(picture, photograph())
 
 
+@pytest.mark.slow
 def test_a_fixed_batch(tmp_path):
     options = {"batch_size": 2, "signatures": ("bytes", "float"), "on_bad_image": "flag"}
     path = export(vision_transformer(**TINY), tmp_path, **options)
@@ -88,6 +91,7 @@ def test_a_fixed_batch(tmp_path):
     assert write_warmup(path, [1, 4], tmp_path.name).read_bytes() == written
 
 
+@pytest.mark.slow
 def test_too_many_requests(version):
     before = write_warmup(version, [1]).read_bytes()
     # Two kinds of files for two signatures, and the two others.

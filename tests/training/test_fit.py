@@ -28,6 +28,7 @@ from tests.fixtures.tiny import TINY
 QUICK = ("pretrain", "augreg_imagenet21k")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.large) for name in RECIPES],
@@ -39,6 +40,7 @@ def test_smoke_recipe_trains(name, tmp_path):
     assert all(np.isfinite(metrics["loss"]) for metrics in history)
 
 
+@pytest.mark.slow
 def test_float16_gets_loss_scaling(tmp_path):
     recipe = small_recipe()
     options = {**TINY, "image_size": 8, "dtype": "mixed_float16"}
@@ -51,6 +53,7 @@ def test_float16_gets_loss_scaling(tmp_path):
     assert np.abs(to_numpy(model.get_layer("head").kernel.value)).max() > 0
 
 
+@pytest.mark.slow
 def test_run_directory(tmp_path, monkeypatch):
     recipe = small_recipe()
     model = small_model(recipe)
@@ -89,6 +92,7 @@ def test_a_wrong_head(options, message, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_workdir_is_never_overwritten(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     for taken in (tmp_path, tmp_path / "notes.txt"):
@@ -98,6 +102,7 @@ def test_workdir_is_never_overwritten(tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_too_many_undecodable_images_stop_a_run(tmp_path):
     photos = write_folder(tmp_path / "photos", count=20)
     for path in photos.rglob("*.jpg"):
@@ -109,6 +114,7 @@ def test_too_many_undecodable_images_stop_a_run(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite(tmp_path):
     recipe = small_recipe(learning_rate=1e30, clip_norm=None)
     message = (
@@ -121,6 +127,7 @@ def test_a_loss_that_is_not_finite(tmp_path):
         assert np.isfinite(array).all()
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_without_a_model(tmp_path, caplog):
     """Its loss is finite until the last update."""
     recipe = small_recipe(learning_rate=1e38, clip_norm=None, steps=1, warmup_steps=0)
@@ -131,6 +138,7 @@ def test_a_run_that_ends_without_a_model(tmp_path, caplog):
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text())["val_loss"] is None
 
 
+@pytest.mark.slow
 def test_averages_are_evaluated_and_weights_go_on(tmp_path):
     recipe = small_recipe(ema_momentum=0.5)
     data = small_data(recipe)
@@ -144,6 +152,7 @@ def test_averages_are_evaluated_and_weights_go_on(tmp_path):
         assert (loaded.evaluate(data[1]) == pytest.approx(history[-1]["val_loss"])) == is_same
 
 
+@pytest.mark.slow
 def test_without_a_validation_split_the_last_model_is_the_best(tmp_path):
     recipe = small_recipe()
     data = small_data(recipe, split="train+validation", validation=None)

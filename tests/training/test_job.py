@@ -29,6 +29,7 @@ def fitted(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
     keras_vit.vision_transformer(**TINY).save(tmp_path / "start.keras")
     exclude = tmp_path / "exclude.txt"

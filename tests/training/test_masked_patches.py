@@ -50,6 +50,7 @@ def test_loss_is_the_mean_over_corrupted_patches():
     np.testing.assert_allclose(to_numpy(loss), errors[weights > 0].mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_few_steps_lower_the_loss(tmp_path):
     pytest.importorskip("matplotlib")
     target = "downsized"
@@ -106,6 +107,7 @@ def test_errors(tmp_path):
         draw_masked_patches(predictor, batch_of_digits("mean_colour", 2), tmp_path / "masked.png")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "target", ["mean_colour", pytest.param("pixels", marks=pytest.mark.examples)]
 )

@@ -98,6 +98,7 @@ class Observer(keras.callbacks.Callback):
         self.seen["grad_norm"].append(to_numpy(self.model.optimizer.gradient_norm.value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["loss", "lr", "grad_norm"])
 def test_steps_are_the_originals(name, run):
     expected, _, seen = run
@@ -274,6 +275,7 @@ def test_a_recipe_takes_every_optimizer_of_keras():
 QUICK = KERAS_OPTIMIZERS if keras.backend.backend() == "tensorflow" else ("muon", "nadam")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_an_optimizer_of_keras_computes_as_keras(name):
     """Without what recipes add: three updates from the same weights."""

@@ -186,6 +186,7 @@ def test_blocks_are_unfrozen_from_the_last(optimizer):
         assert moved == set().union(*groups[: step // 2 + 1])
 
 
+@pytest.mark.slow
 def test_a_saved_model_is_trained_on(tmp_path):
     """With a float for a learning rate, as who does without recipes writes it."""
     model = vision_transformer(**{**TINY, "depth": 1})

@@ -39,6 +39,7 @@ def test_masks_without_classes_have_no_loss():
 
 
 # Keras's MeanIoU asks JAX for int64, and says so.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")
 @pytest.mark.parametrize("head", ["linear", "mask"])
 def test_it_learns(head, tmp_path):
@@ -52,6 +53,7 @@ def test_it_learns(head, tmp_path):
     assert best.class_names == ("background", "red", "blue")
 
 
+@pytest.mark.slow
 def test_wrong_data_and_models(tmp_path):
     recipe = dataclasses.replace(RECIPES["segment"], **SETTINGS)
     with pytest.raises(ValueError, match="needs a dataset with masks"):

@@ -28,6 +28,7 @@ def trained(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_the_name_of_a_variant_is_the_variant(tmp_path, monkeypatch, caplog):
     """Also where a run has a directory of that name, which `./` stands for."""
     run = tmp_path / "ViT_Ti16"
@@ -68,6 +69,7 @@ def test_a_dropout_that_was_not_asked_for_is_logged(tmp_path, caplog):
     assert "not the recipe's: dropout 0.1" in caplog.text
 
 
+@pytest.mark.slow
 def test_ablations_are_of_new_models(trained, tmp_path, caplog):
     asked = {"position_placement": "every_layer_shared", "axial": True, "pooling": "gap"}
     built = make_model(small_recipe(image_size=16, **asked), "ViT_Ti16", num_classes=3)
@@ -83,6 +85,7 @@ def test_ablations_are_of_new_models(trained, tmp_path, caplog):
     assert remat.get_layer("block_3").columns.remat
 
 
+@pytest.mark.slow
 def test_a_model_that_does_what_the_recipe_wants_is_not_logged(trained, caplog):
     caplog.set_level(logging.INFO)
     make_model(small_recipe(), trained, num_classes=3)
@@ -127,6 +130,7 @@ def test_both_classifiers_of_a_distilled_model_get_the_recipes_bias(tmp_path):
         np.testing.assert_array_equal(to_numpy(classifier.bias.value), [-10] * 3)
 
 
+@pytest.mark.slow
 def test_a_trained_model_gets_the_recipes_head_and_size(tmp_path):
     trained = vision_transformer(**TINY, representation_size=6)
     trained.save(tmp_path / "trained.keras")

@@ -46,6 +46,7 @@ def labels_of(dataset, batches):
     return np.concatenate([labels for _, labels in dataset.take(batches).as_numpy_iterator()])
 
 
+@pytest.mark.slow
 def test_rare_classes_are_repeated(folder):
     options = {"image_size": 16, "batch_size": 12, "training": True, "repeat": True}
     balanced = load(folder, "train", balanced=True, **options)
@@ -57,6 +58,7 @@ def test_rare_classes_are_repeated(folder):
     np.testing.assert_array_equal(rest, labels_of(balanced, 6)[24:])
 
 
+@pytest.mark.slow
 def test_a_broken_image_of_a_rare_class_is_skipped_each_time(tmp_path):
     root = write_folder(tmp_path / "train", ["ant"], 12).parent
     write_folder(root / "train", ["bee"], 4)
@@ -70,6 +72,7 @@ def test_a_broken_image_of_a_rare_class_is_skipped_each_time(tmp_path):
     np.testing.assert_array_equal(labels_of(resumed, 3), first[21:])
 
 
+@pytest.mark.slow
 def test_features_take_the_place_of_images(folder):
     """Those of the same images, in the order of the training images."""
     model = small_model(small_recipe(image_size=16))
@@ -83,6 +86,7 @@ def test_features_take_the_place_of_images(folder):
             np.testing.assert_allclose(extract(images), features, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_frozen_run_trains_the_head_alone(folder, tmp_path):
     """Its accuracy is that of a logistic regression on the features; it resumes bit for bit."""
     recipe = small_recipe(image_size=16, batch_size=11, steps=300, freeze=True, learning_rate=1.0)
@@ -100,6 +104,7 @@ def test_a_frozen_run_trains_the_head_alone(folder, tmp_path):
     assert run.history[-1]["accuracy"] == pytest.approx(other.score(features, labels), abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_frozen_run_is_resumed_bit_for_bit(folder, tmp_path):
     recipe = small_recipe(image_size=16, batch_size=11, freeze=True, class_balance="sampling")
     whole = train(recipe, seeded_model(recipe), folder, tmp_path / "whole", save_steps=3)
@@ -131,6 +136,7 @@ def test_class_weights_are_scikit_learns(folder):
     assert task.class_weights == pytest.approx(dict(enumerate(expected)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("balance", ["weights", "sampling"])
 def test_balanced_runs_log_the_balanced_accuracy(folder, tmp_path, balance):
     recipe = small_recipe(image_size=16, batch_size=8, class_balance=balance, steps=8)
@@ -160,6 +166,7 @@ def test_a_run_stops_after_epochs_without_a_better_model(patience, length):
     assert len(history) == length
 
 
+@pytest.mark.slow
 def test_a_run_that_has_stopped_is_not_trained_on(tmp_path):
     # A rate of almost 0 changes no prediction.
     recipe = small_recipe(steps=40, learning_rate=1e-30, patience=2, monitor="val_accuracy")
@@ -197,6 +204,7 @@ def test_settings_that_exclude_each_other(changes, message):
         dataclasses.replace(small_recipe(), **changes)
 
 
+@pytest.mark.slow
 def test_every_class_comes_early_in_a_balanced_pass(tmp_path):
     write_folder(tmp_path / "train", ("ant", "bee", "cow"), count=40)
     for name in ("ant", "bee"):

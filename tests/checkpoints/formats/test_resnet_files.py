@@ -55,6 +55,7 @@ HYBRID, BIT = CASES
 LAYOUTS = [(HYBRID, flat_norms), (HYBRID, in_params), (BIT, numbered)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "change"), LAYOUTS)
 def test_other_layouts(name, change, tmp_path):
     path = write(tmp_path / "changed.npz", change(case_arrays(name)))
@@ -73,6 +74,7 @@ def test_the_file_that_was_read_is_written(name, format, tmp_path):
     assert_same_bits(tmp_path / "written.npz", case_path(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_four_dimensions", [False, True])
 def test_version_1_of_big_vision(in_four_dimensions, tmp_path):
     """`bit.py` has the hybrids' ResNet and the mean of its maps: those of the reference."""
@@ -136,6 +138,7 @@ def test_the_file_tells_the_architecture():
     assert (bit.parameters, bit.variant) == (2_035_370, None)
 
 
+@pytest.mark.slow
 def test_adapted(tmp_path):
     hybrid = from_checkpoint(case_path("e2_hybrid_r50_half"), num_classes=4, image_size=(96, 64))
     assert (hybrid.input_shape, hybrid.output_shape) == ((None, 96, 64, 3), (None, 4))
@@ -152,6 +155,7 @@ def test_a_name_of_the_catalog_counts_only_for_its_architecture(tmp_path):
     assert from_checkpoint(path).input_shape == (None, 224, 224, 3)
 
 
+@pytest.mark.slow
 def test_builders_take_weights(tmp_path):
     """A file of random values with the names of a published one."""
     model = keras_vit.BiT_R50x1(num_classes=10, image_size=32)

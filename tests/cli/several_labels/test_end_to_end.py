@@ -19,6 +19,8 @@ from tests.fixtures.commands import error_of, run
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import encode
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("blue", "green", "red")
 SMALL = (
     "--image-size 16 --batch-size 8 --steps 20 --warmup-steps 2 --learning-rate 0.1 --flip never"

@@ -11,6 +11,7 @@ from tests.fixtures.small_runs import no_training
 EVERY = "--fewshot-every 4 --fewshot-data digits"
 
 
+@pytest.mark.slow
 def test_the_last_accuracy_is_that_of_the_command(start, photos, tmp_path, capsys):
     options = [*EVERY.split(), "--fewshot-shots", "1", "5", "--fewshot-classes", "3", "8"]
     out = run(capsys, *train_arguments(start, photos, tmp_path / "run", *options))

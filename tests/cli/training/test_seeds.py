@@ -20,6 +20,7 @@ def seeds(start, photos, tmp_path_factory):
     return workdir
 
 
+@pytest.mark.slow
 def test_runs_are_resumed_and_their_mean_is_printed(seeds, start, photos, capsys):
     command = train_arguments(start, photos, seeds, "--seeds", "2", "--seed", "5", "--resume")
     out = run(capsys, *command)
@@ -35,6 +36,7 @@ def test_runs_are_resumed_and_their_mean_is_printed(seeds, start, photos, capsys
         assert (seeds / f"seed-{seed}" / "confusion.png").exists()
 
 
+@pytest.mark.slow
 def test_evaluate_prints_the_mean_of_the_runs(seeds, capsys):
     single = [
         float(re.search(r"\naccuracy: (\S+)", run(capsys, "evaluate", seeds / f"seed-{seed}"))[1])

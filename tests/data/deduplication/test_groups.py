@@ -64,6 +64,7 @@ def test_a_chain_of_copies_is_one_group():
     assert len(find_groups(as_source(encoded)).groups[0]) == 9
 
 
+@pytest.mark.slow
 def test_a_thousand_equal_images_are_compared_once():
     one, two = (to_bytes(image, "PNG") for image in crops(2))
     found = find_groups(as_source([one] * 100 + [two] + [one] * 100))

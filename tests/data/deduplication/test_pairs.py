@@ -100,6 +100,7 @@ def brighten(image, rng):
     return ImageEnhance.Brightness(image).enhance(rng.uniform(0.85, 1.15))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [(rescale,), (crop,), (mirror,), (brighten,), (), (mirror, crop), (rescale, crop, brighten)],
@@ -119,6 +120,7 @@ def test_changed_photographs_are_found(distinct, changes):
     assert all(pair.train_id == pair.test_id for pair in found)
 
 
+@pytest.mark.slow
 def test_a_thousand_different_images_are_not_taken_for_each_other(distinct):
     encoded, hashes = distinct
     others = hash_images(as_source(encoded[501:]))
@@ -195,6 +197,7 @@ def test_no_hashes_are_no_error():
     assert find_nearest(some, none, MAX_DISTANCE)[0].tolist() == [-1, -1, -1]
 
 
+@pytest.mark.slow
 def test_blank_images_are_not_duplicates(distinct):
     grey = [to_bytes(Image.new("RGB", (50, 40), (level,) * 3), "JPEG") for level in (0, 90, 255)]
     source = as_source([*grey, distinct[0][0]])
@@ -212,6 +215,7 @@ def test_a_fine_pattern_is_its_own_duplicate():
     assert found.pairs == (Duplicate(0, "image#0", 0, "image#0"),)
 
 
+@pytest.mark.slow
 def test_broken_files_are_skipped(distinct):
     whole = to_bytes(next(pieces(100)), "JPEG")
     broken = [b"", whole[: len(whole) // 2], distinct[0][0][:500]]
@@ -222,6 +226,7 @@ def test_broken_files_are_skipped(distinct):
         find_duplicates(as_source(broken), as_source(distinct[0][:1]))
 
 
+@pytest.mark.slow
 def test_several_test_sets(distinct):
     encoded = distinct[0]
     test_sets = [as_source(encoded[3:7]), as_source(encoded[:2])]
@@ -266,6 +271,7 @@ def photos(tmp_path, distinct):
     return root, tmp_path / "other"
 
 
+@pytest.mark.slow
 def test_command_writes_what_load_leaves_out(photos, tmp_path, capsys):
     train, other = (f"folder:{root}" for root in photos)
     output, picture = tmp_path / "exclude.txt", tmp_path / "pairs.png"

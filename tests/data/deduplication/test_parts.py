@@ -30,6 +30,7 @@ def every(root, name):
     return find_source(f"folder:{root / name}", "train+validation+test")
 
 
+@pytest.mark.slow
 def test_shards_together_give_what_one_piece_gives(root, tmp_path):
     train, test = every(root, "train"), every(root, "test")
     expected = find_duplicates(train, test)
@@ -49,6 +50,7 @@ def test_shards_together_give_what_one_piece_gives(root, tmp_path):
     assert not other.missing()
 
 
+@pytest.mark.slow
 def test_only_the_examples_of_a_part_are_read(root, tmp_path, monkeypatch):
     train = every(root, "train")
     read = []
@@ -117,6 +119,7 @@ def test_no_image_that_can_be_decoded(root, tmp_path):
         find_duplicates(HashParts(broken, tmp_path / "hashes", "photos"), every(root, "test"))
 
 
+@pytest.mark.slow
 def test_the_command_in_shards_and_in_one_piece(root, tmp_path, capsys):
     names = [f"folder:{root / name}" for name in ("train", "test")]
     hashes = ["--hashes", str(tmp_path / "hashes")]

@@ -76,6 +76,7 @@ def test_rand_augment_does_not_depend_on_the_global_policy(medium):
     np.testing.assert_array_equal(result, medium(IMAGE, seed(3)))
 
 
+@pytest.mark.slow
 def test_rand_augment_in_another_process(medium):
     """Where operations must be deterministic and graphs are optimized, which tests switch off."""
     code = """
@@ -94,6 +95,7 @@ for number in range(40):
     assert digests == [hashlib.sha256(result).hexdigest() for result in results]
 
 
+@pytest.mark.slow
 def test_a_stronger_magnitude_changes_more():
     means = []
     for magnitude in (1, 10, 25):
@@ -151,6 +153,7 @@ def test_mixup_or_cutmix_for_each_batch():
     assert 5 < sum(is_cut) < 25
 
 
+@pytest.mark.slow
 def test_augmented_batches_are_reproducible_and_can_be_resumed():
     options = {"name": "digits", "split": "validation", "image_size": 16, "batch_size": 32}
     everything = Augmentation(layers=2, magnitude=15, mixup=0.2, cutmix=1.0, erasing=0.3)

@@ -35,6 +35,7 @@ def test_presets(preset, training, image_size, settings):
     assert PRESETS[preset].source
 
 
+@pytest.mark.slow
 def test_an_object_a_preset_and_single_keywords_give_the_same_batches():
     options = {"training": True, "seed": 3}
     expected = first(**options, **HYPER_RULE)

@@ -48,6 +48,7 @@ def largest_deviation(classes, division):
     return 100 * max(deviations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_400_files_keep_their_splits_in_a_thousand_additions_and_deletions(tmp_path, seed):
     rng = random.Random(seed)
@@ -74,6 +75,7 @@ NAMES = st.sampled_from([f"{name}/{number}.jpg" for name in ("a", "b", "c") for 
 CHANGES = st.lists(st.tuples(st.sampled_from(["add", "delete", "rename"]), NAMES, NAMES))
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=25)
 @given(changes=CHANGES)
 def test_files_on_disk_keep_their_splits(tmp_path_factory, changes):

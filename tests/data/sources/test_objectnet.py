@@ -89,6 +89,7 @@ def test_two_workers_share_the_images(root):
     assert [source.numbers.tolist() for source in sources] == [[0, 2, 4], [1, 3]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -192,6 +193,7 @@ def test_folders_that_are_missing_or_unknown(root, tmp_path, caplog):
         find_source(f"objectnet:{root}", "test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("place_of_banana", "top_5"), [(5, 1), (6, 0.6)])
 def test_evaluation_of_all_1000_outputs(root, tmp_path, capsys, place_of_banana, top_5):
     """The greatest logit is one of the alarm clock's two classes, for every image."""
@@ -207,6 +209,7 @@ def test_evaluation_of_all_1000_outputs(root, tmp_path, capsys, place_of_banana,
     assert f"images: 5\naccuracy: 0.6000\ntop_5_accuracy: {top_5:.4f}\n" in out
 
 
+@pytest.mark.slow
 def test_the_sizes_of_the_dataset(root, tmp_path, capsys):
     arguments = ("--picture", tmp_path / "data.png", "--image-size", 8, "--batch-size", 2)
     main(["data", f"objectnet:{root}", *map(str, arguments)])

@@ -61,6 +61,7 @@ def rows(name, split, **options):
     return identify(list(load(name, split, 8, 5, **options).as_numpy_iterator()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["test", "train+validation"])
 def test_records_have_the_images_of_the_folder(files, photos, split):
     name = f"tfrecord:{files}/{{split}}-*"
@@ -75,6 +76,7 @@ def test_records_are_shuffled_in_the_file(files):
     assert (np.diff(labels) < 0).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "training"), [(2, False), (5, True)])
 def test_workers_together_have_every_record_once(files, count, training):
     name = f"tfrecord:{files}/{{split}}-*"
@@ -83,6 +85,7 @@ def test_workers_together_have_every_record_once(files, count, training):
     np.testing.assert_array_equal(together[np.lexsort(together.T)], rows(name, "train"))
 
 
+@pytest.mark.slow
 def test_one_file_is_divided(files):
     name = f"tfrecord:{files}/*"
     sizes = {split: load(name, split, 8, 5).num_examples for split in SPLITS}
@@ -129,6 +132,7 @@ def test_names_of_other_writers(tmp_path, names):
     assert next(dataset.as_numpy_iterator())[1].tolist() == [0, *[1] * 9]
 
 
+@pytest.mark.slow
 def test_broken_and_wrongly_labelled_records(tmp_path):
     pictures = [PNG, *list(broken_images().values())[:3]] * 3 + [PNG]
     good = [as_example(image=[picture], label=[0]) for picture in pictures]

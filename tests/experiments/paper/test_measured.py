@@ -60,6 +60,7 @@ def study_directory(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_runs_are_evaluated_and_averaged(digits_run, monkeypatch, capsys):
     monkeypatch.setattr(comparison, "builder_of", lambda model: "ViT_L16")
     out = run(capsys, "evaluate", digits_run)
@@ -127,6 +128,7 @@ def test_vtab_next_to_table_9(vtab_directory):
     assert table.rows == (("VTAB-1k, mean of 19", "75.00 %", "72.72 +- 0.21 %", "+2.28"),)
 
 
+@pytest.mark.slow
 def test_vtab_of_a_named_row(vtab_directory, monkeypatch):
     """The architecture is that of the model that the directory records."""
     path = vtab_directory(model="ViT_Ti16", image_size=32)

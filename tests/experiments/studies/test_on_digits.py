@@ -42,6 +42,7 @@ ALWAYS = ("pretraining",)
 NAMES = [pytest.param(n, marks=() if n in ALWAYS else pytest.mark.examples) for n in OPTIONS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_study(name, tmp_path, monkeypatch, capsys):
     options, num_settings = OPTIONS[name]

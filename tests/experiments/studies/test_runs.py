@@ -15,6 +15,7 @@ from keras_vit.training.recipes import RECIPES
 from tests.fixtures.small_runs import small_model, small_recipe
 
 
+@pytest.mark.slow
 def test_the_best_model_is_measured(tmp_path, monkeypatch):
     """Early stopping: not the last model."""
     options = {"shots": 2, "classes": ("0", "1"), "fractions": (1.0,)}
@@ -36,6 +37,7 @@ def test_the_best_model_is_measured(tmp_path, monkeypatch):
     assert found["images"] == 20 and 0 <= found["fewshot"] <= 1
 
 
+@pytest.mark.slow
 def test_a_run_records_how_many_images_it_trains_on(tmp_path, monkeypatch):
     recorded = {}
 

@@ -14,6 +14,7 @@ def vit(**options):
     return keras_vit.vision_transformer(**{**TINY, "image_size": (32, 48), **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["simple", "dpt", "blocks"])
 @pytest.mark.parametrize("head", ["linear", "mask"])
 def test_logits_of_pixels(head, kind, tmp_path):

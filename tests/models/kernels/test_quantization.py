@@ -13,6 +13,8 @@ from tests.fixtures.contract import to_numpy
 from tests.fixtures.kernels import GATED, logits_of, reloaded_elsewhere, small, tuned
 from tests.fixtures.tiny import TINY, images
 
+pytestmark = pytest.mark.slow
+
 MODES = ("int8", "int4", "float8")
 on_tensorflow = pytest.mark.backends("tensorflow", reason="it is the same on every backend")
 

@@ -83,6 +83,7 @@ def test_every_family(format_name, quantize, family, tmp_path):
     assert relative_error(logits, expected) < BOUNDS[quantize]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantize", ["int8", pytest.param("float16", marks=SLOW)])
 def test_a_large_onnx_model(quantize, tmp_path, monkeypatch):
     """Even if the float32 model has its weights in a second file."""
@@ -97,6 +98,7 @@ def test_a_large_onnx_model(quantize, tmp_path, monkeypatch):
     np.testing.assert_allclose(apart, inline, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_float16_does_not_overflow_in_norms(tmp_path):
     """Tokens of large models have channels of more than 255, whose squares overflow."""
     model = small_classifier("erf")
@@ -109,6 +111,7 @@ def test_float16_does_not_overflow_in_norms(tmp_path):
     assert relative_error(load_runner(path)(batch), expected) < BOUNDS["float16"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_name", "quantize"),
     [pytest.param(*p, marks=() if p[0] == "onnx" else SLOW) for p in PAIRS if p[1] != "int8"],

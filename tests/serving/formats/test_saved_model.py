@@ -42,6 +42,7 @@ def served(request, tmp_path_factory):
     return request.param, model, tf.saved_model.load(path).signatures
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 @pytest.mark.parametrize("batch_size", [1, 3, 17])
 def test_signatures(batch_size, served):
@@ -111,6 +112,7 @@ def test_images_that_are_not_scaled_are_refused(value, served):
         serve(images=tf.constant(pixels))
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 def test_bad_images_are_flagged(tmp_path):
     model = classifier(image_size=(16, 24))
@@ -136,6 +138,7 @@ def test_bad_images_are_flagged(tmp_path):
     assert only_bad["is_bad"].numpy().all() and not only_bad["logits"].numpy().any()
 
 
+@pytest.mark.slow
 def test_a_batch_and_an_image_size_are_fixed(tmp_path):
     model = classifier()
     path = export(model, tmp_path / "pets", batch_size=2, image_size=(8, 24), signatures=["float"])
@@ -182,6 +185,7 @@ def requests_and_answers(model, count):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 def test_export_is_served_without_keras(tmp_path):
     """In a process where neither Keras nor this package can be imported."""
@@ -200,6 +204,7 @@ def test_export_is_served_without_keras(tmp_path):
 
 
 # Each starts TensorFlow once more.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "signature",
     [pytest.param(s, marks=() if s == "serving_default" else pytest.mark.large) for s in ARGUMENTS],
@@ -223,6 +228,7 @@ def test_saved_model_cli_runs_every_signature(signature, tmp_path):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 @pytest.mark.parametrize(
     "policy", ["float32", pytest.param("mixed_bfloat16", marks=pytest.mark.examples)]

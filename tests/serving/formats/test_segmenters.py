@@ -10,6 +10,8 @@ from keras_vit.serving.formats import FORMATS
 from tests.fixtures.images import encode, random_image
 from tests.fixtures.tiny import TINY, images
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("cat", "dog", "road")
 
 

@@ -128,6 +128,7 @@ DRIPS = {
 QUICK_DRIPS = ("its headers", "a body", "chunks", "a frame")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK_DRIPS else pytest.mark.large) for name in DRIPS],

@@ -56,6 +56,7 @@ def test_a_missing_split_is_taken_from_the_training_images(tmp_path):
     assert sizes == [9, 1, 10]
 
 
+@pytest.mark.slow
 def test_crop_and_flip_are_those_of_the_image(tmp_path):
     options = {"training": True, "min_crop_area": 0.2, "flip": True, "seed": 3}
     root = write_masks(tmp_path, count=16)
@@ -72,6 +73,7 @@ def test_crop_and_flip_are_those_of_the_image(tmp_path):
     assert np.any(whole[1] != masks)
 
 
+@pytest.mark.slow
 def test_broken_masks_are_skipped_and_named(tmp_path):
     from PIL import Image
 
@@ -122,6 +124,7 @@ def test_augmentations_of_images_alone_are_refused(tmp_path):
         load(f"masks:{tmp_path}", "train", 24, 4, training=True, augmentation="light1")
 
 
+@pytest.mark.slow
 def test_masks_of_tensorflow_datasets(tmp_path):
     pairs = [draw(number) for number in range(10)]
     images, masks = (np.stack(arrays) for arrays in zip(*pairs, strict=True))
