@@ -82,6 +82,7 @@ def test_the_page_has_the_table_of_the_scaling_study():
         assert f"| {name} | {epochs} | {reported} | {counted} | {ratio} |" in PAGES["studies.md"]
 
 
+@pytest.mark.slow
 def test_commands_of_the_pages_are_valid():
     lines = "\n".join(SHELL_BLOCKS).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line) for line in lines if line.startswith("keras-vit ")]

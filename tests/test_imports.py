@@ -138,6 +138,7 @@ def test_modules_that_have_moved_are_found():
         assert importlib.import_module(old) is importlib.import_module(new)
 
 
+@pytest.mark.slow
 def test_core_runs_without_importing_tensorflow():
     pytest.importorskip("jax", reason="the JAX backend is not installed")
     code = """
@@ -153,6 +154,7 @@ print(sorted({"tensorflow", "torch"} & set(sys.modules)))
     assert run_python(code, KERAS_BACKEND="jax").strip() == "[]"
 
 
+@pytest.mark.slow
 def test_import_adds_only_the_core_dependencies_to_keras():
     """`benchmarks/import_time.py` measures what that costs."""
     code = """
@@ -167,6 +169,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules} - before))
 
 
 # After Keras, before it, and where a module that the layers need imports Keras.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "modules", ["keras, keras_vit", "keras_vit, keras", "keras_vit.core.pixels"]
 )

@@ -24,6 +24,7 @@ def tiny_file(tmp_path_factory):
     return model, path
 
 
+@pytest.mark.slow
 def test_the_weights_tell_classes_and_size(tiny_file):
     model, path = tiny_file
     loaded = keras_vit.ViT_Ti16(weights=path)
@@ -65,6 +66,7 @@ def test_training_options_are_the_callers(tiny_file):
     assert model.get_layer("block_11").stochastic_depth == 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
 def test_files_of_keras(tiny_file, suffix, tmp_path):
     model, _ = tiny_file
@@ -81,6 +83,7 @@ def test_configurations_record_the_gelu_and_the_epsilon(tiny_file, tmp_path):
     assert (block.activation, block.epsilon) == ("gelu", 1e-12)
 
 
+@pytest.mark.slow
 def test_a_published_file_brings_its_gelu(tiny_file, tmp_path):
     """DeiT III was trained in PyTorch; the name of its file shows it, the file does not."""
     _, tiny = tiny_file

@@ -57,6 +57,7 @@ def test_names_of_classes_travel(case, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="exports and predictions are made with TensorFlow")
 @CASE
 def test_names_of_classes_are_served(case, tmp_path, capsys):

@@ -36,6 +36,7 @@ def test_files_have_the_stored_positions(file, format, tmp_path, caplog):
         keras_vit.load_checkpoint(free(pooling=pooling, image_size=(12, 16)), tmp_path / file)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"position_embedding": "sincos2d"}], ids=str)
 def test_keras_files(options, tmp_path):
     """A `.keras` file keeps the size open; read as a checkpoint, it has the stored size."""

@@ -60,6 +60,7 @@ def test_convert_refuses_weights_that_are_not_finite(name, target, flags, tmp_pa
     assert not (tmp_path / target).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["bit.keras", "bit.npz"])
 def test_convert_a_resnet(target, tmp_path, capsys):
     path = tmp_path / target
@@ -141,6 +142,7 @@ def test_other_commands_take_checkpoints(tmp_path, capsys):
     assert "%" in run(capsys, "predict", tmp_path / "served", image)
 
 
+@pytest.mark.slow
 def test_classes_of_imagenet_have_names_only_where_a_file_says_so(tmp_path, capsys):
     model = keras_vit.ViT_Ti16(num_classes=1000, image_size=32)
     model.get_layer("head").bias.assign(np.eye(1000)[1] * 20)

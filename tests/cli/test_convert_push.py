@@ -38,6 +38,7 @@ def metadata_of(path):
     return yaml.safe_load(path.read_text().split("---\n")[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["huggingface", "timm"])
 def test_push(to, hub, tmp_path, capsys):
     path = tmp_path / "new"
@@ -53,6 +54,7 @@ def test_push(to, hub, tmp_path, capsys):
     assert keras_vit.from_checkpoint("hf://org/second").output_shape == (None, 4)
 
 
+@pytest.mark.slow
 def test_push_a_run(hub, finished_run, tmp_path, capsys):
     run(capsys, "convert", finished_run, tmp_path / "new", "--to", "timm", "--push", "org/photos")
     assert keras_vit.from_checkpoint("hf://org/photos").class_names == ("cat", "dog")

@@ -23,6 +23,7 @@ def photos(tmp_path_factory):
     return write_uneven_folder(tmp_path_factory.mktemp("photos"))
 
 
+@pytest.mark.slow
 def test_the_printed_command_repeats_the_run(photos, model, tmp_path, capsys):
     arguments = ["--model", model, "--data", f"folder:{photos}", "--fewshot-every", "50"]
     arguments += ["--fewshot-data", "digits", "--fewshot-classes", "0", "1"]

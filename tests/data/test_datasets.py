@@ -2,27 +2,20 @@
 
 import dataclasses
 import inspect
-import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.data import find_source, load, write_records
-from tests.fixtures.images import assert_same, identify, write_folder
+from keras_vit.data import load
+from tests.data.digits import DIGITS, batches
+from tests.fixtures.images import assert_same, identify
 from tests.fixtures.photos import broken_images, write_photos
-
-DIGITS = {"name": "digits", "split": "train", "image_size": 8, "batch_size": 100}
-NUM_TRAIN = 1258
-
-
-def batches(count=-1, **options):
-    return list(load(**{**DIGITS, **options}).take(count).as_numpy_iterator())
-
 
 AUGMENTED = {"training": True, "min_crop_area": 0.3, "flip": True}
 
 
+@pytest.mark.slow
 def test_one_seed_gives_the_same_batches_whatever_the_global_seed():
     tf.random.set_seed(1)
     first = batches(**AUGMENTED, seed=5)
@@ -32,6 +25,7 @@ def test_one_seed_gives_the_same_batches_whatever_the_global_seed():
     assert not np.array_equal(first[0][0], other[0][0])
 
 
+@pytest.mark.slow
 def test_epochs_have_all_images_in_different_orders():
     dataset = load(**DIGITS, training=True)
     first, second = (list(dataset.as_numpy_iterator()) for _ in range(2))
@@ -40,6 +34,7 @@ def test_epochs_have_all_images_in_different_orders():
     np.testing.assert_array_equal(identify(first), identify(batches()))
 
 
+@pytest.mark.slow
 def test_a_repeated_dataset_has_the_epochs_of_one_that_is_not():
     dataset = load(**DIGITS, **AUGMENTED)
     epochs = [batch for _ in range(3) for batch in dataset.as_numpy_iterator()]
@@ -49,6 +44,7 @@ def test_a_repeated_dataset_has_the_epochs_of_one_that_is_not():
     assert {len(labels) for _, labels in repeated} == {100}
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_with_the_batches_that_it_would_have_seen():
     # In the fourth epoch.
     start = 40
@@ -57,6 +53,7 @@ def test_a_stopped_run_goes_on_with_the_batches_that_it_would_have_seen():
     assert_same(batches(3, **options, start_step=start), whole[start:])
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_though_images_are_broken(tmp_path):
     write_photos(tmp_path, 20, size=(12, 10))
     for name, encoded in broken_images().items():
@@ -71,6 +68,7 @@ def test_a_stopped_run_goes_on_though_images_are_broken(tmp_path):
     assert_same(resumed, whole[15:])
 
 
+@pytest.mark.slow
 def test_a_look_at_the_first_batch_changes_nothing():
     dataset = load(**DIGITS, **AUGMENTED, repeat=True)
     first = next(dataset.as_numpy_iterator())
@@ -79,6 +77,7 @@ def test_a_look_at_the_first_batch_changes_nothing():
     assert len(dataset.skipped) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("training", "count"), [(True, 3), (False, 2)])
 def test_workers_together_see_every_image_once(training, count):
     options = {"training": training, "batch_size": 64}
@@ -89,6 +88,7 @@ def test_workers_together_see_every_image_once(training, count):
     np.testing.assert_array_equal(together, identify(batches()))
 
 
+@pytest.mark.slow
 def test_workers_augment_differently(tmp_path):
     """All pictures are the same one, so that they differ by what is done to them alone."""
     write_photos(tmp_path, 4, size=(40, 30))
@@ -100,6 +100,7 @@ def test_workers_augment_differently(tmp_path):
     assert all(not np.array_equal(one, other) for one in first for other in second)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["memory", "file"])
 def test_cache_changes_nothing(place, tmp_path):
     write_photos(tmp_path / "photos", 6, size=(12, 10))
@@ -119,102 +120,6 @@ def test_evaluation_keeps_the_order_and_the_last_images():
     first, second = batches(split="test"), batches(split="test")
     assert_same(first, second)
     assert [len(labels) for _, labels in first] == [100, 100, 100, 59]
-
-
-def test_exclude_leaves_out_exactly_those(tmp_path):
-    ids = [f"digits#{number}" for number in range(0, 1797, 3)]
-    path = tmp_path / "exclude.txt"
-    path.write_text("# a comment\n" + "".join(f"{id}\n" for id in ids))
-    by_list = load(**DIGITS, exclude=np.array(ids, object))
-    by_file = load(**DIGITS, exclude=path)
-    assert by_list.num_examples == by_file.num_examples < NUM_TRAIN * 0.7
-    assert_same(list(by_list.as_numpy_iterator()), list(by_file.as_numpy_iterator()))
-    numbers = find_source("digits", "train").numbers
-    images, labels = (np.concatenate(parts) for parts in zip(*batches(), strict=True))
-    kept = numbers % 3 != 0
-    expected = [(images[kept], labels[kept])]
-    np.testing.assert_array_equal(identify(list(by_file.as_numpy_iterator())), identify(expected))
-
-
-def test_a_dataset_of_some_images_decodes_no_others(tmp_path):
-    folder = write_folder(tmp_path / "photos", count=10)
-    data = load(f"folder:{folder}", "train", 16, 4)
-    numbers, images = data.source.numbers, np.concatenate([x for x, _ in data.as_numpy_iterator()])
-    chosen = np.array([1, 2, 5, 11])
-    for number in np.delete(numbers, chosen).tolist():
-        (folder / data.source.find_id(number)).write_bytes(b"broken")
-    part = data.only(numbers[chosen])
-    assert (part.num_examples, part.class_names) == (4, data.class_names)
-    found = np.concatenate([x for x, _ in part.as_numpy_iterator()])
-    np.testing.assert_array_equal(found, images[chosen])
-    assert len(part.skipped) == 0
-
-
-def test_fractions_are_parts_of_each_other():
-    found = []
-    for fraction in (0.1, 0.5, 1):
-        dataset = load(**DIGITS, fraction=fraction)
-        images = identify(list(dataset.as_numpy_iterator()))
-        assert len(images) == dataset.num_examples
-        assert len(images) == pytest.approx(fraction * NUM_TRAIN, abs=NUM_TRAIN / 40)
-        # Of the digits no two have the same pixels.
-        found.append({image.tobytes() for image in images})
-    assert found[0] < found[1] < found[2]
-
-
-def test_a_fraction_of_a_folder_hardly_changes_with_another_file(tmp_path):
-    train = write_photos(tmp_path / "train", 30, size=(4, 4))
-
-    def chosen(kind=""):
-        part = find_source(f"{kind}folder:{tmp_path}", "train+validation").part(0.3)
-        return {part.find_id(number) for number in part.numbers.tolist()}
-
-    before, before_by_position = chosen(), chosen("by-position:")
-    shutil.copy(train / "china" / "001.png", train / "china" / "000 first.png")
-    assert chosen() - {"train/china/000 first.png"} == before
-    assert len(chosen("by-position:") & before_by_position) < len(before_by_position) / 2
-
-
-def test_excluded_ids_of_no_image_are_named(tmp_path, caplog):
-    root = write_photos(tmp_path / "photos", 10, size=(4, 4))
-    sources = [find_source(f"folder:{root}", split) for split in ("train", "test")]
-    ids = [source.find_id(source.numbers[0]) for source in sources]
-    path = tmp_path / "exclude.txt"
-    path.write_text("".join(f"{id} \n" for id in ids), encoding="utf-8-sig")
-    options = {"image_size": 4, "batch_size": 2, "exclude": path}
-    for split, source in zip(("train", "test"), sources, strict=True):
-        left = load(f"folder:{root}", split, **options).num_examples
-        assert left == source.num_examples - 1
-    load(f"folder:{root}", "validation", **options)
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
-    load(f"folder:{root}", "train", **{**options, "exclude": [*ids, "china/none.png"]})
-    assert "1 of the 3 ids to exclude belong to no image of folder:" in caplog.text
-    assert "'china/none.png'" in caplog.text
-
-
-def test_ids_that_start_like_comments_are_left_out(tmp_path, caplog):
-    caplog.set_level("INFO", "keras_vit")
-    root = write_folder(tmp_path / "photos", ("# x", "y"), count=10)
-    path = tmp_path / "exclude.txt"
-    path.write_text("# 3 images\n#\n# x/0.jpg\ny/0.jpg\ny/none.jpg\n")
-    left = load(f"folder:{root}", "train+validation+test", 4, 4, exclude=path)
-    assert left.num_examples == 18
-    line = "3 ids to exclude: 2 in this part of the dataset, 0 in other parts, 1 unknown"
-    assert line in caplog.messages
-
-
-@pytest.mark.parametrize("kind", ["folder", pytest.param("tfrecord", marks=pytest.mark.large)])
-def test_workers_share_a_fraction(kind, tmp_path):
-    """The same examples as one worker has, whatever the seed."""
-    name = f"folder:{write_photos(tmp_path / 'photos', 40, size=(12, 10))}"
-    if kind == "tfrecord":
-        write_records(find_source(name, "train"), tmp_path / "records", "train", num_files=3)
-        name = f"tfrecord:{tmp_path / 'records'}/{{split}}-*"
-    options = {"name": name, "fraction": 0.3}
-    whole = identify(batches(**options))
-    shards = [batches(**options, shard=(i, 2), training=True, seed=7) for i in range(2)]
-    np.testing.assert_array_equal(identify(shards[0] + shards[1]), whole)
-    assert len(whole) == pytest.approx(0.3 * len(identify(batches(name=name))), rel=0.25)
 
 
 def test_what_is_known_of_a_dataset_stays_with_its_info(tmp_path):
@@ -238,16 +143,11 @@ def test_load_has_few_arguments_of_its_own():
     assert len(own) <= 15
 
 
+@pytest.mark.slow
 def test_one_hot_labels():
     (_, labels), (_, shares) = batches(1)[0], batches(1, one_hot=True)[0]
     np.testing.assert_array_equal(shares, np.eye(10)[labels])
     assert shares.dtype == "float32"
-
-
-def test_splits_can_be_joined():
-    joined = batches(split="train+validation")
-    apart = batches(split="train") + batches(split="validation")
-    np.testing.assert_array_equal(identify(joined), identify(apart))
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def expected(arguments, tmp_path_factory):
     return rows_of(output)
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_model(expected, path, photos):
     model = keras.models.load_model(path)
     sound = {id: row for id, row in expected.items() if row["error"] is None}
@@ -59,6 +60,7 @@ def test_rows_are_those_of_the_model(expected, path, photos):
     assert decode(encoded[0]).shape == (16, 16, 3)
 
 
+@pytest.mark.slow
 def test_parts_shards_and_processes_have_the_same_rows(arguments, expected, tmp_path, capsys):
     printed = run(capsys, *arguments, "--output", tmp_path / "one")
     assert "40 images predicted, 2 of them cannot be decoded" in printed
@@ -90,6 +92,7 @@ def test_what_is_missing_or_damaged_is_written_again(arguments, expected, tmp_pa
     assert not abandoned.exists()
 
 
+@pytest.mark.slow
 def test_two_jobs_that_begin_at_the_same_time_do_not_mix(path, photos, tmp_path):
     first, second = (
         Parts(Job(Predictor(path, outputs), (str(photos),), tmp_path / "one", part_size=20))
@@ -108,6 +111,7 @@ def test_predictions_of_another_program_are_left_alone(arguments, tmp_path, caps
     assert [path.name for path in tmp_path.iterdir()] == ["part-00000-of-00004.parquet"]
 
 
+@pytest.mark.slow
 def test_an_error_in_a_process_is_its_own(path, photos, tmp_path):
     damaged = tmp_path / "model.keras"
     damaged.write_bytes(path.read_bytes()[:1000])
@@ -144,6 +148,7 @@ def test_a_file_that_is_being_written_stays(tmp_path):
     assert partial.exists()
 
 
+@pytest.mark.slow
 def test_a_directory_is_of_one_job(arguments, path, photos, tmp_path, capsys):
     output = tmp_path / "one"
     run(capsys, *arguments, "--output", output, "--shard", "1/4")
@@ -231,6 +236,7 @@ def test_a_process_that_is_killed_is_named_and_the_rest_is_written_later(
     assert_same_rows(rows_of(output), expected)
 
 
+@pytest.mark.slow
 def test_processes_end_with_a_command_that_is_killed(path, photos, tmp_path):
     command = ["predict", path, photos, "--output", tmp_path / "one", "--processes", "2"]
     killed = subprocess.Popen([sys.executable, "-m", "keras_vit", *command, "--part-size", "1"])

@@ -19,6 +19,7 @@ def model():
     return tiny_model()
 
 
+@pytest.mark.slow
 def test_features_and_labels_belong_together(model, tmp_path):
     """An image that cannot be decoded has neither."""
     root = write_folder(tmp_path / "photos", ("cat", "dog"), count=10)
@@ -85,6 +86,7 @@ def test_cache_serves_as_long_as_nothing_changed(cache, model, tmp_path, caplog)
     assert [path.suffix for path in cache.path.iterdir()] == [".npz"]
 
 
+@pytest.mark.slow
 def test_cache_of_something_else_is_not_used(cache, model):
     def is_computed(model=model, **options):
         first, *_ = cache.features(model, **options)
@@ -113,6 +115,7 @@ def test_cache_of_something_else_is_not_used(cache, model):
     assert is_computed(split=everything)
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_damaged_or_of_something_else_is_renewed(cache, model, caplog):
     cache.features(model)
     (path,) = cache.path.iterdir()

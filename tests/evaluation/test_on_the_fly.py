@@ -52,6 +52,7 @@ def photos(tmp_path):
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "build",
     [
@@ -74,6 +75,7 @@ def test_the_accuracy_is_that_of_the_command(build):
     assert measure() == expected_of(model, "digits", (1, 5), classes=CLASSES) != before
 
 
+@pytest.mark.slow
 def test_the_weights_of_masked_patch_prediction_are_measured():
     model = tiny_model(num_classes=0)
     predictor = masked_patch_predictor(model)
@@ -83,6 +85,7 @@ def test_the_weights_of_masked_patch_prediction_are_measured():
     assert measure() == expected_of(model, "digits", (2,), classes=CLASSES) != before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "read again"])
 def test_broken_images_change_the_choice_as_in_the_command(kept, photos, monkeypatch):
     if not kept:
@@ -99,6 +102,7 @@ def test_broken_images_change_the_choice_as_in_the_command(kept, photos, monkeyp
             measure()
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="torch computes without tracing")
 @pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
 def test_the_model_is_traced_once(dtype, monkeypatch):
@@ -119,6 +123,7 @@ def test_the_model_is_traced_once(dtype, monkeypatch):
     assert len(traced) == before
 
 
+@pytest.mark.slow
 def test_features_are_computed_of_chosen_images_and_those_to_classify(monkeypatch):
     counts = []
 

@@ -74,6 +74,7 @@ def test_the_largest_batch_follows_from_the_memory():
     assert 2**20 < peak_memory() < available_memory()
 
 
+@pytest.mark.slow
 def test_command(tmp_path, capfd):
     output = tmp_path / "costs.csv"
     arguments = ["--image-sizes", "16", "--batch-sizes", "1", "3", "--seconds", "0.01"]
@@ -137,6 +138,7 @@ def test_a_process_that_fails_is_an_error(monkeypatch):
         list(costs_of(process, monkeypatch))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["forward", "training"])
 def test_what_is_timed(task, monkeypatch):
     """Each step is one batch of the size; images are drawn before the time is taken."""
@@ -164,6 +166,7 @@ def recording(batches):
     return make
 
 
+@pytest.mark.slow
 def test_a_mistake_of_the_process_is_told():
     with pytest.raises(ValueError, match="`image_size` .*20"):
         list(benchmark([TINY], image_sizes=(20,), tasks=("forward",)))

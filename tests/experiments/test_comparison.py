@@ -134,6 +134,7 @@ def test_a_row_that_is_not_meant(large):
             check_meant(find_reported(name), large, data, 10)
 
 
+@pytest.mark.slow
 def test_options_make_another_builder():
     model = keras_vit.ViT_Ti16(10, 32, pooling="map", num_registers=4, qk_norm=True)
     assert builder_of(model) == "ViT_Ti16(num_registers=4, pooling='map', qk_norm=True)"

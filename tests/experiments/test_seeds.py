@@ -40,6 +40,7 @@ def trained(calls, **metrics):
     return train
 
 
+@pytest.mark.slow
 def test_runs_are_those_of_single_runs_and_are_not_repeated(start, tmp_path, monkeypatch):
     options = {"classes": CLASSES, "strategy": "none"}
     results = train_seeds(RECIPE, start, "digits", tmp_path / "runs", seeds=2, **options)
@@ -156,6 +157,7 @@ def test_a_built_model_and_other_files_are_refused(tmp_path):
         finished_runs(tmp_path)
 
 
+@pytest.mark.slow
 def test_vtab_has_a_directory_per_seed(tmp_path, monkeypatch):
     seeds = []
 

@@ -79,6 +79,7 @@ def results(tmp_path):
     return json.loads((tmp_path / "vtab" / "results.json").read_text())["accuracies"]
 
 
+@pytest.mark.slow
 @pytest.mark.examples
 def test_tasks_are_run_once_and_go_on_where_they_were_stopped(
     command, tmp_path, capsys, monkeypatch, data_dir

@@ -37,6 +37,7 @@ def figures_on(page):
     return [base64.b64decode(data) for data in re.findall(r"base64,([^\"]+)", page.read_text())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.large) for name in MODELS],
@@ -52,6 +53,7 @@ def test_report(name, tmp_path):
         assert (page.parent / file).read_bytes() == data
 
 
+@pytest.mark.slow
 def test_command(tmp_path, capsys):
     vision_transformer(**{**TINY, "image_size": 8, "depth": 1}).save(tmp_path / "m.keras")
     (tmp_path / "photo.png").write_bytes(encode(random_image()))
@@ -94,6 +96,7 @@ def test_maps_of_patches_lie_over_their_patches():
     np.testing.assert_allclose(large, np.repeat(large[:1], 4, axis=0))
 
 
+@pytest.mark.slow
 def test_figures_of_another_model_are_removed(tmp_path):
     write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
     mine = ["heads.png", "mine.png"]
@@ -114,6 +117,7 @@ def test_a_page_of_others_is_not_replaced(tmp_path):
     assert page.read_text() == "my own"
 
 
+@pytest.mark.slow
 def test_a_figure_is_replaced_by_a_complete_one(tmp_path, monkeypatch):
     page = write_report(vision_transformer(**TINY), images(1, 16, 16, 3), tmp_path)
     before = {path: path.read_bytes() for path in page.parent.iterdir()}
@@ -151,6 +155,7 @@ def test_a_contact_sheet_with_other_names_or_labels(labels, tmp_path):
         draw_contact_sheet({"train": (images(2, 8, 8, 3), labels)}, "ab", tmp_path / "sheet.png")
 
 
+@pytest.mark.slow
 def test_too_many_broken_images(tmp_path, capsys):
     vision_transformer(**{**TINY, "image_size": 8, "depth": 1}).save(tmp_path / "m.keras")
     for split in ("train", "test"):

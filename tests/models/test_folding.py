@@ -48,6 +48,7 @@ def standardized(monkeypatch):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", HALF])
 def test_the_same_numbers(kind, dtype):
@@ -63,6 +64,7 @@ def test_the_same_numbers(kind, dtype):
         np.testing.assert_allclose(outputs, expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_predict_standardizes_each_kernel_once(kind, standardized):
     model = build(kind)
@@ -75,6 +77,7 @@ def test_predict_standardizes_each_kernel_once(kind, standardized):
     assert len(standardized) == NUM_KERNELS
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="it reads a graph of TensorFlow")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_graph_of_a_folded_model_has_no_statistics_of_kernels(kind):
@@ -95,6 +98,7 @@ def test_the_graph_of_a_folded_model_has_no_statistics_of_kernels(kind):
     assert readers(tf.function(lambda x: folded(x, training=False))) == {"Conv2D"}
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 @pytest.mark.parametrize(
     "format_name",
@@ -110,6 +114,7 @@ def test_exports_have_no_statistics_of_kernels(format_name, standardized, tmp_pa
     assert len(standardized) == NUM_KERNELS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["token", "map"])
 def test_weights_are_cast_once(pooling):
     options = {**TINY, "pooling": pooling, "layer_scale": 0.1}
@@ -172,6 +177,7 @@ def test_predict_leaves_the_model_as_it_was(tmp_path):
     assert inner.predict(X, verbose=0).shape == (5, 8, 8, 32)
 
 
+@pytest.mark.slow
 def test_predict_is_compiled_as_the_model_is(standardized):
     model = build("resnet")
     options = {"batch_size": 1, "verbose": 0}

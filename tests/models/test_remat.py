@@ -51,6 +51,7 @@ def count_recomputed(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jit_compile", "rates"), CASES, ids=str)
 def test_training_is_the_same(jit_compile, rates, monkeypatch):
     with monkeypatch.context() as context:

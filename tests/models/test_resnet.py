@@ -15,6 +15,7 @@ HYBRID = {**TINY, **STAGES, "patch_size": 1, "image_size": (16, 24)}
 UNITS = "root_pool stage_1_unit_1 stage_1_unit_2 stage_2_unit_1"
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "torch", reason="JAX compiles for seconds")
 @pytest.mark.parametrize(
     "options",
@@ -28,6 +29,7 @@ def test_resnet_keeps_the_contract(options, tmp_path):
     check_model(resnet(**{**BIT, **options}), tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{}, {"resnet_stages": (), "patch_size": 2, "dtype": "mixed_float16"}], ids=str
 )
@@ -72,6 +74,7 @@ def test_the_head_starts_at_zero():
     assert resnet(**{**BIT, "num_classes": 0}).output_shape == (None, 32 * 2 * 4)
 
 
+@pytest.mark.slow
 def test_replace_head_and_resize_of_a_resnet():
     model = resnet(**BIT)
     new = resize(replace_head(model, 5), (20, 30))
@@ -99,6 +102,7 @@ def test_resize_of_sincos_positions_of_a_hybrid():
     assert tuple(resize(model, (32, 40)).get_layer("position_embedding").grid_size) == (4, 5)
 
 
+@pytest.mark.slow
 def test_feature_maps():
     model = vision_transformer(**HYBRID)
     layers = ["stage_1_unit_2", "stage_2_unit_1", "block_1"]

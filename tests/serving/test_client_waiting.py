@@ -28,6 +28,7 @@ def test_waiting_for_a_model(api, server):
     del server.models["late"]
 
 
+@pytest.mark.slow
 @BOTH
 def test_waiting_for_a_server(api, models, server):
     """That starts when the client is already looking for it."""

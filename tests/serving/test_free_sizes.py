@@ -33,6 +33,7 @@ def model(request):
     return resize(model, None)
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", reason="Keras does not export from torch")
 @pytest.mark.parametrize("batch_size", [None, pytest.param(2, marks=pytest.mark.large)])
 def test_saved_model(batch_size, model, tmp_path):
@@ -56,6 +57,7 @@ def test_saved_model(batch_size, model, tmp_path):
         np.testing.assert_allclose([row[str(i)] for i in range(3)], logit, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["onnx", "openvino", "litert"])
 def test_files(format, model, tmp_path):
     pytest.importorskip(FORMATS[format].runtime)
@@ -112,6 +114,7 @@ def test_one_size_is_asked_for(model, tmp_path):
     assert json.loads((path / "model.json").read_text())["image_size"] == [8, 24]
 
 
+@pytest.mark.slow
 def test_the_command_keeps_any_size(tmp_path, capsys):
     model = resize(vision_transformer(**TINY), None)
     randomise(model)

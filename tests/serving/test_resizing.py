@@ -45,6 +45,7 @@ def test_predict(model):
     assert abs(expected - other) > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
 def test_exports(format, model, tmp_path):
     version = export(model, tmp_path / "pets", format=format)
@@ -57,6 +58,7 @@ def test_exports(format, model, tmp_path):
     np.testing.assert_allclose(load_export(version)(encoded), expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_each_signature(model, tmp_path):
     version = export(model, tmp_path / "pets", signatures=("uint8", "float"))
     (encoded,) = files(1)
@@ -68,6 +70,7 @@ def test_each_signature(model, tmp_path):
     np.testing.assert_allclose(load_export(version)([encoded]), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_exports_of_earlier_versions(tmp_path):
     version = export(small_classifier("token"), tmp_path / "pets", format="onnx")
     encoded = files(2)

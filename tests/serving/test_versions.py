@@ -14,6 +14,7 @@ from keras_vit.serving.versions import taken_versions
 from tests.fixtures.models import NAMES, classifier, files
 
 
+@pytest.mark.slow
 def test_versions_and_files(tmp_path):
     model = classifier()
     directory = tmp_path / "serving" / "pets"
@@ -115,6 +116,7 @@ def test_killed_exports_leave_whole_versions_or_none(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.slow
 def test_a_version_cannot_contain_versions(tmp_path):
     path = export(classifier(), tmp_path)
     with pytest.raises(ValueError, match="`directory` must be one for numbered versions"):

@@ -94,6 +94,7 @@ def test_the_teacher_sees_the_batch_at_its_own_size():
     assert (np.diff(to_numpy(seen[0])[0, :, 0, 0]) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", TOKENS)
 def test_a_student_is_trained_and_the_teacher_is_not(token, tmp_path):
     recipe = small_recipe(distillation="hard", ema_momentum=0.5)
@@ -122,6 +123,7 @@ def test_a_student_is_trained_and_the_teacher_is_not(token, tmp_path):
     assert sorted(names) == sorted(f"model/{variable.path}" for variable in student.variables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", [False, pytest.param(True, marks=pytest.mark.examples)])
 def test_a_stopped_run_goes_on(token, tmp_path, monkeypatch):
     recipe = dataclasses.replace(RECIPE, steps=18, temperature=2.0, label_weight=0.3)
@@ -152,6 +154,7 @@ def test_a_stopped_run_goes_on(token, tmp_path, monkeypatch):
         )
 
 
+@pytest.mark.slow
 def test_a_run_is_a_teacher_by_its_directory(tmp_path, caplog):
     """The student has seen the images of the teacher through its logits."""
     short = {"steps": 2, "warmup_steps": 1}
@@ -188,6 +191,7 @@ def test_what_does_not_go_together(changes, teacher, message, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_other_wrong_teachers(tmp_path):
     recipe, student = small_recipe(label_weight=0.0), small_model(small_recipe())
     run = partial(small_fit, tmp_path / "run", recipe)
@@ -225,6 +229,7 @@ def test_wrong_settings(changes, message):
         small_recipe(**changes)
 
 
+@pytest.mark.slow
 def test_frozen_blocks_are_those_of_the_student(tmp_path):
     recipe = small_recipe(frozen_blocks=1, steps=2, warmup_steps=1)
     student = small_model(recipe, depth=2)

@@ -64,6 +64,7 @@ def test_the_weights_of_a_pull_request(file, hub):
     assert model.class_names == ("cat", "dog", "owl")
 
 
+@pytest.mark.slow
 def test_names_of_the_catalog(hub):
     """The name of a row loads its repository, and its classes are ImageNet's."""
     model = keras_vit.ViT_Ti16(num_classes=1000, distillation_token=True, activation="gelu")
@@ -108,6 +109,7 @@ def test_nothing_is_asked_for_twice(hub, monkeypatch):
     assert hub.requests == []
 
 
+@pytest.mark.slow
 def test_a_broken_download_is_resumed(hub, monkeypatch):
     # What has come is kept by chunks.
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
@@ -154,6 +156,7 @@ def test_without_the_package(monkeypatch):
         find_file("hf://org/vit")
 
 
+@pytest.mark.slow
 def test_the_command(hub, tmp_path):
     """With the environment variables that users set; the second time without the server."""
     settings = {**os.environ, "HF_ENDPOINT": hub.address, "HF_HOME": str(tmp_path / "home")}

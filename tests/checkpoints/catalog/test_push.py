@@ -78,6 +78,7 @@ def test_what_is_pushed_is_loaded(to, hub, tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_branch(hub, directory):
     push_to_hub(directory, "org/vit@v2")
     push_to_hub(directory, "org/vit@v2")
@@ -86,6 +87,7 @@ def test_branch(hub, directory):
     assert '"hf://org/vit@v2"' in card_of(hub, "org/vit@v2")
 
 
+@pytest.mark.slow
 def test_private(hub, directory):
     push_to_hub(directory, "org/mine", private=True)
     push_to_hub(directory, "org/mine", private=True)
@@ -104,6 +106,7 @@ def test_the_own_card_is_replaced(hub, directory, caplog):
     assert "did not write" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_edited", [False, True])
 def test_another_card_is_kept(is_edited, hub, directory, caplog):
     push_to_hub(directory, "org/vit")

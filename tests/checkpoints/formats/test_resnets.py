@@ -54,6 +54,7 @@ def logits(model, reference):
     return ops.convert_to_numpy(model(reference["images"]))
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", "torch")
 @pytest.mark.parametrize("name", CASES)
 def test_logits_and_intermediates(name):

@@ -52,6 +52,7 @@ def test_evaluate_prints_the_mean_of_the_runs(seeds, capsys):
     assert "images" not in mean
 
 
+@pytest.mark.slow
 def test_the_confusion_is_that_of_one_run(seeds, tmp_path, capsys):
     message = error_of(capsys, "evaluate", seeds, "--confusion", tmp_path / "confusion.csv")
     assert "are for one run. Received: " in message and "seed-5, seed-6" in message

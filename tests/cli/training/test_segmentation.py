@@ -25,6 +25,7 @@ def trained(tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_it_is_evaluated_at_the_size_of_the_masks(trained, capsys):
     out = run(capsys, "evaluate", trained / "run", "--per-class")
     found = dict(line.split(": ") for line in out.splitlines())
@@ -37,6 +38,7 @@ def test_it_is_evaluated_at_the_size_of_the_masks(trained, capsys):
     assert found["mean_iou"] == f"{expected.summary()['mean_iou']:.4f}"
 
 
+@pytest.mark.slow
 def test_masks_are_drawn(trained, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     folder = trained / "data" / "test" / "images"
@@ -45,6 +47,7 @@ def test_masks_are_drawn(trained, tmp_path, capsys):
     assert written == [f"{number}.png.png" for number in range(6)]
 
 
+@pytest.mark.slow
 def test_an_image_that_cannot_be_decoded_is_reported(trained, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     folder = tmp_path / "photos"
@@ -56,6 +59,7 @@ def test_an_image_that_cannot_be_decoded_is_reported(trained, tmp_path, capsys):
     assert len([*(tmp_path / "seen").iterdir()]) == 5
 
 
+@pytest.mark.slow
 def test_the_masks_of_a_dataset_are_drawn(trained, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
@@ -66,6 +70,7 @@ def test_the_masks_of_a_dataset_are_drawn(trained, tmp_path, capsys, monkeypatch
     assert "without masks" in error_of(capsys, *command, "--records", tmp_path / "records")
 
 
+@pytest.mark.slow
 def test_a_run_with_a_decoder_is_trained_on(trained, tmp_path, capsys):
     data = ("--data", f"masks:{trained / 'data'}", "--segment-head", "mask", *SMALL.split())
     run(capsys, "train", "segment", "--model", VARIANT, "--workdir", tmp_path / "a", *data)
@@ -74,6 +79,7 @@ def test_a_run_with_a_decoder_is_trained_on(trained, tmp_path, capsys):
     assert [layer.name for layer in first.layers] == [layer.name for layer in second.layers]
 
 
+@pytest.mark.slow
 def test_wrong_commands(trained, tmp_path, capsys):
     for flag in ("--confusion", "--compare"):
         message = error_of(capsys, "evaluate", trained / "run", flag, tmp_path / "confusion.csv")
@@ -96,6 +102,7 @@ def test_wrong_commands(trained, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_it_classifies_no_images(trained, capsys):
     photo = trained / "data" / "test" / "images" / "0.png"
     assert "a segmenter, whose masks" in error_of(capsys, "predict", trained / "run", photo)

@@ -11,13 +11,14 @@ from PIL import Image, ImageDraw, ImageEnhance
 from keras_vit.cli.deduplicate import Deduplicate
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.deduplication import pairs as module
-from keras_vit.data.deduplication.hashes import WORDS, hash_images, view_colors
-from keras_vit.data.deduplication.index import find_nearest
+from keras_vit.data.deduplication.hashes import hash_images, view_colors
 from keras_vit.data.deduplication.pairs import MAX_DISTANCE, Duplicate, Duplicates, find_duplicates
 from keras_vit.data.exclusion import read_ids, write_ids
 from keras_vit.data.sources.base import from_arrays
 from tests.fixtures.masks import write_masks
 from tests.fixtures.photos import photographs, to_bytes, write_photos
+
+pytestmark = pytest.mark.slow
 
 
 def as_source(encoded):
@@ -100,7 +101,6 @@ def brighten(image, rng):
     return ImageEnhance.Brightness(image).enhance(rng.uniform(0.85, 1.15))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [(rescale,), (crop,), (mirror,), (brighten,), (), (mirror, crop), (rescale, crop, brighten)],
@@ -120,7 +120,6 @@ def test_changed_photographs_are_found(distinct, changes):
     assert all(pair.train_id == pair.test_id for pair in found)
 
 
-@pytest.mark.slow
 def test_a_thousand_different_images_are_not_taken_for_each_other(distinct):
     encoded, hashes = distinct
     others = hash_images(as_source(encoded[501:]))
@@ -144,60 +143,6 @@ def test_equal_hashes_with_other_colors(distinct):
         assert list(module.Matcher(hashed, MAX_DISTANCE).match(searched)) == [expected]
 
 
-def near_zero(count, rng):
-    bits = rng.random((count, 16 * WORDS)) < 0.05
-    return np.packbits(bits, axis=1).view("uint16")
-
-
-@pytest.mark.parametrize("max_distance", [0, 3, 8, 9, 22, 35])
-@pytest.mark.parametrize("kind", ["random", "skewed"])
-def test_index_finds_what_comparing_all_finds(kind, max_distance):
-    rng = np.random.default_rng(0)
-    if kind == "random":
-        hashes = rng.integers(0, 2**16, (700, WORDS), "uint16")
-        queries = hashes[rng.integers(0, 700, 300)] ^ near_zero(300, rng)
-    else:
-        hashes, queries = near_zero(700, rng), near_zero(300, rng)
-    distances = np.bitwise_count(queries[:, None] ^ hashes).sum(axis=-1, dtype=int)
-    found = distances.min(axis=1) <= max_distance
-    indices, nearest = find_nearest(queries, hashes, max_distance)
-    np.testing.assert_array_equal(indices, np.where(found, distances.argmin(axis=1), -1))
-    np.testing.assert_array_equal(nearest, np.where(found, distances.min(axis=1), -1))
-
-
-@pytest.mark.parametrize(("kind", "words", "flips"), [("random", 9, 2), ("skewed", 12, 1)])
-def test_index_finds_what_faiss_finds(kind, words, flips):
-    """With 9 words and 2 flips faiss is exact up to 26 bits, with 12 words and 1 flip up to 23."""
-    faiss = pytest.importorskip("faiss")
-    rng = np.random.default_rng(0)
-    hashes = near_zero(2000, rng)
-    if kind == "random":
-        hashes = rng.integers(0, 2**16, (2000, WORDS), "uint16")
-    queries = hashes[rng.integers(0, 2000, 500)] ^ near_zero(500, rng)
-    index = faiss.IndexBinaryMultiHash(16 * WORDS, words, 16 * WORDS // words)
-    index.nflip = flips
-    index.add(hashes.view("uint8"))
-    distances, _ = index.search(queries.view("uint8"), 1)
-    expected = np.where(distances[:, 0] <= MAX_DISTANCE, distances[:, 0], -1)
-    assert (expected >= 0).sum() > 100
-    _, nearest = find_nearest(queries, hashes, MAX_DISTANCE)
-    np.testing.assert_array_equal(nearest, expected)
-
-
-def test_many_equal_hashes_are_looked_up_once():
-    equal = np.full((100_000, WORDS), 5, "uint16")
-    indices, distances = find_nearest(equal, equal, MAX_DISTANCE)
-    assert not indices.any()
-    assert not distances.any()
-
-
-def test_no_hashes_are_no_error():
-    none, some = np.zeros((0, WORDS), "uint16"), np.ones((3, WORDS), "uint16")
-    assert find_nearest(none, some, MAX_DISTANCE)[0].tolist() == []
-    assert find_nearest(some, none, MAX_DISTANCE)[0].tolist() == [-1, -1, -1]
-
-
-@pytest.mark.slow
 def test_blank_images_are_not_duplicates(distinct):
     grey = [to_bytes(Image.new("RGB", (50, 40), (level,) * 3), "JPEG") for level in (0, 90, 255)]
     source = as_source([*grey, distinct[0][0]])
@@ -215,7 +160,6 @@ def test_a_fine_pattern_is_its_own_duplicate():
     assert found.pairs == (Duplicate(0, "image#0", 0, "image#0"),)
 
 
-@pytest.mark.slow
 def test_broken_files_are_skipped(distinct):
     whole = to_bytes(next(pieces(100)), "JPEG")
     broken = [b"", whole[: len(whole) // 2], distinct[0][0][:500]]
@@ -226,7 +170,6 @@ def test_broken_files_are_skipped(distinct):
         find_duplicates(as_source(broken), as_source(distinct[0][:1]))
 
 
-@pytest.mark.slow
 def test_several_test_sets(distinct):
     encoded = distinct[0]
     test_sets = [as_source(encoded[3:7]), as_source(encoded[:2])]
@@ -271,7 +214,6 @@ def photos(tmp_path, distinct):
     return root, tmp_path / "other"
 
 
-@pytest.mark.slow
 def test_command_writes_what_load_leaves_out(photos, tmp_path, capsys):
     train, other = (f"folder:{root}" for root in photos)
     output, picture = tmp_path / "exclude.txt", tmp_path / "pairs.png"

@@ -102,6 +102,7 @@ def test_operations_that_pillow_has(size):
         np.testing.assert_array_equal(ours, np.asarray(others))
 
 
+@pytest.mark.slow
 def test_operations_that_keras_cv_has():
     from keras_cv.layers import Equalization, Posterization, Solarization
 

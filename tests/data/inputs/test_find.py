@@ -33,6 +33,7 @@ def records(folder, tmp_path):
     return f"tfrecord:{tmp_path}/records/train-*"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["folder", "records", "csv", "digits"])
 def test_a_dataset_is_read_in_any_ranges(kind, request, tmp_path):
     if kind == "folder":

@@ -15,6 +15,7 @@ def all_images(dataset):
     return np.concatenate([images for images, _ in dataset.as_numpy_iterator()])
 
 
+@pytest.mark.slow
 def test_digits():
     splits = {split: load("digits", split, (8, 8), 100) for split in SPLITS}
     assert sum(dataset.num_examples for dataset in splits.values()) == 1797
@@ -38,6 +39,7 @@ def test_digits_are_scikit_learns():
     assert all(tuple(np.round(image).ravel()) in known for image in ours)
 
 
+@pytest.mark.slow
 def test_classes():
     whole = load("digits", "test", (8, 8), 64)
     some = load("digits", "test", (8, 8), 64, classes=("7", "2"))

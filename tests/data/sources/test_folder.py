@@ -15,6 +15,7 @@ from tests.data.sources.test_digits import all_images, all_labels
 from tests.fixtures.images import encode, random_image, write_folder
 
 
+@pytest.mark.slow
 def test_folder_of_one_level(tmp_path):
     write_folder(tmp_path, ("cat", "dog"), count=10, suffix=".webp")
     splits = [load(f"folder:{tmp_path}", split, (8, 8), 4) for split in SPLITS]

@@ -46,6 +46,7 @@ def address_of(host):
     return f"http://127.0.0.1:{host.server_port}"
 
 
+@pytest.mark.slow
 def test_a_host_that_cannot_be_reached_is_an_error_at_once(host, cifar):
     address = address_of(host)
     host.shutdown()

@@ -133,6 +133,7 @@ def test_a_missing_image_is_skipped_and_named(tmp_path):
 LISTS = [[0, 2], [], [1], [2, 2, 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("image", "label"), ("image/encoded", "image/class/label")])
 def test_records_with_lists_of_labels(names, tmp_path):
     keys = [dict(zip(names, ([PNG], labels), strict=True)) for labels in LISTS]
@@ -155,6 +156,7 @@ def test_records_with_lists_of_labels(names, tmp_path):
             list(dataset)
 
 
+@pytest.mark.slow
 def test_tensorflow_datasets_with_labels(tmp_path):
     features = {
         "image": tfds.features.Image(shape=(None, None, 3)),

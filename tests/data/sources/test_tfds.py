@@ -74,6 +74,7 @@ def test_splits_of_other_names_are_told(tmp_path, caplog):
     assert f"tfds:told: {parts}; not used: val" in caplog.messages
 
 
+@pytest.mark.slow
 def test_splits_classes_and_sizes(data_dir):
     sizes = {}
     for split in SPLITS:
@@ -96,6 +97,7 @@ def test_a_broken_example_is_named_by_its_place(data_dir):
     assert example["image"].numpy() == broken_images()["truncated.jpg"]
 
 
+@pytest.mark.slow
 def test_workers_together_have_every_example_once(data_dir):
     parts = [rows(data_dir, "train", shard=(i, 3), training=True) for i in range(3)]
     together = np.concatenate(parts)
@@ -208,6 +210,7 @@ def test_an_image_without_a_label_is_left_out(tmp_path, monkeypatch):
     assert len(dataset.skipped) == 0
 
 
+@pytest.mark.slow
 def test_images_to_predict_of_all_splits_in_any_ranges(data_dir):
     images = find_images(["tfds:photos:small"], data_dir=data_dir)
     whole = images.columns(0, images.num_images)

@@ -94,6 +94,7 @@ def test_a_run_that_does_what_the_paper_did():
     assert (found[TABLE_5].accuracy, found[TABLE_5].image_size) == (91.67, 384)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "text", "message"),
     [

@@ -45,6 +45,7 @@ def trained(monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 def test_a_study_from_python(tmp_path, trained):
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], seed=3, image_size=16)
     options = {"models": ("ViT_Ti16", "ViT_S16"), "seeds": 2, "classes": ("0", "1")}

@@ -46,6 +46,7 @@ def test_patches_are_in_their_places():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["simple", "dpt", "blocks"])
 def test_any_size(kind, tmp_path):
     maps = keras_vit.backbone(keras_vit.resize(vit()), kind=kind, channels=6)

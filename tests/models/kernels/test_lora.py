@@ -70,6 +70,7 @@ def test_share_of_the_parameters():
     assert adapter / 86_567_656 < 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [{"dtype": "mixed_bfloat16", "remat": True, "dropout": 0.01}, {"mode": "int8"}],
@@ -109,6 +110,7 @@ def test_a_loaded_model_has_the_same_adapter(tmp_path):
     ]
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_surgery_files_and_exports_merge_it(tmp_path):
     model = tuned(**{"pooling": "map"})
@@ -178,6 +180,7 @@ def test_wrong_arguments(arguments, message):
     assert lora_parts(model) == [] and len(model.trainable_weights) == len(model.weights)
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_wrong_models():
     resnet = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)

@@ -52,6 +52,7 @@ def test_the_same_as_resized(options):
             np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("position_embedding", ["learned", "sincos2d"])
 def test_the_same_in_one_graph(position_embedding):
     """TensorFlow makes one graph for all sizes, whose sizes are tensors; JAX one for each."""
@@ -144,6 +145,7 @@ def test_half_precision():
         np.testing.assert_allclose(to_numpy(free(batch)), expected, rtol=0, atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, pytest.param({"position_embedding": "learned2d", "remat": True}, marks=pytest.mark.large)],
@@ -167,6 +169,7 @@ def test_training_on_two_sizes(options):
         assert is_trained or weight.path.endswith("key/bias"), weight.path
 
 
+@pytest.mark.slow
 def test_inspection():
     model = random_model(num_registers=1, depth=1)
     free, batch = resize(model, None), images(2, 8, 12, 3)

@@ -73,6 +73,7 @@ def freeze(*frozen):
         part.trainable = False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [*(pytest.param(k, marks=pytest.mark.large if k == "map" else ()) for k in OPTIONS), "resnet"],
@@ -189,6 +190,7 @@ def test_the_copy_that_is_exported_has_no_frozen_weights():
     assert trained(portable(model)) == {weight.path for weight in model.weights}
 
 
+@pytest.mark.slow
 def test_what_is_frozen_is_not_trained(tmp_path):
     """The flags are those that training follows."""
     model = vision_transformer(**TINY)

@@ -39,6 +39,7 @@ def test_replace_head(pooling, num_classes):
     np.testing.assert_array_equal(features(new, batch), pooled.predict(batch, verbose=0))
 
 
+@pytest.mark.slow
 def test_training_a_new_head_leaves_the_model_alone():
     model = vision_transformer(**TINY)
     before = values(model)
@@ -145,6 +146,7 @@ def test_relative_positions(size, grid):
     assert tuple(new(images(2, *new.input_shape[1:])).shape) == (2, 3)
 
 
+@pytest.mark.slow
 def test_axial_blocks_have_no_weights_of_the_grid():
     options = {**TINY, "axial": True, "pooling": "gap", "position_embedding": "sincos2d"}
     model, batch = vision_transformer(**options), images(2, 24, 8, 3)
@@ -214,6 +216,7 @@ def test_a_model_of_another_kind(surgery):
             surgery(wrong, 4)
 
 
+@pytest.mark.slow
 def test_features():
     model = vision_transformer(**TINY, representation_size=6, dtype="mixed_bfloat16")
     batch = images(3, 16, 16, 3)

@@ -53,11 +53,13 @@ def assert_same_logits(path, model):
         np.testing.assert_allclose(logits, expected[:batch_size], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @MAIN_FILES
 def test_the_logits_of_a_hybrid(file_name, hybrid, written):
     assert_same_logits(written / file_name, hybrid)
 
 
+@pytest.mark.slow
 def test_group_norm_is_a_product_of_matrices_in_int8_onnx_alone(hybrid, written, tmp_path):
     import openvino as ov
 
@@ -76,6 +78,7 @@ def of_root_norm(path, operation):
     return [node for node in nodes if node.op_type == operation and "root_norm" in node.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_name", "family"),
     [
@@ -92,6 +95,7 @@ def test_the_logits_are_those_of_keras(format_name, family, tmp_path):
     assert_same_logits(path, model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     ["mixed_bfloat16", *(pytest.param(p, marks=SLOW) for p in ("mixed_float16", "bfloat16"))],
@@ -104,6 +108,7 @@ def test_a_file_computes_in_float32_under_every_policy(policy, tmp_path):
     assert model.get_layer("block_0").dtype_policy.name == policy
 
 
+@pytest.mark.slow
 def test_onnx_names(written):
     import onnxruntime
     from onnx import checker
@@ -118,6 +123,7 @@ def test_onnx_names(written):
     ]
 
 
+@pytest.mark.slow
 def test_litert_names(written):
     from ai_edge_litert.interpreter import Interpreter
 
@@ -127,6 +133,7 @@ def test_litert_names(written):
     assert found == [("images", np.float32, [-1, 16, 24, 3]), ("logits", np.float32, [-1, 3])]
 
 
+@pytest.mark.slow
 def test_openvino_names(written):
     import openvino as ov
 
@@ -138,6 +145,7 @@ def test_openvino_names(written):
     ]
 
 
+@pytest.mark.slow
 def test_signals_are_handled_after_openvino(written):
     """Models that are forgotten in the order in which they were loaded."""
     code = """
@@ -152,6 +160,7 @@ signal.raise_signal(signal.SIGTERM)
     assert run_python(code, written / "model.xml").strip() == "handled"
 
 
+@pytest.mark.slow
 def test_openvino_keeps_the_weights_exact(hybrid, written):
     import openvino as ov
 
@@ -164,6 +173,7 @@ def test_openvino_keeps_the_weights_exact(hybrid, written):
     )
 
 
+@pytest.mark.slow
 def test_weights_of_a_large_onnx_model_are_in_a_second_file(tmp_path, monkeypatch):
     model = small_classifier("erf", embedding_dim=64, mlp_dim=128)
     monkeypatch.setattr(onnx, "MAX_BYTES", float32_bytes(model) - 1)
@@ -181,6 +191,7 @@ def test_litert_refuses_large_models(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_the_model_stays_as_it_was(tmp_path):
     model = small_classifier("erf", dropout=0.1)
     model.get_layer("block_0").trainable = False
@@ -191,12 +202,14 @@ def test_the_model_stays_as_it_was(tmp_path):
         np.testing.assert_array_equal(new, old)
 
 
+@pytest.mark.slow
 def test_a_second_file_takes_the_place_of_the_first(tmp_path):
     write_onnx(small_classifier("token"), tmp_path)
     model = small_classifier("gap")
     assert_same_logits(write_onnx(model, tmp_path), model)
 
 
+@pytest.mark.slow
 def test_a_failed_export_leaves_what_was_there(tmp_path, monkeypatch):
     (tmp_path / "model.onnx").write_text("old")
 
@@ -218,11 +231,13 @@ def test_a_missing_package_is_named(format_name, package, tmp_path, monkeypatch)
         WRITERS[format_name](small_classifier("token"), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_directory_that_does_not_exist(hybrid, tmp_path):
     with pytest.raises(ValueError, match="`directory` must be an existing directory"):
         write_onnx(hybrid, tmp_path / "model")
 
 
+@pytest.mark.slow
 @MAIN_FILES
 def test_damaged_files(file_name, written, tmp_path):
     complete = (written / file_name).read_bytes()
@@ -238,6 +253,7 @@ def test_damaged_files(file_name, written, tmp_path):
         load_runner(path)
 
 
+@pytest.mark.slow
 def test_other_files_and_images(written):
     with pytest.raises(ValueError, match=r"`path` must end with \.onnx, \.tflite, \.xml"):
         load_runner(written / "model.keras")

@@ -24,6 +24,7 @@ def toy(monkeypatch):
     monkeypatch.setitem(FORMATS, "toy", TOY)
 
 
+@pytest.mark.slow
 def test_a_new_format_is_exported_and_read_back(toy, tmp_path):
     model, encoded = classifier(), files(3)
     for number in (1, 2):

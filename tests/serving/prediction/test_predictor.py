@@ -56,6 +56,7 @@ def assert_equal(found, expected, atol=1e-6):
             np.testing.assert_allclose(found[name], values, rtol=0, atol=atol, err_msg=name)
 
 
+@pytest.mark.slow
 def test_columns_are_those_of_the_model(model, path):
     encoded = files(7)
     images = preprocessed(encoded)
@@ -140,6 +141,7 @@ def test_other_columns_may_be_lists(path):
     assert Predictor(path)(batch)["tags"].tolist() == batch["tags"]
 
 
+@pytest.mark.slow
 @on_tensorflow
 @pytest.mark.parametrize("format", ["saved_model", "onnx", "litert", "openvino"])
 def test_exports_predict_as_their_model(format, model, path, tmp_path):
@@ -153,6 +155,7 @@ def test_exports_predict_as_their_model(format, model, path, tmp_path):
     assert_equal(exported, Predictor(path, outputs)(pixels), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_photographs_are_turned_upright_and_resized_as_the_model_says(tmp_path):
     model = small_classifier("token", image_size=(16, 16))
     model.resizing = Resizing("bicubic", antialias=True, crop_share=0.875, keeps_aspect_ratio=True)
@@ -185,6 +188,7 @@ def test_a_model_of_several_labels(model, tmp_path):
         np.testing.assert_allclose(own, row[above], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_is_pickled_as_its_path_and_works_in_a_fresh_interpreter(path, tmp_path):
     predict = Predictor(path, ("prediction", "logits"))
     batch = {"bytes": column(files(2))}
@@ -222,6 +226,7 @@ def test_a_process_loads_a_model_once_and_again_when_it_is_saved_again(path, tmp
     module._load.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_another_type_to_compute_in(dtype, path):
     batch = {"bytes": column(files(3))}
@@ -265,6 +270,7 @@ def test_batches_are_checked(batch, message, path):
         Predictor(path)(batch)
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_an_export_has_no_features(model, tmp_path):
     export(model, tmp_path / "pets")
@@ -273,6 +279,7 @@ def test_an_export_has_no_features(model, tmp_path):
             Predictor(tmp_path / "pets", **options)({"bytes": column(files(1))})
 
 
+@pytest.mark.slow
 def test_a_model_without_a_head_has_features(tmp_path):
     model = small_classifier("token")
     keras.Model(model.input, model.get_layer("head").input).save(tmp_path / "model.keras")

@@ -19,6 +19,7 @@ def logits_of(server, body):
     return np.float32([row["logits"] for row in answer["predictions"]])
 
 
+@pytest.mark.slow
 def test_every_row_form_of_a_rest_request(server):
     """As documented by TF Serving; the client uses one of these forms."""
     instances = [{"b64": base64.b64encode(file).decode()} for file in files(2)]

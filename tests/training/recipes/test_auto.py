@@ -75,6 +75,7 @@ def test_random_weights_are_trained_from_scratch(caplog):
     assert "random weights" in caplog.text
 
 
+@pytest.mark.slow
 def test_facts_are_read_from_the_data_and_the_model(folder, model):
     facts = find_facts(folder, model)
     assert sorted(facts.counts) == [6, 14]
@@ -82,6 +83,7 @@ def test_facts_are_read_from_the_data_and_the_model(folder, model):
     assert find_facts("digits", "ViT_Ti16").side == 8
 
 
+@pytest.mark.slow
 def test_a_large_batch_is_divided_for_the_memory(folder, model, monkeypatch):
     facts = find_facts(folder, model)
     needed = machine.bytes_per_image({**facts.options, "image_size": (16, 16)})
@@ -89,6 +91,7 @@ def test_a_large_batch_is_divided_for_the_memory(folder, model, monkeypatch):
     assert auto_recipe(folder, model).accumulation_steps == 4
 
 
+@pytest.mark.slow
 def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, caplog):
     texts = ((1, "of 20 minutes it gives up 30 of 60 steps"), (0.2, "all layers"), (1000, "frozen"))
     for seconds, expected in texts:
@@ -107,6 +110,7 @@ def test_a_student_needs_images(folder, model, monkeypatch):
     assert not auto_recipe(folder, model, may_freeze=False).freeze
 
 
+@pytest.mark.slow
 def test_memory_and_time_of_this_machine(model):
     assert machine.usable_memory() > 2**20
     assert not machine.has_accelerator()

@@ -32,6 +32,7 @@ def made(recipe, path):
     return model
 
 
+@pytest.mark.slow
 def test_a_run_trains_saves_and_resumes(pretrained, tmp_path):
     recipe = small_recipe(optimizer="adamw", learning_rate=0.01, weight_decay=0.1, **SETTINGS)
     model = made(recipe, pretrained)
@@ -69,6 +70,7 @@ def test_a_run_trains_saves_and_resumes(pretrained, tmp_path):
         np.testing.assert_array_equal(to_numpy(weight), to_numpy(other), weight.path)
 
 
+@pytest.mark.slow
 def test_a_tuned_model_is_merged_before_the_next_run(pretrained, tmp_path):
     recipe = small_recipe(lora_rank=2)
     tuned = make_model(recipe, pretrained, 3)
@@ -84,6 +86,7 @@ def test_a_tuned_model_is_merged_before_the_next_run(pretrained, tmp_path):
     assert lora_parts(plain) == [] and len(plain.trainable_weights) == len(plain.weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [pytest.param("int8", marks=pytest.mark.examples), "int4"])
 def test_a_quantized_base_stays_quantized(pretrained, mode, tmp_path, caplog):
     base = keras_vit.quantize(keras.models.load_model(pretrained), mode)

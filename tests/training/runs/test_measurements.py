@@ -45,6 +45,7 @@ def whole(tmp_path_factory):
     return workdir, model, callback
 
 
+@pytest.mark.slow
 def test_training_is_the_same_without_measurements(whole, tmp_path):
     """With dropout, crops, averages and accumulated gradients."""
     workdir, model, _ = whole
@@ -54,6 +55,7 @@ def test_training_is_the_same_without_measurements(whole, tmp_path):
         np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(theirs.value), ours.path)
 
 
+@pytest.mark.slow
 def test_measurements_are_lines_between_those_of_the_epochs(whole):
     workdir, _, callback = whole
     first = [(None, 5), (None, 10), (0, None)]
@@ -68,6 +70,7 @@ def test_measurements_are_lines_between_those_of_the_epochs(whole):
     assert recorded == [{**settings, "classes": list(CLASSES)}]
 
 
+@pytest.mark.slow
 def test_the_last_measurement_is_that_of_the_averages(whole):
     workdir, _, callback = whole
     options = {"shots": (2,), "seeds": (0, 1), "classes": CLASSES}
@@ -78,6 +81,7 @@ def test_the_last_measurement_is_that_of_the_averages(whole):
     assert callback.rows[-1]["fewshot_2shot"] == found["averaged"] != found["last"]
 
 
+@pytest.mark.slow
 def test_curves(whole):
     workdir, _, callback = whole
     events = EventAccumulator(str(workdir / "tensorboard" / "measured"))
@@ -87,6 +91,7 @@ def test_curves(whole):
 
 
 # Within an update, after a measurement, at the start of an epoch, and before the end.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch", "is_asked"),
     [
@@ -113,6 +118,7 @@ def test_a_stopped_run_ends_with_the_same_lines(batch, is_asked, whole, tmp_path
     assert resumed.rows == whole[2].rows
 
 
+@pytest.mark.slow
 def test_a_run_that_has_ended_is_not_measured_again(whole, monkeypatch):
     workdir, _, callback = whole
     before = (workdir / "metrics.jsonl").read_text()
@@ -123,6 +129,7 @@ def test_a_run_that_has_ended_is_not_measured_again(whole, monkeypatch):
     assert again.rows == callback.rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("callbacks", [[], [fewshot(6)], [fewshot(5), fewshot(5)]])
 def test_other_measurements_are_another_run(callbacks, whole):
     with pytest.raises(ValueError, match="settings it was begun with. Received: measurements="):
@@ -144,6 +151,7 @@ def test_a_student_and_several_callbacks(tmp_path):
     assert directories == {"train", "validation", "measured", "measured_1"}
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="the same on every backend")
 def test_masked_patches_and_a_run_that_stops_early(tmp_path):
     recipe = small_recipe(loss="mean_colour", steps=60, learning_rate=1e-9, patience=1)
@@ -171,6 +179,7 @@ def test_a_linear_probe_is_not_measured(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", reason="the same on every backend")
 def test_float16_counts_steps_whose_gradients_overflow(tmp_path):
     recipe = small_recipe(steps=6)
@@ -180,10 +189,12 @@ def test_float16_counts_steps_whose_gradients_overflow(tmp_path):
     assert [line["step"] for line in lines_of(tmp_path / "run") if "step" in line] == [4, 6]
 
 
+@pytest.mark.slow
 def test_the_model_of_a_run_is_forgotten(whole):
     assert whole[2]._measure is None
 
 
+@pytest.mark.slow
 def test_other_callbacks_of_keras(tmp_path):
     epochs = []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: epochs.append(epoch))

@@ -66,6 +66,7 @@ def test_a_file_next_to_a_run_is_not_the_runs(workdir, photo, capsys):
     assert " 2 " in out
 
 
+@pytest.mark.slow
 def test_names_go_with_the_file(workdir, finished, tmp_path, capsys):
     shutil.copy(workdir / "best.keras", tmp_path / "elsewhere.keras")
     assert recorded_class_names(tmp_path / "elsewhere.keras", 2) == ["cat", "dog"]
@@ -105,6 +106,7 @@ def test_a_damaged_run_file(text, tmp_path):
         read_run(tmp_path / "best.keras")
 
 
+@pytest.mark.slow
 def test_labels_of_an_export_must_fit_its_outputs(workdir, photo, tmp_path, capsys):
     main(["export", str(workdir), str(tmp_path / "out")])
     labels = tmp_path / "out" / "1" / "assets" / "labels.txt"

@@ -29,6 +29,7 @@ def pairs(tmp_path_factory):
     return f"csv:{root / 'pairs.csv'}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("freeze", [False, True])
 def test_precision_of_each_epoch_is_exact(freeze, pairs, tmp_path):
     monitor = "val_mean_average_precision"
@@ -52,6 +53,7 @@ def test_precision_of_each_epoch_is_exact(freeze, pairs, tmp_path):
     assert model.thresholds == thresholds
 
 
+@pytest.mark.slow
 def test_thresholds_are_for_several_labels(pairs, tmp_path):
     recipe = small_recipe()
     model = small_model(recipe)

@@ -21,6 +21,7 @@ from tests.fixtures.tiny import TINY
 from tests.training.runs.recorded import images_of, trained_ids
 
 
+@pytest.mark.slow
 def test_a_run_knows_what_its_model_was_trained_on_before(root, tmp_path, capsys, caplog):
     flowers = write_folder(tmp_path / "flowers", ("rose", "tulip"), count=10, suffix=".png")
     main(train_arguments(root / "run", flowers, tmp_path / "second"))
@@ -57,6 +58,7 @@ def test_weights_of_another_file_are_of_that_file(finished):
     assert images_trained_before(model) is None
 
 
+@pytest.mark.slow
 def test_a_run_from_python_records_what_its_model_was_trained_on_before_even_after_a_failure(
     finished, tmp_path, monkeypatch
 ):
@@ -72,6 +74,7 @@ def test_a_run_from_python_records_what_its_model_was_trained_on_before_even_aft
     assert images_trained_before(model) == found
 
 
+@pytest.mark.slow
 def test_runs_of_models_with_other_training_images_have_other_ids(finished, tmp_path, monkeypatch):
     # The id is written before training.
     monkeypatch.setattr("keras_vit.training.fit.ResumableFit.fit", lambda *arguments: [])

@@ -1,0 +1,61 @@
+"""Nearest hashes: what an index finds."""
+
+import numpy as np
+import pytest
+
+from keras_vit.data.deduplication.hashes import WORDS
+from keras_vit.data.deduplication.index import find_nearest
+from keras_vit.data.deduplication.pairs import MAX_DISTANCE
+
+
+def near_zero(count, rng):
+    bits = rng.random((count, 16 * WORDS)) < 0.05
+    return np.packbits(bits, axis=1).view("uint16")
+
+
+@pytest.mark.parametrize("max_distance", [0, 3, 8, 9, 22, 35])
+@pytest.mark.parametrize("kind", ["random", "skewed"])
+def test_index_finds_what_comparing_all_finds(kind, max_distance):
+    rng = np.random.default_rng(0)
+    if kind == "random":
+        hashes = rng.integers(0, 2**16, (700, WORDS), "uint16")
+        queries = hashes[rng.integers(0, 700, 300)] ^ near_zero(300, rng)
+    else:
+        hashes, queries = near_zero(700, rng), near_zero(300, rng)
+    distances = np.bitwise_count(queries[:, None] ^ hashes).sum(axis=-1, dtype=int)
+    found = distances.min(axis=1) <= max_distance
+    indices, nearest = find_nearest(queries, hashes, max_distance)
+    np.testing.assert_array_equal(indices, np.where(found, distances.argmin(axis=1), -1))
+    np.testing.assert_array_equal(nearest, np.where(found, distances.min(axis=1), -1))
+
+
+@pytest.mark.parametrize(("kind", "words", "flips"), [("random", 9, 2), ("skewed", 12, 1)])
+def test_index_finds_what_faiss_finds(kind, words, flips):
+    """With 9 words and 2 flips faiss is exact up to 26 bits, with 12 words and 1 flip up to 23."""
+    faiss = pytest.importorskip("faiss")
+    rng = np.random.default_rng(0)
+    hashes = near_zero(2000, rng)
+    if kind == "random":
+        hashes = rng.integers(0, 2**16, (2000, WORDS), "uint16")
+    queries = hashes[rng.integers(0, 2000, 500)] ^ near_zero(500, rng)
+    index = faiss.IndexBinaryMultiHash(16 * WORDS, words, 16 * WORDS // words)
+    index.nflip = flips
+    index.add(hashes.view("uint8"))
+    distances, _ = index.search(queries.view("uint8"), 1)
+    expected = np.where(distances[:, 0] <= MAX_DISTANCE, distances[:, 0], -1)
+    assert (expected >= 0).sum() > 100
+    _, nearest = find_nearest(queries, hashes, MAX_DISTANCE)
+    np.testing.assert_array_equal(nearest, expected)
+
+
+def test_many_equal_hashes_are_looked_up_once():
+    equal = np.full((100_000, WORDS), 5, "uint16")
+    indices, distances = find_nearest(equal, equal, MAX_DISTANCE)
+    assert not indices.any()
+    assert not distances.any()
+
+
+def test_no_hashes_are_no_error():
+    none, some = np.zeros((0, WORDS), "uint16"), np.ones((3, WORDS), "uint16")
+    assert find_nearest(none, some, MAX_DISTANCE)[0].tolist() == []
+    assert find_nearest(some, none, MAX_DISTANCE)[0].tolist() == [-1, -1, -1]
