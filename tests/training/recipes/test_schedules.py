@@ -48,6 +48,6 @@ def test_a_small_learning_rate_never_rises():
 
 @pytest.mark.parametrize(("momentum", "is_told"), [(0.9999, True), (0.9, False), (None, False)])
 def test_averages_that_are_nearly_the_start(momentum, is_told, caplog):
-    recipe = dataclasses.replace(FINETUNE, ema_momentum=momentum)
+    recipe = dataclasses.replace(FINETUNE, warmup_steps=3, ema_momentum=momentum)
     make_optimizer(recipe, vision_transformer(**TINY), total_steps=100)
     assert ("averaged weights are still 99 % those of the first step" in caplog.text) == is_told
