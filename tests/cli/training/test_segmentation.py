@@ -10,6 +10,8 @@ from keras_vit.models.files import load_model
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.masks import write_masks
 
+pytestmark = pytest.mark.slow
+
 VARIANT = "ViT_Ti16(patch_size=4, embedding_dim=32, depth=2, num_heads=2, mlp_dim=64)"
 SMALL = "--image-size 24 --batch-size 6 --steps 10 --warmup-steps 2 --optimizer adamw"
 
@@ -25,7 +27,6 @@ def trained(tmp_path_factory):
     return root
 
 
-@pytest.mark.slow
 def test_it_is_evaluated_at_the_size_of_the_masks(trained, capsys):
     out = run(capsys, "evaluate", trained / "run", "--per-class")
     found = dict(line.split(": ") for line in out.splitlines())
@@ -38,7 +39,6 @@ def test_it_is_evaluated_at_the_size_of_the_masks(trained, capsys):
     assert found["mean_iou"] == f"{expected.summary()['mean_iou']:.4f}"
 
 
-@pytest.mark.slow
 def test_masks_are_drawn(trained, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     folder = trained / "data" / "test" / "images"
@@ -47,7 +47,6 @@ def test_masks_are_drawn(trained, tmp_path, capsys):
     assert written == [f"{number}.png.png" for number in range(6)]
 
 
-@pytest.mark.slow
 def test_an_image_that_cannot_be_decoded_is_reported(trained, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     folder = tmp_path / "photos"
@@ -59,7 +58,6 @@ def test_an_image_that_cannot_be_decoded_is_reported(trained, tmp_path, capsys):
     assert len([*(tmp_path / "seen").iterdir()]) == 5
 
 
-@pytest.mark.slow
 def test_the_masks_of_a_dataset_are_drawn(trained, tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
@@ -70,7 +68,6 @@ def test_the_masks_of_a_dataset_are_drawn(trained, tmp_path, capsys, monkeypatch
     assert "without masks" in error_of(capsys, *command, "--records", tmp_path / "records")
 
 
-@pytest.mark.slow
 def test_a_run_with_a_decoder_is_trained_on(trained, tmp_path, capsys):
     data = ("--data", f"masks:{trained / 'data'}", "--segment-head", "mask", *SMALL.split())
     run(capsys, "train", "segment", "--model", VARIANT, "--workdir", tmp_path / "a", *data)
@@ -79,7 +76,6 @@ def test_a_run_with_a_decoder_is_trained_on(trained, tmp_path, capsys):
     assert [layer.name for layer in first.layers] == [layer.name for layer in second.layers]
 
 
-@pytest.mark.slow
 def test_wrong_commands(trained, tmp_path, capsys):
     for flag in ("--confusion", "--compare"):
         message = error_of(capsys, "evaluate", trained / "run", flag, tmp_path / "confusion.csv")
@@ -102,7 +98,6 @@ def test_wrong_commands(trained, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
 def test_it_classifies_no_images(trained, capsys):
     photo = trained / "data" / "test" / "images" / "0.png"
     assert "a segmenter, whose masks" in error_of(capsys, "predict", trained / "run", photo)

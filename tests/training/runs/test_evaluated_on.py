@@ -12,11 +12,12 @@ from keras_vit.training.runs.trained_on import TRAINED_ON
 from tests.fixtures.commands import run, train_arguments
 from tests.training.runs.recorded import images_of, trained_ids
 
+pytestmark = pytest.mark.slow
+
 # What the test split was in version 0.1, by places in the sorted list.
 TEST_IMAGES_OF_VERSION_0_1 = ["cat/1.jpg", "cat/8.jpg", "dog/1.jpg", "dog/8.jpg"]
 
 
-@pytest.mark.slow
 def test_evaluate_names_renamed_and_copied_training_images(root, capsys, caplog):
     trained = sorted(trained_ids(root))
     assert "images: 4" in run(capsys, "evaluate", root / "run")
@@ -48,7 +49,6 @@ def test_a_run_of_version_0_1_is_evaluated_on_its_own_division(root, capsys, cap
     assert "a version that did not record its training images" in caplog.text
 
 
-@pytest.mark.slow
 def test_a_run_is_evaluated_without_what_it_left_out(root, tmp_path, capsys, caplog):
     left_out = images_of(root / "photos", "test").ids[:2]
     exclude = tmp_path / "exclude.txt"
@@ -61,7 +61,6 @@ def test_a_run_is_evaluated_without_what_it_left_out(root, tmp_path, capsys, cap
     assert "which is missing: none are left out" in caplog.text
 
 
-@pytest.mark.slow
 def test_a_run_keeps_the_list_of_what_it_left_out(root, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exclude = tmp_path / "exclude.txt"
@@ -84,7 +83,6 @@ def test_other_data_are_checked_under_the_name_of_the_training_split(root, capsy
     assert "14 of the 14 images were trained on" in caplog.text
 
 
-@pytest.mark.slow
 def test_few_shots_of_training_images_are_told(root, capsys, caplog):
     data = ["--data", f"folder:{root / 'photos'}", "--shots", "1"]
     run(capsys, "fewshot", root / "run", *data)

@@ -33,6 +33,7 @@ def another_model(num_classes=2):
     return vision_transformer(**{**TINY, "num_classes": num_classes})
 
 
+@pytest.mark.slow
 def test_a_runs_own_models_have_its_facts(workdir):
     assert {path.name for path in workdir.glob("*.keras")} <= set(MODELS)
     for path in workdir.glob("*.keras"):

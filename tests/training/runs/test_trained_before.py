@@ -47,11 +47,13 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_model_of_a_run_leads_to_its_images(finished, way):
     assert images_trained_before(WAYS[way](finished / "run")) == images_trained_on(finished / "run")
 
 
+@pytest.mark.slow
 def test_weights_of_another_file_are_of_that_file(finished):
     model = keras_vit.replace_head(load_trained(finished / "run"), TINY["num_classes"])
     keras_vit.load_checkpoint(model, finished / "start.keras")
@@ -86,6 +88,7 @@ def test_runs_of_models_with_other_training_images_have_other_ids(finished, tmp_
     assert ids[0] == ids[1] != ids[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "level", "message"),
     [

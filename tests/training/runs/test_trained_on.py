@@ -22,8 +22,9 @@ from tests.fixtures.images import encode, random_image
 from tests.fixtures.small_runs import small_data, small_model, small_recipe
 from tests.training.runs.recorded import images_of, trained_ids
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_a_run_records_the_images_of_its_training_split(finished):
     images = images_of(finished / "photos", "train")
     assert images_trained_on(finished / "run") == images
@@ -75,7 +76,6 @@ def added(photos, id):
     shutil.copy(photos / id, photos / "cat" / "new.jpg")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -107,7 +107,6 @@ def test_a_state_without_a_digest_is_gone_on_with_and_told(finished, caplog):
     assert "did not record its images" in caplog.text
 
 
-@pytest.mark.slow
 def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
     recipe = small_recipe(steps=2, warmup_steps=1)
     data = small_data(recipe, split="train+validation")
@@ -116,7 +115,6 @@ def test_validation_images_that_are_trained_on_are_named(tmp_path, caplog):
     assert f"{count} of the {count} validation images, which choose the best model" in caplog.text
 
 
-@pytest.mark.slow
 def test_states_of_another_run_are_refused(root, capsys):
     begun = json.loads((root / "run" / "run.json").read_text())
     (root / "run" / "run.json").write_text(json.dumps({**begun, "id": "another"}))
@@ -124,7 +122,6 @@ def test_states_of_another_run_are_refused(root, capsys):
     assert "must have the states of its own run" in error_of(capsys, *arguments)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("record", ["kept", "lost"])
 def test_a_cache_is_of_the_same_images(root, tmp_path, record):
     cache = tmp_path / "photos.cache"
