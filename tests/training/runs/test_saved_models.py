@@ -41,6 +41,7 @@ def test_a_runs_own_models_have_its_facts(workdir):
         assert recorded_class_names(path, 2) == ["cat", "dog"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["predict", "evaluate", "export"])
 def test_another_model_under_the_name_of_a_runs_is_refused(
     command, workdir, photo, tmp_path, capsys
@@ -52,12 +53,14 @@ def test_another_model_under_the_name_of_a_runs_is_refused(
     assert "best.keras" in error
 
 
+@pytest.mark.slow
 def test_a_model_of_another_run_is_refused(workdir, tmp_path):
     save_model(another_model(), workdir / "best.keras", {"run": "x", "class_names": ["a", "b"]})
     with pytest.raises(ValueError, match="must be the model that the run saved"):
         run_of(workdir / "best.keras")
 
 
+@pytest.mark.slow
 def test_a_file_next_to_a_run_is_not_the_runs(workdir, photo, capsys):
     another_model(3).save(workdir / "mine.keras")
     assert run_of(workdir / "mine.keras") == {}
@@ -78,6 +81,7 @@ def test_names_go_with_the_file(workdir, finished, tmp_path, capsys):
         assert "dog" in run(capsys, "predict", path, photo)
 
 
+@pytest.mark.slow
 def test_a_marked_file_is_an_ordinary_keras_file(workdir):
     loaded = keras.models.load_model(workdir / "best.keras")
     expected = load_model(workdir / "best.keras")
@@ -85,6 +89,7 @@ def test_a_marked_file_is_an_ordinary_keras_file(workdir):
     np.testing.assert_array_equal(loaded(images), expected(images))
 
 
+@pytest.mark.slow
 def test_a_run_of_version_0_1_is_trusted_if_its_names_fit(workdir, photo, capsys):
     # It had no id.
     facts = read_run(workdir / "best.keras")
