@@ -84,7 +84,7 @@ test-no-tensorflow:
 test-minimum:
 	$(PYTHON) -m venv $(VENV)-minimum
 	$(VENV)-minimum/bin/pip install --quiet $(MINIMUM) filelock pytest-xdist hypothesis
-	KERAS_BACKEND=jax $(VENV)-minimum/bin/python -m pytest $(PARALLEL) tests/layers keras_vit/layers keras_vit/models \
+	KERAS_BACKEND=jax $(VENV)-minimum/bin/python -m pytest $(PARALLEL) -m "$(NO_OTHERS)" tests/layers keras_vit/layers keras_vit/models \
 		tests/models/test_vit.py $(foreach test,freezing surgery,tests/models/surgery/test_$(test).py)
 
 # The examples, the Python of the pages, and commands from end to end: 5 minutes.

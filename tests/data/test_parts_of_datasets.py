@@ -50,7 +50,7 @@ def test_fractions_are_parts_of_each_other():
         images = identify(list(dataset.as_numpy_iterator()))
         assert len(images) == dataset.num_examples
         assert len(images) == pytest.approx(fraction * NUM_TRAIN, abs=NUM_TRAIN / 40)
-        # Of the digits no two have the same pixels.
+        # No two digits have the same pixels.
         found.append({image.tobytes() for image in images})
     assert found[0] < found[1] < found[2]
 

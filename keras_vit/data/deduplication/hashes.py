@@ -10,6 +10,7 @@ from PIL import Image
 
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.base import Source
+from keras_vit.data.sources.segmentation.folder import unpack
 
 # The lowest 12 x 12 frequencies. With 8 x 8, skies and blurred pictures are alike; with 16 x 16, a
 # crop changes more bits than an index can search for.
@@ -160,8 +161,7 @@ def view_colors(colors, view):
 def _thumbnails(source, examples):
     def thumbnail(number, payload, _):
         encoded = source.read(payload)
-        # An example with a mask is two strings; see `pack`.
-        image = tf.io.parse_tensor(encoded, tf.string)[0] if source.has_masks else encoded
+        image = unpack(encoded)[0] if source.has_masks else encoded
         image = source.pixels(decode(image))
         small = tf.image.resize(image, (_SIDE, _SIDE), antialias=True)
         grey = tf.image.rgb_to_grayscale(small)[..., 0]

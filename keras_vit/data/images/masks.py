@@ -13,6 +13,7 @@ from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.scaling import scale_pixels
 from keras_vit.data.images.transforms import inception_crop_of, resize
+from keras_vit.data.sources.segmentation.folder import unpack
 
 # Modes of Pillow in which a pixel is one number.
 _MODES = ("1", "L", "P", "I", "I;16")
@@ -64,7 +65,7 @@ def decode_pair(encoded, num_classes):
 
     Raises `tf.errors.InvalidArgumentError` if one cannot be decoded, or their sizes differ.
     """
-    image, mask = tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
+    image, mask = unpack(encoded)
     image = tf.cast(decode_function(image), tf.int32)
     mask = tf.numpy_function(
         lambda *arguments: read_mask(*arguments, num_classes), [mask, tf.shape(image)[:2]], tf.int32

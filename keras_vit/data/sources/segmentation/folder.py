@@ -92,8 +92,13 @@ def _read(payload):
 
 
 def pack(image, mask):
-    """Return two strings as one; `tf.io.parse_tensor` reads it."""
+    """Return two strings as one, which `unpack` reads."""
     return tf.io.serialize_tensor(tf.stack([image, mask]))
+
+
+def unpack(encoded):
+    """Return the two strings of `pack`."""
+    return tf.unstack(tf.io.parse_tensor(encoded, tf.string), 2)
 
 
 def _mask_of(image, folder):
