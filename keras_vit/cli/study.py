@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from keras_vit.cli.train import NamedRecipe
-from keras_vit.experiments.studies.settings import STUDIES
+from keras_vit.experiments.studies.settings import POSITIONS, STUDIES
 from keras_vit.training.recipes import RECIPES
 
 _WHAT = "; ".join(f"{name}: {row.what}" for name, row in STUDIES.items())
@@ -71,6 +71,8 @@ class Study:
     """For datasets: the pre-training sets."""
     factors: tuple[float, ...] | None = None
     """For shapes: the factors of the sizes, by default 0.5 2."""
+    positions: tuple[Literal[tuple(POSITIONS)], ...] | None = None
+    """For positions: the kinds to compare; all by default."""
 
     def run(self):
         """Train, print the table and draw the figure."""

@@ -58,7 +58,7 @@ def test_command(tmp_path, capsys):
         ),
         (
             "datasets digits_pretrain --finetune digits_finetune --finetune-data digits",
-            "`models`, `fractions`, `datasets` and `factors` must have values that differ",
+            "`datasets`, `factors` and `positions` must have values that differ",
         ),
         ("positions digits_pretrain --data folder:none", "`folder:PATH` must name a folder"),
         ("data-size digits_pretrain --fractions 2", "must have values that differ"),

@@ -11,6 +11,7 @@ from keras_vit.experiments.digests import data_digests
 from keras_vit.experiments.studies.settings import (
     DATA_SIZE,
     DATASETS,
+    POSITIONS,
     PRETRAINING,
     STUDIES,
     has_patches,
@@ -39,6 +40,7 @@ class Plan:
     fractions: tuple[float, ...] = (0.03, 0.1, 0.3, 1.0)
     datasets: tuple[str, ...] = ()
     factors: tuple[float, ...] = (0.5, 2.0)
+    positions: tuple[str, ...] = tuple(POSITIONS)
     tune: dict = dataclasses.field(default_factory=dict)
     fewshot_data: str | None = None
     fewshot_classes: tuple[str, ...] | None = None
@@ -104,9 +106,10 @@ class Plan:
         settings = self.settings
         if not settings or not is_share or len({s.name for s in settings}) < len(settings):
             raise ValueError(
-                "`models`, `fractions`, `datasets` and `factors` must have values that differ, the "
-                f"fractions above 0 and up to 1. Received: models={self.models}, fractions="
-                f"{self.fractions}, datasets={self.datasets}, factors={self.factors}"
+                "`models`, `fractions`, `datasets`, `factors` and `positions` must have values "
+                f"that differ, the fractions in (0, 1]. Received: models={self.models}, "
+                f"fractions={self.fractions}, datasets={self.datasets}, "
+                f"factors={self.factors}, positions={self.positions}"
             )
         self._check_options()
         check_fewshot_settings((self.shots,), (0,), "least-squares", None)
@@ -190,6 +193,8 @@ def make_plan(name, recipe, data, workdir, **options):
         raise ValueError(f"`shots` needs `fewshot_data`. Received: shots={options['shots']}")
     for option in {"fewshot_data", "finetune_data"} & {*options}:
         options[option] = absolute_name(options[option])
+    for kind in options.get("positions", ()):
+        check_choice("positions", kind, tuple(POSITIONS))
     if "datasets" in options:
         options["datasets"] = tuple(map(absolute_name, options["datasets"]))
     if "finetune" in options:

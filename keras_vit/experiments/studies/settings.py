@@ -141,7 +141,7 @@ def _scaled(variant, size, factor):
 
 
 # Table 8 of the paper, and sines and cosines.
-_POSITIONS = {
+POSITIONS = {
     "none": {"position_embedding": "none"},
     "1-D, learned": {"position_embedding": "learned"},
     "1-D, every layer": {
@@ -225,7 +225,8 @@ _TABLE = (
         "positions",
         "Position embeddings",
         "the position embedding, and where it is added",
-        _changing(_POSITIONS),
+        _changing(lambda plan: {name: POSITIONS[name] for name in plan.positions}),
+        options=("positions",),
         needs_patches=True,
     ),
     Study(

@@ -1,6 +1,9 @@
 """Run a study: its table and its figure."""
 
 import importlib.util
+import os
+from collections.abc import Sequence
+from typing import Any
 
 from keras_vit.experiments.studies.plan import make_plan
 from keras_vit.experiments.studies.runs import measure
@@ -13,11 +16,20 @@ from keras_vit.inspection.figures.studies import (
     draw_study,
     short_names,
 )
+from keras_vit.training.recipes.recipe import Recipe
 
 FIGURE = "study.png"
 
 
-def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options):
+def study(
+    name: str,
+    recipe: Recipe | str,
+    data: str | None,
+    workdir: str | os.PathLike,
+    models: Sequence[str] = ("ViT_Ti16",),
+    seeds: int = 3,
+    **options: Any,
+) -> list[dict]:
     """Train by the same recipe with one thing changed, over several seeds.
 
     `"scaling"` compares models, `"data-size"` shares of the training images, each trained on for as
@@ -54,6 +66,8 @@ def study(name, recipe, data, workdir, models=("ViT_Ti16",), seeds=3, **options)
             whose images and labels the model has seen.
             `datasets`, for `"datasets"`: names of the pre-training sets.
             `factors`, for `"shapes"`: factors of the sizes, by default `(0.5, 2.0)`.
+            `positions`, for `"positions"`: the kinds to compare, such as `"none"` and
+            `"2-D, learned"`; all nine by default.
 
     Returns:
         A list of dictionaries, one per run: `setting`, `seed`, `exaflops`, `accuracy`; `images` for

@@ -21,6 +21,12 @@ def test_settings_are_all_that_models_have():
 
     kinds = [setting.changes["position_embedding"] for setting in settings("positions", "a")]
     assert set(kinds) == set(POSITION_EMBEDDINGS) - {"rotary"}
+    found = settings("positions", "a", positions=("none", "2-D, learned"))
+    assert [setting.name for setting in found] == ["a, none", "a, 2-D, learned"]
+    with pytest.raises(ValueError, match=r"`positions` must be one of .* positions='3-D'"):
+        settings("positions", "a", positions=("3-D",))
+    with pytest.raises(ValueError, match="`positions` is for the study 'positions' alone"):
+        settings("poolings", "a", positions=("none",))
     kinds = [setting.changes["pooling"] for setting in settings("poolings", "a")]
     assert set(kinds) == set(POOLINGS) - {"token_gap"}
     assert [setting.model for setting in settings("scaling", "a", "b")] == ["a", "b"]
