@@ -43,8 +43,9 @@ def pytest_collection_modifyitems(items):
         if isinstance(node, pytest.Package):
             parts = node.path.relative_to(node.config.rootpath).parts
             package = importlib.import_module(".".join(parts))
-            if hasattr(package, "pytestmark"):
-                node.add_marker(package.pytestmark)
+            marks = getattr(package, "pytestmark", [])
+            for mark in marks if isinstance(marks, list) else [marks]:
+                node.add_marker(mark)
     for item in items:
         # The mark that is closest to a test counts.
         mark = item.get_closest_marker("backends")

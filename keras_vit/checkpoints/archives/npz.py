@@ -19,6 +19,9 @@ from keras_vit.core.arguments import path_error
 
 # Key of the image size in the archive's comment.
 RECORDED = "keras_vit.image_size"
+# Weights are hardly smaller when they are compressed. Arrays of that many bytes and that many times
+# the size of their file fill the memory and are no weights.
+MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
 
 # Errors of reading a damaged file.
 DAMAGED = (
@@ -58,6 +61,11 @@ class NpzArchive:
         except DAMAGED as error:
             self.close()
             raise incomplete_error(path, ".npz archive", error) from error
+        try:
+            check_expansion(path, (math.prod(s) * d.itemsize for s, d in headers.values()))
+        except ValueError:
+            self.close()
+            raise
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
         members = self._zip.infolist()
@@ -144,6 +152,16 @@ def read_header(file):
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     return versions[np.lib.format.read_magic(file)](file)
+
+
+def check_expansion(path, sizes):
+    """Raise `ValueError` if arrays of these numbers of bytes are too large for their file."""
+    size, file_size = sum(sizes), pathlib.Path(path).stat().st_size
+    if size > max(MAX_BYTES, MAX_RATIO * file_size):
+        found = f", whose {file_size:,} bytes stand for {size:,}"
+        raise path_error(
+            path, f"hold arrays of at most {MAX_RATIO} times the size of the file", found
+        )
 
 
 def as_float32(name, array):

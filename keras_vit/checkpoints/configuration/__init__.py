@@ -51,7 +51,8 @@ def read_json(path):
     """Return the JSON object in a file."""
     try:
         contents = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    # The second is that of brackets in brackets without end.
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{str(path)!r} must hold JSON. Received: {error}") from error
     if not isinstance(contents, dict):
         raise ValueError(f"{str(path)!r} must hold a JSON object. Received: {contents!r:.60}")

@@ -20,7 +20,7 @@ def read_run(path):
     path = pathlib.Path(path).with_name(RUN_FILE)
     try:
         run = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(
             f"The `run.json` of a run must be JSON. Received: {str(path)!r} ({error})"
         ) from error

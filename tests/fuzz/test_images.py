@@ -1,0 +1,41 @@
+"""Damaged images: pixels of the size in the header, or an error of TensorFlow's."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from keras_vit.data.images.decoding import MAX_PIXELS, decode
+from keras_vit.data.images.headers import declared_size
+from tests.fixtures.damage import damaged
+from tests.fixtures.images import encode, random_image
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+SOUND = {name: encode(random_image(6, 9), name) for name in FORMATS}
+
+
+def assert_decoded_or_refused(contents):
+    try:
+        pixels = decode(tf.constant(contents)).numpy()
+    except tf.errors.InvalidArgumentError as error:
+        assert str(error)
+        return
+    assert pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.shape[-1] == 3
+    assert pixels.size // 3 <= MAX_PIXELS
+    assert tuple(declared_size(tf.constant(contents)).numpy()) == pixels.shape[:2]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_damaged_images(kind):
+    @given(contents=damaged([SOUND[kind]]))
+    def check(contents):
+        assert_decoded_or_refused(contents)
+
+    check()
+
+
+@given(st.binary(max_size=100))
+@example(b"")
+def test_any_bytes(contents):
+    assert_decoded_or_refused(contents)
