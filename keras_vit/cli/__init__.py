@@ -28,6 +28,7 @@ from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
 from keras_vit.cli.models import Models
 from keras_vit.cli.predict import Predict
 from keras_vit.cli.quickstart import Quickstart
+from keras_vit.cli.resumed import complete
 from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.study_paper import Paper
@@ -83,6 +84,7 @@ def parse(args=None):
     if args[:2] == ["study", "paper"]:
         # It trains nothing, and has none of the arguments of the studies.
         args[:2] = ["study-paper"]
+    args = complete(args)
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(
@@ -126,7 +128,7 @@ def main(args=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception as error:
         is_expected = isinstance(error, (ValueError, OSError, ImportError))
-        if command.debug or not (is_expected or is_out_of_memory(error)):
+        if getattr(command, "debug", False) or not (is_expected or is_out_of_memory(error)):
             raise
         what = "out of memory: " if is_out_of_memory(error) else ""
         print(f"keras-vit: error: {what}{' '.join(str(error).split())}", file=sys.stderr)

@@ -4,7 +4,9 @@ import contextlib
 import dataclasses
 import gc
 import logging
+import os
 import pathlib
+from collections.abc import Sequence
 
 import keras
 
@@ -17,6 +19,7 @@ from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
 from keras_vit.training.recipes import Recipe, find_recipe
+from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.saved_models import data_of
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.training_data import load_training_data
@@ -40,30 +43,30 @@ class Run:
 
 
 def train(
-    recipe,
-    model,
-    data,
-    workdir,
+    recipe: Recipe | str,
+    model: keras.Model | str | os.PathLike,
+    data: str,
+    workdir: str | os.PathLike,
     *,
-    classes=None,
-    fraction=1.0,
-    split="train",
-    validation="validation",
-    data_dir=None,
-    exclude=None,
-    cache=None,
-    max_skipped=0.1,
-    dtype=None,
-    strategy="auto",
-    model_shards=None,
-    resume=False,
-    save_steps=1000,
-    keep=2,
-    facts=None,
-    epoch_examples=None,
-    teacher=None,
-    callbacks=(),
-):
+    classes: Sequence[str] | None = None,
+    fraction: float = 1.0,
+    split: str = "train",
+    validation: str | None = "validation",
+    data_dir: str | os.PathLike | None = None,
+    exclude: str | os.PathLike | None = None,
+    cache: str | os.PathLike | None = None,
+    max_skipped: float = 0.1,
+    dtype: str | None = None,
+    strategy: str = "auto",
+    model_shards: int | None = None,
+    resume: bool = False,
+    save_steps: int = 1000,
+    keep: int = 2,
+    facts: dict | None = None,
+    epoch_examples: int | None = None,
+    teacher: keras.Model | str | os.PathLike | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> Run:
     """Train a model on a dataset by a recipe, in a directory.
 
     `fit` describes the files in the directory. A warning is logged if the splits of a folder or of
@@ -156,6 +159,7 @@ def train(
             exclude=exclude or (),
             max_skipped=max_skipped,
         )
+        announce(recipe, *datasets, model, epoch_examples or datasets[0].num_examples)
         if epoch_examples is not None:
             datasets[0].num_examples = epoch_examples
         warn_of_splits(name, {split: datasets[0], validation: datasets[1]}, classes)

@@ -6,11 +6,14 @@ is `async_safe`: then Keras calls it in a thread, on the backends JAX and torch.
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_vit.training.optimizers import inner_optimizer
+from keras_vit.training.recipes.recipe import Recipe
 
 
 class LogOptimizer(keras.callbacks.Callback):
@@ -34,7 +37,7 @@ class LogSpeed(keras.callbacks.Callback):
     returns those in which training was paused.
     """
 
-    def __init__(self, batch_size, waited, paused=lambda: 0.0):
+    def __init__(self, batch_size: int, waited: Callable, paused: Callable = lambda: 0.0) -> None:
         super().__init__()
         self.batch_size = batch_size
         self.waited = waited
@@ -80,7 +83,7 @@ class CheckFinite(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self, recipe, states, batch):
+    def __init__(self, recipe: Recipe, states: Any, batch: Any) -> None:
         super().__init__()
         self.recipe = recipe
         self.states = states

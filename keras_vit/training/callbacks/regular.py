@@ -1,7 +1,9 @@
 """Measurements of a model every few steps of its training."""
 
 import logging
+import os
 import time
+from collections.abc import Callable
 
 import keras
 from keras import ops
@@ -51,7 +53,9 @@ class MeasureRegularly(keras.callbacks.Callback):
     [2, 3]
     """
 
-    def __init__(self, every, prepare, log_dir=None):
+    def __init__(
+        self, every: int, prepare: Callable, log_dir: str | os.PathLike | None = None
+    ) -> None:
         super().__init__()
         self.every = check_integer("every", every, 1)
         self.prepare = prepare

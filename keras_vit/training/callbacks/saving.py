@@ -4,8 +4,12 @@ import functools
 import json
 import logging
 import math
+import os
+import shlex
 import signal
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -41,8 +45,15 @@ class SaveModels(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, workdir, history, model, metadata=None, monitor=None, predictor=None, write=None
-    ):
+        self,
+        workdir: str | os.PathLike,
+        history: list,
+        model: keras.Model,
+        metadata: dict | None = None,
+        monitor: str | None = None,
+        predictor: Any = None,
+        write: Callable | None = None,
+    ) -> None:
         super().__init__()
         self.write = write or functools.partial(write_metrics, workdir, history)
         self.metadata = metadata
@@ -102,7 +113,15 @@ class SaveState(keras.callbacks.Callback):
         facts: function that returns what else to save.
     """
 
-    def __init__(self, states, batch, every, batches_per_epoch, check, facts):
+    def __init__(
+        self,
+        states: Any,
+        batch: Any,
+        every: int,
+        batches_per_epoch: int,
+        check: Callable,
+        facts: dict,
+    ) -> None:
         super().__init__()
         self.states = states
         self.batch = batch
@@ -154,7 +173,9 @@ class SaveState(keras.callbacks.Callback):
         if self._asked_by is None:
             return
         logging.getLogger("keras_vit").info(
-            "stopped after batch %d; the run can be resumed there", self.batch
+            "stopped after batch %d; to go on: keras-vit train --resume --workdir %s",
+            self.batch,
+            shlex.quote(str(self.states.directory.parent)),
         )
         if self._asked_by == signal.SIGINT:
             raise KeyboardInterrupt

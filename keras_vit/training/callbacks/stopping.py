@@ -22,7 +22,7 @@ class StopEarly(keras.callbacks.Callback):
         ValueError: if `patience` is not a positive integer.
     """
 
-    def __init__(self, history, patience, monitor=None):
+    def __init__(self, history: list, patience: int, monitor: str | None = None) -> None:
         super().__init__()
         self.history = history
         self.patience = check_integer("patience", patience, minimum=1)

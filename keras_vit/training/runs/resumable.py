@@ -119,6 +119,8 @@ class ResumableFit:
         for callback in measuring:
             callback.begin_at(batch)
         callbacks = [
+            # First: its lines have the metrics, and not what the callbacks after it add for curves.
+            keras.callbacks.ProgbarLogger(),
             *callbacks,
             check,
             LogOptimizer(),

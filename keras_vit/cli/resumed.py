@@ -1,0 +1,55 @@
+"""The arguments of `keras-vit train --resume --workdir RUN`, which a run has recorded."""
+
+import pathlib
+import shlex
+
+from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
+from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipes.recipe import Recipe
+
+# What else `run.json` records that is a flag.
+_RECORDED = ("model", "data", "classes", "fraction", "exclude", "dtype", "teacher")
+
+
+def complete(args):
+    """Return the arguments of a command, complete if they resume a run without naming its recipe.
+
+    The recorded settings come first: flags after them, such as `--save-steps`, are kept.
+
+    Raises:
+        ValueError: if the directory has no run, or one that this command cannot repeat.
+    """
+    if args[:1] != ["train"] or "--resume" not in args or {"-h", "--help"} & {*args}:
+        return args
+    words = [word for flag in args[1:] for word in flag.split("=", 1)]
+    if "--workdir" not in words[:-1] or {"auto", *RECIPES} & {args[1], args[-1]}:
+        return args
+    workdir = pathlib.Path(words[words.index("--workdir") + 1]).expanduser()
+    run = read_run(workdir / LAST_MODEL)
+    if not run:
+        raise ValueError(
+            f"`--workdir` must be the directory of a run, with a {RUN_FILE}, to resume it without "
+            f"its recipe. Received: workdir={str(workdir)!r}"
+        )
+    if run["split"] != "train":
+        raise ValueError(
+            "a run of `--sweep-lr` or of other splits is resumed by the command or the call that "
+            f"began it. Received: workdir={str(workdir)!r}, which trains on {run['split']!r}"
+        )
+    return shlex.split(_command(run))[1:] + args[1:]
+
+
+def _command(run):
+    from keras_vit.cli.train import train_command
+
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in run["recipe"].items()}
+    options = {name: run.get(name) for name in _RECORDED}
+    for measured in run.get("measurements", ())[:1]:
+        options |= {
+            "fewshot_every": measured["every"],
+            "fewshot_data": measured["data"],
+            "fewshot_shots": measured["shots"],
+            "fewshot_seeds": len(measured["seeds"]),
+            "fewshot_classes": measured["classes"],
+        }
+    return train_command("finetune", Recipe(**values), options)

@@ -1,0 +1,49 @@
+"""What a run says before it begins: its data, its model, and how long it is."""
+
+import logging
+
+import keras
+
+from keras_vit.training.distribution import is_first_process
+from keras_vit.training.starting_model import is_variant
+
+# A model has that many classes without all of their names being shown.
+_SHOWN = 5
+
+
+def announce(recipe, train, validation, model, epoch_examples):
+    """Log what a run trains on, from which weights, and how long.
+
+    Args:
+        recipe: a `Recipe`.
+        train: the dataset of `load_training_data` to train on.
+        validation: the one to validate on, or `None`.
+        model: as in `keras_vit.training.train`.
+        epoch_examples: number of examples in one pass.
+    """
+    if not is_first_process():
+        return
+    log = logging.getLogger("keras_vit").info
+    images = f"{train.num_examples:,} images to train on"
+    images += f", {validation.num_examples:,} to validate on" if validation is not None else ""
+    log("%s; %s", images, _classes(train.class_names))
+    log("%s", _model(recipe, model))
+    epochs, updates = recipe.epoch_lengths(epoch_examples)
+    after = "; validation after each epoch" if validation is not None else ""
+    steps = f"{epochs * updates:,} steps of {recipe.batch_size:,} images"
+    log("%s, in %d epochs of %s steps%s", steps, epochs, f"{updates:,}", after)
+
+
+def _classes(names):
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    return f"{len(names)} classes: {shown}"
+
+
+def _model(recipe, model):
+    if isinstance(model, keras.Model):
+        return f"{model.name}, a model with its own weights"
+    if not is_variant(model):
+        return f"weights of {model}"
+    needs_weights = recipe.optimizer == "sgd" and recipe.is_of_classes
+    from_scratch = ": this is training from scratch, which needs many images"
+    return f"{model} with random weights{from_scratch if needs_weights else ''}"

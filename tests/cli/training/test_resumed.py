@@ -1,0 +1,56 @@
+"""`keras-vit train --resume --workdir RUN` goes on with what the run has recorded."""
+
+import dataclasses
+import json
+
+import pytest
+
+from keras_vit.cli import parse
+from keras_vit.training.recipes import RECIPES
+from tests.fixtures.commands import error_of
+
+RUN = {
+    "model": "ViT_Ti16",
+    "data": "digits",
+    "split": "train",
+    "classes": ["3", "5"],
+    "dtype": None,
+}
+
+
+def write_run(folder, recipe, **facts):
+    folder.mkdir()
+    run = {"recipe": dataclasses.asdict(recipe), **RUN, **facts}
+    (folder / "run.json").write_text(json.dumps(run))
+    return str(folder)
+
+
+# One of each kind: staircases, losses, lists of rates.
+KINDS = ("finetune", "pretrain", "segment", "masked_patches", "bit_hyperrule_small")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_recipe_is_read_back(name, tmp_path):
+    recipe = dataclasses.replace(RECIPES[name], seed=7, clip_norm=None)
+    workdir = write_run(tmp_path / "run", recipe, fraction=0.5)
+    command = parse(["train", "--resume", "--workdir", workdir, "--save-steps", "9"])
+    assert command.recipe == recipe
+    assert (command.model, command.data, command.classes) == ("ViT_Ti16", "digits", ("3", "5"))
+    assert (command.fraction, command.save_steps, command.resume) == (0.5, 9, True)
+    assert str(command.workdir) == workdir
+
+
+def test_measurements_go_on(tmp_path):
+    measured = {"every": 5, "data": "digits", "shots": [1, 5], "seeds": [0, 1], "classes": None}
+    workdir = write_run(tmp_path / "a run", RECIPES["finetune"], measurements=[measured])
+    command = parse(["train", f"--workdir={workdir}", "--resume"])
+    assert (command.fewshot_every, command.fewshot_data) == (5, "digits")
+    assert (command.fewshot_shots, command.fewshot_seeds) == ((1, 5), 2)
+
+
+def test_what_cannot_go_on_is_refused(tmp_path, capsys):
+    begun = write_run(tmp_path / "run", RECIPES["finetune"], split="train+validation")
+    error = error_of(capsys, "train", "--resume", "--workdir", begun)
+    assert "is resumed by the command or the call that began it" in error
+    error = error_of(capsys, "train", "--resume", "--workdir", tmp_path / "none")
+    assert "`--workdir` must be the directory of a run, with a run.json" in error

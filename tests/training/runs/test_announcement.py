@@ -1,0 +1,38 @@
+"""What a run says before it begins."""
+
+import dataclasses
+import logging
+
+import pytest
+
+from keras_vit.training import RECIPES, load_training_data
+from keras_vit.training.runs.announcement import announce
+from tests.fixtures.small_runs import small_model
+
+RECIPE = dataclasses.replace(
+    RECIPES["finetune"], image_size=8, batch_size=32, steps=50, warmup_steps=5
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("ViT_Ti16", "ViT_Ti16 with random weights: this is training from scratch"),
+        ("runs/photos", "weights of runs/photos"),
+        ("ViT_B16/imagenet21k", "weights of ViT_B16/imagenet21k"),
+        (None, "a model with its own weights"),
+    ],
+)
+def test_a_run_says_what_it_will_do(model, words, caplog):
+    datasets = load_training_data(RECIPE, "digits", classes=("3", "5", "7"))
+    with caplog.at_level(logging.INFO, "keras_vit"):
+        announce(RECIPE, *datasets, model or small_model(RECIPE, 3), datasets[0].num_examples)
+    data, weights, length = (record.getMessage() for record in caplog.records)
+    count, validation = (dataset.source.num_examples for dataset in datasets)
+    assert data == f"{count} images to train on, {validation} to validate on; 3 classes: 3, 5, 7"
+    assert words in weights
+    epochs, steps = RECIPE.epoch_lengths(count)
+    assert length == (
+        f"{epochs * steps} steps of 32 images, in {epochs} epochs of {steps} steps; "
+        "validation after each epoch"
+    )
