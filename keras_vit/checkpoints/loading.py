@@ -1,5 +1,9 @@
 """Models built from checkpoint files, and checkpoint files loaded into models."""
 
+import os
+from typing import Any
+
+import keras
 import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
@@ -27,8 +31,14 @@ UNRECORDED_OPTIONS = (
 
 
 def from_checkpoint(
-    path, num_classes=None, image_size=None, num_heads=None, format=None, patch_size=None, **options
-):
+    path: str | os.PathLike,
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    num_heads: int | None = None,
+    format: str | None = None,
+    patch_size: int | tuple[int, int] | None = None,
+    **options: Any,
+) -> ImageModel:
     """Build the model that a checkpoint file describes, and load its weights.
 
     Width, depth, attention heads, patch size, grid, classes, pooling and the hidden layer of the
@@ -40,8 +50,9 @@ def from_checkpoint(
 
     Args:
         path: path of a `.npz`, `.safetensors` or `.keras` file, or of a directory with
-            `model.safetensors` (or its shards) and `config.json`; `hf://ORG/NAME`; an `https://` or
-            `gs://` address of a file; or a name of `list_checkpoints()` or of an AugReg file.
+            `model.safetensors` (or its shards) and `config.json`, or of a run (its best model);
+            `hf://ORG/NAME`; an `https://` or `gs://` address of a file; or a name of
+            `list_checkpoints()` or of an AugReg file.
         num_classes: number of classes of a new head of zeros, which replaces the head of the file
             and `pre_logits`; 0 for no head, `None` for that of the file.
         image_size: int or `(height, width)`, to which the position embeddings are resized; `None`
@@ -86,7 +97,7 @@ def from_checkpoint(
         return resize(model, image_size, patch_size)
 
 
-def load_checkpoint(model, path, format=None):
+def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | None = None) -> None:
     """Load a checkpoint file into a model: every array is used, and every variable is filled.
 
     All arrays are read and checked before the first is assigned, so an error leaves the model

@@ -4,6 +4,9 @@ import contextlib
 import json
 import os
 import pathlib
+from collections.abc import Sequence
+
+import keras
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS
@@ -34,7 +37,13 @@ from keras_vit.models.files import WEIGHTS_SUFFIX, check_finite
 from keras_vit.models.introspection import options_of
 
 
-def save_checkpoint(model, path, format, class_names=None, normalization=None):
+def save_checkpoint(
+    model: keras.Model,
+    path: str | os.PathLike,
+    format: str | None = None,
+    class_names: Sequence[str] | None = None,
+    normalization: tuple | None = None,
+) -> None:
     """Write the weights of a model to a file that another project reads.
 
     The file at `path` is replaced when the new one is complete. A model of any image size is
@@ -49,7 +58,9 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
         format: name of the layout, such as `"google"` (vit_jax), `"timm"`, `"huggingface"` or
             `"huggingface_tf"`, a key of `keras_vit.checkpoints.formats.FORMATS`. `"huggingface"`
             and `"timm"` are the layout of the project that the model was read from, or else the
-            first one that can describe it: ViT, DeiT, DINOv2, CLIP and others.
+            first one that can describe it: ViT, DeiT, DINOv2, CLIP and others. `None` for the
+            layout of the path's suffix that the model was read from, or else the first one that
+            can describe it; a directory has no suffix, and needs a name.
         class_names: names of the classes, for the `config.json`; `None` for those of the model. If
             they are given and there is no such file, a warning is logged.
         normalization: `(mean, standard_deviation)` of pixels in [0, 1], each a tuple of one number
@@ -70,6 +81,9 @@ def save_checkpoint(model, path, format, class_names=None, normalization=None):
     True
     """
     formats = written_formats()
+    suffix = pathlib.PurePath(path).suffix
+    if format is None and suffix in {row.suffix for row in formats.values()}:
+        format = format_for(model, suffix)
     check_choice("format", format, tuple(formats))
     format = _format_of(formats[format], path)
     path = _check_path(path, format)

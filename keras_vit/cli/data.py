@@ -15,6 +15,8 @@ from keras_vit.data.sources.splits import SPLITS
 # Number of classes whose names are printed.
 SHOWN = 10
 MASKS_SHOWN = 6
+# At most so many images are read for the contact sheet.
+IMAGES_READ = 200
 PICTURE = pathlib.Path("data.png")
 
 
@@ -69,12 +71,15 @@ class Data:
             self.picture = PICTURE
         splits = self.find_splits()
         train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
-        evaluation = self.load(next(reversed(splits)))
+        last, source = list(splits.items())[-1]
+        # An evaluation reads class by class: take the images from everywhere.
+        share = min(1.0, IMAGES_READ / 2 / source.num_examples)
+        evaluation = self.load(last, fraction=share)
         if train.source.has_masks:
             self._draw_masks(train.source)
         else:
-            rows = {"as trained on": first_images(train)}
-            rows["as evaluated on"] = first_images(evaluation)
+            rows = {"as trained on": images_of_classes(train)}
+            rows["as evaluated on"] = images_of_classes(evaluation)
             draw_contact_sheet(rows, train.class_names, self.picture)
         print(f"pictures: {self.picture}")
         print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
@@ -107,12 +112,12 @@ class Data:
         print(f"{len(classes)} classes: {', '.join(classes[:SHOWN])}{more}")
         return splits
 
-    def load(self, split, training=False):
+    def load(self, split, training=False, fraction=1.0):
         """Load a split as in training or evaluation."""
         from keras_vit.data.datasets import load
         from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 
-        options = {"data_dir": self.data_dir}
+        options = {"data_dir": self.data_dir, "fraction": fraction}
         if training:
             check_augmentation(self.name, self.augmentation)
             options |= {"training": True, "repeat": True, "augmentation": self.augmentation}
@@ -187,8 +192,8 @@ def list_datasets():
     print(plain_table(("dataset", "classes", *SPLITS), rows))
 
 
-def first_images(dataset, count=24):
-    """Return the first images of a dataset as an array, and their labels."""
+def images_of_classes(dataset, count=24):
+    """Return images of a dataset, of as many classes as possible, and their labels."""
     import numpy as np
 
     from keras_vit.data.skipped import explaining_errors
@@ -198,9 +203,13 @@ def first_images(dataset, count=24):
         for batch in dataset.as_numpy_iterator():
             images += list(batch[0])
             labels += list(batch[1])
-            if len(images) >= count:
+            if len(images) >= IMAGES_READ:
                 break
-    return np.stack(images[:count]), labels[:count]
+    # The first of each class, then the second of each.
+    classes = [int(np.argmax(label)) if np.ndim(label) else int(label) for label in labels]
+    turns = [classes[:index].count(label) for index, label in enumerate(classes)]
+    chosen = sorted(range(len(images)), key=turns.__getitem__)[:count]
+    return np.stack([images[index] for index in chosen]), [labels[index] for index in chosen]
 
 
 def images_per_second(dataset, seconds=2.0):

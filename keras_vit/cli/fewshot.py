@@ -17,8 +17,9 @@ class Fewshot:
     model: Annotated[str, tyro.conf.Positional]
     """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`; or a
     directory of features that `predict --outputs features` wrote, of the images to learn from."""
-    data: str
-    """Dataset as in `keras-vit train`; for features the directory of those to classify."""
+    data: str | None = None
+    """Dataset as in `keras-vit train`, by default that of the run; for features the directory of
+    those to classify."""
     method: Literal["least-squares", "knn", "linear-probe"] = "least-squares"
     """How to classify: least squares in closed form (as big_vision), nearest neighbors, or logistic
     regression."""
@@ -64,11 +65,15 @@ class Fewshot:
         check_fewshot_settings(self.shots, seeds, self.method, self.l2)
         if is_store(self.model):
             self._check_flags_of_stores()
+            check_given(self.data, "features, a directory of those to classify")
             train, test = read_features(self.model), read_features(self.data)
             accuracies = evaluate_stores(train, test, self.shots, seeds, self.method, self.l2)
             print(plain_table(("shots", "accuracy", "seeds"), summary(accuracies)))
             return
         trained = open_trained(self.model, as_image_size(self.image_size))
+        if self.data is None:
+            check_given(trained.run.get("data"), "a model outside of a run's directory")
+            self.classes = self.classes or trained.run.get("classes")
         data = trained.find_data(self.data, self.test_split, self.classes, self.data_dir)
         own = ("model", "data", "seeds", "image_size", "debug")
         options = {name: value for name, value in vars(self).items() if name not in own}
@@ -83,3 +88,9 @@ class Fewshot:
                     f"`--{field.name.replace('_', '-')}` is for a model and a dataset. "
                     f"Received: features in {self.model!r}"
                 )
+
+
+def check_given(data, what):
+    """Raise `ValueError` if there is no dataset."""
+    if data is None:
+        raise ValueError(f"`--data` must be given for {what}. Received: data=None")

@@ -1,6 +1,9 @@
 """The most probable classes of logits, by name."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import numpy.typing as npt
 import scipy.special
 
 from keras_vit.core.arguments import is_integer
@@ -15,7 +18,9 @@ __all__ = ["decode_predictions", "imagenet_class_names"]
 PROBABILITY_SUM_TOLERANCE = 0.01
 
 
-def decode_predictions(logits, top=5, class_names=None):
+def decode_predictions(
+    logits: npt.ArrayLike, top: int | None = None, class_names: Sequence[str] | None = None
+) -> list[list[tuple[str, str, float]]]:
     """Return the most probable classes for the logits of a batch of images.
 
     It returns the same tuples as the function of this name in `keras.applications`, but applies the
@@ -29,7 +34,7 @@ def decode_predictions(logits, top=5, class_names=None):
         logits: array or tensor of shape `(batch, classes)`: without `class_names` 1000 for
             ImageNet-2012, or 21843 for ImageNet-21k in the order of the checkpoints of Google (ViT,
             AugReg, BiT).
-        top: number of classes to return per image.
+        top: number of classes to return per image; `None` for 5, or all if there are fewer.
         class_names: names of the classes, such as `model.class_names`; `None` for ImageNet's.
 
     Returns:
@@ -58,6 +63,7 @@ def decode_predictions(logits, top=5, class_names=None):
     logits = _to_float64(logits)
     labels = _labels(logits, class_names)
     num_classes = len(labels)
+    top = min(5, num_classes) if top is None else top
     if not is_integer(top) or not 1 <= top <= num_classes:
         raise ValueError(
             f"`top` must be an integer from 1 to the {num_classes} classes. Received: top={top!r}"

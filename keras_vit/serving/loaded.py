@@ -105,11 +105,15 @@ def preprocess_files(encoded, image_size, resizing=WHOLE_IMAGE):
     """Decode and preprocess image files as in evaluation.
 
     Args:
-        encoded: iterable of bytes, the contents of the files.
+        encoded: iterable of paths, or of bytes, the contents of the files.
         image_size: `(height, width)`.
         resizing: a `Resizing`, such as `model.resizing`.
 
     Returns:
         A float32 array `(images, height, width, 3)` in [-1, 1].
     """
-    return np.stack([read_evaluation_image(file, image_size, resizing) for file in encoded])
+    contents = [
+        file if isinstance(file, bytes) else pathlib.Path(file).expanduser().read_bytes()
+        for file in encoded
+    ]
+    return np.stack([read_evaluation_image(file, image_size, resizing) for file in contents])

@@ -13,8 +13,9 @@ def load_runner(path):
     """Load a file in its own runtime, on the CPU.
 
     Args:
-        path: path of a file that `keras_vit.export` wrote in a format other than SavedModel; the
-            format is recognized by its suffix, such as `.onnx`, `.tflite` or `.xml`.
+        path: path of a file that `keras_vit.export` wrote in a format other than SavedModel, of its
+            version, or of the directory of versions, of which the last is taken. The format is
+            recognized by the suffix of the file, such as `.onnx`, `.tflite` or `.xml`.
 
     Returns:
         A `Runner`: a function of preprocessed images, float32 `(n, height, width, 3)` in [-1, 1],
@@ -26,12 +27,12 @@ def load_runner(path):
     Example:
     >>> from keras_vit.serving.formats import write_onnx
     >>> model = keras_vit.resnet((1,), width=32, num_classes=3, image_size=32)
-    >>> run = load_runner(write_onnx(model, tmp_path))
+    >>> run = load_runner(write_onnx(model, tmp_path))  # or load_runner(tmp_path)
     >>> run(np.zeros((2, 32, 32, 3), "float32")).shape
     (2, 3)
     """
-    path = pathlib.Path(path).expanduser()
     rows = {pathlib.Path(row.file_name).suffix: row for row in FORMATS.values() if row.load}
+    path = _find_file(pathlib.Path(path).expanduser(), rows.values())
     if path.suffix not in rows:
         raise ValueError(f"`path` must end with {', '.join(rows)}. Received: path={str(path)!r}")
     row = rows[path.suffix]
@@ -40,6 +41,8 @@ def load_runner(path):
             f"`path` needs {row.runtime.replace('_', '-')}: pip install 'keras-vit[{row.name}]'. "
             f"Received: path={str(path)!r}"
         )
+    if not path.exists():
+        raise ValueError(f"`path` must exist. Received: path={str(path)!r}, which is not there")
     try:
         return Runner(*row.load(path))
     # Each runtime raises exceptions of its own, and some of them are plain `Exception`s.
@@ -49,6 +52,15 @@ def load_runner(path):
             f"`path` must be a complete {path.suffix} file of one input and one output, of "
             f"`keras_vit.export`. Received: path={str(path)!r} ({reason})"
         ) from error
+
+
+def _find_file(path, rows):
+    """Return the file of a version, or of the last version of a directory; else the path."""
+    versions = [path] if path.is_dir() else []
+    numbered = [folder for folder in path.glob("*") if folder.name.isdecimal()] if versions else []
+    versions += sorted(numbered, key=lambda folder: int(folder.name), reverse=True)[:1]
+    files = [version / row.file_name for version in versions for row in rows]
+    return next((file for file in files if file.exists()), path)
 
 
 class Runner:

@@ -21,7 +21,7 @@ from tests.fixtures.checkpoint_files import (
 )
 from tests.fixtures.models import TOWERS
 from tests.fixtures.reference import REFERENCE, assert_logits, case_model, case_outputs, case_path
-from tests.fixtures.tiny import images
+from tests.fixtures.tiny import TINY, images
 
 GELU = {"activation": "gelu"}
 
@@ -258,3 +258,14 @@ def test_the_comment_of_another_program_is_no_record(comment, tmp_path):
     assert from_checkpoint(path, image_size=(8, 40)).input_shape == (None, 8, 40, 3)
     with pytest.raises(ValueError, match="`image_size` must be that of the file"):
         from_checkpoint(path)
+
+
+def test_the_format_follows_from_the_suffix(tmp_path):
+    model = random_model({})
+    for name in ("model.npz", "model.safetensors"):
+        save_checkpoint(model, tmp_path / name)
+        again = from_checkpoint(tmp_path / name, num_heads=TINY["num_heads"])
+        for written, weight in zip(again.get_weights(), model.get_weights(), strict=True):
+            np.testing.assert_array_equal(written, weight)
+    with pytest.raises(ValueError, match=r"`format` must be one of .* format=None"):
+        save_checkpoint(model, tmp_path / "directory")

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 
 from keras_vit.cli import main
-from keras_vit.cli.data import check_picture
+from keras_vit.cli.data import check_picture, images_of_classes
+from keras_vit.data import load
 from keras_vit.models import vision_transformer
 from tests.data.sources.test_tfds import Photos
 from tests.fixtures.images import write_folder
@@ -106,6 +107,16 @@ def test_data_draws_what_is_trained_on(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_the_contact_sheet_has_all_classes(tmp_path):
+    photos = write_folder(tmp_path / "photos", "abcdefgh", count=200)
+    source = load(f"folder:{photos}", "train", 16, batch_size=32)
+    images, labels = images_of_classes(source, count=12)
+    # In the order of the folder, the first 200 images are of two classes.
+    assert set(labels) == {0, 1} and len(images) == 12
+    source = load(f"folder:{photos}", "train", 16, batch_size=32, fraction=0.1)
+    assert set(images_of_classes(source, count=12)[1]) == set(range(8))
+
+
 def test_data_does_not_replace_a_picture_of_somebody_else(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     command = ["data", f"folder:{write_folder(tmp_path / 'photos', count=10)}", "--image-size", "8"]

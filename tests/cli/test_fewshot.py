@@ -1,10 +1,12 @@
 """`keras-vit fewshot`: the table that it prints."""
 
+import json
+
 import numpy as np
 import pytest
 
 from keras_vit.evaluation.fewshot import evaluate_fewshot
-from tests.fixtures.commands import run
+from tests.fixtures.commands import error_of, run
 from tests.fixtures.features import tiny_model
 
 pytestmark = pytest.mark.slow
@@ -31,3 +33,12 @@ def test_command(capsys, tmp_path):
     assert [line.split()[0] for line in lines] == ["shots", "3", "all"]
     assert lines[2].split()[-1] == "1"
     assert len(list(path.iterdir())) == 2
+
+
+def test_the_data_of_a_run(capsys, tmp_path, finished_run):
+    own = run(capsys, "fewshot", finished_run, "--shots", 1)
+    data = json.loads((finished_run / "run.json").read_text())["data"]
+    assert own == run(capsys, "fewshot", finished_run, "--data", data, "--shots", 1)
+    tiny_model().save(tmp_path / "model.keras")
+    error = error_of(capsys, "fewshot", tmp_path / "model.keras")
+    assert "`--data` must be given for a model outside of a run's directory" in error

@@ -24,6 +24,7 @@ from keras_vit.checkpoints.configuration import (
     TF_MODEL,
     has_configuration,
 )
+from keras_vit.checkpoints.trained.runs import find_model
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
@@ -46,9 +47,9 @@ def files_of(path):
 def find_file(weights, variant=None, argument="path"):
     """Return the file of some weights, downloaded if necessary.
 
-    `weights` is a path; an `https://`, `gs://` or `hf://` address; a name of `list_checkpoints()`,
-    or with a variant its tag alone; or a name of the AugReg release. Error messages name
-    `argument`.
+    `weights` is a path, also of a run's directory (its best model); an `https://`, `gs://` or
+    `hf://` address; a name of `list_checkpoints()`, or with a variant its tag alone; or a name of
+    the AugReg release. Error messages name `argument`.
     """
     text = str(weights)
     if not isinstance(weights, (str, os.PathLike)) or not text:
@@ -63,7 +64,7 @@ def find_file(weights, variant=None, argument="path"):
                 f"which is of {file.variant}"
             )
         return fetch(file.url)
-    path = pathlib.Path(weights).expanduser()
+    path = find_model(weights)
     tags = {row.tag for row in CHECKPOINTS if row.variant == variant}
     names = tags | {row.name for row in CHECKPOINTS}
     if text not in names and (path.name.endswith(FILE_SUFFIXES) or _exists(path)):
@@ -112,13 +113,19 @@ def cache_path(url):
         raise ValueError(
             f"an address must be `https://` or `gs://` and end with a file. Received: {url!r}"
         )
+    # The name and the password of a user are not part of the place.
+    host = parts.netloc.rpartition("@")[2].replace(":", "_")
     place = pathlib.PurePosixPath(urllib.parse.unquote(parts.path).lstrip("/"))
-    if ".." in place.parts or "\\" in str(place):
-        raise ValueError(f"an address must not contain `..` or a backslash. Received: {url!r}")
+    words = {host, *place.parts, place.name}
+    if {"", ".", ".."} & words or {"\\", "\0"} & {*host, *str(place)}:
+        raise ValueError(
+            "an address must have a server, and must not contain `..` or a backslash. "
+            f"Received: {url!r}"
+        )
     if parts.query:
         # A version of the file, such as `?rev=2`.
         place = place.parent / hashlib.sha256(parts.query.encode()).hexdigest()[:12] / place.name
-    host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else parts.netloc.replace(":", "_")
+    host = "" if url.startswith(f"{GOOGLE_STORAGE}/") else host
     return _home() / "keras_vit" / host / place
 
 

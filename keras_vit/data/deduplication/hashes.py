@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import imagehash
 import numpy as np
 import tensorflow as tf
 import tqdm
@@ -11,6 +10,11 @@ from PIL import Image
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.segmentation.folder import unpack
+
+try:
+    import imagehash
+except ModuleNotFoundError:
+    imagehash = None
 
 # The lowest 12 x 12 frequencies. With 8 x 8, skies and blurred pictures are alike; with 16 x 16, a
 # crop changes more bits than an index can search for.
@@ -115,6 +119,10 @@ def hash_examples(source, examples, expected, all_views, on_image=None):
     Returns:
         `Hashes` in the order of the examples.
     """
+    if imagehash is None:
+        raise ValueError(
+            "De-duplication needs imagehash: pip install 'keras-vit[dedup]'. Received: no imagehash"
+        )
     blank, numbers, words, colors = [], [], [], []
     for number, pixels, thumbnail in _thumbnails(source, examples).as_numpy_iterator():
         if on_image is not None:
