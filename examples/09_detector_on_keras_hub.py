@@ -26,8 +26,8 @@ def photographs_with_boxes(count, seed=0):
         images.append(image)
         boxes.append([[y, x, y + height, x + width]])
         labels.append([label])
-    boxes = {"boxes": np.array(boxes, "float32"), "labels": np.array(labels, "float32")}
-    return keras_vit.preprocess(np.array(images)), boxes
+    targets = {"boxes": np.array(boxes, "float32"), "labels": np.array(labels, "float32")}
+    return keras_vit.preprocess(np.array(images)), targets
 
 
 vit = keras_vit.vision_transformer(
