@@ -1,13 +1,22 @@
 """The public builders, one per row of the table of variants."""
 
 import inspect
+import os
+from typing import Any, Protocol
 
 from keras_vit.checkpoints.loading import build_pretrained
+from keras_vit.models.base import ImageModel
 from keras_vit.models.options import maker
 from keras_vit.models.variants import ResNetVariant, builder_name, find_variant
 
 
-def build(variant, num_classes=None, image_size=None, weights=None, **options):
+def build(
+    variant: str,
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    weights: str | os.PathLike | None = None,
+    **options: Any,
+) -> ImageModel:
     """Build a model by the name of its variant.
 
     Args:
@@ -57,7 +66,20 @@ def _activation(row):
     return {"activation": "silu"} if row.architecture.get("gated_mlp") else {}
 
 
-def _builder(name, published=""):
+class Builder(Protocol):
+    """The type of the builders."""
+
+    def __call__(
+        self,
+        num_classes: int | None = None,
+        image_size: int | tuple[int, int] | None = None,
+        weights: str | os.PathLike | None = None,
+        **options: Any,
+    ) -> ImageModel:
+        """Build the model."""
+
+
+def _builder(name: str, published: str = "") -> Builder:
     row = find_variant(name)
 
     def builder(num_classes=None, image_size=None, weights=None, **options):
@@ -101,7 +123,7 @@ def _signature(row):
             parameter = parameter.replace(default=_activation(row)[name])
         if name not in row.architecture and name not in own:
             parameters.append(parameter)
-    return inspect.Signature(parameters)
+    return inspect.Signature(parameters, return_annotation=ImageModel)
 
 
 ViT_Ti16 = _builder("ViT_Ti16")

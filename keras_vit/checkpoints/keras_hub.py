@@ -1,5 +1,7 @@
 """Models from and to keras-hub, in memory."""
 
+from typing import Any
+
 import keras
 
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB, KERAS_HUB_ROWS
@@ -11,6 +13,7 @@ from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Naming, entries
 from keras_vit.layers.base import children
 from keras_vit.models import vision_transformer
+from keras_vit.models.base import ImageModel
 from keras_vit.models.files import check_finite
 from keras_vit.models.introspection import options_of
 from keras_vit.models.variants import is_resnet
@@ -29,7 +32,7 @@ OPTION_NAMES = {
 }
 
 
-def from_keras_hub(model):
+def from_keras_hub(model: Any) -> ImageModel:
     """Build the model of a keras-hub ViT and copy its weights. Frozen layers stay frozen.
 
     Args:
@@ -61,7 +64,7 @@ def from_keras_hub(model):
     return copy
 
 
-def to_keras_hub(model):
+def to_keras_hub(model: keras.Model) -> Any:
     """Build the keras-hub ViT of a model and copy its weights. Frozen layers stay frozen.
 
     Args:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 
 from keras_vit.checkpoints.catalog.download import find_file
 from keras_vit.checkpoints.known_files import described_options, warn_of_assumed
@@ -48,7 +49,12 @@ class Summary:
         return self.head_state != "not finite"
 
 
-def inspect_checkpoint(path, num_heads=None, image_size=None, format=None):
+def inspect_checkpoint(
+    path: str | os.PathLike,
+    num_heads: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    format: str | None = None,
+) -> Summary:
     """Describe the contents of a checkpoint file, without loading it.
 
     Names and shapes of all arrays are checked against the model. Only the values of the head are

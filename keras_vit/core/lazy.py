@@ -47,4 +47,7 @@ def make_lazy(package, homes, public_modules=()):
             return sorted({*self.__dict__, *modules, *submodules})
 
     sys.modules[package].__class__ = LazyPackage
+    # Where each name is imported from, for the type stubs.
+    packages = {name: module.rpartition(".")[0] for name, module in submodules.items()}
+    sys.modules[package].__lazy__ = {**modules, **packages}
     return sorted([*modules, *submodules])

@@ -1,11 +1,12 @@
 """Several labels per image: average precision, and one threshold per class."""
 
 import numpy as np
+import numpy.typing as npt
 
 from keras_vit.core.arguments import is_number
 
 
-def average_precision(labels, scores):
+def average_precision(labels: npt.ArrayLike, scores: npt.ArrayLike) -> float:
     """Return the average precision per class, that of `sklearn.metrics.average_precision_score`.
 
     Labels are zeros and ones `(images, classes)`, scores finite numbers of that shape, such as
@@ -22,7 +23,7 @@ def average_precision(labels, scores):
     return np.array(found)
 
 
-def best_thresholds(labels, probabilities):
+def best_thresholds(labels: npt.ArrayLike, probabilities: npt.ArrayLike) -> np.ndarray:
     """Return the threshold per class with the highest F1, the greatest of equal ones, as a tuple.
 
     A threshold is midway between two probabilities; it is 0.5 for a class without an image.

@@ -5,8 +5,12 @@ import difflib
 import functools
 import inspect
 import numbers
+import os
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
@@ -19,6 +23,7 @@ from keras_vit.data.images.preprocessing import Preprocessing, find_preprocessin
 from keras_vit.data.info import DatasetInfo
 from keras_vit.data.pipeline import Pipeline, check_order
 from keras_vit.data.skipped import Skipped
+from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.features import compute_features, feature_source
 from keras_vit.data.sources.kinds import BY_POSITION, KINDS, find_kind, names_with
 from keras_vit.data.sources.paper import DATASETS
@@ -27,23 +32,23 @@ from keras_vit.data.sources.tfds import paper_dataset
 
 
 def load(
-    name,
-    split,
-    image_size,
-    batch_size,
-    training=False,
-    preprocessing=None,
-    repeat=False,
-    classes=None,
-    fraction=1.0,
-    exclude=(),
-    max_skipped=0.1,
-    cache=None,
-    shard=(0, 1),
-    seed=0,
-    data_dir=None,
-    **changes,
-):
+    name: str,
+    split: str,
+    image_size: int | tuple[int, int],
+    batch_size: int,
+    training: bool = False,
+    preprocessing: Preprocessing | str | None = None,
+    repeat: bool = False,
+    classes: Sequence[str] | None = None,
+    fraction: float = 1.0,
+    exclude: Sequence[str] | str | os.PathLike = (),
+    max_skipped: float = 0.1,
+    cache: str | os.PathLike | None = None,
+    shard: tuple[int, int] = (0, 1),
+    seed: int = 0,
+    data_dir: str | os.PathLike | None = None,
+    **changes: Any,
+) -> tf.data.Dataset:
     """Load a split of a dataset as batches for a model.
 
     Batches are `(images, labels)`: float32 `(batch, height, width, 3)` in [-1, 1] and int32
@@ -207,7 +212,13 @@ def _check_names(changes):
             )
 
 
-def find_source(name, split, classes=None, data_dir=None, shard=(0, 1)):
+def find_source(
+    name: str,
+    split: str,
+    classes: Sequence[str] | None = None,
+    data_dir: str | os.PathLike | None = None,
+    shard: tuple[int, int] = (0, 1),
+) -> Source:
     """Find the examples of a split of a dataset, encoded as they are stored.
 
     Args:

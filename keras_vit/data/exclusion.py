@@ -1,9 +1,12 @@
 """Leave examples out of a dataset by their ids."""
 
 import logging
+import os
 import pathlib
 
 from keras_vit.core.files import replacing
+from keras_vit.data.deduplication.groups import Groups
+from keras_vit.data.deduplication.pairs import Duplicates
 from keras_vit.data.fingerprints import name_some
 
 
@@ -63,7 +66,7 @@ def read_ids(path):
     return [line.strip() for line in lines if line.strip()]
 
 
-def write_ids(found, path):
+def write_ids(found: Groups | Duplicates, path: str | os.PathLike) -> None:
     """Write the ids of the images to leave out, one per line, for `load(..., exclude=path)`.
 
     Args:

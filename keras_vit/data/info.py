@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_vit.data.images.preprocessing import Preprocessing
 
@@ -59,7 +59,7 @@ class DatasetInfo:
     with_features: Callable
     only: Callable
 
-    def attach(self, dataset):
+    def attach(self, dataset: Any) -> Any:
         """Set the fields and `info` as attributes of a dataset, and return the dataset."""
         dataset.info = self
         for field in dataclasses.fields(self):

@@ -17,7 +17,14 @@ MASKED, RANDOM = 0.8, 0.1
 MASK = -1
 
 
-def mask_patches(dataset, patch_size, target="mean_colour", share=0.5, start_step=0, seed=0):
+def mask_patches(
+    dataset: tf.data.Dataset,
+    patch_size: int | tuple[int, int],
+    target: str = "mean_colour",
+    share: float = 0.5,
+    start_step: int = 0,
+    seed: int = 0,
+) -> tf.data.Dataset:
     """Turn batches of images into batches for masked patch prediction, as `model.fit` takes them.
 
     Batches are `(inputs, targets, sample_weights)`. The inputs are `{"images", "corruption"}`;

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import sys
+from typing import Any
 
 import keras
 import numpy as np
@@ -63,7 +64,7 @@ class Predictions:
         return {**metrics, "calibration_error": error}
 
 
-def evaluate(model, dataset):
+def evaluate(model: keras.Model, dataset: Any) -> dict:
     """Return the accuracy and other metrics of a classifier on a dataset.
 
     Arguments and errors are those of `predictions`.
@@ -79,7 +80,7 @@ def evaluate(model, dataset):
     return predictions(model, dataset).summary()
 
 
-def predictions(model, dataset):
+def predictions(model: keras.Model, dataset: Any) -> Predictions:
     """Return the predictions of a classifier for a dataset, in one pass over it.
 
     A process among several that reads its share of the dataset, `load(..., shard=(index, count))`

@@ -12,18 +12,18 @@ from keras_vit.evaluation.geometry import (
     patch_grid,
     pooled_width,
 )
-from keras_vit.models.variants import ResNetVariant
+from keras_vit.models.variants import ResNetVariant, Variant
 
 
 def count_parameters(
-    variant,
-    num_classes=1000,
-    image_size=224,
-    pooling="token",
-    position_embedding="learned",
-    position_placement="stem",
-    axial=False,
-):
+    variant: Variant | ResNetVariant,
+    num_classes: int = 1000,
+    image_size: int | tuple[int, int] = 224,
+    pooling: str | None = "token",
+    position_embedding: str = "learned",
+    position_placement: str = "stem",
+    axial: bool = False,
+) -> int:
     """Count the parameters of a model with a linear head.
 
     Args:
@@ -83,14 +83,14 @@ def _positions(variant, image_size, pooling, position_embedding, position_placem
 
 
 def count_flops(
-    variant,
-    num_classes=1000,
-    image_size=224,
-    pooling="token",
-    with_padding=True,
-    position_embedding="learned",
-    axial=False,
-):
+    variant: Variant | ResNetVariant,
+    num_classes: int = 1000,
+    image_size: int | tuple[int, int] = 224,
+    pooling: str | None = "token",
+    with_padding: bool = True,
+    position_embedding: str = "learned",
+    axial: bool = False,
+) -> int:
     """Count the floating-point operations of one image's forward pass.
 
     A multiplication and an addition are two operations. Only matrix products and convolutions are

@@ -7,6 +7,7 @@ import logging
 import pathlib
 import re
 import tempfile
+from typing import Any
 
 import keras
 import numpy as np
@@ -25,7 +26,7 @@ from keras_vit.models.prediction import feature_extractor
 from keras_vit.version import __version__
 
 
-def extract_features(model, dataset):
+def extract_features(model: keras.Model, dataset: Any) -> tuple[np.ndarray, np.ndarray]:
     """Compute a model's representation of each image of a dataset.
 
     Shows a progress bar. An image that is skipped has neither features nor a label.

@@ -1,7 +1,10 @@
 """Few-shot evaluation of frozen features."""
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
+import keras
 import numpy as np
 
 from keras_vit.core.arguments import check_choice, is_integer, is_number
@@ -17,16 +20,16 @@ ALL = "all"
 
 
 def evaluate_fewshot(
-    model,
-    name,
-    train_split="train",
-    test_split="test",
-    shots=None,
-    seeds=SEEDS,
-    method="least-squares",
-    l2=None,
-    **data,
-):
+    model: keras.Model,
+    name: str,
+    train_split: str = "train",
+    test_split: str = "test",
+    shots: Sequence[int] | None = None,
+    seeds: Sequence[int] = SEEDS,
+    method: str = "least-squares",
+    l2: float | None = None,
+    **data: Any,
+) -> dict[tuple[int, int], float]:
     """Return the accuracy of a model's frozen features with a few labelled images of each class.
 
     Args:
@@ -75,16 +78,16 @@ def evaluate_fewshot(
 
 
 def fewshot_accuracies(
-    train_features,
-    train_labels,
-    test_features,
-    test_labels,
-    num_classes,
-    shots=None,
-    seeds=SEEDS,
-    method="least-squares",
-    l2=None,
-):
+    train_features: np.ndarray,
+    train_labels: np.ndarray,
+    test_features: np.ndarray,
+    test_labels: np.ndarray,
+    num_classes: int,
+    shots: Sequence[int] | None = None,
+    seeds: Sequence[int] = SEEDS,
+    method: str = "least-squares",
+    l2: float | None = None,
+) -> dict[tuple[int, int], float]:
     """Return the accuracy of classifiers that are fitted to a few examples of each class.
 
     `"least-squares"` is big_vision's: ridge regression in closed form from whitened features to -1

@@ -9,17 +9,17 @@ from keras_vit.evaluation.geometry import (
     out_channels,
     pooled_width,
 )
-from keras_vit.models.variants import ResNetVariant, downsampling
+from keras_vit.models.variants import ResNetVariant, Variant, downsampling
 
 
 def count_activations(
-    variant,
-    image_size=224,
-    pooling="token",
-    remat=False,
-    position_embedding="learned",
-    axial=False,
-):
+    variant: Variant | ResNetVariant,
+    image_size: int | tuple[int, int] = 224,
+    pooling: str | None = "token",
+    remat: bool = False,
+    position_embedding: str = "learned",
+    axial: bool = False,
+) -> int:
     """Count the numbers that the backward pass of one image needs from the forward pass.
 
     They are the inputs of products, norms, GELUs and ReLUs, and the outputs of fused attention,

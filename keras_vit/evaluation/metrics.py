@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 import scipy.special
 
 from keras_vit.core.arguments import check_integer
@@ -31,7 +32,9 @@ class LabelPredictions:
         return {"images": len(self.labels), "mean_average_precision": precision, "f1": f1}
 
 
-def confusion_matrix(labels, predicted, num_classes):
+def confusion_matrix(
+    labels: npt.ArrayLike, predicted: npt.ArrayLike, num_classes: int
+) -> np.ndarray:
     """Count the images of each class by predicted class.
 
     Args:
@@ -57,7 +60,9 @@ def confusion_matrix(labels, predicted, num_classes):
     return counts.reshape(num_classes, num_classes)
 
 
-def per_class_accuracy(labels, predicted, num_classes):
+def per_class_accuracy(
+    labels: npt.ArrayLike, predicted: npt.ArrayLike, num_classes: int
+) -> np.ndarray:
     """Return the accuracy per class; arguments and errors are those of `confusion_matrix`.
 
     Returns:

@@ -3,6 +3,8 @@
 import dataclasses
 import logging
 import math
+import os
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -49,7 +51,7 @@ class FewshotAccuracy:
     Call arguments:
         model: a model of this package, with any head or none, of one image size.
 
-    Returns:
+    Call returns:
         A function without arguments. It returns a dictionary from `"fewshot_5shot"` to the mean
         accuracy over the seeds of 5 shots, from 0 to 1, and, with several seeds, from
         `"fewshot_5shot_std"` to their standard deviation (n - 1). NaN if features are not finite.
@@ -73,15 +75,15 @@ class FewshotAccuracy:
 
     def __init__(
         self,
-        data,
-        shots=(5,),
-        seeds=SEEDS,
+        data: str,
+        shots: Sequence[int] = (5,),
+        seeds: Sequence[int] = SEEDS,
         *,
-        classes=None,
-        data_dir=None,
-        batch_size=32,
-        max_skipped=0.1,
-    ):
+        classes: Sequence[str] | None = None,
+        data_dir: str | os.PathLike | None = None,
+        batch_size: int = 32,
+        max_skipped: float = 0.1,
+    ) -> None:
         check_fewshot_settings(shots, seeds, "least-squares", None)
         check_integer("batch_size", batch_size, 1)
         self.data, self.shots, self.seeds, self.classes = data, shots, seeds, classes

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+from typing import Any
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.experiments.paper import accuracies, text
@@ -157,7 +158,7 @@ OF_OBJECTNET = tuple(
 COLUMNS = ("name", "measured", "reported", "difference")
 
 
-def find_reported(name):
+def find_reported(name: str) -> Reported:
     """Return the row of Table 2, of ObjectNet or of a published checkpoint, with a name.
 
     Args:
@@ -183,7 +184,7 @@ def find_reported(name):
     return rows[name]
 
 
-def comparison_rows(measured):
+def comparison_rows(measured: Any) -> list:
     """Return the rows of a table of measured and reported accuracies.
 
     Args:

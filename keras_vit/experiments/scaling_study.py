@@ -1,11 +1,15 @@
 """Models compared by the compute of their training: the paper's scaling study, and one's own."""
 
 import dataclasses
+import os
 import statistics
+from collections.abc import Sequence
+from typing import Any
 
 from keras_vit.evaluation.compute import count_training_exaflops
 from keras_vit.experiments.paper.scaling import TABLE_6
 from keras_vit.models.variants import find_variant
+from keras_vit.training.recipes.recipe import Recipe
 
 # The images and classes of JFT-300M.
 NUM_IMAGES, NUM_CLASSES = 303e6, 18_000
@@ -43,7 +47,13 @@ def count_exaflops(row):
     return count_training_exaflops(find_variant(row.builder), NUM_IMAGES, row.epochs, NUM_CLASSES)
 
 
-def scaling(recipe=None, data=None, workdir=None, models=("ViT_Ti16",), **options):
+def scaling(
+    recipe: Recipe | str | None = None,
+    data: str | None = None,
+    workdir: str | os.PathLike | None = None,
+    models: Sequence[str] = ("ViT_Ti16",),
+    **options: Any,
+) -> list[dict]:
     """Compare models by the compute of their training, and by their accuracy if they are trained.
 
     Without a recipe the models are those of the paper's study, with the accuracy on ImageNet and

@@ -2,8 +2,11 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import statistics
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -14,6 +17,7 @@ from keras_vit.experiments.vtab_tasks import RESULTS_FILE
 from keras_vit.training import distribution, job
 from keras_vit.training.callbacks.stopping import find_best
 from keras_vit.training.recipes import find_recipe
+from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.runs.run import check_new, write_text
 
 SUMMARY = "seeds.json"
@@ -44,8 +48,17 @@ class SeedResults:
 
 
 def train_seeds(
-    recipe, model, data, workdir, seeds=3, *, train=job.train, resume=False, on_run=None, **options
-):
+    recipe: Recipe | str,
+    model: keras.Model | str | os.PathLike,
+    data: str,
+    workdir: str | os.PathLike,
+    seeds: int = 3,
+    *,
+    train: Callable = job.train,
+    resume: bool = False,
+    on_run: Callable | None = None,
+    **options: Any,
+) -> SeedResults:
     """Train by a recipe with its seed and the following ones, as one run after the other.
 
     The runs are in the directories `seed-0`, `seed-1` and so on, named by their seeds. `seeds.json`
@@ -168,7 +181,14 @@ def best_of(history, monitor=None):
     return None, None
 
 
-def vtab_seeds(model, workdir, tasks=(), recipe="finetune_vtab", seeds=3, **options):
+def vtab_seeds(
+    model: str | os.PathLike,
+    workdir: str | os.PathLike,
+    tasks: Sequence[str] = (),
+    recipe: Recipe | str = "finetune_vtab",
+    seeds: int = 3,
+    **options: Any,
+) -> dict:
     """Run VTAB-1k several times, with the recipe's seed and the following ones.
 
     Each seed has a directory of `vtab` in `workdir`: `seed-0`, `seed-1` and so on. The same call

@@ -2,17 +2,33 @@
 
 import dataclasses
 import logging
+import os
 import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
 
 from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.experiments.digests import file_digest
 from keras_vit.training import job
 from keras_vit.training.callbacks.measuring import NotFiniteError
+from keras_vit.training.job import Run
 from keras_vit.training.recipes import find_recipe
+from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.runs.run import check_new
 
 
-def sweep(recipe, model, data, workdir, *, cache=None, resume=False, **options):
+def sweep(
+    recipe: Recipe | str,
+    model: keras.Model | str | os.PathLike,
+    data: str,
+    workdir: str | os.PathLike,
+    *,
+    cache: str | os.PathLike | None = None,
+    resume: bool = False,
+    **options: Any,
+) -> tuple[Run, dict]:
     """Choose a learning rate on held-out images, then train with it on all images.
 
     The runs that choose train on the split `train`, in a directory next to `workdir` whose name
@@ -92,7 +108,7 @@ def _trainer_next_to(workdir, train):
     return train_with_rate
 
 
-def choose_learning_rate(recipe, train):
+def choose_learning_rate(recipe: Recipe, train: Callable) -> tuple[Recipe, dict]:
     """Train with each of a recipe's learning rates, and choose the best.
 
     Args:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 import pathlib
 
 import keras
@@ -20,7 +21,9 @@ from keras_vit.training.runs.run import EXCLUDED_FILE
 from keras_vit.training.runs.saved_models import data_of, warn_of_images
 
 
-def open_trained(source, image_size=None):
+def open_trained(
+    source: str | os.PathLike, image_size: int | tuple[int, int] | None = None
+) -> "TrainedModel":
     """Load a model, with what its run recorded.
 
     Args:

@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import os
 import pathlib
 import shutil
+from collections.abc import Sequence
 
 from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.data.datasets import find_source, load
@@ -43,18 +45,18 @@ class VtabResults:
 
 
 def vtab(
-    model,
-    workdir,
-    tasks=(),
-    recipe="finetune_vtab",
+    model: str | os.PathLike,
+    workdir: str | os.PathLike,
+    tasks: Sequence[str] = (),
+    recipe: Recipe | str = "finetune_vtab",
     *,
-    datasets=None,
-    data_dir=None,
-    dtype=None,
-    strategy="auto",
-    keep_models=False,
-    compare=None,
-):
+    datasets: dict | None = None,
+    data_dir: str | os.PathLike | None = None,
+    dtype: str | None = None,
+    strategy: str = "auto",
+    keep_models: bool = False,
+    compare: str | os.PathLike | None = None,
+) -> VtabResults:
     """Fine-tune a model on each task of VTAB-1k, 1,000 images each, and evaluate it.
 
     Each task is trained on its 1,000 images, and evaluated once on its test split. A recipe with

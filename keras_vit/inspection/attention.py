@@ -1,5 +1,8 @@
 """Attention scores of a model's blocks."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -9,7 +12,9 @@ from keras_vit.models.parts import attention_names, find_blocks
 from keras_vit.models.prediction import predict_images
 
 
-def attention_maps(model, images, blocks=None, batch_size=32):
+def attention_maps(
+    model: keras.Model, images: Any, blocks: Sequence[str] | None = None, batch_size: int = 32
+) -> dict[str, np.ndarray]:
     """Return the attention scores between all tokens, in each head of each block.
 
     The scores come from an explicit softmax, for any model with the blocks of this package: built,

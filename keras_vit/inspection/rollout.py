@@ -1,14 +1,17 @@
 """Attention rollout: the patches that contribute to the output."""
 
 import functools
+from typing import Any
 
+import keras
+import numpy as np
 from keras import ops
 
 from keras_vit.inspection.attention import summarise_attention
 from keras_vit.models.parts import find_attention_pooling, has_class_output, token_grid
 
 
-def attention_rollout(model, images, batch_size=32):
+def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> np.ndarray:
     """Return how much each patch contributes to the output by the attention of all blocks.
 
     The scores of a block are averaged over its heads; the identity is added for the residual

@@ -1,6 +1,7 @@
 """Multi-head attention."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -69,17 +70,17 @@ class MultiHeadAttention(Layer):
 
     def __init__(
         self,
-        num_heads,
-        dropout=0.0,
-        qkv_bias=True,
-        qk_norm=False,
-        epsilon=LAYER_NORM_EPSILON,
-        attention_path="fused",
-        key_bias=None,
-        rotary_grid_size=None,
-        relative_grid_size=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        dropout: float = 0.0,
+        qkv_bias: bool = True,
+        qk_norm: bool = False,
+        epsilon: float = LAYER_NORM_EPSILON,
+        attention_path: str = "fused",
+        key_bias: bool | None = None,
+        rotary_grid_size: tuple[int, int] | None = None,
+        relative_grid_size: tuple[int, int] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_rate("dropout", dropout)
         check_choice("attention_path", attention_path, ATTENTION_PATHS)

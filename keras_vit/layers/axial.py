@@ -1,5 +1,7 @@
 """The Axial Transformer block: attention along the rows of patches, then along the columns."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -73,9 +75,7 @@ class AxialTransformerBlock(Layer):
         num_heads: number of attention heads; divides the width.
         mlp_dim: width of the hidden layer of both MLPs.
         grid_size: `(rows, columns)` of the patches.
-        activation, dropout, attention_dropout, stochastic_depth, qkv_bias, qk_norm, layer_scale,
-            epsilon, remat, attention_path, gated_mlp, key_bias: as in `TransformerBlock`, for both
-            halves.
+        **kwargs: the options of `TransformerBlock`, for both halves.
 
     Call arguments:
         tokens: the patches.
@@ -97,23 +97,23 @@ class AxialTransformerBlock(Layer):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
-        grid_size,
-        activation="gelu_tanh",
-        dropout=0.0,
-        attention_dropout=0.0,
-        stochastic_depth=0.0,
-        qkv_bias=True,
-        qk_norm=False,
-        layer_scale=None,
-        epsilon=LAYER_NORM_EPSILON,
-        remat=False,
-        attention_path="fused",
-        gated_mlp=False,
-        key_bias=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        mlp_dim: int,
+        grid_size: tuple[int, int],
+        activation: str = "gelu_tanh",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
+        qkv_bias: bool = True,
+        qk_norm: bool = False,
+        layer_scale: float | None = None,
+        epsilon: float = LAYER_NORM_EPSILON,
+        remat: bool = False,
+        attention_path: str = "fused",
+        gated_mlp: bool = False,
+        key_bias: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         options = {
             "num_heads": num_heads,
@@ -160,7 +160,7 @@ class AxialTransformerBlock(Layer):
     def call(self, tokens, training=None):
         return self.columns(self.rows(tokens, training=training), training=training)
 
-    def attention_scores(self, tokens):
+    def attention_scores(self, tokens: Any) -> tuple[Any, Any]:
         """Return the attention scores of both halves.
 
         Args:

@@ -5,6 +5,7 @@ and once for a pooling, which then takes ten times as long.
 """
 
 import dataclasses
+from typing import Any
 
 import keras
 from keras import ops
@@ -75,15 +76,15 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
 
     def __init__(
         self,
-        filters,
-        kernel_size,
-        strides=1,
-        symmetric_padding=BIT.symmetric_padding,
-        epsilon=BIT.conv_epsilon,
-        epsilon_in=BIT.epsilon_in,
-        folded=False,
-        **kwargs,
-    ):
+        filters: int,
+        kernel_size: int | tuple[int, int],
+        strides: int | tuple[int, int] = 1,
+        symmetric_padding: bool = BIT.symmetric_padding,
+        epsilon: float = BIT.conv_epsilon,
+        epsilon_in: str = BIT.epsilon_in,
+        folded: bool = False,
+        **kwargs: Any,
+    ) -> None:
         kwargs = {"kernel_initializer": "lecun_normal", **FIXED, **kwargs}
         for name, value in FIXED.items():
             if kwargs[name] != value:

@@ -1,5 +1,7 @@
 """The feed-forward part of a Transformer block."""
 
+from typing import Any
+
 import keras
 
 from keras_vit.core.arguments import check_rate
@@ -41,7 +43,14 @@ class MlpBlock(Layer):
     (2, 5, 8)
     """
 
-    def __init__(self, mlp_dim, activation="gelu_tanh", dropout=0.0, gated=False, **kwargs):
+    def __init__(
+        self,
+        mlp_dim: int,
+        activation: str = "gelu_tanh",
+        dropout: float = 0.0,
+        gated: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_rate("dropout", dropout)
         self.mlp_dim = mlp_dim

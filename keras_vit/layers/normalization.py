@@ -1,5 +1,7 @@
 """LayerNorm and GroupNorm with the originals' epsilons, and LayerScale."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -127,7 +129,7 @@ class LayerScale(Layer):
     (2, 5, 8)
     """
 
-    def __init__(self, initial_value, **kwargs):
+    def __init__(self, initial_value: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.initial_value = initial_value
 

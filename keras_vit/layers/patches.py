@@ -1,5 +1,7 @@
 """Image patches as tokens, and their corruption."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -39,7 +41,13 @@ class PatchEmbedding(Layer):
     (2, 24, 8)
     """
 
-    def __init__(self, embedding_dim, patch_size, use_bias=True, **kwargs):
+    def __init__(
+        self,
+        embedding_dim: int,
+        patch_size: int | tuple[int, int],
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.embedding_dim = embedding_dim
         self.patch_size = as_pair(patch_size, "patch_size")

@@ -1,5 +1,7 @@
 """Pooling of a token sequence to one vector per image, and the head of a distilled model."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -31,7 +33,7 @@ class ClassTokenPooling(Layer):
     (2, 8)
     """
 
-    def __init__(self, num_tokens=1, **kwargs):
+    def __init__(self, num_tokens: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_tokens = check_integer("num_tokens", num_tokens, minimum=1)
 
@@ -65,7 +67,7 @@ class ClassTokenAndMeanPooling(Layer):
     (2, 16)
     """
 
-    def __init__(self, num_prefix_tokens, **kwargs):
+    def __init__(self, num_prefix_tokens: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.num_prefix_tokens = check_integer("num_prefix_tokens", num_prefix_tokens, minimum=1)
 
@@ -110,13 +112,13 @@ class MultiHeadAttentionPooling(Layer):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
-        activation="gelu_tanh",
-        epsilon=LAYER_NORM_EPSILON,
-        attention_path="fused",
-        **kwargs,
-    ):
+        num_heads: int,
+        mlp_dim: int,
+        activation: str = "gelu_tanh",
+        epsilon: float = LAYER_NORM_EPSILON,
+        attention_path: str = "fused",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
@@ -181,7 +183,7 @@ class DistilledHead(Layer):
     (2, 3)
     """
 
-    def __init__(self, units, activation=None, **kwargs):
+    def __init__(self, units: int, activation: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.units = check_integer("units", units, minimum=1)
         self.activation = as_activation(activation)

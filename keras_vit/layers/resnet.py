@@ -3,6 +3,8 @@
 They differ in the place of the ReLU, the padding of strides and the use of epsilon.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -92,7 +94,9 @@ class BottleneckUnit(Bottleneck):
 
     convention = HYBRID
 
-    def __init__(self, filters, strides=1, folded=False, **kwargs):
+    def __init__(
+        self, filters: int, strides: int | tuple[int, int] = 1, folded: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(filters, strides, folded, **kwargs)
         # The unit starts as its shortcut.
         self.norm_3 = self._norm("norm_3", gamma_initializer="zeros")
@@ -142,7 +146,9 @@ class PreActivationBottleneckUnit(Bottleneck):
 
     convention = BIT
 
-    def __init__(self, filters, strides=1, folded=False, **kwargs):
+    def __init__(
+        self, filters: int, strides: int | tuple[int, int] = 1, folded: bool = False, **kwargs: Any
+    ) -> None:
         super().__init__(filters, strides, folded, **kwargs)
         self.norm_3 = self._norm("norm_3")
 

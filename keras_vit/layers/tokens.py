@@ -1,5 +1,7 @@
 """Class token and register tokens of a token sequence."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -82,7 +84,7 @@ class RegisterTokens(LearnedTokens):
     (2, 28, 8)
     """
 
-    def __init__(self, num_registers, stddev=1e-6, **kwargs):
+    def __init__(self, num_registers: int, stddev: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stddev = stddev
         self.num_new = check_integer("num_registers", num_registers, minimum=1)

@@ -49,7 +49,8 @@ class TransformerBlock(Layer):
             `"explicit"`.
         gated_mlp: whether the MLP is a gated linear unit, see `MlpBlock`.
         key_bias: whether the key projection has a bias; `None` for `qkv_bias`.
-        rotary_grid_size, relative_grid_size: see `MultiHeadAttention`.
+        rotary_grid_size: see `MultiHeadAttention`.
+        relative_grid_size: see `MultiHeadAttention`.
 
     Call arguments:
         tokens: the token sequence.
@@ -74,24 +75,24 @@ class TransformerBlock(Layer):
 
     def __init__(
         self,
-        num_heads,
-        mlp_dim,
-        activation="gelu_tanh",
-        dropout=0.0,
-        attention_dropout=0.0,
-        stochastic_depth=0.0,
-        qkv_bias=True,
-        qk_norm=False,
-        layer_scale=None,
-        epsilon=LAYER_NORM_EPSILON,
-        remat=False,
-        attention_path="fused",
-        gated_mlp=False,
-        key_bias=None,
-        rotary_grid_size=None,
-        relative_grid_size=None,
-        **kwargs,
-    ):
+        num_heads: int,
+        mlp_dim: int,
+        activation: str = "gelu_tanh",
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
+        qkv_bias: bool = True,
+        qk_norm: bool = False,
+        layer_scale: float | None = None,
+        epsilon: float = LAYER_NORM_EPSILON,
+        remat: bool = False,
+        attention_path: str = "fused",
+        gated_mlp: bool = False,
+        key_bias: bool | None = None,
+        rotary_grid_size: tuple[int, int] | None = None,
+        relative_grid_size: tuple[int, int] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         check_rate("dropout", dropout)
         check_rate("attention_dropout", attention_dropout)
@@ -159,7 +160,7 @@ class TransformerBlock(Layer):
 
         return keras.remat(transform)(tokens)
 
-    def attention_scores(self, tokens):
+    def attention_scores(self, tokens: Any) -> Any:
         """Return the attention scores of the block without computing its output.
 
         Args:

@@ -5,7 +5,7 @@ import inspect
 from keras_vit.core.arguments import as_pair
 from keras_vit.models.checks import has_class_token
 from keras_vit.models.resnet import resnet
-from keras_vit.models.variants import VARIANTS, ResNetVariant, is_resnet
+from keras_vit.models.variants import VARIANTS, ResNetVariant, Variant, is_resnet
 from keras_vit.models.vit import vision_transformer
 
 # Options that only change training.
@@ -68,12 +68,12 @@ def variable_shapes(options):
     return shapes
 
 
-def match_variant(options):
+def match_variant(options: dict) -> Variant | ResNetVariant | None:
     """Return the variant with the architecture of these options, or `None`."""
     return next((row for row in VARIANTS if not architecture_differences(row, options)), None)
 
 
-def architecture_differences(row, options):
+def architecture_differences(row: Variant | ResNetVariant, options: dict) -> dict:
     """Compare options with the architecture of a variant.
 
     Return a dictionary from the names of options that differ to pairs: the option, and that of the

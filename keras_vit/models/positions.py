@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import numpy.typing as npt
 import scipy.ndimage
 
 from keras_vit.core.arguments import as_pair, check_choice
@@ -12,8 +13,12 @@ KERNEL_METHODS = ("bilinear", "bicubic")
 
 
 def resize_position_embedding(
-    table, target_grid, source_grid=None, num_prefix_tokens=1, method="bilinear"
-):
+    table: npt.ArrayLike,
+    target_grid: tuple[int, int],
+    source_grid: tuple[int, int] | None = None,
+    num_prefix_tokens: int = 1,
+    method: str = "bilinear",
+) -> np.ndarray:
     """Interpolate position embeddings in 2-D, according to their position in the image.
 
     The table has shape `(1, prefix + rows * columns, width)`, the result
@@ -133,7 +138,9 @@ def resize_relative_embedding(table, source_grid, target_grid, method="bilinear"
     return (sums / totals).astype(table.dtype)
 
 
-def resize_patch_kernel(kernel, patch_size, method="bilinear"):
+def resize_patch_kernel(
+    kernel: npt.ArrayLike, patch_size: int | tuple[int, int], method: str = "bilinear"
+) -> np.ndarray:
     """Change the kernel of a patch embedding for patches of another size.
 
     Larger patches that are resized smaller ones give the same tokens; for smaller patches, the

@@ -1,5 +1,8 @@
 """Predictions on checked images, and features of them."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 import numpy as np
 from keras import ops
@@ -16,7 +19,13 @@ from keras_vit.models.kernels.folding import fold
 from keras_vit.models.parts import check_backbone, representation, token_grid
 
 
-def features(model, images, layers=None, as_maps=False, batch_size=32):
+def features(
+    model: keras.Model,
+    images: Any,
+    layers: Sequence[str] | None = None,
+    as_maps: bool = False,
+    batch_size: int = 32,
+) -> np.ndarray | dict[str, np.ndarray]:
     """Compute the representation of images, or the outputs of layers.
 
     Args:

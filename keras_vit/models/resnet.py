@@ -1,5 +1,7 @@
 """The ResNets of the paper as Functional Keras models: BiT, and the one inside the hybrids."""
 
+from collections.abc import Sequence
+
 import keras
 
 from keras_vit.core.arguments import as_pair, check_choice, check_integer, is_integer
@@ -19,16 +21,16 @@ from keras_vit.models.stem_and_head import activation_name, classification_head
 
 @carries_options
 def resnet(
-    stages,
-    width=64,
-    num_classes=1000,
-    image_size=224,
-    image_channels=3,
-    classifier_activation=None,
-    preactivation=True,
-    name="resnet",
-    dtype=None,
-):
+    stages: Sequence[int],
+    width: int = 64,
+    num_classes: int = 1000,
+    image_size: int | tuple[int, int] | None = 224,
+    image_channels: int = 3,
+    classifier_activation: str | None = None,
+    preactivation: bool = True,
+    name: str = "resnet",
+    dtype: str | None = None,
+) -> ImageModel:
     """Build a ResNet with GroupNorm and weight standardization, of any size.
 
     The model takes images `(batch, height, width, channels)`, float, in [-1, 1] (see

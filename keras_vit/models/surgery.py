@@ -32,7 +32,7 @@ from keras_vit.models.positions import (
 from keras_vit.models.stem_and_head import zero_head
 
 
-def replace_head(model, num_classes):
+def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     """Make a model with the same backbone and a new linear head, zero at the start.
 
     The layers of a pre-training head (`projection`, `pre_logits`) are dropped. The backbone's
@@ -80,7 +80,11 @@ def replace_head(model, num_classes):
     return copy
 
 
-def resize(model, image_size=None, patch_size=None):
+def resize(
+    model: keras.Model,
+    image_size: int | tuple[int, int] | None = None,
+    patch_size: int | tuple[int, int] | None = None,
+) -> keras.Model:
     """Make a model for another image or patch size, with position embeddings interpolated in 2-D.
 
     A ResNet has no position embeddings, and takes any image size. All other variables are copies:
@@ -136,7 +140,7 @@ def resize(model, image_size=None, patch_size=None):
     return resized
 
 
-def freeze_blocks(model, num_blocks):
+def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
     """Freeze the first blocks of a Vision Transformer, and all layers before them.
 
     The embeddings, and the ResNet of a hybrid, are frozen with the blocks; position embeddings that

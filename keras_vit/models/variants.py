@@ -109,7 +109,7 @@ VARIANTS = (
 )
 
 
-def list_variants():
+def list_variants() -> tuple[Variant | ResNetVariant, ...]:
     """Return the table of architectures.
 
     Returns:
@@ -123,7 +123,7 @@ def list_variants():
     return VARIANTS
 
 
-def find_variant(name):
+def find_variant(name: str) -> Variant | ResNetVariant:
     """Return the row of a name; the error names the nearest.
 
     Arguments in parentheses after the name change its sizes, as in Python.

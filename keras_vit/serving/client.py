@@ -5,6 +5,8 @@ import pathlib
 import re
 import threading
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +32,7 @@ class BadImageError(ValueError):
         positions: list of the positions of bad images in the request, at most 100.
     """
 
-    def __init__(self, message, positions):
+    def __init__(self, message: str, positions: Sequence[int]) -> None:
         super().__init__(message)
         self.positions = positions
 
@@ -58,7 +60,7 @@ class Client(contextlib.AbstractContextManager):
     ValueError: `images` must be files that can be read. Received: 'cat.jpg' (No such file ...)
     """
 
-    def __init__(self, url, timeout=60.0):
+    def __init__(self, url: str, timeout: float = 60.0) -> None:
         _check_timeout(timeout)
         for pattern, transport in ((_REST_URL, Rest), (_GRPC_URL, Grpc)):
             parts = pattern.fullmatch(str(url))
@@ -74,11 +76,11 @@ class Client(contextlib.AbstractContextManager):
     def __exit__(self, *exception):
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         """Close the connection."""
         self._transport.close()
 
-    def predict(self, images, batch_size=32, signature="serving_default"):
+    def predict(self, images: Any, batch_size: int = 32, signature: str = "serving_default") -> Any:
         """Classify images, or return whatever else the signature computes.
 
         Args:
@@ -116,7 +118,7 @@ class Client(contextlib.AbstractContextManager):
         with self._explaining():
             return join(answers, versions)
 
-    def status(self, timeout=None):
+    def status(self, timeout: float | None = None) -> Any:
         """Return the state of each version of the model: `{1: "AVAILABLE"}`.
 
         Args:
@@ -134,7 +136,7 @@ class Client(contextlib.AbstractContextManager):
         with self._explaining():
             return self._transport.status(timeout)
 
-    def wait_until_ready(self, timeout=60.0):
+    def wait_until_ready(self, timeout: float = 60.0) -> None:
         """Wait until a version of the model is available.
 
         Args:

@@ -5,6 +5,9 @@ import dataclasses
 import errno
 import json
 import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -32,21 +35,21 @@ _RESIZED = (
 
 
 def export(
-    model,
-    directory,
-    version="auto",
-    format="saved_model",
-    signatures=USUAL_SIGNATURES,
-    top_k=5,
-    class_names=None,
-    batch_size=None,
-    image_size=None,
-    on_bad_image="error",
-    warmup_batch_sizes=None,
-    quantize=None,
-    calibration=None,
-    facts=None,
-):
+    model: keras.Model,
+    directory: str | os.PathLike,
+    version: int | str = "auto",
+    format: str = "saved_model",
+    signatures: Sequence[str] = USUAL_SIGNATURES,
+    top_k: int = 5,
+    class_names: Sequence[str] | None = None,
+    batch_size: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    on_bad_image: str = "error",
+    warmup_batch_sizes: Sequence[int] | None = None,
+    quantize: str | None = None,
+    calibration: Any = None,
+    facts: dict | None = None,
+) -> pathlib.Path:
     """Write a model for serving, to `directory/<version>/`.
 
     A SavedModel has these signatures; the first one is stored as `serving_default`:

@@ -4,7 +4,10 @@ import collections
 import dataclasses
 import logging
 import math
+import os
+from typing import Any
 
+import keras
 import numpy as np
 
 from keras_vit.checkpoints import inspect_checkpoint
@@ -15,6 +18,7 @@ from keras_vit.data.images.headers import declared_size
 from keras_vit.models import find_variant
 from keras_vit.models.variants import is_resnet, total_stride
 from keras_vit.training.recipes import FINETUNE, PRETRAIN, machine
+from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.starting_model import is_variant, make_model
 
 # Images seen by the number of training images: 500, 10,000 or 20,000 steps of 512 images
@@ -64,7 +68,16 @@ class Facts:
         return max(int(size) // stride, 1) * stride
 
 
-def auto_recipe(data, model, *, minutes=None, seed=0, split="train", may_freeze=True, **options):
+def auto_recipe(
+    data: str,
+    model: keras.Model | str | os.PathLike,
+    *,
+    minutes: float | None = None,
+    seed: int = 0,
+    split: str = "train",
+    may_freeze: bool = True,
+    **options: Any,
+) -> Recipe:
     """Choose the settings of a training run for a dataset, a model and this machine.
 
     The number of steps follows BiT-HyperRule, the resolution the images and the model, the batch

@@ -1,14 +1,18 @@
 """The losses of the recipes."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.choices import IGNORED, TARGETS
+from keras_vit.training.recipes.recipe import Recipe
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-def sigmoid_cross_entropy(labels, logits):
+def sigmoid_cross_entropy(labels: Any, logits: Any) -> Any:
     """Return the cross-entropy of one sigmoid per class, from soft labels `(batch, classes)`.
 
     The result is the sum over the classes, `(batch,)`; Keras's `BinaryCrossentropy` has the mean.
@@ -20,12 +24,12 @@ def sigmoid_cross_entropy(labels, logits):
     return ops.sum(ops.binary_crossentropy(labels, logits, from_logits=True), axis=-1)
 
 
-def are_numbers(labels):
+def are_numbers(labels: Any) -> bool:
     """Whether the spec of labels is that of class numbers, `(batch,)`, and not of soft labels."""
     return len(labels.shape) == 1
 
 
-def make_loss(recipe, labels):
+def make_loss(recipe: Recipe, labels: Any) -> Any:
     """Make the loss of a recipe for the spec of labels: `(batch,)`, or soft `(batch, classes)`."""
     if recipe.needs_soft_labels and are_numbers(labels):
         raise ValueError(
@@ -42,7 +46,7 @@ def make_loss(recipe, labels):
     )
 
 
-def masked_patch_loss(target="mean_colour"):
+def masked_patch_loss(target: str = "mean_colour") -> Any:
     """Make the loss of a masked patch predictor, a mean over corrupted patches.
 
     The sample weights of `keras_vit.data.mask_patches` select the corrupted patches.
@@ -76,7 +80,12 @@ class PixelCrossEntropy(keras.losses.Loss):
     1.3863
     """
 
-    def __init__(self, class_weights=None, name="pixel_cross_entropy", **kwargs):
+    def __init__(
+        self,
+        class_weights: Sequence[float] | None = None,
+        name: str = "pixel_cross_entropy",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name, **kwargs)
         self.class_weights = class_weights and [float(weight) for weight in class_weights]
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -9,7 +10,7 @@ from keras import ops
 from keras_vit.core.arguments import check_rate
 from keras_vit.training.paper_optimizer import PaperOptimizer, PaperUpdates
 from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS
-from keras_vit.training.recipes.recipe import KERAS_OPTIMIZERS
+from keras_vit.training.recipes.recipe import KERAS_OPTIMIZERS, Recipe
 from keras_vit.training.schedules import learning_rate_schedule
 
 
@@ -25,7 +26,7 @@ class SGD(PaperOptimizer):
         `optax.sgd`, the optimizer of vit_jax.
     """
 
-    def __init__(self, learning_rate, momentum=0.9, **arguments):
+    def __init__(self, learning_rate: Any, momentum: float = 0.9, **arguments: Any) -> None:
         check_rate("momentum", momentum)
         super().__init__(learning_rate, **arguments)
         self.momentum = momentum
@@ -52,7 +53,14 @@ class AdamW(PaperOptimizer):
         `optax.scale_by_adam`, the optimizer of big_vision.
     """
 
-    def __init__(self, learning_rate, beta_1=0.9, beta_2=0.999, epsilon=1e-8, **arguments):
+    def __init__(
+        self,
+        learning_rate: Any,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-8,
+        **arguments: Any,
+    ) -> None:
         check_rate("beta_1", beta_1)
         check_rate("beta_2", beta_2)
         if not 0 <= epsilon < math.inf:
@@ -84,7 +92,9 @@ class AdamW(PaperOptimizer):
         return ops.cast(mean / (ops.sqrt(square) + self.epsilon), dtype)
 
 
-def make_optimizer(recipe, model, total_steps):
+def make_optimizer(
+    recipe: Recipe, model: keras.Model, total_steps: int
+) -> keras.optimizers.Optimizer:
     """Make the optimizer of a recipe for the updates of a run, and for a built model.
 
     Reference:
@@ -136,6 +146,6 @@ def _find_optimizer(name):
     return type(classes[name].__name__, (PaperUpdates, classes[name]), {})
 
 
-def inner_optimizer(model):
+def inner_optimizer(model: keras.Model) -> keras.optimizers.Optimizer:
     """Return the paper's optimizer of a compiled model, which float16 wraps in loss scaling."""
     return getattr(model.optimizer, "inner_optimizer", model.optimizer)

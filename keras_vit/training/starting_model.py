@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 import pathlib
 import re
 
@@ -28,6 +29,7 @@ from keras_vit.models.kernels.lora import enable_lora, freeze_base
 from keras_vit.models.kernels.plain import flat_parts
 from keras_vit.models.kernels.quantization import quantize
 from keras_vit.models.variants import is_resnet
+from keras_vit.training.recipes.recipe import Recipe
 
 # Settings of a recipe that apply only to new models.
 OF_THE_MODEL = (
@@ -36,7 +38,12 @@ OF_THE_MODEL = (
 )
 
 
-def make_model(recipe, model, num_classes, dtype=None):
+def make_model(
+    recipe: Recipe,
+    model: keras.Model | str | os.PathLike,
+    num_classes: int,
+    dtype: str | None = None,
+) -> keras.Model:
     """Make the model that a recipe trains: a new one, or a trained one with a new head.
 
     All layers but the recipe's `frozen_blocks` are trained, also those that a loaded model has

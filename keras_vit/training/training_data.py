@@ -1,6 +1,9 @@
 """The training and validation data of a recipe."""
 
 import dataclasses
+import os
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -9,21 +12,22 @@ from keras_vit.data.padding import pad
 from keras_vit.data.processes import process
 from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 from keras_vit.training.distribution import check_batch, num_replicas
+from keras_vit.training.recipes.recipe import Recipe
 
 # As `load` takes them.
 FLIPS = {"never": False, "random": True, "always": "always"}
 
 
 def load_training_data(
-    recipe,
-    name,
-    classes=None,
-    fraction=1.0,
-    cache=None,
-    split="train",
-    validation="validation",
-    **options,
-):
+    recipe: Recipe,
+    name: str,
+    classes: Sequence[str] | None = None,
+    fraction: float = 1.0,
+    cache: str | os.PathLike | None = None,
+    split: str = "train",
+    validation: str | None = "validation",
+    **options: Any,
+) -> tuple[Any, Any]:
     """Load the training and validation splits of a dataset for a recipe.
 
     Crops and flips that would change the meaning of a label (a number, a place) are left out, and

@@ -4,6 +4,7 @@ import os
 import pathlib
 import types
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -23,7 +24,7 @@ SUFFIX = ".safetensors"
 SCALE = "lora_scale"
 
 
-def save_adapter(model, path):
+def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Write the matrices of LoRA and the head of a model to a file, without its base.
 
     Args:
@@ -56,7 +57,7 @@ def save_adapter(model, path):
     write_files(path / peft.WEIGHTS, arrays, files, None)
 
 
-def load_adapter(model, path):
+def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
 
     Args:

@@ -11,7 +11,7 @@ CHECKPOINTS = (*GOOGLE_CHECKPOINTS, *HUB_CHECKPOINTS)
 __all__ = ["CHECKPOINTS", "Checkpoint", "find_checkpoint", "list_checkpoints"]
 
 
-def list_checkpoints(filter=""):
+def list_checkpoints(filter: str = "") -> tuple[Checkpoint, ...]:
     """Return the table of published checkpoints, or the rows that a text selects.
 
     Args:
@@ -38,7 +38,7 @@ def list_checkpoints(filter=""):
     )
 
 
-def find_checkpoint(name, variant=None, argument="name"):
+def find_checkpoint(name: str, variant: str | None = None, argument: str = "name") -> Checkpoint:
     """Return the row of a name.
 
     Args:

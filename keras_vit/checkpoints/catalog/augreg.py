@@ -120,7 +120,7 @@ _FINETUNING = (
 )
 
 
-def parse_augreg(name):
+def parse_augreg(name: str) -> AugRegFile:
     """Parse the name of a file of the AugReg release.
 
     Args:

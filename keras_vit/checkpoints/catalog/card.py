@@ -1,9 +1,11 @@
 """The model card of a directory of weights: the README.md of its repository on the Hub."""
 
 import contextlib
+import os
 import pathlib
 import re
 import urllib.parse
+from typing import Any
 
 from keras_vit.checkpoints.catalog import CHECKPOINTS
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
@@ -46,7 +48,15 @@ outputs = model(**processor(image, return_tensors="pt"))
 TENSORFLOW_CODE = TRANSFORMERS_CODE.replace('"pt"', '"tf"')
 
 
-def model_card(directory, name, *, source=None, finetuned=False, accuracy=None, license=None):
+def model_card(
+    directory: str | os.PathLike,
+    name: str,
+    *,
+    source: str | None = None,
+    finetuned: bool = False,
+    accuracy: str | None = None,
+    license: str | None = None,
+) -> Any:
     """Describe a directory of weights for people who find it on the Hugging Face Hub.
 
     The facts are those of the files: architecture, classes, image size, normalization, resizing.

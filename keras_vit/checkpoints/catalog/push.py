@@ -2,8 +2,10 @@
 
 import contextlib
 import hashlib
+import os
 import pathlib
 import re
+from typing import Any
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog.card import model_card
@@ -20,7 +22,9 @@ SIGNED = re.compile(r"(?P<text>.*)" + SIGNATURE.format(digest="([0-9a-f]{16})"),
 FOREIGN = "keras_vit did not write it, or it was edited since"
 
 
-def push_to_hub(directory, name, card=None, private=False):
+def push_to_hub(
+    directory: str | os.PathLike, name: str, card: Any = None, private: bool = False
+) -> str:
     """Upload a directory of weights to a repository of the Hugging Face Hub, in one commit.
 
     The commit has the weights and the JSON files that `save_checkpoint` writes, and a README.md

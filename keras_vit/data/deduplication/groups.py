@@ -7,6 +7,7 @@ import numpy as np
 from keras_vit.data.deduplication.hashes import WORDS, hash_images, view_colors
 from keras_vit.data.deduplication.index import HashIndex
 from keras_vit.data.deduplication.pairs import MAX_DISTANCE, check_distance, have_equal_colors
+from keras_vit.data.sources.base import Source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Groups:
         return iter(self.groups)
 
 
-def find_groups(source, max_distance=MAX_DISTANCE):
+def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
     """Find groups of images of one set that are copies of each other, by a chain of copies.
 
     Two images are copies by the rules of `find_duplicates`.

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import logging
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -80,7 +81,9 @@ class Duplicates:
         return iter(self.pairs)
 
 
-def find_duplicates(train, test, max_distance=MAX_DISTANCE):
+def find_duplicates(
+    train: Source | HashParts, test: Source | Sequence[Source], max_distance: int = MAX_DISTANCE
+) -> Duplicates:
     """Find the training images that are in a test set, even if they were changed a little.
 
     All but a few percent are found when they were rescaled, compressed again, mirrored, brightened

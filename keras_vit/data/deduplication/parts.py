@@ -7,14 +7,17 @@ machines write what one process would, and what is there need not be computed ag
 import hashlib
 import json
 import math
+import os
 import pathlib
 import zipfile
+from collections.abc import Callable
 
 import numpy as np
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import differences, replacing
 from keras_vit.data.deduplication.hashes import VIEW_SIDE, WORDS, Hashes, hash_part
+from keras_vit.data.sources.base import Source
 
 RECORD = "hashes.json"
 # To be increased if images get other hashes: parts of other versions are then refused.
@@ -56,7 +59,9 @@ class HashParts:
     [1]
     """
 
-    def __init__(self, source, directory, data, part_size=5000):
+    def __init__(
+        self, source: Source, directory: str | os.PathLike, data: str, part_size: int = 5000
+    ) -> None:
         check_integer("part_size", part_size, 1)
         self.source, self.part_size = source, part_size
         self.directory = pathlib.Path(directory).expanduser()
@@ -96,7 +101,7 @@ class HashParts:
         index, count = shard
         return [part for part in range(index, self.count, count) if self._load(part) is None]
 
-    def write(self, part, on_image=None):
+    def write(self, part: int, on_image: Callable | None = None) -> Hashes:
         """Hash the images of a part and write its file.
 
         Args:

@@ -1,6 +1,7 @@
 """Scale pixel values to the range of the models."""
 
 import logging
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,7 +13,7 @@ _OVERSHOOT_SHARE = 0.25
 _MARGIN = 127.5 * (MAX_OVERSHOOT - 1)
 
 
-def preprocess(images):
+def preprocess(images: Any) -> Any:
     """Scale pixel values from [0, 255] to [-1, 1], the range that all the models take.
 
     Floating-point values may exceed [0, 255] a little, as interpolation does at sharp edges. A

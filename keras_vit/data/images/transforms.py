@@ -170,7 +170,7 @@ def _covering(size, height, width):
     return tf.cast(tf.stack(covering), tf.int32)
 
 
-def hyper_rule_sizes(height, width):
+def hyper_rule_sizes(height: int, width: int) -> tuple[int, int]:
     """Return the image sizes of BiT-HyperRule, by the size of the images of a dataset.
 
     Args:

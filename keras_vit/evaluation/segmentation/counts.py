@@ -3,11 +3,13 @@
 import dataclasses
 import logging
 
+import keras
 import numpy as np
 import tqdm
 
 from keras_vit.core.choices import IGNORED
 from keras_vit.data.images.masks import examples_of
+from keras_vit.data.sources.base import Source
 from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.evaluation.segmentation.windows import segment
 
@@ -42,7 +44,13 @@ class PixelCounts:
         }
 
 
-def evaluate_segmentation(model, source, stride=None, batch_size=8, max_skipped=0.1):
+def evaluate_segmentation(
+    model: keras.Model,
+    source: Source,
+    stride: int | None = None,
+    batch_size: int = 8,
+    max_skipped: float = 0.1,
+) -> PixelCounts:
     """Compare a segmenter's predictions with the masks of a dataset, at the masks' own size.
 
     Args:

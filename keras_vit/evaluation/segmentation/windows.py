@@ -2,13 +2,16 @@
 
 import itertools
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import check_integer
 
 
-def segment(model, image, stride=None, batch_size=8):
+def segment(
+    model: keras.Model, image: np.ndarray, stride: int | None = None, batch_size: int = 8
+) -> np.ndarray:
     """Compute the logits of each pixel of an image with a sliding window.
 
     The image is resized to just cover a window of the model's size; its aspect ratio is kept.

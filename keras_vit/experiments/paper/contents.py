@@ -38,7 +38,7 @@ CONTENTS = {
 }
 
 
-def paper_table(name):
+def paper_table(name: str) -> PaperTable:
     """Return a table or figure of the paper as a table of strings.
 
     Args:

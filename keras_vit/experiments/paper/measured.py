@@ -2,8 +2,10 @@
 
 import dataclasses
 import difflib
+import os
 import pathlib
 import statistics
+from collections.abc import Sequence
 
 from keras_vit.checkpoints.trained.runs import RUN_FILE
 from keras_vit.core.text import mean_and_deviation
@@ -42,7 +44,9 @@ _ROWS = {
 COLUMNS = ("row", "runs", "measured", "reported", "difference")
 
 
-def measured_tables(name, directories, data_dir=None):
+def measured_tables(
+    name: str, directories: Sequence[str | os.PathLike], data_dir: str | os.PathLike | None = None
+) -> list[PaperTable]:
     """Return tables of what was measured, next to the results that the paper reports.
 
     Args:

@@ -1,6 +1,7 @@
 """Position embeddings that are added to the tokens."""
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,7 +15,12 @@ from keras_vit.layers.patches import interpolate
 class PositionEmbedding(Layer):
     """Base class of the layers that add a table of embeddings, for `patch_size` that of images."""
 
-    def __init__(self, grid_size, patch_size=None, **kwargs):
+    def __init__(
+        self,
+        grid_size: tuple[int, int] | None,
+        patch_size: int | tuple[int, int] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.grid_size = None if grid_size is None else as_pair(grid_size, "grid_size")
         self.patch_size = None if patch_size is None else as_pair(patch_size, "patch_size")
@@ -66,7 +72,13 @@ class AddPositionEmbedding(PositionEmbedding):
     (2, 25, 8)
     """
 
-    def __init__(self, grid_size=None, patch_size=None, num_prefix_tokens=0, **kwargs):
+    def __init__(
+        self,
+        grid_size: tuple[int, int] | None = None,
+        patch_size: int | tuple[int, int] | None = None,
+        num_prefix_tokens: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(grid_size, patch_size, **kwargs)
         self.num_prefix_tokens = check_integer("num_prefix_tokens", num_prefix_tokens, minimum=0)
 
@@ -119,7 +131,13 @@ class AddPositionEmbedding2D(PositionEmbedding):
     (2, 24, 8)
     """
 
-    def __init__(self, grid_size, patch_size=None, num_prefix_tokens=0, **kwargs):
+    def __init__(
+        self,
+        grid_size: tuple[int, int],
+        patch_size: int | tuple[int, int] | None = None,
+        num_prefix_tokens: int = 0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(grid_size, patch_size, **kwargs)
         self.num_prefix_tokens = check_integer("num_prefix_tokens", num_prefix_tokens, minimum=0)
 

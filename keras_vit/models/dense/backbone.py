@@ -1,6 +1,7 @@
 """Maps of a Vision Transformer at several strides, for detectors and segmenters."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 
@@ -18,7 +19,12 @@ KINDS = ("simple", "blocks", "dpt")
 NUM_MAPS = 4
 
 
-def backbone(model, levels=None, kind="simple", channels=256):
+def backbone(
+    model: keras.Model,
+    levels: Sequence[str] | None = None,
+    kind: str = "simple",
+    channels: int = 256,
+) -> keras.Model:
     """Make a model from images to a dictionary of maps, for detection and segmentation.
 
     Maps are `(batch, rows, columns, channels)`. The level `"P2"` has a quarter of the image's

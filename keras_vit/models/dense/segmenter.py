@@ -14,7 +14,7 @@ from keras_vit.models.dense.layers import MaskProduct, ResizeLike, TokensToMap
 DECODER_BLOCKS, HEAD_WIDTH, MLP_RATIO, DROPOUT = 2, 64, 4, 0.1
 
 
-def segmenter(backbone, num_classes, head="linear"):
+def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> keras.Model:
     """Make a model from images to the logits of the classes of each pixel.
 
     The output is `(batch, height, width, num_classes)`, float32, of the images' size: logits are

@@ -1,6 +1,9 @@
 """Low-rank adaptation (LoRA) of a Vision Transformer's projections and MLPs."""
 
 import math
+from collections.abc import Sequence
+
+import keras
 
 from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.layers.base import set_trainable
@@ -9,7 +12,9 @@ from keras_vit.models.kernels.plain import flat_parts, plain
 from keras_vit.models.parts import HEAD_LAYERS, find_blocks
 
 
-def enable_lora(model, rank, alpha=None, layers=None):
+def enable_lora(
+    model: keras.Model, rank: int, alpha: float | None = None, layers: Sequence[str] | None = None
+) -> None:
     """Add trainable low-rank matrices to the kernels of blocks, and freeze all but the head.
 
     A kernel `W` becomes `W + alpha / rank * A B`. `B` is zero at the start. The model is changed in
@@ -63,7 +68,7 @@ def enable_lora(model, rank, alpha=None, layers=None):
     model.train_function = model.test_function = model.predict_function = None
 
 
-def merge_lora(model):
+def merge_lora(model: keras.Model) -> keras.Model:
     """Return a plain model of the same function, whose float kernels contain the product of LoRA.
 
     Args:

@@ -1,5 +1,7 @@
 """Models with quantized kernels."""
 
+import keras
+
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.choices import QUANTIZATIONS
 from keras_vit.layers.base import change_kernel
@@ -7,7 +9,7 @@ from keras_vit.models.kernels.lora import lora_parts
 from keras_vit.models.kernels.plain import copy_of, flat_parts
 
 
-def quantize(model, mode):
+def quantize(model: keras.Model, mode: str) -> keras.Model:
     """Return a copy of a model whose projections and MLPs have quantized kernels.
 
     The patch projection, the norms and the head stay float. `.keras` files keep quantized models

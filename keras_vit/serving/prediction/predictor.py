@@ -2,8 +2,10 @@
 
 import collections.abc
 import functools
+import os
 import pathlib
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -65,12 +67,12 @@ class Predictor:
 
     def __init__(
         self,
-        path,
-        outputs=("prediction", "probability"),
-        batch_size=32,
-        dtype=None,
-        image_size=None,
-    ):
+        path: str | os.PathLike,
+        outputs: Sequence[str] = ("prediction", "probability"),
+        batch_size: int = 32,
+        dtype: str | None = None,
+        image_size: int | tuple[int, int] | None = None,
+    ) -> None:
         is_list = isinstance(outputs, (list, tuple)) and len(outputs) > 0
         if not is_list or any(name not in OUTPUTS for name in outputs):
             raise ValueError(

@@ -171,7 +171,7 @@ class Recipe:
         """Whether the model learns classes of images, not masked patches or classes of pixels."""
         return self.loss in CLASS_LOSSES
 
-    def smoke(self):
+    def smoke(self) -> "Recipe":
         """Return the same recipe, shrunk to seconds on a laptop.
 
         Example:
@@ -186,7 +186,7 @@ class Recipe:
             small["random_crop_from"] = 40
         return dataclasses.replace(self, **small)
 
-    def epoch_lengths(self, num_examples):
+    def epoch_lengths(self, num_examples: int) -> tuple[int, int]:
         """Return the number of epochs and of their steps for a number of examples.
 
         A recipe in steps has epochs of equal length: at least one pass over the examples, and at

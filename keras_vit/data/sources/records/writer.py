@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import pathlib
 
 import tensorflow as tf
@@ -10,10 +11,13 @@ import tqdm
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.files import replacing
 from keras_vit.data.images.decoding import decode
+from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.records.tfrecord import LABEL_FILES
 
 
-def write_records(source, folder, split, num_files=1):
+def write_records(
+    source: Source, folder: str | os.PathLike, split: str, num_files: int = 1
+) -> list[pathlib.Path]:
     """Write a split of a dataset to TFRecord files, shuffled, with `labels.txt` next to them.
 
     They are read as `tfrecord:FOLDER/{split}-*`. Images stay encoded as they are; those that cannot
