@@ -11,6 +11,7 @@ import re
 from keras_vit.checkpoints import list_checkpoints
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.cli.models import COLUMNS, table_rows
 from keras_vit.cli.tables import markdown_table
 from keras_vit.training.recipes import ROWS
 
@@ -91,6 +92,10 @@ RESNET_COLUMNS = ("In float32", "relative to", "forward", "training step")
 CHOSEN_COLUMNS = ("relative to", *map(", ".join, SETTINGS))
 SERVED = {"ViT_B16": "ViT-B/16", "R50_B16": "R50+ViT-B/16", "BiT_R50x1": "BiT-R50x1"}
 SERVING_COLUMNS = ("1 image", "8 images", "images/s", "to float32", "difference")
+PUBLISHED_COLUMNS = (
+    *("builder", "parameters", "GFLOPs at 224 pixels", "best published file", "its pixels"),
+    "its top-1 accuracy",
+)
 RECIPE_COLUMNS = (
     *("name", "size", "batch", "optimizer", "learning rate", "rates to try", "decay"),
     *("warm-up", "length", "weight decay", "dropout", "clipped at", "source", "reported"),
@@ -175,8 +180,29 @@ def _recipe_row(row):
     )
 
 
+def model_tables():
+    """Return the tables of the models of docs/ and README.md."""
+    rows = list(table_rows(image_size=224, num_classes=1000))
+    published = markdown_table(PUBLISHED_COLUMNS, list(_published_rows(rows)))
+    return {
+        "models.md": [markdown_table(COLUMNS, rows), published],
+        "../README.md": [published],
+    }
+
+
+def _published_rows(rows):
+    """Yield the file with the best reported accuracy of each model that has one."""
+    for name, *_, parameters, flops in rows:
+        files = [row for row in list_checkpoints() if row.name.startswith(f"{name}/")]
+        best = max(files, key=lambda row: row.accuracy or 0, default=None)
+        if best and best.accuracy:
+            tag = best.name.partition("/")[2]
+            pixels = f"{best.image_size}"
+            yield f"`{name}`", parameters, flops, f"`{tag}`", pixels, f"{best.accuracy:.2f} %"
+
+
 def benchmark_tables():
-    """Return the tables of docs/ and README.md that show what is in benchmarks/results/."""
+    """Return the tables of docs/ that show what is in benchmarks/results/."""
     vit = {", ".join(setting): _results("ViT_B16", *setting) for setting in SETTINGS}
     all_peers = [row for label, results in vit.items() for row in _rows(label, results, OURS)]
     resnets = [
@@ -191,10 +217,10 @@ def benchmark_tables():
     ]
     return {
         "performance.md": [
+            markdown_table(CHOSEN_COLUMNS, chosen),
             markdown_table(PEER_COLUMNS, all_peers),
             markdown_table(RESNET_COLUMNS, resnets),
         ],
-        "../README.md": [markdown_table(CHOSEN_COLUMNS, chosen)],
         "serving.md": [_serving_table(model, title) for model, title in SERVED.items()],
     }
 
@@ -257,6 +283,6 @@ PAGES = {
 if __name__ == "__main__":
     for name, page in PAGES.items():
         pathlib.Path(__file__).with_name(name).write_text(page())
-    for name, tables in benchmark_tables().items():
+    for name, tables in [*model_tables().items(), *benchmark_tables().items()]:
         path = pathlib.Path(__file__).parent / name
         path.write_text(functools.reduce(with_table, tables, path.read_text()))

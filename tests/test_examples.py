@@ -1,5 +1,6 @@
 """The examples and the README's code run, and the README tells the truth."""
 
+import inspect
 import pathlib
 import re
 import runpy
@@ -10,8 +11,7 @@ import pytest
 import keras_vit
 from keras_vit.checkpoints import find_checkpoint
 from keras_vit.cli import parse
-from keras_vit.cli.models import COLUMNS, study_rows, table_rows
-from keras_vit.cli.tables import markdown_table
+from keras_vit.cli.models import study_rows
 from tests.fixtures.images import write_folder
 
 pytestmark = pytest.mark.backends("tensorflow", reason="pages are the same on every backend")
@@ -97,8 +97,24 @@ def test_pages_of_tables_are_generated(name):
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"][name]() == PAGES[name]
 
 
-def test_tables_of_benchmarks_are_those_of_the_results():
-    generated = runpy.run_path(str(ROOT / "docs" / "generate.py"))["benchmark_tables"]()
+def test_the_reference_is_generated_and_has_every_public_name():
+    script = runpy.run_path(str(ROOT / "docs" / "reference_pages.py"))
+    for path, text in script["pages"]().items():
+        assert (ROOT / "docs" / path).read_text() == text
+    functions = " ".join(script["pages"]().values())
+    wings = {name for name in keras_vit.__all__ if inspect.ismodule(getattr(keras_vit, name))}
+    for name in set(keras_vit.__all__) - wings:
+        assert re.search(rf"\bkeras_vit\.{name}\b", functions), name
+
+
+def test_type_stubs_are_generated():
+    for path, text in runpy.run_path(str(ROOT / "docs" / "type_stubs.py"))["stubs"]().items():
+        assert path.read_text() == text
+
+
+@pytest.mark.parametrize("kind", ["model_tables", "benchmark_tables"])
+def test_tables_in_pages_are_generated(kind):
+    generated = runpy.run_path(str(ROOT / "docs" / "generate.py"))[kind]()
     for page, tables in generated.items():
         for table in tables:
             assert table in PAGES[page.removeprefix("../")]
@@ -115,7 +131,3 @@ def test_make_targets_of_the_readme_exist():
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     for target in re.findall(r"make ([a-z-]+)", README):
         assert target in targets
-
-
-def test_table_of_models_is_generated():
-    assert markdown_table(COLUMNS, table_rows(224, 1000)) in README
