@@ -35,8 +35,8 @@ The layouts of timm and transformers are tested with the real packages, on Tenso
 torch: models with random weights give the same outputs within 2e-5 in both directions, and files
 that are read and written again keep their arrays. Google's layouts are tested with outputs of the
 original code, and with the names and shapes of the released files. Only the image tower or the
-encoder of the models in the last column is read. [weight_maps.md](weight_maps.md) lists the arrays
-of each layout, [catalogue.md](catalogue.md) the published files.
+encoder of the models in the last column is read. [Weight maps](weight_maps.md) lists the arrays
+of each layout, [Published checkpoints](catalogue.md) the published files.
 
 Written by `make docs` from the rows in `keras_vit/checkpoints/formats/`.
 
