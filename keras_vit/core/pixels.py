@@ -7,6 +7,9 @@ import logging
 import keras
 import numpy as np
 
+# Pillow's limit (`Image.MAX_IMAGE_PIXELS`): a quarter of a gigabyte of RGB. A file of a few
+# kilobytes can claim a thousand times as much (a decompression bomb).
+MAX_PIXELS = 89_478_485
 # Normalized images range from -1 to 1 here, and from about -2.7 to 2.7 with ImageNet's statistics.
 MAX_NORMALIZED = 10
 # Interpolation can overshoot the range at sharp edges.

@@ -71,7 +71,8 @@ def read_stored(path):
     """Return the bytes of an image file as they are, and its pixels, a uint8 tensor."""
     import tensorflow as tf
 
-    from keras_vit.data.images.decoding import MAX_PIXELS, decode, explain
+    from keras_vit.core.pixels import MAX_PIXELS
+    from keras_vit.data.images.decoding import decode, explain
 
     try:
         encoded = pathlib.Path(path).expanduser().read_bytes()

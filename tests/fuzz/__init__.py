@@ -1,4 +1,4 @@
-"""Files and addresses that nobody should trust: each is read, or refused by an error in words.
+"""Untrusted files and addresses are read, or refused with a clear error.
 
 `make fuzz` tries `FUZZ_CASES` of them (10,000); what was found once is kept as an `example`.
 """

@@ -13,7 +13,7 @@ import keras_vit
 from keras_vit.checkpoints import inspect_checkpoint
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.archives.hdf5 import write_hdf5
-from tests.fixtures.damage import damaged
+from tests.fuzz.damage import damaged
 
 ARRAYS = {
     "a/kernel": np.arange(12, dtype="float32").reshape(3, 4),

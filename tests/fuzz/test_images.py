@@ -1,15 +1,20 @@
 """Damaged images: pixels of the size in the header, or an error of TensorFlow's."""
 
+import io
+
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import example, given
 from hypothesis import strategies as st
+from PIL import Image
 
-from keras_vit.data.images.decoding import MAX_PIXELS, decode
+from keras_vit.core.pixels import MAX_PIXELS
+from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.headers import declared_size
-from tests.fixtures.damage import damaged
+from keras_vit.data.images.masks import read_mask
 from tests.fixtures.images import encode, random_image
+from tests.fuzz.damage import damaged
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 SOUND = {name: encode(random_image(6, 9), name) for name in FORMATS}
@@ -39,3 +44,22 @@ def test_damaged_images(kind):
 @example(b"")
 def test_any_bytes(contents):
     assert_decoded_or_refused(contents)
+
+
+def png(array, mode="L", **options):
+    buffer = io.BytesIO()
+    Image.fromarray(array, mode).save(buffer, "PNG", **options)
+    return buffer.getvalue()
+
+
+MASK = np.arange(54, dtype="uint8").reshape(6, 9) % 3
+
+
+@given(contents=damaged([png(MASK), png(MASK, bits=2), png(MASK, bits=4)]))
+def test_damaged_masks(contents):
+    try:
+        mask = read_mask(contents, (6, 9), 3)
+    except ValueError as error:
+        assert str(error)
+    else:
+        assert mask.shape == (6, 9) and set(np.unique(mask)) <= {0, 1, 2, 255}

@@ -10,6 +10,7 @@ import re
 
 import tensorflow as tf
 
+from keras_vit.core.pixels import MAX_PIXELS
 from keras_vit.data.images.devices import leave_accelerators
 from keras_vit.data.images.headers import (
     BMP,
@@ -25,10 +26,6 @@ from keras_vit.data.images.headers import (
     webp_has_alpha,
 )
 from keras_vit.data.sources.listing import other_format
-
-# Pillow's limit (`Image.MAX_IMAGE_PIXELS`): a quarter of a gigabyte of RGB. A file of a few
-# kilobytes can claim a thousand times as much (a decompression bomb).
-MAX_PIXELS = 89_478_485
 
 # The colors of a pixel of a JPEG are interpolated from its neighbors. A part that is decoded alone
 # differs at its edges, by up to 16 of 255, unless the neighbors are decoded too.

@@ -76,23 +76,35 @@ def decode_pair(encoded, num_classes):
 def read_mask(encoded, size, num_classes):
     """Return the classes of the pixels of a mask, int32 `(height, width)`; `IGNORED` for none.
 
-    Raises `ValueError` if the bytes are no picture of this size with such a number per pixel.
+    Raises `ValueError` if the bytes are not an image of this size with one class number per pixel.
     """
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as picture:
-            mode, mask = picture.mode, np.asarray(picture, "int32")
-    # A broken chunk of a PNG file is a `SyntaxError`.
-    except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
-        raise ValueError(f"a mask is a PNG file ({error})") from error
-    if mask.shape[:2] != tuple(size):
+            mode, shape = picture.mode, picture.size[::-1]
+            # Nothing is decoded that is refused.
+            is_right = shape == tuple(size) and mode in _MODES
+            mask = np.asarray(picture, "int32") if is_right else None
+    # Pillow raises a dozen kinds for damaged files.
+    except Exception as error:
+        raise ValueError(f"a mask must be a PNG file ({error})") from error
+    if shape != tuple(size):
         raise ValueError(
-            f"a mask has the size {tuple(map(int, size))} of its image. Received: {mask.shape[:2]}"
+            f"a mask must have the size {tuple(map(int, size))} of its image. Received: {shape}"
         )
     if mode not in _MODES:
-        raise ValueError(f"a mask has one number per pixel. Received: the mode {mode}")
+        raise ValueError(f"a mask must have one number per pixel. Received: the mode {mode}")
+    mask = mask // _gray_step(encoded)
     if wrong := sorted({*np.unique(mask).tolist()} - {*range(num_classes), IGNORED}):
-        raise ValueError(f"a mask has numbers below {num_classes}, or {IGNORED}. Received: {wrong}")
+        raise ValueError(
+            f"a mask must have numbers below {num_classes}, or {IGNORED}. Received: {wrong}"
+        )
     return mask
+
+
+def _gray_step(encoded):
+    """Return by how much Pillow multiplies the numbers of a gray PNG of 2 or 4 bits, else 1."""
+    is_gray = encoded[:4] == b"\x89PNG" and encoded[25] == 0
+    return 255 // (2 ** encoded[24] - 1) if is_gray and encoded[24] in (2, 4) else 1
 
 
 def split_masks(images, labels, seed):
