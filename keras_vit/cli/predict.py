@@ -119,10 +119,17 @@ class Predict:
         from keras_vit.data.inputs.find import find_images
         from keras_vit.data.sources.listing import short_names
         from keras_vit.evaluation.segmentation.windows import segment
+        from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.figures.masks import draw_masks
+        from keras_vit.models.parts import is_segmenter
         from keras_vit.serving.predict import read_image
 
+        check_matplotlib()
         model = load_trained(self.model, as_image_size(self.image_size))
+        if not is_segmenter(model):
+            raise ValueError(
+                f"`--masks` needs a segmenter. Received: {self.model}, which predicts no pixels"
+            )
         images = find_images(self.images, self.split, self.data_dir)
         tell_left_out(images)
         if "path" not in images.columns(0, 1):
@@ -132,11 +139,11 @@ class Predict:
         for path, name in tqdm.tqdm(short_names(paths).items(), unit="image"):
             try:
                 image = decode(read_image(path)).numpy()
+                mask = segment(model, image, batch_size=self.batch_size).argmax(-1)
             except ValueError as error:
                 print(f"keras-vit: error: {error}", file=sys.stderr)
                 is_whole = False
                 continue
-            mask = segment(model, image, batch_size=self.batch_size).argmax(-1)
             file = self.masks / f"{name}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             draw_masks([image], [mask], class_names, file)

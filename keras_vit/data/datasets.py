@@ -195,6 +195,8 @@ def load(
         )
         return info.attach(pipeline.batches())
 
+    if balanced and stored.has_masks:
+        raise ValueError("`balanced` must be false for masks. Received: balanced=True")
     stored = stored.balanced() if balanced else stored
     return batches(make_pipeline, stored, source.find_numbers(skip))
 

@@ -64,8 +64,9 @@ def token_stride(model):
     """
     for layer in _layers_of(model, PatchEmbedding):
         if layer.grid_size is None:
-            # Other layers with strides are those of a hybrid's ResNet.
-            factor = math.prod(int(np.max(getattr(x, "strides", 1))) for x in model.layers)
+            # A hybrid's ResNet comes before the patches; the layers of pyramids have strides, too.
+            resnet = [x for x in model.layers if x.name.startswith(("root_", "stage_"))]
+            factor = math.prod(int(np.max(getattr(x, "strides", 1))) for x in resnet)
             return tuple(factor * pixels for pixels in layer.patch_size)
     grid = token_grid(model)
     if grid is None:
@@ -149,11 +150,13 @@ def is_segmenter(model):
 def find_blocks(model):
     """Return the Transformer blocks of a model, from the first to the last.
 
+    The decoder of a segmenter does not count: its tokens are others.
+
     Raises:
         ValueError: if it has none.
     """
     check_backbone(model)
-    blocks = _layers_of(model, BLOCKS)
+    blocks = [x for x in _layers_of(model, BLOCKS) if not x.name.startswith("decoder_")]
     if not blocks:
         raise ValueError(
             "`model` must have `TransformerBlock` layers: a ResNet has no attention. "

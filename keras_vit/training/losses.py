@@ -70,6 +70,9 @@ class PixelCrossEntropy(keras.losses.Loss):
     Args:
         class_weights: weight of each class; `None` for 1.
 
+    Raises:
+        ValueError: if there are not as many weights as classes.
+
     Reference:
         `torch.nn.CrossEntropyLoss` with `weight` and `ignore_index`.
 
@@ -87,7 +90,7 @@ class PixelCrossEntropy(keras.losses.Loss):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.class_weights = class_weights and [float(weight) for weight in class_weights]
+        self.class_weights = None if class_weights is None else list(map(float, class_weights))
 
     def call(self, y_true, y_pred):
         masks = ops.cast(y_true, "int32")
@@ -95,7 +98,12 @@ class PixelCrossEntropy(keras.losses.Loss):
         classes = ops.where(is_known, masks, 0)
         losses = ops.sparse_categorical_crossentropy(classes, y_pred, from_logits=True)
         weights = ops.cast(is_known, losses.dtype)
-        if self.class_weights:
+        if self.class_weights is not None:
+            if len(self.class_weights) != y_pred.shape[-1]:
+                raise ValueError(
+                    f"`class_weights` must have a weight for each of the {y_pred.shape[-1]} "
+                    f"classes. Received: {len(self.class_weights)} weights"
+                )
             table = ops.convert_to_tensor(self.class_weights, losses.dtype)
             weights = weights * ops.take(table, classes)
         # Keras's mean over all pixels becomes that of the weights.

@@ -17,10 +17,11 @@ from keras_vit.core.arguments import (
 from keras_vit.core.choices import MOMENTUM_DTYPES, RENAMED_SETTING
 from keras_vit.training.distribution import sum_over_replicas
 
-# Layers after the blocks, which layer-wise decay leaves at the full learning rate.
-AFTER_BLOCKS = (
-    *("encoder_norm/", "pooling/", "fc_norm/"),
-    *("projection/", "pre_logits/", "head/", "patch_head/"),
+# Layers before the blocks. All others are of a head: layer-wise decay leaves them at the full
+# learning rate.
+BEFORE_BLOCKS = (
+    *("root_", "stage_", "patch_embedding/", "corrupt_patches/", "register_tokens/"),
+    *("distillation_token/", "class_token/", "position_embedding/", "pre_norm/"),
 )
 
 # Names of the variables with weight decay: kernels, and the matrices of LoRA.
@@ -280,5 +281,5 @@ def layer_distances(variables, is_needed=True):
         if block:
             distances.append(depth - int(block[1]))
         else:
-            distances.append(0 if variable.path.startswith(AFTER_BLOCKS) else depth + 1)
+            distances.append(depth + 1 if variable.path.startswith(BEFORE_BLOCKS) else 0)
     return distances

@@ -199,14 +199,22 @@ def _pixels(recipe, model, train, validation):
         )
     weights = None
     if recipe.class_balance == "weights":
-        counts = count_pixels(train.source)
-        # A class of mean size has the weight 1; that of a class without pixels does not matter.
-        weights = (counts.sum() / len(names) / np.maximum(counts, 1)).tolist()
+        weights = _pixel_weights(count_pixels(train.source), names)
     # Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
     options = {"ignore_class": IGNORED, "sparse_y_pred": False, "dtype": "float32"}
     metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
     facts = {"class_names": names, "num_examples": train.num_examples}
     return Task(model, train, validation, PixelCrossEntropy(weights), metrics, facts)
+
+
+def _pixel_weights(counts, names):
+    """Return the weight of each class, by its number of pixels: 1 for a class of mean size."""
+    if empty := [name for name, count in zip(names, counts, strict=True) if not count]:
+        logging.getLogger("keras_vit").warning(
+            "%d of the %d classes have no pixel in the training masks, and the weight 0: %s",
+            *(len(empty), len(names), name_some(empty, 20)),
+        )
+    return np.where(counts > 0, counts.sum() / len(names) / np.maximum(counts, 1), 0.0).tolist()
 
 
 def _masked_patches(recipe, model, train, validation):

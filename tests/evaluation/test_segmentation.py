@@ -96,3 +96,8 @@ def test_wrong_arguments(model, tmp_path):
     free = keras_vit.segmenter(keras_vit.backbone(vit, kind="blocks"), 3)
     with pytest.raises(ValueError, match="of one image size"):
         segment(free, random_image())
+
+
+def test_an_image_that_would_become_too_large_is_refused(model):
+    with pytest.raises(ValueError, match="`image` must cover a window"):
+        segment(model, np.zeros((1, 10**6, 3), "uint8"))

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_vit
 from keras_vit.models import vision_transformer
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.training.averaging import assign_averages
@@ -152,6 +153,16 @@ def test_layer_distances_of_masked_patches():
         **{**EMBEDDING, "class_token": 0.125, **FIRST, "encoder_norm": 1.0},
         **{"corrupt_patches": 0.125, "patch_head": 1.0},
     }
+
+
+def test_layer_distances_of_a_segmenter():
+    """A new decoder learns at the full rate."""
+    model = vision_transformer(**{**TINY, "depth": 2})
+    maps = keras_vit.backbone(model, ("encoder_norm",), "blocks")
+    factors = factors_by_layer(keras_vit.segmenter(maps, num_classes=3, head="mask"))
+    new = ("projection", "class_embeddings", "decoder_block_0", "decoder_norm", "head")
+    assert {factors[name] for name in new} == {1.0}
+    assert factors["block_0"] == FIRST["block_0"] and factors["class_token"] == 0.125
 
 
 @pytest.mark.parametrize("optimizer", [SGD, AdamW])

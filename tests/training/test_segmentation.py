@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_vit.training import RECIPES, train
 from keras_vit.training.losses import PixelCrossEntropy
+from keras_vit.training.tasks import _pixel_weights
 from tests.fixtures.masks import IGNORED, write_masks
 from tests.fixtures.small_runs import small_model, small_recipe
 
@@ -63,3 +64,15 @@ def test_wrong_data_and_models(tmp_path):
     with pytest.raises(ValueError, match="Images with masks need `--loss segmentation`"):
         train(classes, small_model(classes), data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_weights_of_classes():
+    with pytest.raises(ValueError, match="`class_weights` must have a weight for each of the 3"):
+        PixelCrossEntropy([1.0, 2.0])(np.zeros((1, 1, 1)), np.zeros((1, 1, 1, 3), "float32"))
+
+
+def test_a_class_without_pixels_has_no_weight(caplog):
+    weights = _pixel_weights(np.array([30, 0, 10]), ["sky", "bird", "tree"])
+    np.testing.assert_allclose(weights, [40 / 3 / 30, 0, 40 / 3 / 10])
+    assert "1 of the 3 classes have no pixel in the training masks" in caplog.text
+    assert "bird" in caplog.text

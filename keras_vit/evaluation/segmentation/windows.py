@@ -1,12 +1,14 @@
 """Segmentation of images of any size by a sliding window."""
 
 import itertools
+import math
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import check_integer
+from keras_vit.core.pixels import MAX_PIXELS
 
 
 def segment(
@@ -28,8 +30,8 @@ def segment(
         A float32 array `(height, width, num_classes)`.
 
     Raises:
-        ValueError: if the model is of any size, or `stride` is not positive or larger than
-            the window.
+        ValueError: if the model is of any size, `stride` is not positive or larger than the
+            window, or the image is so narrow that it would have to become too large.
 
     Reference:
         Segmenter (arXiv 2105.05633), section 4.1.
@@ -53,6 +55,11 @@ def segment(
     strides = window if stride is None else (stride, stride)
     scale = max(side / own for side, own in zip(window, image.shape[:2], strict=True))
     size = [max(round(own * scale), side) for own, side in zip(image.shape, window, strict=False)]
+    if math.prod(size) > MAX_PIXELS:
+        raise ValueError(
+            f"`image` must cover a window of {window} with at most {MAX_PIXELS:,} pixels. "
+            f"Received: an image of {image.shape[:2]}, which would become {tuple(size)}"
+        )
     pixels = _resize(image.astype("float32"), size) / 127.5 - 1
     starts = [_starts(*sides) for sides in zip(size, window, strides, strict=True)]
     corners = list(itertools.product(*starts))

@@ -48,8 +48,8 @@ def backbone(
         A Functional model, not compiled.
 
     Raises:
-        ValueError: if `levels` or `kind` are unknown, `channels` is not positive, or the model has
-            no Transformer blocks.
+        ValueError: if `levels` or `kind` are unknown, a level has a larger stride than the image,
+            `channels` is not positive, or the model has no Transformer blocks.
 
     Reference:
         ViTDet (arXiv 2203.16527), section 3, and `SimpleFeaturePyramid` of detectron2; DPT (arXiv
@@ -67,6 +67,8 @@ def backbone(
     copy = replace_head(model, 0)
     blocks = [block.name for block in find_blocks(copy)]
     is_of_blocks = kind == "blocks"
+    if isinstance(levels, str):
+        raise ValueError(f"`levels` must be a sequence of names. Received: levels={levels!r}")
     levels = tuple(levels or (_spread(blocks, NUM_MAPS) if is_of_blocks else LEVELS))
     # DPT takes finer maps from earlier blocks.
     levels = levels if is_of_blocks else tuple(sorted(levels))
@@ -103,10 +105,13 @@ def _spread(blocks, count):
 def _patches(model, name, dtype, map_name=None, with_class_token=False):
     """Return the patches of a layer's tokens as a map."""
     outputs = {layer.name: layer.output for layer in model.layers}
-    names = [layer for layer, output in outputs.items() if len(output.shape) == 3]
+    blocks = [block.name for block in find_blocks(model)]
+    # With the class token and registers, which are taken off: those from the blocks on.
+    names = [layer for layer, output in outputs.items() if output.shape == outputs[blocks[0]].shape]
+    names = names[names.index(blocks[0]) :]
     if name not in names:
         raise ValueError(
-            f"`levels` must be among the layers whose outputs are tokens: {', '.join(names)}. "
+            f"`levels` must be among the layers whose outputs are all tokens: {', '.join(names)}. "
             f"Received: {name!r}"
         )
     count = sum(layer.num_new for layer in model.layers if isinstance(layer, LearnedTokens))

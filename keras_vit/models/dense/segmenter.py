@@ -12,6 +12,8 @@ from keras_vit.models.dense.layers import MaskProduct, ResizeLike, TokensToMap
 
 # The decoder of Segmenter's configuration: blocks, width of a head, MLP relative to the width.
 DECODER_BLOCKS, HEAD_WIDTH, MLP_RATIO, DROPOUT = 2, 64, 4, 0.1
+# That of PyTorch's LayerNorm.
+EPSILON = 1e-5
 
 
 def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> keras.Model:
@@ -89,10 +91,12 @@ def _masks(maps, num_classes, dtype):
             MLP_RATIO * width,
             activation="gelu",
             dropout=DROPOUT,
+            attention_dropout=DROPOUT,
+            epsilon=EPSILON,
             dtype=dtype,
             name=f"decoder_block_{index}",
         )(tokens)
-    tokens = layer_norm(dtype, "decoder_norm", 1e-5)(tokens)
+    tokens = layer_norm(dtype, "decoder_norm", EPSILON)(tokens)
     masks = MaskProduct(num_classes, dtype="float32", name="head")(tokens)
     return TokensToMap(1, dtype="float32", name="masks")(masks, maps)
 

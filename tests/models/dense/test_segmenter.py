@@ -7,6 +7,8 @@ from keras import ops
 
 import keras_vit
 from keras_vit.models.dense.layers import MaskProduct, ResizeLike
+from keras_vit.models.parts import find_blocks, stored_size, token_stride
+from tests.fixtures.contract import randomise
 from tests.fixtures.tiny import TINY, images
 
 
@@ -20,6 +22,8 @@ def vit(**options):
 def test_logits_of_pixels(head, kind, tmp_path):
     maps = keras_vit.backbone(vit(), kind=kind, channels=6)
     model = keras_vit.segmenter(maps, 5, head)
+    # A new linear head is zero.
+    randomise(model)
     pictures = images(2, 32, 48, 3)
     logits = model.predict(pictures, verbose=0)
     assert logits.shape == (2, 32, 48, 5)
@@ -36,6 +40,21 @@ def test_any_size(head):
     maps = keras_vit.backbone(keras_vit.resize(vit()), ("encoder_norm",), "blocks")
     model = keras_vit.segmenter(maps, 2, head)
     assert tuple(model(images(1, 8, 40, 3)).shape) == (1, 8, 40, 2)
+
+
+@pytest.mark.parametrize("kind", ["simple", "dpt"])
+def test_a_model_of_any_size_knows_its_stride(kind):
+    """The layers of pyramids have strides, too."""
+    model = keras_vit.segmenter(keras_vit.backbone(keras_vit.resize(vit()), kind=kind), 2)
+    assert token_stride(model) == token_stride(vit())
+    assert stored_size(model) == (32, 48)
+
+
+def test_its_decoder_is_no_part_of_the_encoder():
+    maps = keras_vit.backbone(vit(), ("encoder_norm",), "blocks")
+    model = keras_vit.segmenter(maps, 2, "mask")
+    assert [block.name for block in find_blocks(model)] == [b.name for b in find_blocks(vit())]
+    assert keras_vit.attention_rollout(model, images(1, 32, 48, 3)).shape == (1, 8, 12)
 
 
 def test_masks_are_products_of_embeddings():

@@ -11,7 +11,7 @@ from keras_vit.data.fingerprints import name_some
 from keras_vit.data.sources.base import from_arrays
 from keras_vit.data.sources.division import divide
 from keras_vit.data.sources.folder import shares_of
-from keras_vit.data.sources.folder_layout import find_splits
+from keras_vit.data.sources.folder_layout import SPLIT_NAMES, find_splits
 from keras_vit.data.sources.listing import list_images
 from keras_vit.data.sources.splits import split_names
 
@@ -43,6 +43,7 @@ def masks(path, split, shard=(0, 1)):
     root = pathlib.Path(path).expanduser()
     splits = find_splits(root) if root.is_dir() else {}
     given = {name: folder for name, folder in splits.items() if (folder / IMAGES).is_dir()}
+    _check_splits(root, splits, given)
     given = given or {"train": root}
     _check_layout(root, given)
     names = check_class_names((root / CLASSES).read_text("utf-8-sig").splitlines(), CLASSES)
@@ -64,12 +65,17 @@ def masks(path, split, shard=(0, 1)):
             division = divide(root, {place: [*ids]}, shares)
             ids = {id: image for id, image in ids.items() if division[id] in wanted}
         pairs += [(image, _mask_of(image, folder)) for image in ids.values()]
-    missing = [image for image, mask in pairs if not pathlib.Path(mask).is_file()]
-    if missing or not pairs:
+    if not pairs:
         raise ValueError(
-            f"Each image of `masks:DIR` must have a mask of its name in `{MASKS}/`, a PNG file. "
-            f"Received: {str(root)!r}, split={split!r}, {len(pairs)} images, "
-            f"without a mask: {name_some(missing) or 'none'}"
+            f"`masks:DIR` must have images in the split. Received: {str(root)!r}, split={split!r}"
+        )
+    shared = len(pairs) - len({mask for _, mask in pairs})
+    missing = [image for image, mask in pairs if not pathlib.Path(mask).is_file()]
+    if missing or shared:
+        raise ValueError(
+            f"Each image of `masks:DIR` must have its own mask of its name in `{MASKS}/`, a PNG "
+            f"file. Received: {str(root)!r}, split={split!r}, {len(pairs)} images, {shared} with "
+            f"the mask of another, without a mask: {name_some(missing) or 'none'}"
         )
     return from_arrays(
         np.array([_SEPARATOR.join(pair) for pair in pairs]),
@@ -104,6 +110,20 @@ def unpack(encoded):
 def _mask_of(image, folder):
     path = pathlib.Path(image).relative_to(folder / IMAGES)
     return str(folder / MASKS / path.with_suffix(".png"))
+
+
+def _check_splits(root, splits, given):
+    """Raise `ValueError` for folders of splits whose images would silently be in others."""
+    known = {name for names in SPLIT_NAMES.values() for name in names}
+    within = [path for path in sorted((root / IMAGES).glob("*/")) if path.name.lower() in known]
+    without = [name for name in splits if given and name not in given]
+    if without or within:
+        found = [f"{name}/ without {IMAGES}/" for name in without]
+        found += [f"{folder.relative_to(root).as_posix()}/" for folder in within]
+        raise ValueError(
+            f"`masks:DIR` must have `{IMAGES}/` and `{MASKS}/` in the folder of each split. "
+            f"Received: {str(root)!r} with {', '.join(found)}"
+        )
 
 
 def _check_layout(root, given):

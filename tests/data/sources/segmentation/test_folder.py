@@ -1,5 +1,6 @@
 """Folders of images and masks: their splits, and what is wrong with them."""
 
+import io
 import shutil
 
 import numpy as np
@@ -8,15 +9,15 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from keras_vit.data import find_source, load
-from keras_vit.data.images.masks import count_pixels, examples_of
+from keras_vit.data.images.masks import count_pixels, examples_of, read_mask
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.masks import IGNORED, NAMES, draw, write_masks
 
 REASONS = (
-    "a mask is a PNG file",
-    "a mask has one number per pixel. Received: the mode RGB",
-    "a mask has numbers below 3, or 255. Received: [7]",
-    "a mask has the size (24, 32) of its image. Received: (5, 5)",
+    "a mask must be a PNG file",
+    "a mask must have one number per pixel. Received: the mode RGB",
+    "a mask must have numbers below 3, or 255. Received: [7]",
+    "a mask must have the size (24, 32) of its image. Received: (5, 5)",
     "the image cannot be decoded",
 )
 
@@ -104,9 +105,29 @@ def without_one_mask(root):
     (root / "train" / "masks" / "3.png").unlink()
 
 
+def with_splits_below_images(root):
+    """As some datasets are laid out: the splits would be divided anew."""
+    for kind in ("images", "masks"):
+        (root / "train" / kind).rename(root / kind)
+        (root / kind / "val").mkdir()
+    shutil.rmtree(root / "train")
+
+
+def with_a_split_of_another_layout(root):
+    shutil.rmtree(root / "test", ignore_errors=True)
+    (root / "test" / "pictures").mkdir(parents=True)
+
+
+def with_two_images_of_a_mask(root):
+    shutil.copy(root / "train" / "images" / "3.png", root / "train" / "images" / "3.jpg")
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (with_splits_below_images, "with images/val/"),
+        (with_a_split_of_another_layout, "with test/ without images/"),
+        (with_two_images_of_a_mask, "1 with the mask of another"),
         (without_masks, "without train/masks"),
         (without_names, "without classes.txt"),
         (without_one_mask, "without a mask: .*train/images/3.png"),
@@ -116,6 +137,18 @@ def test_wrong_folders(damage, message, tmp_path):
     damage(write_masks(tmp_path))
     with pytest.raises(ValueError, match=message):
         find_source(f"masks:{tmp_path}", "train")
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_masks_of_few_bits(bits):
+    """Pillow multiplies the numbers of gray images of 2 and 4 bits."""
+    from PIL import Image
+
+    numbers = np.arange(12, dtype="uint8").reshape(3, 4) % min(2**bits, 6)
+    file = io.BytesIO()
+    Image.fromarray(numbers).save(file, "PNG", bits=bits)
+    assert file.getvalue()[24] == bits
+    np.testing.assert_array_equal(read_mask(file.getvalue(), (3, 4), 6), numbers)
 
 
 def test_augmentations_of_images_alone_are_refused(tmp_path):
