@@ -136,8 +136,14 @@ def test_public_functions_have_types(name):
     signature = inspect.signature(value)
     # A class returns its objects.
     returned = value if inspect.isclass(value) else signature.return_annotation
-    for annotation in (returned, *(p.annotation for p in signature.parameters.values())):
+    starred = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    named = [p for p in signature.parameters.values() if p.kind not in starred]
+    for annotation in (returned, *(p.annotation for p in named)):
         assert annotation is not inspect.Signature.empty
+
+
+def test_dir_shows_the_public_names():
+    assert [name for name in dir(keras_vit) if name[:2] != "__"] == sorted(keras_vit.__all__)
 
 
 def test_modules_that_have_moved_are_found():

@@ -22,19 +22,22 @@ def complete(args):
     if args[:1] != ["train"] or "--resume" not in args or {"-h", "--help"} & {*args}:
         return args
     words = [word for flag in args[1:] for word in flag.split("=", 1)]
-    if "--workdir" not in words[:-1] or {"auto", *RECIPES} & {args[1], args[-1]}:
+    if "--workdir" not in words[:-1]:
         return args
-    workdir = pathlib.Path(words[words.index("--workdir") + 1]).expanduser()
+    place = words.index("--workdir") + 1
+    if {"auto", *RECIPES} & {*words[: place - 1], *words[place + 1 :]}:
+        return args
+    workdir = pathlib.Path(words[place]).expanduser()
     run = read_run(workdir / LAST_MODEL)
-    if not run:
+    if not {"recipe", "model", "data"} <= run.keys():
         raise ValueError(
             f"`--workdir` must be the directory of a run, with a {RUN_FILE}, to resume it without "
             f"its recipe. Received: workdir={str(workdir)!r}"
         )
-    if run["split"] != "train":
+    if run.get("split", "train") != "train":
         raise ValueError(
-            "a run of `--sweep-lr` or of other splits is resumed by the command or the call that "
-            f"began it. Received: workdir={str(workdir)!r}, which trains on {run['split']!r}"
+            "`--resume` of a run of `--sweep-lr` or of other splits needs the command or the call "
+            f"that began it. Received: workdir={str(workdir)!r}, trained on {run['split']!r}"
         )
     return shlex.split(_command(run))[1:] + args[1:]
 

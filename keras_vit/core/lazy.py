@@ -44,7 +44,8 @@ def make_lazy(package, homes, public_modules=()):
                 super().__setattr__(name, value)
 
         def __dir__(self):
-            return sorted({*self.__dict__, *modules, *submodules})
+            own = {name for name in self.__dict__ if name.startswith("__")}
+            return sorted({*own, *modules, *submodules})
 
     sys.modules[package].__class__ = LazyPackage
     # Where each name is imported from, for the type stubs.

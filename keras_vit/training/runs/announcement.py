@@ -7,7 +7,7 @@ import keras
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.starting_model import is_variant
 
-# A model has that many classes without all of their names being shown.
+# Number of names of classes to show.
 _SHOWN = 5
 
 
@@ -44,6 +44,7 @@ def _model(recipe, model):
         return f"{model.name}, a model with its own weights"
     if not is_variant(model):
         return f"weights of {model}"
-    needs_weights = recipe.optimizer == "sgd" and recipe.is_of_classes
+    # Recipes of fine-tuning have SGD, those that train from random weights AdamW.
+    is_fine_tuning = recipe.optimizer == "sgd"
     from_scratch = ": this is training from scratch, which needs many images"
-    return f"{model} with random weights{from_scratch if needs_weights else ''}"
+    return f"{model} with random weights{from_scratch if is_fine_tuning else ''}"

@@ -119,14 +119,14 @@ class ResumableFit:
         for callback in measuring:
             callback.begin_at(batch)
         callbacks = [
-            # First: its lines have the metrics, and not what the callbacks after it add for curves.
-            keras.callbacks.ProgbarLogger(),
             *callbacks,
             check,
-            LogOptimizer(),
-            LogSpeed(batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             EvaluateAverages(),
             *([ChooseThresholds(task.validation, model)] if is_measured else []),
+            # Its lines have the metrics, and not what the callbacks after it add for the curves.
+            keras.callbacks.ProgbarLogger(),
+            LogOptimizer(),
+            LogSpeed(batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             tensorboard,
             SaveModels(
                 *(self.workdir, self.history, model, self.metadata),

@@ -40,6 +40,13 @@ def test_a_recipe_is_read_back(name, tmp_path):
     assert str(command.workdir) == workdir
 
 
+def test_a_directory_may_have_the_name_of_a_recipe(tmp_path):
+    workdir = write_run(tmp_path / "auto", RECIPES["finetune"])
+    assert parse(["train", "--workdir", workdir, "--resume"]).recipe == RECIPES["finetune"]
+    words = ["train", "--resume", "finetune", "--workdir", workdir, "--model", "m", "--data", "d"]
+    assert parse(words).model == "m"
+
+
 def test_measurements_go_on(tmp_path):
     measured = {"every": 5, "data": "digits", "shots": [1, 5], "seeds": [0, 1], "classes": None}
     workdir = write_run(tmp_path / "a run", RECIPES["finetune"], measurements=[measured])
@@ -51,6 +58,10 @@ def test_measurements_go_on(tmp_path):
 def test_what_cannot_go_on_is_refused(tmp_path, capsys):
     begun = write_run(tmp_path / "run", RECIPES["finetune"], split="train+validation")
     error = error_of(capsys, "train", "--resume", "--workdir", begun)
-    assert "is resumed by the command or the call that began it" in error
+    assert "needs the command or the call that began it" in error
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "run.json").write_text("{}")
+    error = error_of(capsys, "train", "--resume", "--workdir", tmp_path / "empty")
+    assert "`--workdir` must be the directory of a run" in error
     error = error_of(capsys, "train", "--resume", "--workdir", tmp_path / "none")
     assert "`--workdir` must be the directory of a run, with a run.json" in error

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 
@@ -298,13 +297,3 @@ for family in ("erf", "bit"):
         for name in ("model.onnx", "model.tflite", "model.xml"):
             logits = load_runner(tmp_path / family / name)(images(3, 16, 24, 3))
             np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-5)
-
-
-def test_a_runner_finds_its_file(written, tmp_path):
-    version = tmp_path / "served" / "2"
-    shutil.copytree(written, version)
-    (version.parent / "1").mkdir()
-    shape = load_runner(version / "model.onnx").image_shape
-    assert load_runner(version).image_shape == load_runner(version.parent).image_shape == shape
-    with pytest.raises(ValueError, match="which is not there"):
-        load_runner(version / "other.onnx")
