@@ -99,7 +99,7 @@ class Export:
         if verified:
             _compare(model, path, verified)
         if row.has_signatures:
-            print(_next_commands(self.directory, path.parent.name, self.batch_size))
+            print(_next_commands(model, self.directory, path.parent.name, self.batch_size))
 
 
 def some_of(files):
@@ -110,16 +110,17 @@ def some_of(files):
     return [files[number * len(files) // MAX_CALIBRATION] for number in range(MAX_CALIBRATION)]
 
 
-def _next_commands(directory, name, batch_size):
+def _next_commands(model, directory, name, batch_size):
+    from keras_vit.models.parts import is_segmenter
     from keras_vit.serving.operations import served_name
 
     directory, name = shlex.quote(str(directory)), served_name(name)
-    commands = [
-        f"keras-vit predict {directory} IMAGE",
-        f"docker compose --project-directory {directory} up",
-    ]
+    # Both commands print classes of images.
+    is_classifier = not is_segmenter(model)
+    commands = [f"keras-vit predict {directory} IMAGE"] if is_classifier else []
+    commands.append(f"docker compose --project-directory {directory} up")
     # This command sends one image at a time.
-    if batch_size in (None, 1):
+    if is_classifier and batch_size in (None, 1):
         commands.append(f"keras-vit client IMAGE --url http://localhost:8501/v1/models/{name}")
     return "Next: " + "\n      ".join(commands)
 

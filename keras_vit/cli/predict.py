@@ -122,9 +122,14 @@ class Predict:
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.figures.masks import draw_masks
         from keras_vit.models.parts import is_segmenter
-        from keras_vit.serving.predict import read_image
+        from keras_vit.serving.predict import find_export, read_image
 
         check_matplotlib()
+        if find_export(self.model) is not None:
+            raise ValueError(
+                "`--masks` needs a run, a .keras file or a checkpoint. "
+                f"Received: the export {self.model}"
+            )
         model = load_trained(self.model, as_image_size(self.image_size))
         if not is_segmenter(model):
             raise ValueError(
@@ -156,6 +161,11 @@ class Predict:
 
         is_whole = True
         for found in predicted(predictor, images):
+            if found["probabilities"].ndim > 2:
+                raise ValueError(
+                    "`model` must be a classifier. Received: the export of a segmenter, "
+                    f"{predictor.path}; `--masks DIR` draws the masks of its run or .keras file"
+                )
             for index, id in enumerate(found["id"]):
                 if reason := found["error"][index]:
                     print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)

@@ -74,7 +74,8 @@ class Skipped:
         if len(self) > allowed or len(self) >= self._source.num_examples:
             self._fail(
                 f"At most a share of {self._max_share:g} of the images may be skipped, and not all "
-                f"(`max_skipped`): each must be a complete JPEG, PNG, GIF, BMP or still WebP file. "
+                f"(`max_skipped`): each must be a complete JPEG, PNG, GIF, BMP or still WebP file"
+                f"{', and its mask right' if self._source.has_masks else ''}. "
                 f"Received: {self}{self._first_mask_reason()}"
             )
 
@@ -124,7 +125,8 @@ class Skipped:
         found = path and (other_format_of(path) if tf.io.gfile.exists(path) else "no such file")
         if found:
             self._formats[id] = f" ({found})"
-        reason = found or "it cannot be decoded"
+        own = self._mask_reason(number) if self._source.has_masks else "it cannot be decoded"
+        reason = found or own
         logging.getLogger("keras_vit").info("skipped %s: %s", id, reason)
 
     def _fail(self, message):

@@ -65,7 +65,13 @@ def read_options(model):
     is_one_to_one = len(model.inputs) == len(model.outputs) == 1
     are_named = all(re.fullmatch(UNIT_NAME, name) for name in units) and (has_root or not units)
     is_whole = has_patches if has_blocks else units and not has_patches
-    if is_segmenter(model) or not (is_one_to_one and are_named and is_whole):
+    if is_segmenter(model):
+        raise ValueError(
+            "`model` must be a Vision Transformer or a ResNet, with a head for images or none. "
+            f"Received: {model.name!r}, a segmenter, which `keras.models.load_model` loads, and "
+            "`keras_vit.export` exports"
+        )
+    if not (is_one_to_one and are_named and is_whole):
         raise ValueError(
             "`model` must be a Vision Transformer or a ResNet as the builders make it. "
             f"Received: {type(model).__name__} {model.name!r} with the layers {', '.join(layers)}"

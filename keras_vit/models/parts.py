@@ -147,6 +147,15 @@ def is_segmenter(model):
     return len(model.outputs[0].shape) == 4 and model.layers[-1].name == "logits"
 
 
+def check_no_segmenter(model):
+    """Raise an error for a segmenter, whose head is more than its last layer."""
+    if is_segmenter(model):
+        raise ValueError(
+            "`model` must not be a segmenter: `keras_vit.segmenter` makes one of another head from "
+            f"a backbone. Received: the segmenter {model.name!r}"
+        )
+
+
 def find_blocks(model):
     """Return the Transformer blocks of a model, from the first to the last.
 

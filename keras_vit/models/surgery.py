@@ -18,6 +18,7 @@ from keras_vit.models.parts import (
     HEAD_LAYERS,
     POSITION_LAYERS,
     check_backbone,
+    check_no_segmenter,
     has_distillation_token,
     representation,
     stored_grid,
@@ -48,7 +49,7 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
         A model of the class of the given one, not compiled.
 
     Raises:
-        ValueError: if the model has no backbone of this package, or `num_classes` is negative.
+        ValueError: if the model has no backbone or is a segmenter, or `num_classes` is negative.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929).
@@ -60,6 +61,8 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     """
     num_classes = check_integer("num_classes", num_classes, minimum=0)
     check_backbone(model)
+    if num_classes:
+        check_no_segmenter(model)
     model = plain(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     backbone = kind(model.input, representation(model), name=model.name)

@@ -117,6 +117,11 @@ def find_facts(data, model, split="train", **options):
     """Return the `Facts` of a dataset and a model; arguments and errors as in `auto_recipe`."""
     options = {name: value for name, value in options.items() if value}
     source = load(data, split, 32, 1, **options).source
+    if source.has_masks:
+        raise ValueError(
+            "`auto` needs images of one label each; `train segment` takes masks. "
+            f"Received: {data!r}"
+        )
     labels = source.examples.map(lambda number, payload, label: label).as_numpy_iterator()
     counts = collections.Counter(label.tobytes() for label in map(np.asarray, labels))
     if source.has_several_labels:

@@ -98,6 +98,12 @@ def test_wrong_arguments(model, tmp_path):
         segment(free, random_image())
 
 
+@pytest.mark.parametrize("wrong", [np.zeros((8, 8, 3)), np.zeros((8, 8), "uint8"), [[0]], None])
+def test_other_images_are_refused(wrong, model):
+    with pytest.raises(ValueError, match=r"`image` must be a uint8 array \(height, width, 3\)"):
+        segment(model, wrong)
+
+
 def test_an_image_that_would_become_too_large_is_refused(model):
     with pytest.raises(ValueError, match="`image` must cover a window"):
         segment(model, np.zeros((1, 10**6, 3), "uint8"))

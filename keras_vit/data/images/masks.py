@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import re
 
 import numpy as np
 import PIL.Image
@@ -86,7 +87,8 @@ def read_mask(encoded, size, num_classes):
             mask = np.asarray(picture, "int32") if is_right else None
     # Pillow raises a dozen kinds for damaged files.
     except Exception as error:
-        raise ValueError(f"a mask must be a PNG file ({error})") from error
+        reason = re.sub(r" <.*>", "", str(error))
+        raise ValueError(f"a mask must be a PNG file ({reason})") from error
     if shape != tuple(size):
         raise ValueError(
             f"a mask must have the size {tuple(map(int, size))} of its image. Received: {shape}"
@@ -113,6 +115,12 @@ def split_masks(images, labels, seed):
 
 
 def examples_of(source):
+    """Yield the images and the masks of a `Source` as `numbered_examples_of`, without numbers."""
+    for _, image, mask in numbered_examples_of(source):
+        yield image, mask
+
+
+def numbered_examples_of(source):
     """Yield the images and the masks of a `Source` at their own sizes.
 
     Examples that cannot be decoded are left out.
@@ -121,14 +129,15 @@ def examples_of(source):
         source: a `Source` with masks.
 
     Yields:
-        Pairs of NumPy arrays: uint8 `(height, width, 3)` and int32 `(height, width)`.
+        The number of an example, its image, uint8 `(height, width, 3)`, and its mask, int32
+        `(height, width)`.
     """
     examples = source.encoded().map(
-        lambda _, encoded, label: decode_pair(encoded, len(source.class_names)),
+        lambda number, encoded, _: (number, decode_pair(encoded, len(source.class_names))),
         num_parallel_calls=tf.data.AUTOTUNE,
     )
-    for both in examples.ignore_errors().as_numpy_iterator():
-        yield both[..., :3].astype("uint8"), both[..., 3]
+    for number, both in examples.ignore_errors().as_numpy_iterator():
+        yield int(number), both[..., :3].astype("uint8"), both[..., 3]
 
 
 def count_pixels(source):

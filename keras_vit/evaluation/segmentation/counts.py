@@ -8,7 +8,9 @@ import numpy as np
 import tqdm
 
 from keras_vit.core.choices import IGNORED
-from keras_vit.data.images.masks import examples_of
+from keras_vit.data.fingerprints import name_some
+from keras_vit.data.images.masks import numbered_examples_of
+from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source
 from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.evaluation.segmentation.windows import segment
@@ -77,22 +79,24 @@ def evaluate_segmentation(
         )
     if names := getattr(model, "class_names", None):
         check_same_classes(list(names), list(source.class_names), must_be_equal=True)
-    confusion, count = np.zeros((num_classes, num_classes), "int64"), 0
-    total = source.num_examples
-    for image, mask in tqdm.tqdm(examples_of(source), "segmented", total, unit="image"):
+    confusion, numbers = np.zeros((num_classes, num_classes), "int64"), []
+    total, examples = source.num_examples, numbered_examples_of(source)
+    for number, image, mask in tqdm.tqdm(examples, "segmented", total, unit="image"):
         predicted = segment(model, image, stride, batch_size).argmax(-1)
         pairs = num_classes * mask + predicted
         confusion += np.bincount(pairs[mask != IGNORED], minlength=num_classes**2).reshape(
             confusion.shape
         )
-        count += 1
-    skipped = total - count
-    if skipped > max_skipped * total or not count:
+        numbers.append(number)
+    missing = np.setdiff1d(source.numbers, numbers)
+    reasons = [f"{id}: {reason}" for id, reason in Skipped(source, 1, missing).reasons().items()]
+    if len(missing) > max_skipped * total or not numbers:
         raise ValueError(
             f"At most a share of {max_skipped:g} of the images may be skipped, and not all "
-            f"(`max_skipped`). Received: {skipped} of {total}, which cannot be decoded, or their "
-            "masks"
+            f"(`max_skipped`). Received: {len(missing)} of {total} skipped, {name_some(reasons)}"
         )
-    if skipped:
-        logging.getLogger("keras_vit").warning("%d of %d images were skipped", skipped, total)
-    return PixelCounts(source.class_names, confusion, count)
+    if reasons:
+        logging.getLogger("keras_vit").warning(
+            "%d of %d images were skipped: %s", len(missing), total, name_some(reasons)
+        )
+    return PixelCounts(source.class_names, confusion, len(numbers))

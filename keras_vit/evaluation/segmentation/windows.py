@@ -30,8 +30,9 @@ def segment(
         A float32 array `(height, width, num_classes)`.
 
     Raises:
-        ValueError: if the model is of any size, `stride` is not positive or larger than the
-            window, or the image is so narrow that it would have to become too large.
+        ValueError: if the model is of any size, `image` is another array, `stride` is not positive
+            or larger than the window, or the image is so narrow that it would have to become too
+            large.
 
     Reference:
         Segmenter (arXiv 2105.05633), section 4.1.
@@ -48,6 +49,15 @@ def segment(
             "`model` must be a `keras_vit.segmenter` of one image size. "
             f"Received: a model from {model.input_shape} to {model.output_shape}"
         )
+    is_image = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3
+    if not is_image or image.shape[-1] != 3 or not image.size:
+        found = (
+            f"{image.dtype} {image.shape}" if isinstance(image, np.ndarray) else f"{image!r:.60}"
+        )
+        raise ValueError(
+            f"`image` must be a uint8 array (height, width, 3), with pixels. Received: {found}"
+        )
+    check_integer("batch_size", batch_size, minimum=1)
     if stride is not None and check_integer("stride", stride, minimum=1) > min(window):
         raise ValueError(
             f"`stride` must be at most {min(window)}, a side of the window. Received: {stride=}"

@@ -67,7 +67,8 @@ def backbone(
     copy = replace_head(model, 0)
     blocks = [block.name for block in find_blocks(copy)]
     is_of_blocks = kind == "blocks"
-    if isinstance(levels, str):
+    is_right = isinstance(levels, (list, tuple)) and {*map(type, levels)} == {str}
+    if levels is not None and not is_right:
         raise ValueError(f"`levels` must be a sequence of names. Received: levels={levels!r}")
     levels = tuple(levels or (_spread(blocks, NUM_MAPS) if is_of_blocks else LEVELS))
     # DPT takes finer maps from earlier blocks.

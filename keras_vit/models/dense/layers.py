@@ -68,15 +68,31 @@ class ResizeLike(Layer):
     """
 
     def call(self, maps, like):
-        size = tuple(ops.shape(like)[1:3])
-        if size == tuple(maps.shape[1:3]):
+        known = tuple(like.shape[1:3])
+        if None not in known and known == tuple(maps.shape[1:3]):
             return maps
-        return ops.image.resize(
-            maps, size, "bilinear", antialias=False, data_format="channels_last"
+        size = tuple(ops.shape(like)[1:3])
+        if all(isinstance(side, int) for side in size):
+            options = {"antialias": False, "data_format": "channels_last"}
+            return ops.image.resize(maps, size, "bilinear", **options)
+        # Keras needs to know the size, which a graph of TensorFlow for all sizes does not.
+        rows, columns = (
+            _bilinear_weights(side, own, maps.dtype)
+            for side, own in zip(size, ops.shape(maps)[1:3], strict=True)
         )
+        return ops.einsum("yh,xw,bhwc->byxc", rows, columns, maps)
 
     def compute_output_shape(self, maps_shape, like_shape):
         return (maps_shape[0], *like_shape[1:3], maps_shape[-1])
+
+
+def _bilinear_weights(size, count, dtype):
+    """Return the weights `(size, count)` of an interpolation with half-pixel centers."""
+    places = (ops.arange(size, dtype="float32") + 0.5) * ops.cast(count, "float32")
+    places = places / ops.cast(size, "float32") - 0.5
+    places = ops.clip(places, 0.0, ops.cast(count - 1, "float32"))
+    distances = ops.abs(places[:, None] - ops.arange(count, dtype="float32"))
+    return ops.cast(ops.relu(1.0 - distances), dtype)
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -123,6 +139,8 @@ class MaskProduct(Layer):
     def call(self, tokens):
         classes = self.classes(tokens[:, : self.units])
         patches = self.patches(tokens[:, self.units :])
+        # For images of any size their number would not be known.
+        classes = ops.reshape(classes, (-1, self.units, tokens.shape[-1]))
         classes, patches = (ops.normalize(x, axis=-1) for x in (classes, patches))
         return self.norm(ops.matmul(patches, ops.swapaxes(classes, 1, 2)))
 

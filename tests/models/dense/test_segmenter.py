@@ -93,3 +93,27 @@ def test_wrong_arguments(options, message):
 def test_it_needs_maps():
     with pytest.raises(ValueError, match="`backbone` must be a model of `keras_vit.backbone`"):
         keras_vit.segmenter(vit(), 2)
+
+
+@pytest.mark.slow
+@pytest.mark.backends("tensorflow", reason="SavedModels are of TensorFlow")
+@pytest.mark.parametrize("head", ["linear", "mask"])
+@pytest.mark.parametrize("kind", ["simple", "blocks"])
+def test_any_size_in_one_graph(kind, head, tmp_path):
+    """`predict` of a second size makes a graph for all sizes, and so does an export."""
+    maps = keras_vit.backbone(keras_vit.resize(vit()), kind=kind, channels=8)
+    model = keras_vit.segmenter(maps, 2, head)
+    randomise(model)
+    for size in ((32, 48), (64, 32)):
+        pictures = images(1, *size, 3)
+        logits = model.predict(pictures, verbose=0)
+        assert logits.shape == (1, *size, 2)
+        expected = ops.convert_to_numpy(model(pictures))
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
+    keras_vit.export(model, tmp_path / "served", class_names=["a", "b"])
+
+
+def test_another_head_is_refused():
+    model = keras_vit.segmenter(keras_vit.backbone(vit()), 2)
+    with pytest.raises(ValueError, match="`model` must not be a segmenter"):
+        keras_vit.replace_head(model, 3)

@@ -69,13 +69,15 @@ def masks(path, split, shard=(0, 1)):
         raise ValueError(
             f"`masks:DIR` must have images in the split. Received: {str(root)!r}, split={split!r}"
         )
-    shared = len(pairs) - len({mask for _, mask in pairs})
+    first = {mask: image for image, mask in reversed(pairs)}
+    shared = [image for image, mask in pairs if first[mask] != image]
     missing = [image for image, mask in pairs if not pathlib.Path(mask).is_file()]
     if missing or shared:
         raise ValueError(
             f"Each image of `masks:DIR` must have its own mask of its name in `{MASKS}/`, a PNG "
-            f"file. Received: {str(root)!r}, split={split!r}, {len(pairs)} images, {shared} with "
-            f"the mask of another, without a mask: {name_some(missing) or 'none'}"
+            f"file. Received: {str(root)!r}, split={split!r}, {len(pairs)} images, with the mask "
+            f"of another: {name_some(shared) or 'none'}, without a mask: "
+            f"{name_some(missing) or 'none'}"
         )
     return from_arrays(
         np.array([_SEPARATOR.join(pair) for pair in pairs]),

@@ -110,7 +110,8 @@ def with_splits_below_images(root):
     for kind in ("images", "masks"):
         (root / "train" / kind).rename(root / kind)
         (root / kind / "val").mkdir()
-    shutil.rmtree(root / "train")
+    for split in ("train", "validation", "test"):
+        shutil.rmtree(root / split, ignore_errors=True)
 
 
 def with_a_split_of_another_layout(root):
@@ -127,7 +128,7 @@ def with_two_images_of_a_mask(root):
     [
         (with_splits_below_images, "with images/val/"),
         (with_a_split_of_another_layout, "with test/ without images/"),
-        (with_two_images_of_a_mask, "1 with the mask of another"),
+        (with_two_images_of_a_mask, "with the mask of another: .*train/images/3"),
         (without_masks, "without train/masks"),
         (without_names, "without classes.txt"),
         (without_one_mask, "without a mask: .*train/images/3.png"),
