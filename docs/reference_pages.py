@@ -27,7 +27,7 @@ PACKAGES = (
     *("keras_vit.callbacks", "keras_vit.evaluation", "keras_vit.experiments", "keras_vit.serving"),
 )
 IN_TRAINING = ("losses", "optimizers", "callbacks")
-# Tables, which do not know the module that they are defined in.
+# Tables, which have no `__module__`.
 TABLES = {
     "keras_vit.data.AUGMENTATIONS": "keras_vit.data.images.augmentations",
     "keras_vit.data.DATASETS": "keras_vit.data.sources.paper",
@@ -50,16 +50,16 @@ ENTRY = """::: {home}.{label}
 
 def pages():
     """Return the pages by their paths below docs/."""
-    entries = {wing: [] for wing in ABOUT}
+    entries = {section: [] for section in ABOUT}
     for name, home in sorted(public_names().items(), key=lambda item: item[0].lower()):
         package, _, label = name.rpartition(".")
-        wing = home.split(".")[1] if package == "keras_vit" else package.split(".")[1]
-        wing = "training" if wing in IN_TRAINING else wing
-        if wing != "builders":
-            entries[wing].append(ENTRY.format(home=home, name=name, label=label))
+        section = home.split(".")[1] if package == "keras_vit" else package.split(".")[1]
+        section = "training" if section in IN_TRAINING else section
+        if section != "builders":
+            entries[section].append(ENTRY.format(home=home, name=name, label=label))
     found = {
-        f"reference/{wing}.md": "\n".join([f"# {wing.capitalize()}\n\n{about}\n", *entries[wing]])
-        for wing, about in ABOUT.items()
+        f"reference/{name}.md": "\n".join([f"# {name.capitalize()}\n\n{about}\n", *entries[name]])
+        for name, about in ABOUT.items()
     }
     return {"reference/builders.md": builders(), **found}
 
@@ -100,4 +100,4 @@ def _first_line(function):
 
 if __name__ == "__main__":
     for path, text in pages().items():
-        pathlib.Path(__file__).parent.joinpath(path).write_text(text)
+        pathlib.Path(__file__).parent.joinpath(path).write_text(text, encoding="utf-8")

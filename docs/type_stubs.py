@@ -29,4 +29,4 @@ def stubs():
 
 if __name__ == "__main__":
     for path, text in stubs().items():
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")

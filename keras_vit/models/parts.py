@@ -1,4 +1,4 @@
-"""What the layers of a model say: its backbone, head, blocks, kernels and positions."""
+"""Find the backbone, head, blocks, kernels and positions of a model."""
 
 import math
 

@@ -54,8 +54,8 @@ def make_task(recipe, model, data, teacher=None):
     """
     _check_batches(recipe, data[0])
     check_teacher_settings(recipe, teacher)
-    make = {SEGMENTATION: _pixels, **dict.fromkeys(TARGETS, _masked_patches)}
-    task = make.get(recipe.loss, _classes)(recipe, model, *data)
+    make = {SEGMENTATION: _segmentation_task, **dict.fromkeys(TARGETS, _masked_patch_task)}
+    task = make.get(recipe.loss, _classification_task)(recipe, model, *data)
     _check_monitor(recipe, task, model)
     if teacher is not None:
         distiller, found = distill(recipe, model, teacher, data[0].class_names)
@@ -63,7 +63,7 @@ def make_task(recipe, model, data, teacher=None):
     return task
 
 
-def _classes(recipe, model, train, validation):
+def _classification_task(recipe, model, train, validation):
     check_class_names(train.class_names)
     if train.source.has_masks:
         raise ValueError(
@@ -186,7 +186,7 @@ def _check_same_classes(train, validation):
         )
 
 
-def _pixels(recipe, model, train, validation):
+def _segmentation_task(recipe, model, train, validation):
     names = train.class_names
     _check_same_classes(train, validation)
     is_right = train.source.has_masks and is_segmenter(model)
@@ -217,7 +217,7 @@ def _pixel_weights(counts, names):
     return np.where(counts > 0, counts.sum() / len(names) / np.maximum(counts, 1), 0.0).tolist()
 
 
-def _masked_patches(recipe, model, train, validation):
+def _masked_patch_task(recipe, model, train, validation):
     predictor = masked_patch_predictor(model, recipe.loss)
     patch_size = token_stride(model)
     return Task(

@@ -32,7 +32,7 @@ class PixelCounts:
 
     @property
     def iou(self):
-        """The intersection over union of each class; NaN for a class without pixels."""
+        """The IoU of each class; NaN for one that neither masks nor predictions have."""
         right = np.diag(self.confusion).astype("float64")
         union = self.confusion.sum(0) + self.confusion.sum(1) - right
         return np.divide(right, union, where=union > 0, out=np.full(len(right), np.nan))

@@ -12,13 +12,16 @@ from keras_vit.layers.normalization import layer_norm
 class TokensToMap(Layer):
     """Arranges the patches of a token sequence as a map.
 
-    Input: `(batch, tokens, width)`, and images or maps `(batch, height, width, channels)` that the
-    tokens were computed from. Output: `(batch, rows, columns, width)`.
+    Output: `(batch, rows, columns, width)`.
 
     Args:
         stride: pixels of the images per patch, an int or `(height, width)`.
         num_prefix_tokens: number of tokens before the patches, which are left out.
         with_class_token: whether to append the first token to each patch, which doubles the width.
+
+    Call arguments:
+        tokens: the token sequence, `(batch, tokens, width)`.
+        images: the images or maps that it was computed from, `(batch, height, width, channels)`.
 
     Raises:
         ValueError: if an argument is not a positive integer, or `num_prefix_tokens` negative.
@@ -58,8 +61,9 @@ class TokensToMap(Layer):
 class ResizeLike(Layer):
     """Interpolates maps bilinearly, with half-pixel centers, to the size of other maps.
 
-    Input: `(batch, rows, columns, width)`, and maps or images of the wanted size. Output: as the
-    first input, with the rows and columns of the second.
+    Call arguments:
+        maps: `(batch, rows, columns, width)`.
+        like: maps or images of the wanted rows and columns.
 
     Example:
     >>> from keras_vit.models.dense.layers import ResizeLike

@@ -8,7 +8,7 @@ from keras_vit.layers.normalization import layer_norm
 
 # Binary logarithms of the strides of the levels.
 LEVELS = {"P2": 2, "P3": 3, "P4": 4, "P5": 5}
-_MAPS = {"data_format": "channels_last"}
+_CHANNELS_LAST = {"data_format": "channels_last"}
 
 
 def simple_pyramid(patches, levels, stride, channels, dtype):
@@ -35,13 +35,13 @@ def _pyramid_level(maps, doublings, level, channels, dtype):
             maps = keras.layers.Activation(
                 "gelu", dtype=dtype, name=f"{level}_up_{number - 1}_gelu"
             )(maps)
-        options = {"dtype": dtype, "name": f"{level}_up_{number}", **_MAPS}
+        options = {"dtype": dtype, "name": f"{level}_up_{number}", **_CHANNELS_LAST}
         maps = keras.layers.Conv2DTranspose(maps.shape[-1] // 2, 2, strides=2, **options)(maps)
     for number in range(-doublings):
-        options = {"dtype": dtype, "name": f"{level}_down_{number}", **_MAPS}
+        options = {"dtype": dtype, "name": f"{level}_down_{number}", **_CHANNELS_LAST}
         maps = keras.layers.MaxPooling2D(2, **options)(maps)
     for name, size in (("lateral", 1), ("output", 3)):
-        options = {"use_bias": False, "dtype": dtype, "name": f"{level}_{name}", **_MAPS}
+        options = {"use_bias": False, "dtype": dtype, "name": f"{level}_{name}", **_CHANNELS_LAST}
         maps = keras.layers.Conv2D(channels, size, padding="same", **options)(maps)
         maps = layer_norm(dtype, f"{level}_{name}_norm")(maps)
     return maps
@@ -53,7 +53,7 @@ def reassembled(patches, level, stride, channels, dtype):
     Reference:
         `DPTReassembleStage` of transformers.
     """
-    options = {"dtype": dtype, **_MAPS}
+    options = {"dtype": dtype, **_CHANNELS_LAST}
     maps = keras.layers.Conv2D(channels, 1, name=f"{level}_projection", **options)(patches)
     doublings, name = _doublings(stride, level), f"{level}_resize"
     if doublings > 0:

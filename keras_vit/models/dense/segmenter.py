@@ -70,7 +70,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
     return model
 
 
-def _linear(maps, num_classes, dtype):
+def _linear(maps, num_classes, _):
     # As in section 3.2 of the ViT paper: zero at the start, and float32.
     return keras.layers.Dense(
         num_classes, kernel_initializer="zeros", dtype="float32", name="head"
