@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from keras_vit.checkpoints.catalog.download import cache_path
 from keras_vit.checkpoints.catalog.hub import HUB, parse_repository
+from tests.fuzz.damage import FUZZ
 
 PARTS = st.sampled_from(
     ["..", ".", "", "%2e%2e", "%2F", "%00", "\\", "a", "model.npz", "~", "C:", "@", "?rev=..", "#x"]
@@ -22,6 +23,7 @@ ADDRESSES = st.builds(
 )
 
 
+@FUZZ
 @given(url=ADDRESSES | st.text(max_size=30))
 @example(url="https://../x/model.npz")
 @example(url="https://user:secret@host/model.npz")
@@ -41,6 +43,7 @@ def test_files_of_any_address_stay_in_the_cache(url):
         assert "secret" not in str(path) and "pw@" not in str(path)
 
 
+@FUZZ
 @given(name=st.text(max_size=30) | st.lists(PARTS, max_size=4).map("/".join))
 def test_names_of_repositories(name):
     for text in (name, HUB + name):

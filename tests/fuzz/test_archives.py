@@ -13,7 +13,7 @@ import keras_vit
 from keras_vit.checkpoints import inspect_checkpoint
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.archives.hdf5 import write_hdf5
-from tests.fuzz.damage import damaged
+from tests.fuzz.damage import FUZZ, damaged
 
 ARRAYS = {
     "a/kernel": np.arange(12, dtype="float32").reshape(3, 4),
@@ -69,6 +69,7 @@ def sound(tmp_path_factory):
 def test_damaged_archives(kind, suffix, sound, folder):
     assert read_all_of(folder / f"sound{suffix}", sound[kind]).keys() == ARRAYS.keys()
 
+    @FUZZ
     @given(contents=damaged([sound[kind]]))
     def check(contents):
         assert_read_or_refused(folder / f"{kind}{suffix}", contents)
@@ -84,6 +85,7 @@ def read_all_of(path, contents):
 NUMBERS = st.one_of(st.integers(-2, 5), st.integers(0, 2**64), st.sampled_from([-1, 2**31, 2**63]))
 
 
+@FUZZ
 @given(
     dtype=st.sampled_from(["F32", "F16", "BF16", "I64", "F8_E4M3", "BOOL", "?", ""]),
     shape=st.lists(NUMBERS, max_size=4),
@@ -148,6 +150,7 @@ def test_configurations_of_other_sizes(project, folder):
     config = json.loads((sound / "config.json").read_text())
     keys = list(config)
 
+    @FUZZ
     @given(changes=st.dictionaries(st.sampled_from(keys), JSON, min_size=1, max_size=3))
     def check(changes):
         text = json.dumps({**config, **changes})

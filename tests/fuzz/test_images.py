@@ -14,7 +14,7 @@ from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.headers import declared_size
 from keras_vit.data.images.masks import read_mask
 from tests.fixtures.images import encode, random_image
-from tests.fuzz.damage import damaged
+from tests.fuzz.damage import FUZZ, damaged
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 SOUND = {name: encode(random_image(6, 9), name) for name in FORMATS}
@@ -33,6 +33,7 @@ def assert_decoded_or_refused(contents):
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_damaged_images(kind):
+    @FUZZ
     @given(contents=damaged([SOUND[kind]]))
     def check(contents):
         assert_decoded_or_refused(contents)
@@ -40,6 +41,7 @@ def test_damaged_images(kind):
     check()
 
 
+@FUZZ
 @given(st.binary(max_size=100))
 @example(b"")
 def test_any_bytes(contents):
@@ -55,6 +57,7 @@ def png(array, mode="L", **options):
 MASK = np.arange(54, dtype="uint8").reshape(6, 9) % 3
 
 
+@FUZZ
 @given(contents=damaged([png(MASK), png(MASK, bits=2), png(MASK, bits=4)]))
 def test_damaged_masks(contents):
     try:

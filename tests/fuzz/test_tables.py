@@ -9,7 +9,7 @@ from keras_vit.checkpoints.configuration import read_json
 from keras_vit.checkpoints.trained.runs import read_run
 from keras_vit.data import find_source
 from tests.fixtures.images import encode, random_image
-from tests.fuzz.damage import damaged
+from tests.fuzz.damage import FUZZ, damaged
 
 CELLS = st.sampled_from(
     [
@@ -31,6 +31,7 @@ CELLS = st.sampled_from(
 TABLE = b"1.jpg,cat\n2.jpg,dog cat\n"
 
 
+@FUZZ
 @given(
     contents=st.one_of(
         damaged([TABLE]),
@@ -56,6 +57,7 @@ def test_tables_of_labels(contents, folder):
 RECORD = json.dumps({"recipe": {"image_size": 32}, "model": "ViT_Ti16", "data": "digits"}).encode()
 
 
+@FUZZ
 @given(contents=st.one_of(damaged([RECORD]), st.integers(0, 10**5).map(lambda n: b"[" * n)))
 def test_records_of_runs(contents, folder):
     (folder / "run.json").write_bytes(contents)
