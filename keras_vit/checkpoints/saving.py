@@ -81,7 +81,7 @@ def save_checkpoint(
     True
     """
     formats = written_formats()
-    suffix = pathlib.PurePath(path).suffix
+    suffix = pathlib.PurePath(str(path)).suffix
     if format is None and suffix in {row.suffix for row in formats.values()}:
         format = format_for(model, suffix)
     check_choice("format", format, tuple(formats))
