@@ -112,8 +112,9 @@ class ResumableFit:
         timed = TimedDataset(self.train)
         batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
         tensorboard = keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False)
-        # It writes after epochs only.
-        tensorboard.async_safe = True
+        progress = keras.callbacks.ProgbarLogger()
+        # The first writes after epochs only; Keras calls a `ProgbarLogger` of its own in a thread.
+        tensorboard.async_safe = progress.async_safe = True
         check = CheckFinite(self.recipe, self.states, batch)
         is_measured, measuring = measures_precision(self.recipe, task, model), self._measuring()
         for callback in measuring:
@@ -124,7 +125,7 @@ class ResumableFit:
             EvaluateAverages(),
             *([ChooseThresholds(task.validation, model)] if is_measured else []),
             # Its lines have the metrics, and not what the callbacks after it add for the curves.
-            keras.callbacks.ProgbarLogger(),
+            progress,
             LogOptimizer(),
             LogSpeed(batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             tensorboard,
