@@ -1,6 +1,8 @@
 """The examples and the README's code run, and the README tells the truth."""
 
+import dataclasses
 import inspect
+import json
 import pathlib
 import re
 import runpy
@@ -12,6 +14,7 @@ import keras_vit
 from keras_vit.checkpoints import find_checkpoint
 from keras_vit.cli import parse
 from keras_vit.cli.models import study_rows
+from keras_vit.training import RECIPES
 from tests.fixtures.images import write_folder
 
 pytestmark = pytest.mark.backends("tensorflow", reason="pages are the same on every backend")
@@ -83,11 +86,18 @@ def test_the_page_has_the_table_of_the_scaling_study():
 
 
 @pytest.mark.slow
-def test_commands_of_the_pages_are_valid():
+def test_commands_of_the_pages_are_valid(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = {"recipe": dataclasses.asdict(RECIPES["finetune"]), "model": "m", "data": "digits"}
     lines = "\n".join(SHELL_BLOCKS).replace("\\\n", " ").splitlines()
     commands = [shlex.split(line) for line in lines if line.startswith("keras-vit ")]
     assert len(commands) >= 5
     for command in commands:
+        if "--resume" in command:
+            # What it goes on with is recorded there.
+            workdir = pathlib.Path(command[command.index("--workdir") + 1])
+            workdir.mkdir(parents=True)
+            (workdir / "run.json").write_text(json.dumps(run))
         words = [word.replace("-", "") for word in command[1:3]]
         assert type(parse(command[1:])).__name__.lower() in words
 
