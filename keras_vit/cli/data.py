@@ -196,6 +196,18 @@ def images_of_classes(dataset, count=24):
     """Return images of a dataset, of as many classes as possible, and their labels."""
     import numpy as np
 
+    images, labels = first_images(dataset, IMAGES_READ)
+    # The first of each class, then the second of each.
+    classes = [int(np.argmax(label)) if np.ndim(label) else int(label) for label in labels]
+    turns = [classes[:index].count(label) for index, label in enumerate(classes)]
+    chosen = sorted(range(len(images)), key=turns.__getitem__)[:count]
+    return images[chosen], [labels[index] for index in chosen]
+
+
+def first_images(dataset, count):
+    """Return the first images of a dataset as an array, and their labels."""
+    import numpy as np
+
     from keras_vit.data.skipped import explaining_errors
 
     images, labels = [], []
@@ -203,13 +215,9 @@ def images_of_classes(dataset, count=24):
         for batch in dataset.as_numpy_iterator():
             images += list(batch[0])
             labels += list(batch[1])
-            if len(images) >= IMAGES_READ:
+            if len(images) >= count:
                 break
-    # The first of each class, then the second of each.
-    classes = [int(np.argmax(label)) if np.ndim(label) else int(label) for label in labels]
-    turns = [classes[:index].count(label) for index, label in enumerate(classes)]
-    chosen = sorted(range(len(images)), key=turns.__getitem__)[:count]
-    return np.stack([images[index] for index in chosen]), [labels[index] for index in chosen]
+    return np.stack(images[:count]), labels[:count]
 
 
 def images_per_second(dataset, seconds=2.0):

@@ -65,14 +65,16 @@ class Fewshot:
         check_fewshot_settings(self.shots, seeds, self.method, self.l2)
         if is_store(self.model):
             self._check_flags_of_stores()
-            check_given(self.data, "features, a directory of those to classify")
+            if self.data is None:
+                raise ValueError(
+                    "`data` must be given for features: those to classify. Received: data=None"
+                )
             train, test = read_features(self.model), read_features(self.data)
             accuracies = evaluate_stores(train, test, self.shots, seeds, self.method, self.l2)
             print(plain_table(("shots", "accuracy", "seeds"), summary(accuracies)))
             return
         trained = open_trained(self.model, as_image_size(self.image_size))
         if self.data is None:
-            check_given(trained.run.get("data"), "a model outside of a run's directory")
             self.classes = self.classes or trained.run.get("classes")
         data = trained.find_data(self.data, self.test_split, self.classes, self.data_dir)
         own = ("model", "data", "seeds", "image_size", "debug")
@@ -88,9 +90,3 @@ class Fewshot:
                     f"`--{field.name.replace('_', '-')}` is for a model and a dataset. "
                     f"Received: features in {self.model!r}"
                 )
-
-
-def check_given(data, what):
-    """Raise `ValueError` if there is no dataset."""
-    if data is None:
-        raise ValueError(f"`--data` must be given for {what}. Received: data=None")

@@ -56,14 +56,14 @@ class Inspect:
         print(f"The figures are in {page.parent}, and all of them on one page: {page}")
 
     def _read(self, size, resizing):
-        from keras_vit.cli.data import images_of_classes
+        from keras_vit.cli.data import first_images
         from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_image
 
         if self.images:
             return preprocess_files(map(read_image, self.images), size, resizing)
         dataset = self._dataset(size, resizing)
-        images, _ = images_of_classes(dataset, self.count)
+        images, _ = first_images(dataset, self.count)
         if len(dataset.skipped):
             print(dataset.skipped)
         return images

@@ -4,8 +4,8 @@ import pathlib
 import shlex
 
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
+from keras_vit.cli.train import as_recipe, train_command
 from keras_vit.training.recipes import RECIPES
-from keras_vit.training.recipes.recipe import Recipe
 
 # What else `run.json` records that is a flag.
 _RECORDED = ("model", "data", "classes", "fraction", "exclude", "dtype", "teacher")
@@ -43,9 +43,6 @@ def complete(args):
 
 
 def _command(run):
-    from keras_vit.cli.train import train_command
-
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in run["recipe"].items()}
     options = {name: run.get(name) for name in _RECORDED}
     for measured in run.get("measurements", ())[:1]:
         options |= {
@@ -55,4 +52,4 @@ def _command(run):
             "fewshot_seeds": len(measured["seeds"]),
             "fewshot_classes": measured["classes"],
         }
-    return train_command("finetune", Recipe(**values), options)
+    return train_command("finetune", as_recipe(run["recipe"]), options)

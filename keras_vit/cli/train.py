@@ -10,7 +10,7 @@ import tyro
 from keras_vit.cli.run_lines import describe_best, describe_fewshot, describe_seeds
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.choices import SEGMENTATION
-from keras_vit.training.recipes import RECIPES, ROWS
+from keras_vit.training.recipes import RECIPES, ROWS, Recipe
 
 DESCRIPTIONS = {
     name: f"{row.source}." + (f" Reported: {row.reported}." if row.reported else "")
@@ -179,15 +179,13 @@ class Train:
         from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
-        from keras_vit.training.recipes import Recipe
         from keras_vit.training.runs.run import check_new
 
         check_new(self.workdir, self.resume)
         first = self.workdir if self.seeds is None else self.workdir / f"seed-{auto.seed}"
         recorded = read_run(first / LAST_MODEL).get("recipe") if self.resume else None
         if recorded:
-            lists = {k: tuple(v) for k, v in recorded.items() if isinstance(v, list)}
-            return Recipe(**{**recorded, **lists})
+            return as_recipe(recorded)
         left_out = ("sweep_lr", "debug", "recipe", "workdir", "resume")
         fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
         options = {field.name: getattr(self, field.name) for field in fields}
@@ -246,6 +244,12 @@ def _sweep(*arguments, **options):
         result = "diverged" if accuracy is None else f"validation {measure} {accuracy:.2%}"
         print(f"learning rate {rate:g}: {result}{chosen}")
     return run
+
+
+def as_recipe(recorded):
+    """Return the recipe of a `run.json`, where tuples are lists."""
+    lists = {name: tuple(value) for name, value in recorded.items() if isinstance(value, list)}
+    return Recipe(**{**recorded, **lists})
 
 
 def train_command(base, recipe, options):

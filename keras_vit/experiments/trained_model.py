@@ -83,11 +83,7 @@ class TrainedModel:
             ValueError: if there is no name and no run, the classes of model and dataset differ, or
                 as `keras_vit.data.load`.
         """
-        name = data_of(self.run, data)
-        if name is None:
-            raise ValueError(
-                "`data` must be given for a model outside of a run's directory. Received: data=None"
-            )
+        name = self._name_of(data)
         if not options.get("central_crop_from"):
             options.setdefault("resizing", resizing_of(self.model))
         dataset = load(
@@ -106,10 +102,18 @@ class TrainedModel:
 
     def find_data(self, data, split, classes=None, data_dir=None):
         """Return the name of a dataset as the run divides it, after a warning of trained images."""
-        name = data_of(self.run, data)
+        name = self._name_of(data)
         if self.path.suffix == ".keras":
             images = fingerprints(find_source(name, split, classes, data_dir))
             warn_of_images(self.path, self.run, images)
+        return name
+
+    def _name_of(self, data):
+        name = data_of(self.run, data)
+        if name is None:
+            raise ValueError(
+                "`data` must be given for a model outside of a run's directory. Received: data=None"
+            )
         return name
 
     def is_own_data(self, data):

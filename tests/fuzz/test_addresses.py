@@ -29,7 +29,7 @@ ADDRESSES = st.builds(
 @example(url="https://user:secret@host/model.npz")
 @example(url="gs://./%2F")
 def test_files_of_any_address_stay_in_the_cache(url):
-    home = pathlib.Path("/home/user/.keras")
+    home = pathlib.Path("/cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KERAS_HOME", str(home))
         try:
