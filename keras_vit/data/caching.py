@@ -37,7 +37,9 @@ def cached(source, place, find_fingerprints):
         _check_file(path)
         _check_examples(path, find_fingerprints().digest())
     examples = source.encoded().cache(str(path))
-    return dataclasses.replace(source, examples=examples, read=lambda payload: payload, near=None)
+    return dataclasses.replace(
+        source, examples=examples, read=lambda payload: payload, near=None, take=None
+    )
 
 
 def _check_examples(path, digest):

@@ -51,6 +51,8 @@ class Source:
             added.
         near: function from a first and a last number to a dataset like `examples` that has those
             from one to the other, and perhaps others, without reading all; `None` if there is none.
+        take: function from numbers to a dataset like `examples` that has those alone; `None` if
+            the payloads are not in memory.
         has_masks: whether the bytes of an example are those of an image and of its mask.
     """
 
@@ -68,6 +70,7 @@ class Source:
     has_no_splits: bool = False
     part_by_id: bool = False
     near: Callable[[int, int], tf.data.Dataset] | None = None
+    take: Callable[[np.ndarray], tf.data.Dataset] | None = None
     has_masks: bool = False
 
     @property
@@ -97,6 +100,8 @@ class Source:
 
         The numbers of a dataset of several splits may rise more than once.
         """
+        if self.take is not None:
+            return self.take(numbers)
         runs = np.split(numbers, np.flatnonzero(np.diff(numbers) < 0) + 1)
         found = [self.examples] if self.near is None else [self.near(r[0], r[-1]) for r in runs]
         together = functools.reduce(tf.data.Dataset.concatenate, found)
@@ -113,11 +118,12 @@ class Source:
         """Return a `Source` without the examples with one of the numbers, in the same order."""
         if len(numbers) == 0:
             return self
-        return dataclasses.replace(
-            self,
-            examples=self.examples.filter(lambda number, *_: not_among(numbers, number)),
-            numbers=self.numbers[~np.isin(self.numbers, numbers)],
-        )
+        left = self.numbers[~np.isin(self.numbers, numbers)]
+        if self.take is not None:
+            examples = self.take(left)
+        else:
+            examples = self.examples.filter(lambda number, *_: not_among(numbers, number))
+        return dataclasses.replace(self, examples=examples, numbers=left)
 
     def balanced(self):
         """Return a `Source` that repeats examples, so that classes have about equally many.
@@ -148,6 +154,7 @@ class Source:
             numbers=numbers,
             shuffle_buffer=len(numbers) if holds_all else self.shuffle_buffer,
             near=None,
+            take=None,
         )
 
     def part(self, fraction):
@@ -229,9 +236,9 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
     labels = np.asarray(labels, "int32" if np.ndim(labels) == 1 else "float32")
     arrays = (numbers, np.asarray(payloads)[numbers], labels[numbers])
 
-    def near(first, last):
-        start, stop = np.searchsorted(numbers, (first, last + 1))
-        return tf.data.Dataset.from_tensor_slices(tuple(array[start:stop] for array in arrays))
+    def take(wanted):
+        kept = np.isin(numbers, wanted)
+        return tf.data.Dataset.from_tensor_slices(tuple(array[kept] for array in arrays))
 
     return Source(
         tf.data.Dataset.from_tensor_slices(arrays),
@@ -239,7 +246,7 @@ def from_arrays(payloads, labels, class_names, find_id, part=slice(None), **opti
         numbers,
         find_id,
         shuffle_buffer=max(len(numbers), 1),
-        near=near,
+        take=take,
         **options,
     )
 

@@ -57,6 +57,7 @@ def feature_source(source, features, labels, skipped):
         numbers=numbers,
         read=lambda payload: payload,
         near=None,
+        take=None,
         shuffle_buffer=max(len(numbers), 1),
     )
     return made, lambda payload, seed: tf.reshape(tf.io.decode_raw(payload, tf.float32), shape)

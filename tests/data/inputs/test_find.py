@@ -252,5 +252,5 @@ def test_numbers_of_a_source_stay_its_own_after_it_was_changed(folder):
     found = [int(number) for number, *_ in part.some(part.numbers).as_numpy_iterator()]
     assert found == part.numbers.tolist() and len(found) < 12
     balanced = source.balanced()
-    assert balanced.near is None
+    assert balanced.near is None and balanced.take is None
     np.testing.assert_array_equal(np.unique(balanced.numbers), source.numbers)
