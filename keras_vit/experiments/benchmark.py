@@ -40,14 +40,15 @@ class Cost:
         return max(self.points, key=lambda point: point[1], default=None)
 
 
-def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0):
+def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0, show=None):
     """Measure the speed and the memory of models, forward and in training.
 
     A forward pass is `model.predict`, training is `model.fit` with the optimizer of the recipe
     `pretrain`, on images that are in memory. Each model, size and task is measured in a process of
-    its own. Batch sizes are doubled from 1 until that brings no more images per second; the largest
-    that fits is found by trying on an accelerator, and follows on a CPU from the peak memory of
-    those that were measured and the memory of the machine. Start-up and compilation are not timed.
+    its own. Batch sizes are doubled from 1, or multiplied by 4 on an accelerator, until that brings no
+    more images per second; the largest that fits is found by trying on an accelerator, and follows
+    on a CPU from the peak memory of those that were measured and the memory of the machine.
+    Start-up and compilation are not timed.
 
     Args:
         models: names of variants, as in `keras_vit.training.train`.
@@ -56,6 +57,7 @@ def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=N
         tasks: of `"forward"` and `"training"`.
         dtype: dtype policy of the models; that of Keras by default.
         seconds: least time of each measurement.
+        show: function that gets a line of text on what is being measured.
 
     Returns:
         An iterator over a `Cost` for each model, image size and task, each measured when it is
@@ -83,14 +85,14 @@ def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=N
             f"tasks={tasks}, batch_sizes={batch_sizes}, seconds={seconds}"
         )
     return (
-        measure(model, size, task, batch_sizes, dtype, seconds)
+        measure(model, size, task, batch_sizes, dtype, seconds, show)
         for model in models
         for size in image_sizes
         for task in tasks
     )
 
 
-def measure(model, image_size, task, batch_sizes, dtype, seconds):
+def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
     """Measure a model in one task, in a process of its own; returns a `Cost`."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
@@ -99,12 +101,17 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds):
     process = context.Process(target=_run, args=(theirs, options))
     process.start()
     theirs.close()
-    points, found, error = [], {}, None
+    points, found, error, tried = [], {}, None, sizes[0]
     try:
         while True:
             kind, value = ours.recv()
-            if kind == "point":
+            if kind == "trying":
+                tried = value
+                if show is not None:
+                    show(f"{model}, {image_size} pixels, {task}, batch of {value:,}")
+            elif kind == "point":
                 points.append(value)
+                tried = None
             elif kind == "error":
                 error = value
             else:
@@ -119,9 +126,7 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds):
         raise RuntimeError(
             f"Measuring {model} at {image_size} pixels failed with the status {process.exitcode}."
         )
-    failing = found.get("failing")
-    if process.exitcode == _KILLED and len(points) < len(sizes):
-        failing = sizes[len(points)]
+    failing = tried if process.exitcode == _KILLED else found.get("failing")
     largest, is_estimated = found.get("largest"), False
     if failing == 1:
         largest = 0

@@ -9,7 +9,8 @@ import numpy as np
 
 from keras_vit.builders import build
 from keras_vit.core.process import is_out_of_memory, peak_memory
-from keras_vit.training.distribution import accelerator_peak_memory
+from keras_vit.experiments.benchmark import estimate_largest_batch
+from keras_vit.training.distribution import accelerator_memory, accelerator_peak_memory
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
 
@@ -39,8 +40,9 @@ class Repeated(keras.utils.PyDataset):
 def run(connection, options):
     """Send `(kind, value)` pairs of what is measured; runs in a process of its own.
 
-    The kinds are `"point"` for each batch size, `"failing"` for one that does not fit, `"largest"`
-    for the largest that fits, if it was found, and `"error"`.
+    The kinds are `"trying"` for a batch size that is to be tried, `"point"` for each that was
+    measured, `"failing"` for one that does not fit, `"largest"` for the largest that fits, if it
+    was found, and `"error"`.
     """
     model, image_size, task, batch_sizes, may_stop, dtype, seconds = options
     try:
@@ -48,8 +50,11 @@ def run(connection, options):
     except ValueError as error:
         connection.send(("error", str(error)))
         return
-    best, without_gain, fitting, failing = 0, 0, 0, None
-    for batch_size in batch_sizes:
+    points, best, without_gain, fitting, failing = [], 0, 0, 0, None
+    on_accelerator = accelerator_peak_memory() is not None
+    # Each batch size is compiled, for half a minute on a GPU.
+    for batch_size in batch_sizes[::2] if may_stop and on_accelerator else batch_sizes:
+        connection.send(("trying", batch_size))
         try:
             speed, longest = time_batch(step, batch_size, seconds)
         except Exception as error:
@@ -60,13 +65,22 @@ def run(connection, options):
             break
         fitting = batch_size
         memory = accelerator_peak_memory() or peak_memory()
-        connection.send(("point", (batch_size, speed, memory)))
+        points.append((batch_size, speed, memory))
+        connection.send(("point", points[-1]))
         without_gain = 0 if speed > _GAIN * best else without_gain + 1
         best = max(best, speed)
         if may_stop and (without_gain == 2 or longest > _LONGEST_STEP):
             break
-    if accelerator_peak_memory() is not None:
-        connection.send(("largest", find_largest(step, fitting, failing)))
+    if on_accelerator:
+        memory = accelerator_memory()
+        expected = memory and estimate_largest_batch(points, memory, failing)
+        tell = functools.partial(_tell, connection, step)
+        connection.send(("largest", find_largest(tell, fitting, failing, expected)))
+
+
+def _tell(connection, step, batch_size, steps):
+    connection.send(("trying", batch_size))
+    step(batch_size, steps)
 
 
 def make_step(model, image_size, task, dtype):
@@ -82,7 +96,8 @@ def make_step(model, image_size, task, dtype):
     # The steps of a batch size have the same images: drawing them is not part of the time.
     @functools.lru_cache(maxsize=1)
     def batch(size):
-        images = 2 * rng.random((size, image_size, image_size, 3), dtype="float32") - 1
+        images = 2 * rng.random((1, image_size, image_size, 3), dtype="float32") - 1
+        images = np.repeat(images, size, axis=0)
         return (images,) if task == "forward" else (images, rng.integers(NUM_CLASSES, size=size))
 
     def step(batch_size, steps):
@@ -115,10 +130,15 @@ def _timed(step, batch_size, steps):
     return time.perf_counter() - begin
 
 
-def find_largest(step, fitting, failing=None):
-    """Return the largest batch size that fits, to an eighth, by trying until the memory is full."""
+def find_largest(step, fitting, failing=None, expected=None):
+    """Return the largest batch size that fits, to an eighth, by trying until the memory is full.
+
+    Sizes near an `expected` one are tried first.
+    """
+    near = [expected * eighths // 8 for eighths in (8, 9, 7)] if expected else []
     while failing is None or failing - fitting > max(fitting // 8, 1):
         tried = 2 * fitting if failing is None else (fitting + failing) // 2
+        tried = next((n for n in near if fitting < n and (failing is None or n < failing)), tried)
         try:
             step(tried, 1)
             fitting = tried

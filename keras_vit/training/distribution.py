@@ -249,6 +249,21 @@ def accelerator_peak_memory():
     return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
 
 
+def accelerator_memory():
+    """Return the bytes that the first accelerator lends; `None` on a CPU or if it is not known."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        stats = jax.local_devices()[0].memory_stats()
+        return stats and stats.get("bytes_limit")
+    if backend == "torch":
+        import torch
+
+        return torch.cuda.mem_get_info()[1] if torch.cuda.is_available() else None
+    return None
+
+
 def check_batch(recipe):
     """Check that a recipe's batches can be divided among parts and replicas."""
     replicas = num_replicas()

@@ -10,7 +10,12 @@ from keras_vit.cli import main
 from keras_vit.cli.benchmark import cells
 from keras_vit.core.process import available_memory, peak_memory
 from keras_vit.experiments import benchmark_process
-from keras_vit.experiments.benchmark import Cost, benchmark, estimate_largest_batch
+from keras_vit.experiments.benchmark import (
+    BATCH_SIZES,
+    Cost,
+    benchmark,
+    estimate_largest_batch,
+)
 from keras_vit.experiments.benchmark_process import find_largest
 from keras_vit.inspection.figures.costs import draw_costs
 from tests.fixtures.commands import error_of
@@ -29,7 +34,7 @@ class Connection:
 
 
 def run(monkeypatch, speeds, batch_sizes, may_stop=True):
-    """Return what a process sends whose batches have these speeds; `None` is out of memory."""
+    """Return what a process finds whose batches have these speeds; `None` is out of memory."""
 
     def time_batch(step, batch_size, seconds):
         if speeds[batch_size] is None:
@@ -41,7 +46,8 @@ def run(monkeypatch, speeds, batch_sizes, may_stop=True):
     connection = Connection()
     options = ("ViT_Ti16", 32, "forward", batch_sizes, may_stop, None, 0.1)
     benchmark_process.run(connection, options)
-    return [(kind, value[:2] if kind == "point" else value) for kind, value in connection.sent]
+    found = [(kind, value) for kind, value in connection.sent if kind != "trying"]
+    return [(kind, value[:2] if kind == "point" else value) for kind, value in found]
 
 
 def test_doubling_ends_when_it_brings_nothing(monkeypatch):
@@ -51,6 +57,29 @@ def test_doubling_ends_when_it_brings_nothing(monkeypatch):
     # Batch sizes of one's own are all measured.
     assert len(run(monkeypatch, speeds, tuple(speeds), may_stop=False)) == 5
     assert run(monkeypatch, {1: 10, 2: None}, (1, 2)) == [("point", (1, 10)), ("failing", 2)]
+
+
+def test_an_accelerator(monkeypatch):
+    """Few sizes are compiled, and the memory that they take says near which to look for the limit."""
+
+    def step(batch_size, steps):
+        if batch_size > 900:
+            raise MemoryError
+
+    def time_batch(step, batch_size, seconds):
+        peaks.append(100 + batch_size)
+        return min(batch_size, 16), 0.1
+
+    peaks = [0]
+    monkeypatch.setattr(benchmark_process, "accelerator_peak_memory", lambda: peaks[-1])
+    monkeypatch.setattr(benchmark_process, "accelerator_memory", lambda: 1000)
+    monkeypatch.setattr(benchmark_process, "time_batch", time_batch)
+    monkeypatch.setattr(benchmark_process, "make_step", lambda *arguments: step)
+    connection = Connection()
+    benchmark_process.run(connection, ("ViT_Ti16", 32, "forward", BATCH_SIZES, True, None, 0.1))
+    assert [value[0] for kind, value in connection.sent if kind == "point"] == [1, 4, 16, 64, 256]
+    tried = [value for kind, value in connection.sent if kind == "trying"]
+    assert tried[5:] == [900, 1012] and connection.sent[-1] == ("largest", 900)
 
 
 @pytest.mark.parametrize("limit", [1, 5, 37, 100])
@@ -121,7 +150,7 @@ def costs_of(process, monkeypatch):
         ([("failing", 4)], 0, None),
         # Linux has killed the first batch, or the second.
         ([], -9, 0),
-        ([("point", (1, 5.0, 100))], -9, None),
+        ([("trying", 1), ("point", (1, 5.0, 100)), ("trying", 2)], -9, None),
     ],
 )
 def test_batches_that_do_not_fit(sent, status, largest, monkeypatch, tmp_path, capsys):
