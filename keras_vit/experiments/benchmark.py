@@ -40,14 +40,16 @@ class Cost:
         return max(self.points, key=lambda point: point[1], default=None)
 
 
-def benchmark(models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0, show=None):
+def benchmark(
+    models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0, show=None
+):
     """Measure the speed and the memory of models, forward and in training.
 
     A forward pass is `model.predict`, training is `model.fit` with the optimizer of the recipe
     `pretrain`, on images that are in memory. Each model, size and task is measured in a process of
-    its own. Batch sizes are doubled from 1, or multiplied by 4 on an accelerator, until that brings no
-    more images per second; the largest that fits is found by trying on an accelerator, and follows
-    on a CPU from the peak memory of those that were measured and the memory of the machine.
+    its own. Batch sizes are doubled from 1 (on an accelerator: multiplied by 4) until that brings
+    no more images per second. The largest that fits is found by trying on an accelerator. On a CPU
+    it follows from the peak memory of those that were measured and the memory of the machine.
     Start-up and compilation are not timed.
 
     Args:

@@ -135,7 +135,7 @@ def find_largest(step, fitting, failing=None, expected=None):
 
     Sizes near an `expected` one are tried first.
     """
-    near = [expected * eighths // 8 for eighths in (8, 9, 7)] if expected else []
+    near = [expected * eighths // 8 for eighths in (8, 9, 7, 12)] if expected else []
     while failing is None or failing - fitting > max(fitting // 8, 1):
         tried = 2 * fitting if failing is None else (fitting + failing) // 2
         tried = next((n for n in near if fitting < n and (failing is None or n < failing)), tried)

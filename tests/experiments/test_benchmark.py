@@ -60,7 +60,7 @@ def test_doubling_ends_when_it_brings_nothing(monkeypatch):
 
 
 def test_an_accelerator(monkeypatch):
-    """Few sizes are compiled, and the memory that they take says near which to look for the limit."""
+    """Few sizes are compiled; the memory that they take says where to look for the limit."""
 
     def step(batch_size, steps):
         if batch_size > 900:

@@ -13,7 +13,7 @@ from tests.fixtures.tiny import TINY, images
 
 
 def test_both_paths_agree(monkeypatch):
-    monkeypatch.setattr(attention, "has_fused_attention", lambda query: True)
+    monkeypatch.setattr(attention, "has_fused_attention", lambda *_: True)
     tokens = images(2, 7, 8)
     fused, explicit = (MultiHeadAttention(2, attention_path=path) for path in ATTENTION_PATHS)
     expected = fused(tokens, tokens)
@@ -29,7 +29,7 @@ def test_both_paths_agree(monkeypatch):
 @pytest.mark.parametrize("path", ATTENTION_PATHS)
 def test_the_backend_computes_the_fused_path(monkeypatch, path):
     layer, tokens = MultiHeadAttention(2, attention_path=path), images(1, 3, 8)
-    monkeypatch.setattr(attention, "has_fused_attention", lambda query: True)
+    monkeypatch.setattr(attention, "has_fused_attention", lambda *_: True)
     calls, fused = [], attention.fused_attention
     monkeypatch.setattr(
         attention, "fused_attention", lambda *arguments: calls.append(1) or fused(*arguments)
@@ -50,3 +50,22 @@ def test_the_path_is_kept(tmp_path):
 def test_an_unknown_path_is_refused():
     with pytest.raises(ValueError, match=r"`attention_path` .*Received: attention_path='flash'"):
         keras_vit.vision_transformer(**TINY, attention_path="flash")
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "queries", "keys", "training", "expected"),
+    [
+        ("gpu:0", "bfloat16", 197, 197, True, False),
+        ("gpu:0", "bfloat16", 1, 196, True, False),
+        ("gpu:0", "bfloat16", 196, 196, True, True),
+        ("gpu:0", "bfloat16", 197, 197, False, True),
+        ("gpu:0", "float32", 197, 197, True, True),
+        ("tpu:0", "bfloat16", 197, 197, True, True),
+        ("cpu:0", "bfloat16", 196, 196, True, False),
+    ],
+)
+def test_the_fused_attention_of_jax(device, dtype, queries, keys, training, expected, monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    monkeypatch.setattr("keras.distribution.list_devices", lambda: [device])
+    query, key = (keras.KerasTensor((2, count, 2, 8), dtype) for count in (queries, keys))
+    assert attention.has_fused_attention(query, key, training) is expected

@@ -20,7 +20,7 @@ def random_weights(layer):
 )
 @pytest.mark.parametrize("path", ATTENTION_PATHS)
 def test_the_definition(path, grid, num_prefix, monkeypatch):
-    monkeypatch.setattr(attention, "has_fused_attention", lambda query: True)
+    monkeypatch.setattr(attention, "has_fused_attention", lambda *_: True)
     num_patches = grid[0] * grid[1]
     layer = MultiHeadAttention(2, attention_path=path, relative_grid_size=grid)
     tokens = images(3, num_prefix + num_patches, 8)
