@@ -1,57 +1,23 @@
 """The command line `keras-vit`: one dataclass per command, whose fields are its flags."""
 
 import contextlib
-import dataclasses
-import functools
 import importlib.util
 import io
 import logging
-import operator
 import os
 import re
 import sys
-from typing import Annotated
 
 import tyro
 
-from keras_vit.cli.benchmark import Benchmark
-from keras_vit.cli.checkpoints import Checkpoints
-from keras_vit.cli.client import Client
-from keras_vit.cli.convert import Convert
-from keras_vit.cli.data import Data
-from keras_vit.cli.deduplicate import Deduplicate
-from keras_vit.cli.evaluate import Evaluate
-from keras_vit.cli.export import Export
-from keras_vit.cli.fewshot import Fewshot
-from keras_vit.cli.inspect import Inspect
-from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
-from keras_vit.cli.models import Models
-from keras_vit.cli.predict import Predict
-from keras_vit.cli.quickstart import Quickstart
+from keras_vit.cli.commands import command_type
 from keras_vit.cli.resumed import complete
-from keras_vit.cli.search import Search
-from keras_vit.cli.study import Study
-from keras_vit.cli.study_paper import Paper
-from keras_vit.cli.train import Train
-from keras_vit.cli.vtab import Vtab
 from keras_vit.core.process import is_out_of_memory, without_stderr
 
-
-def _with_debug(command):
-    """Return a command that has the flag `--debug` after its own flags."""
-    debug = Annotated[bool, tyro.conf.arg(help="Show the traceback of an error.")]
-    fields, namespace = [("debug", debug, False)], {"__doc__": command.__doc__}
-    name, bases = command.__name__, (command,)
-    return dataclasses.make_dataclass(name, fields, bases=bases, namespace=namespace)
-
-
-_COMMANDS = (
-    *(Quickstart, Models, Checkpoints, Convert, InspectCheckpoint, Data, Deduplicate, Train),
-    *(Evaluate, Fewshot, Study, Vtab, Benchmark, Predict, Search, Inspect, Export, Client),
+_DESCRIPTION = (
+    "Vision Transformers for Keras 3. `keras-vit COMMAND --help` shows options and an example, "
+    "`--help-verbose` what each option does. Start with `keras-vit quickstart`."
 )
-# A command has the name and the fields of its class.
-Command = functools.reduce(operator.or_, map(_with_debug, _COMMANDS))
-Command |= Annotated[_with_debug(Paper), tyro.conf.subcommand("study-paper")]
 _NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
 
 
@@ -88,10 +54,11 @@ def parse(args=None):
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(
-                Command,
+                command_type(args),
                 prog="keras-vit",
-                description="Vision Transformers for Keras 3.",
+                description=_DESCRIPTION,
                 args=args,
+                compact_help=True,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.CascadeSubcommandArgs),
             )
     except SystemExit:

@@ -30,7 +30,17 @@ class Auto:
     """Seed of weights, dropout, shuffling and augmentation."""
 
 
-NamedRecipe = tyro.extras.subcommand_type_from_defaults(RECIPES, DESCRIPTIONS)
+def recipe_type(names):
+    """Return the type of a choice among named recipes."""
+    return tyro.extras.subcommand_type_from_defaults(
+        {name: RECIPES[name] for name in names}, DESCRIPTIONS
+    )
+
+
+# Those that `--help` lists; `--help-verbose` lists all.
+COMMON_RECIPES = ("pretrain", "finetune", "finetune_augreg", "bit_hyperrule_medium", "segment")
+COMMON_RECIPES += ("digits_pretrain", "digits_finetune")
+NamedRecipe = recipe_type(RECIPES)
 AnyRecipe = Annotated[Auto, tyro.conf.subcommand("auto")] | NamedRecipe
 _FEWSHOT = ("fewshot_every", "fewshot_data", "fewshot_shots", "fewshot_seeds", "fewshot_classes")
 # Fields of the command that are not arguments of `train`.
@@ -40,6 +50,8 @@ _NOT_ARGUMENTS = ("sweep_lr", "seeds", "debug", *_FEWSHOT)
 @dataclasses.dataclass
 class Train:
     """Train a model by a recipe; `keras-vit train RECIPE --help` shows its settings.
+
+    `--help-verbose` describes the options and lists all recipes.
 
     Example: keras-vit train auto --model ViT_B16/augreg --data folder:photos --workdir runs/photos
     """

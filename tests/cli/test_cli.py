@@ -4,9 +4,11 @@ import pytest
 
 import keras_vit
 from keras_vit.cli import main
+from keras_vit.cli.commands import COMMANDS
 from keras_vit.cli.models import COLUMNS, table_rows
 from keras_vit.cli.tables import markdown_table
 from keras_vit.models import VARIANTS
+from keras_vit.training.recipes import RECIPES
 from tests.fixtures.commands import CASE, error_of, run
 from tests.fixtures.reference import case_path
 
@@ -165,13 +167,28 @@ def test_a_mistyped_command(capsys):
     assert "trian" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "command", ["quickstart", "models", "train", "evaluate", "predict", "export"]
-)
-def test_help_shows_types_defaults_and_an_example(command, capsys):
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen_with_types_defaults_and_an_example(command, capsys):
     with pytest.raises(SystemExit) as exit_info:
         main([command, "--help"])
     assert exit_info.value.code == 0
     text = capsys.readouterr().out
-    assert f"Example: keras-vit {command}" in " ".join(text.split())
+    # `vtab` has the settings of a recipe.
+    assert text.count("\n") <= (85 if command == "vtab" else 65)
+    assert f"Example: keras-vit {command.replace('study-', 'study ')}" in " ".join(text.split())
     assert "(default: " in text
+
+
+def test_help_of_all_commands_fits_a_screen(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert text.count("\n") <= 50 and all(f" {name} " in text for name in COMMANDS)
+
+
+def test_verbose_help_has_all_recipes_and_what_options_do(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help-verbose"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert all(f" {name} " in text for name in RECIPES)
+    assert "Share of the training images to train on." in text

@@ -1,0 +1,85 @@
+"""The commands as types of tyro, whose help fits a screen."""
+
+import dataclasses
+import functools
+import operator
+from typing import Annotated
+
+import tyro
+
+from keras_vit.cli.benchmark import Benchmark
+from keras_vit.cli.checkpoints import Checkpoints
+from keras_vit.cli.client import Client
+from keras_vit.cli.convert import Convert
+from keras_vit.cli.data import Data
+from keras_vit.cli.deduplicate import Deduplicate
+from keras_vit.cli.evaluate import Evaluate
+from keras_vit.cli.export import Export
+from keras_vit.cli.fewshot import Fewshot
+from keras_vit.cli.inspect import Inspect
+from keras_vit.cli.inspect_checkpoint import InspectCheckpoint
+from keras_vit.cli.models import Models
+from keras_vit.cli.predict import Predict
+from keras_vit.cli.quickstart import Quickstart
+from keras_vit.cli.search import Search
+from keras_vit.cli.study import Study
+from keras_vit.cli.study_paper import Paper
+from keras_vit.cli.train import COMMON_RECIPES, Auto, Train, recipe_type
+from keras_vit.cli.vtab import Vtab
+from keras_vit.training.recipes import RECIPES
+
+COMMANDS = {
+    "quickstart": Quickstart,
+    "models": Models,
+    "checkpoints": Checkpoints,
+    "convert": Convert,
+    "inspect-checkpoint": InspectCheckpoint,
+    "data": Data,
+    "deduplicate": Deduplicate,
+    "train": Train,
+    "evaluate": Evaluate,
+    "fewshot": Fewshot,
+    "study": Study,
+    "study-paper": Paper,
+    "vtab": Vtab,
+    "benchmark": Benchmark,
+    "predict": Predict,
+    "search": Search,
+    "inspect": Inspect,
+    "export": Export,
+    "client": Client,
+}
+
+
+def command_type(args):
+    """Return the type of all commands for an iterable of arguments.
+
+    Commands other than the one in the arguments are described by one line. If they ask for help
+    and do not name a recipe, only common recipes are listed.
+    """
+    few = bool({"-h", "--help"} & {*args}) and not {"auto", *RECIPES} & {*args}
+    types = [
+        Annotated[
+            _with_debug(command, few and name in args),
+            tyro.conf.subcommand(
+                name, description=None if name in args else command.__doc__.partition("\n")[0]
+            ),
+        ]
+        for name, command in COMMANDS.items()
+    ]
+    return functools.reduce(operator.or_, types)
+
+
+def _with_debug(command, has_few_recipes):
+    """Return a command that has the flag `--debug` after its own flags."""
+    fields = []
+    if has_few_recipes and command in (Train, Study):
+        named = recipe_type(COMMON_RECIPES)
+        auto = Annotated[Auto, tyro.conf.subcommand("auto")]
+        fields.append(("recipe", auto | named if command is Train else named))
+    debug = Annotated[bool, tyro.conf.arg(help="Show the traceback of an error.")]
+    fields.append(("debug", debug, False))
+    namespace = {"__doc__": command.__doc__}
+    return dataclasses.make_dataclass(
+        command.__name__, fields, bases=(command,), namespace=namespace
+    )
