@@ -1,15 +1,12 @@
 """Find the file of weights given as a path, an address, or a name of the catalog or of AugReg."""
 
 import hashlib
-import json
 import os
 import pathlib
 import urllib.error
 import urllib.parse
 import uuid
-import zipfile
 
-import h5py
 import keras
 
 from keras_vit.checkpoints.archives import FILE_SUFFIXES
@@ -17,6 +14,7 @@ from keras_vit.checkpoints.archives.npz import what_it_is
 from keras_vit.checkpoints.catalog import CHECKPOINTS, find_checkpoint
 from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import HUB, fetch_from_hub
+from keras_vit.checkpoints.catalog.integrity import is_whole, md5, published_md5
 from keras_vit.checkpoints.configuration import (
     CONFIGURATION,
     MODEL,
@@ -146,7 +144,8 @@ def _download_configuration(url):
 
 def _download(url, target, is_optional=False):
     home, mirror = _home(), os.environ.get(MIRROR)
-    if mirror and url.startswith(f"{GOOGLE_STORAGE}/"):
+    has_digest = url.startswith(f"{GOOGLE_STORAGE}/")
+    if mirror and has_digest:
         url = mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -160,61 +159,28 @@ def _download(url, target, is_optional=False):
         )
     # Keras raises an `Exception` for an address that does not answer.
     except Exception as error:
-        if isinstance(error.__context__, urllib.error.HTTPError):
+        reason = error.__context__ or error
+        if isinstance(reason, urllib.error.HTTPError):
             # Keras leaves the connection open.
-            error.__context__.close()
-            if is_optional and error.__context__.code in NOT_THERE:
+            reason.close()
+            if is_optional and reason.code in NOT_THERE:
                 return
         raise ValueError(
-            f"a checkpoint must be at an address that can be reached. Received: {url} ({error}). "
+            f"a checkpoint must be at an address that can be reached. Received: {url} ({reason}). "
             f"Without a network, put the file at {target}, or set {MIRROR} to the address of a "
             f"copy of {GOOGLE_STORAGE}"
-        ) from error
+        ) from None
     part = pathlib.Path(part)
     what = what_it_is(part)
     if what is not None and is_optional:
         # Some servers answer with a page instead of an error.
         part.unlink()
         return
-    if what is None and not _is_whole(part, target.suffix):
+    if what is None and not is_whole(part, target.suffix):
         what = f"which is not a complete {target.suffix} file"
+    if what is None and has_digest and published_md5(url) not in (None, md5(part)):
+        what = "which arrived with another MD5 digest than the server states"
     if what is not None:
         part.unlink()
         raise ValueError(f"a checkpoint must be at the address. Received: {url}, {what}")
     part.replace(target)
-
-
-def _is_whole(path, suffix):
-    """Whether a downloaded file is a complete one of this suffix."""
-    try:
-        return suffix not in _CHECKS or _CHECKS[suffix](path)
-    except (ValueError, TypeError, LookupError, AttributeError):
-        return False
-
-
-def _has_recorded_length(path):
-    """Whether a file has the length that its header records: 8 bytes, JSON, the arrays."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(min(length, size)))
-    ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name[:2] != "__"]
-    return size == 8 + length + max(ends)
-
-
-def _opens_as_hdf5(path):
-    try:
-        h5py.File(path, "r").close()
-    except OSError:
-        return False
-    return True
-
-
-# Checks of downloaded files, by suffix. Each returns whether a file is complete, or fails on it.
-_CHECKS = {
-    ".npz": zipfile.is_zipfile,
-    ".keras": zipfile.is_zipfile,
-    ".safetensors": _has_recorded_length,
-    ".h5": _opens_as_hdf5,
-    ".json": lambda path: isinstance(json.loads(path.read_bytes()), dict),
-}

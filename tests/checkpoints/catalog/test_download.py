@@ -1,8 +1,10 @@
 """Downloads, from a server of this machine."""
 
+import base64
 import concurrent.futures
 import dataclasses
 import functools
+import hashlib
 import http.server
 import os
 import shutil
@@ -27,9 +29,16 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
     """Serves a folder and keeps a list of what was asked for."""
 
     requests: typing.ClassVar[list] = []
+    md5: typing.ClassVar[bytes | None] = None
 
     def log_message(self, format, *args):
-        self.requests.append(self.path)
+        self.requests.append((self.command, self.path))
+
+    def end_headers(self):
+        if self.md5 is not None:
+            self.send_header("x-goog-hash", "crc32c=n03x6A==")
+            self.send_header("x-goog-hash", f"md5={base64.b64encode(self.md5).decode()}")
+        super().end_headers()
 
 
 @pytest.fixture
@@ -67,8 +76,24 @@ def test_fetched_once_and_kept(published, tmp_path, capsys):
     assert find_file("imagenet21k", "ViT_B16") == path
     assert find_file(f"gs://{NAME}") == path
     assert find_file(f"https://storage.googleapis.com/{NAME}") == path
-    assert QuietHandler.requests == [f"/{NAME}"]
+    assert QuietHandler.requests == [("GET", f"/{NAME}"), ("HEAD", f"/{NAME}")]
     assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_the_digest_that_the_server_states(is_damaged, published, tmp_path, monkeypatch):
+    digest = hashlib.md5(published.read_bytes()).digest()
+    monkeypatch.setattr(QuietHandler, "md5", digest)
+    if is_damaged:
+        # One bit in the middle: still a whole archive.
+        data = bytearray(published.read_bytes())
+        data[len(data) // 2] ^= 1
+        published.write_bytes(data)
+        with pytest.raises(ValueError, match="another MD5 digest than the server states"):
+            find_file("ViT_B16/imagenet21k")
+        assert not [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    else:
+        assert find_file("ViT_B16/imagenet21k").read_bytes() == published.read_bytes()
 
 
 def test_another_model_under_a_published_name(published, tmp_path):
@@ -182,7 +207,7 @@ def test_safetensors_come_with_their_configuration(server, caplog):
     names = ("config.json", "preprocessor_config.json", "processor_config.json")
     names += ("model.safetensors",)
     # An error is logged twice.
-    assert list(dict.fromkeys(QuietHandler.requests)) == [f"/hf/{name}" for name in names]
+    assert list(dict.fromkeys(QuietHandler.requests)) == [("GET", f"/hf/{name}") for name in names]
     assert not [line for line in caplog.messages if "assumed" in line]
 
 
@@ -232,6 +257,8 @@ def test_an_unreachable_address(tmp_path, monkeypatch):
         with pytest.raises(ValueError, match="an address that can be reached. Received: http") as e:
             load(address)
         assert len(str(e.value).splitlines()) == 1
+        # The traceback shows no other error.
+        assert e.value.__suppress_context__ and e.value.__cause__ is None
     assert unchanged(model, before)
 
 
