@@ -22,7 +22,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 test-jax test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
-.PHONY: demo test test-slow fuzz test-backends test-jax test-torch test-processes test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs site dist audit bench clean
+.PHONY: demo test test-slow fuzz test-backends test-jax test-torch test-processes test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs site dist matrix extras audit bench clean
 
 # The main job, end to end, on data that needs no download: 2 to 4 minutes.
 demo: $(VENV)/.demo
@@ -121,6 +121,14 @@ dist: $(VENV)/.dist
 	$(BIN)/python -m build
 	$(BIN)/twine check --strict dist/*
 
+# The supported versions of Python, Keras and the backends: half an hour. Needs Python 3.11 to 3.13.
+matrix: $(VENV)/.nox
+	$(BIN)/nox --session matrix
+
+# The wheel in clean environments, without an extra and with each alone: 20 minutes.
+extras: $(VENV)/.nox dist
+	$(BIN)/nox --session extras
+
 # Known vulnerabilities of the dependencies, and their licenses.
 audit: $(VENV)/.audit
 	-$(BIN)/pip-audit --local --skip-editable
@@ -149,10 +157,14 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/requests_under_load.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-jax $(VENV)-minimum $(VENV)-transformers4 build dist site *.egg-info
+	rm -rf $(VENV) .nox $(VENV)-jax $(VENV)-minimum $(VENV)-transformers4 build dist site *.egg-info
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.nox: $(BIN)/python
+	$(BIN)/pip install --quiet nox
+	touch $@
 
 $(VENV)/.demo: $(BIN)/python setup.cfg
 	$(BIN)/pip install --quiet --editable '.[demo]'

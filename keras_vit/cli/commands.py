@@ -1,6 +1,7 @@
 """The commands as types of tyro, whose help fits a screen."""
 
 import dataclasses
+import difflib
 import functools
 import operator
 from typing import Annotated
@@ -26,6 +27,7 @@ from keras_vit.cli.study import Study
 from keras_vit.cli.study_paper import Paper
 from keras_vit.cli.train import COMMON_RECIPES, Auto, Train, recipe_type
 from keras_vit.cli.vtab import Vtab
+from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES
 
 COMMANDS = {
@@ -68,6 +70,37 @@ def command_type(args):
         for name, command in COMMANDS.items()
     ]
     return functools.reduce(operator.or_, types)
+
+
+def with_length(args):
+    """Return arguments in which `--steps` replaces the epochs of a recipe, or `--epochs` its steps.
+
+    A recipe has one of the two, and the other is `None`.
+
+    Example:
+    >>> with_length(["train", "finetune", "--epochs", "3"])
+    ['train', 'finetune', '--epochs', '3', '--steps', 'None']
+    """
+    words = {word.partition("=")[0] for word in args}
+    given = [flag for flag in ("--epochs", "--steps") if flag in words]
+    if len(given) != 1 or not ("vtab" in args[:1] or {*RECIPES} & {*args}):
+        return args
+    other = "--steps" if given == ["--epochs"] else "--epochs"
+    return [*args, other, "None"]
+
+
+def check_recipe(args):
+    """Raise `ValueError` if the word in the place of a recipe is none."""
+    place = {"train": 1, "study": 2}.get(args[0] if args else None)
+    if place is None or len(args) <= place or {"auto", *RECIPES} & {*args}:
+        return
+    word = args[place]
+    if not word.startswith("-") and (place == 1 or args[1] in STUDIES):
+        nearest = difflib.get_close_matches(word, RECIPES, n=3, cutoff=0)
+        raise ValueError(
+            f"`recipe` must be the name of a recipe, such as {', '.join(nearest)}. "
+            f"`keras-vit {args[0]} --help-verbose` lists all. Received: {word!r}"
+        )
 
 
 def _with_debug(command, has_few_recipes):

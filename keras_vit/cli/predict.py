@@ -140,20 +140,22 @@ class Predict:
         if "path" not in images.columns(0, 1):
             raise ValueError(f"`--masks` needs image files. Received: {' '.join(self.images)}")
         class_names = model.class_names or tuple(map(str, range(model.output_shape[-1])))
-        paths, is_whole = images.columns(0, images.num_images)["path"], True
-        for path, name in tqdm.tqdm(short_names(paths).items(), unit="image"):
+        names = short_names(images.columns(0, images.num_images)["path"])
+        drawn = 0
+        for path, name in tqdm.tqdm(names.items(), unit="image"):
             try:
                 image = decode(read_image(path)).numpy()
                 mask = segment(model, image, batch_size=self.batch_size).argmax(-1)
             except ValueError as error:
                 print(f"keras-vit: error: {error}", file=sys.stderr)
-                is_whole = False
                 continue
             file = self.masks / f"{name}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             draw_masks([image], [mask], class_names, file)
-        print(f"Written to {self.masks}")
-        if not is_whole:
+            drawn += 1
+        if drawn:
+            print(f"Written to {self.masks}")
+        if drawn < len(names):
             sys.exit(1)
 
     def _print_lines(self, predictor, images):

@@ -50,16 +50,17 @@ class Quickstart:
 
         announce(1, f"Pre-training a small ViT on the digits {', '.join(PRETRAINING_CLASSES)}")
         pretrained = small_vit(DIGITS_PRETRAIN, PRETRAINING_CLASSES)
-        options = {"classes": PRETRAINING_CLASSES}
+        options = {"classes": PRETRAINING_CLASSES, **one_bar()}
         train(DIGITS_PRETRAIN, pretrained, "digits", workdir / "pretrained", **options)
 
         announce(2, f"Fine-tuning it on {', '.join(FINETUNING_CLASSES)}, at {size} pixels a side")
         tuned = resize(replace_head(pretrained, len(FINETUNING_CLASSES)), size)
-        options = {"classes": FINETUNING_CLASSES}
+        options = {"classes": FINETUNING_CLASSES, **one_bar()}
         train(recipe, tuned, "digits", workdir / "finetuned", **options)
 
         announce(3, "Training the same model from scratch, with the same budget")
         scratch = small_vit(recipe, FINETUNING_CLASSES)
+        options |= one_bar()
         train(recipe, scratch, "digits", workdir / "from_scratch", **options)
 
         announce(4, "Comparing the two on the test split")
@@ -87,6 +88,20 @@ class Quickstart:
 def announce(step, what):
     """Print a line before each part of the job."""
     print(f"\n[{step}/6] {what}", flush=True)
+
+
+def one_bar():
+    """Return options of `train` that show one bar, instead of two lines for each epoch."""
+    from tqdm.keras import TqdmCallback
+
+    bar = TqdmCallback(
+        verbose=0,
+        desc="training",
+        bar_format="{l_bar}{bar:30}| {n_fmt}/{total_fmt} epochs, {elapsed} (left: {remaining})",
+        # In a log file, each update is a line.
+        mininterval=0.1 if sys.stderr.isatty() else 15,
+    )
+    return {"callbacks": (bar,), "verbose": 0}
 
 
 def small_vit(recipe, classes):

@@ -8,7 +8,6 @@ import tyro
 
 from keras_vit.cli.train import NamedRecipe
 from keras_vit.experiments.studies.settings import POSITIONS, STUDIES
-from keras_vit.training.recipes import RECIPES
 
 _WHAT = "; ".join(f"{name}: {row.what}" for name, row in STUDIES.items())
 _TUNE = "Values to choose from on the validation images, for each line of the study."
@@ -47,10 +46,10 @@ class Study:
     tune_weight_decays: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
     tune_dropouts: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
     tune_label_smoothings: Annotated[tuple[float, ...], tyro.conf.arg(help=_TUNE)] = ()
-    finetune: Annotated[
-        Literal[tuple(RECIPES)] | None,
-        tyro.conf.arg(help="Recipe by which the trained models are fine-tuned.", metavar="RECIPE"),
-    ] = None
+    finetune: str | None = None
+    """Recipe by which the trained models are fine-tuned."""
+    finetune_image_size: int | None = None
+    """Side of its images; by default that of the recipe."""
     finetune_data: str | None = None
     """Dataset of the fine-tuning, whose test split is evaluated."""
     finetune_classes: tuple[str, ...] | None = None

@@ -49,6 +49,7 @@ def fit(
     exclude=None,
     teacher=None,
     callbacks=(),
+    verbose="auto",
 ):
     """Train a model by a recipe, and keep the run in a directory.
 
@@ -83,6 +84,7 @@ def fit(
             says; or `None`. It is frozen, and not saved.
         callbacks: further callbacks of `model.fit`. The measurements of a
             `keras_vit.training.callbacks.MeasureRegularly` are part of the run, and resumed.
+        verbose: as in `train`.
 
     Returns:
         The metrics of the epochs, a list of dictionaries.
@@ -133,6 +135,7 @@ def fit(
             run_metadata(own / LAST_MODEL),
             options,
             tuple(callbacks),
+            verbose,
         )
         origin = origin_of(model)
         try:

@@ -66,6 +66,7 @@ def train(
     epoch_examples: int | None = None,
     teacher: keras.Model | str | os.PathLike | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
+    verbose: int | str = "auto",
 ) -> Run:
     """Train a model on a dataset by a recipe, in a directory.
 
@@ -102,6 +103,7 @@ def train(
             `label_weight` say. `None` for none.
         callbacks: further callbacks of `model.fit`, such as a
             `keras_vit.training.callbacks.MeasureRegularly`, whose measurements are part of the run.
+        verbose: as in `model.fit`; `"auto"` for 1 on a terminal and 2 elsewhere.
 
     Returns:
         A `Run`.
@@ -168,7 +170,7 @@ def train(
         if not is_built:
             model = make_model(recipe, model, len(datasets[0].class_names), dtype)
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
-        options |= {"teacher": teacher, "callbacks": callbacks}
+        options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
         history = fit(recipe, model, datasets, workdir, facts, **options)
     return Run(model, history, workdir, recipe)
 

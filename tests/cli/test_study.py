@@ -1,6 +1,7 @@
 """`keras-vit study` from its settings to the figure, and mistakes."""
 
 import csv
+import importlib
 import json
 
 import pytest
@@ -38,10 +39,10 @@ def test_command(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("positions digits_pretrain --seeds 0", "`seeds` must be positive"),
+        ("positions digits_pretrain --seeds 0", "`seeds` must be an integer of at least 1"),
         ("positions digits_pretrain --models ViT_X16", "`variant` must be the name of"),
         ("positions digits_pretrain --models BiT_R50x1", "must have patches for the study"),
-        ("positions digits_masked_patches", "the recipe one that trains on classes"),
+        ("positions digits_masked_patches", "`recipe` must be one that trains on classes"),
         ("positions digits_pretrain --shots 2", "`shots` needs `fewshot_data`"),
         ("positions digits_pretrain --fractions 1", "`fractions` is for the study 'data-size'"),
         ("positions digits_pretrain --tune-learning-rates -1", "`learning_rate` must be positive"),
@@ -49,6 +50,17 @@ def test_command(tmp_path, capsys):
         ("shapes digits_pretrain --models BiT_R50x1", "must have patches for the study 'shapes'"),
         ("pretraining digits_pretrain", "needs `finetune` and `finetune_data`"),
         ("datasets digits_pretrain --datasets digits", "needs `finetune` and `finetune_data`"),
+        ("positions digits_pretrain --positions none none", "must have values, all different"),
+        ("positions digits_pretrain --models", "`models` must have values"),
+        ("positions digits_pretrain --image-size 24", "`image_size` does not suit ViT_Ti16"),
+        (
+            "pretraining digits_pretrain --image-size 64 --finetune digits_finetune "
+            "--finetune-data digits",
+            "`finetune_image_size` does not suit ViT_Ti16: `image_size` must be a multiple of",
+        ),
+        ("positions digits_pretrain --finetune-image-size 8", "needs `finetune`"),
+        ("positions digits_pretrain --finetune none", "`recipe` must be a `Recipe` or one of"),
+        ("positions nothing", "`recipe` must be the name of a recipe, such as "),
         ("positions digits_pretrain --finetune digits_finetune", "need each other"),
         ("positions digits_pretrain --finetune-classes 1", "need `finetune`"),
         ("positions digits_pretrain --finetune-fraction 0.5", "need `finetune`"),
@@ -58,11 +70,11 @@ def test_command(tmp_path, capsys):
         ),
         (
             "datasets digits_pretrain --finetune digits_finetune --finetune-data digits",
-            "`datasets`, `factors` and `positions` must have values that differ",
+            "`data` must not be given",
         ),
         ("positions digits_pretrain --data folder:none", "`folder:PATH` must name a folder"),
-        ("data-size digits_pretrain --fractions 2", "must have values that differ"),
-        ("data-size digits_pretrain --fractions 0.1 0.1", "must have values that differ"),
+        ("data-size digits_pretrain --fractions 2", "`fractions` must be in (0, 1]"),
+        ("data-size digits_pretrain --fractions 0.1 0.1", "must have values, all different"),
         ("data-size digits_pretrain --fractions 1 0.00001", "must select at least one image"),
         ("data-size digits_pretrain --fewshot-classes 2", "`fewshot_classes` needs `fewshot_data`"),
         ("data-size digits_pretrain --fewshot-data digits --fewshot-classes 2", "at least two"),
@@ -90,3 +102,15 @@ def test_a_study_has_a_recipe_of_the_table(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(list(map(str, command)))
     assert "auto" in capsys.readouterr().err
+
+
+def test_a_stopped_study_says_how_it_goes_on(tmp_path, monkeypatch, caplog):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    module = importlib.import_module("keras_vit.experiments.studies.study")
+    monkeypatch.setattr(module, "run_study", stop)
+    command = ["study", "poolings", "digits_pretrain", "--data", "digits", "--workdir"]
+    with pytest.raises(SystemExit), caplog.at_level("INFO", "keras_vit"):
+        main([*command, str(tmp_path / "study")])
+    assert "resumed by the same command" in caplog.text

@@ -6,7 +6,7 @@ import re
 import keras
 import pytest
 
-from keras_vit.cli import main
+from keras_vit.cli import main, parse
 from keras_vit.cli.train import describe_best
 from keras_vit.models import vision_transformer
 from tests.fixtures.commands import error_of, mistake_of, run, train_arguments
@@ -108,7 +108,6 @@ def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, cap
         ("--batch-size", "0", "`batch_size` must be positive"),
         ("--min-crop-area", "2", "`min_crop_area` must be greater than 0"),
         ("--accumulation-steps", "3", "`accumulation_steps` must divide `batch_size`"),
-        ("--epochs", "3", "Exactly one of `epochs` and `steps` must be given"),
         ("--steps", "many", "Error parsing --steps: no type matching {None}|INT"),
         ("--dtype", "float8", "invalid choice 'float8' for argument '--dtype'"),
         ("--stps", "3", "Unrecognized options: --stps, 3; see --help"),
@@ -122,7 +121,16 @@ def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tm
 def test_an_unknown_recipe(capsys):
     options = "--model ViT_B16 --data digits --workdir run"
     line = mistake_of(capsys, "train", "finetun", *options.split())
-    assert line == "keras-vit: error: Unrecognized options: finetun; see --help"
+    assert "`recipe` must be the name of a recipe, such as finetune" in line
+    assert line.endswith("Received: 'finetun'")
+
+
+def test_the_length_of_a_recipe_in_steps_may_be_given_in_epochs(capsys):
+    command = "train finetune --model ViT_B16 --data digits --workdir run --epochs 3"
+    recipe = parse(command.split()).recipe
+    assert (recipe.epochs, recipe.steps) == (3, None)
+    both = mistake_of(capsys, *command.split(), "--steps", "7")
+    assert "Exactly one of `epochs` and `steps` must be given" in both
 
 
 def test_an_existing_run_is_kept(finished_run, start, photos, capsys):

@@ -14,7 +14,7 @@ from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments.comparison import TRAINED_ON, check_meant, reported_of_run
 from keras_vit.experiments.paper import accuracies, scaling
 from keras_vit.experiments.paper.layout import PaperTable
-from keras_vit.experiments.paper.measured_studies import study_cells
+from keras_vit.experiments.paper.measured_studies import models_of, study_cells
 from keras_vit.experiments.paper.vtab import TASKS
 from keras_vit.experiments.reported import TABLE_2, TABLE_5, VTAB, reported_rows
 from keras_vit.experiments.studies.table import TABLE as STUDY_FILE
@@ -76,7 +76,7 @@ def measured_tables(
         elif (path / STUDY_FILE).is_file():
             tables.append(_study_table(name, path, row))
         else:
-            _refuse(name, path, "which is not the directory of a run, of VTAB or of a study")
+            _refuse(name, path, "which has no results (yet) of a run, of VTAB or of a study")
     return [*([_runs_table(runs)] if runs else []), *tables]
 
 
@@ -180,5 +180,7 @@ def _recipe_of(settings):
 def _study_table(name, path, row):
     title, columns, rows = study_cells(name, path)
     if row is not None or not any(cells[1] != "-" for cells in rows):
-        _refuse(name, path, f"{title}, which has no such row")
+        known = ", ".join(models_of(name))
+        hint = f", which has those of {known}" if known else ""
+        _refuse(name, path, f"{title}, none of whose settings is in {name}{hint}")
     return PaperTable(f"Measured, {path}: {title}", columns, rows)

@@ -33,6 +33,20 @@ def study_cells(name, workdir):
     return title, (first, "reported", *columns), tuple(rows)
 
 
+def models_of(name):
+    """Return the builders of the models that studies may have for a table or figure.
+
+    Example:
+    >>> models_of("Table 7")
+    ['BiT_R50x1', 'BiT_R152x2']
+    """
+    if name == "Figure 4":
+        return [BUILDERS[model] for model in FIGURE_4_MODELS]
+    results = {"Table 5": TABLE_5, "Figure 3": TABLE_5, "Table 6": TABLE_6}
+    results |= {"Figure 5": TABLE_6, "Table 7": TABLE_7}
+    return list(dict.fromkeys(result.builder for result in results.get(name, ())))
+
+
 def _of_table_5(setting, facts):
     """Return the accuracy of a model by its pre-training set, on the fine-tuned dataset."""
     return _of_pretraining(setting, facts.get("finetune_data"))
@@ -75,7 +89,8 @@ def _of_table_7(setting, facts):
 def _of_table_8(setting, facts):
     """Return the few-shot accuracy with a position embedding; the model may be any."""
     settings = [where for kind, where in STUDIED.items() if setting.endswith(f", {kind}")]
-    return next((str(result) for result in TABLE_8 if result.setting in settings), None)
+    found = (f"{r} (5-shot, ImageNet, of 1)" for r in TABLE_8 if r.setting in settings)
+    return next(found, None)
 
 
 def _of_figure_4(setting, facts):

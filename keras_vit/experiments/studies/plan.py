@@ -3,10 +3,11 @@
 import dataclasses
 import pathlib
 
-from keras_vit.core.arguments import check_choice
+from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.fewshot import check_fewshot_settings
+from keras_vit.evaluation.geometry import patch_grid
 from keras_vit.experiments.digests import data_digests
 from keras_vit.experiments.studies.settings import (
     DATA_SIZE,
@@ -16,6 +17,7 @@ from keras_vit.experiments.studies.settings import (
     STUDIES,
     has_patches,
 )
+from keras_vit.models.variants import find_variant
 from keras_vit.training.recipes import find_recipe
 from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.training_data import load_training_data
@@ -97,21 +99,22 @@ class Plan:
 
     def check(self):
         """Raise `ValueError` for what would otherwise be found after the first runs."""
-        if self.seeds < 1 or not self.recipe.is_of_classes:
+        check_integer("seeds", self.seeds, 1)
+        if not self.recipe.is_of_classes:
             raise ValueError(
-                "`seeds` must be positive, and the recipe one that trains on classes. "
-                f"Received: seeds={self.seeds}, loss={self.recipe.loss!r}"
+                f"`recipe` must be one that trains on classes. Received: loss={self.recipe.loss!r}"
             )
-        is_share = all(0 < fraction <= 1 for fraction in self.fractions)
+        for name in ("models", *STUDIES[self.name].options):
+            values = getattr(self, name)
+            if not values or len({*values}) < len(values):
+                raise ValueError(
+                    f"`{name}` must have values, all different. Received: {name}={values}"
+                )
+        if not all(0 < fraction <= 1 for fraction in self.fractions):
+            raise ValueError(f"`fractions` must be in (0, 1]. Received: fractions={self.fractions}")
         settings = self.settings
-        if not settings or not is_share or len({s.name for s in settings}) < len(settings):
-            raise ValueError(
-                "`models`, `fractions`, `datasets`, `factors` and `positions` must have values "
-                f"that differ, the fractions in (0, 1]. Received: models={self.models}, "
-                f"fractions={self.fractions}, datasets={self.datasets}, "
-                f"factors={self.factors}, positions={self.positions}"
-            )
         self._check_options()
+        self._check_sizes(settings)
         check_fewshot_settings((self.shots,), (0,), "least-squares", None)
         for setting in settings:
             if STUDIES[self.name].needs_patches and not has_patches(setting):
@@ -124,6 +127,18 @@ class Plan:
                 for value in values:
                     dataclasses.replace(recipe, **{field: value})
         self._check_data(settings)
+
+    def _check_sizes(self, settings):
+        """Check that the patches of each model tile the images of both trainings."""
+        sizes = {"image_size": self.recipe.image_size}
+        if self.finetune:
+            sizes["finetune_image_size"] = self.finetune.image_size
+        for model in {setting.model for setting in settings}:
+            for name, size in sizes.items():
+                try:
+                    patch_grid(find_variant(model), size)
+                except ValueError as error:
+                    raise ValueError(f"`{name}` does not suit {model}: {error}") from None
 
     def _check_options(self):
         if self.fewshot_classes and not self.fewshot_data:
@@ -177,7 +192,11 @@ def make_plan(name, recipe, data, workdir, **options):
     """Return the `Plan` of a study; options that are `None` have their defaults."""
     check_choice("name", name, tuple(STUDIES))
     options = {option: value for option, value in options.items() if value is not None}
-    # They are in place of it.
+    if name == DATASETS and data not in (None, *options.get("datasets", ())):
+        raise ValueError(
+            f"`data` must not be given for the study {name!r}, which has `datasets`. "
+            f"Received: data={data!r}"
+        )
     data = next(iter(options.get("datasets", ())), None) if data is None else data
     if data is None:
         needed = "datasets" if name == DATASETS else "data"
@@ -197,8 +216,15 @@ def make_plan(name, recipe, data, workdir, **options):
         check_choice("positions", kind, tuple(POSITIONS))
     if "datasets" in options:
         options["datasets"] = tuple(map(absolute_name, options["datasets"]))
+    size = options.pop("finetune_image_size", None)
+    if size is not None and "finetune" not in options:
+        raise ValueError(
+            f"`finetune_image_size` needs `finetune`. Received: finetune_image_size={size}"
+        )
     if "finetune" in options:
-        options["finetune"] = find_recipe(options["finetune"])
+        finetune = find_recipe(options["finetune"])
+        changes = {} if size is None else {"image_size": size}
+        options["finetune"] = dataclasses.replace(finetune, **changes)
     # A study may be resumed from another working directory.
     workdir = pathlib.Path(workdir).expanduser().resolve()
     return Plan(name, find_recipe(recipe), absolute_name(data), workdir, **options)

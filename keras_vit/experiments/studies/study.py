@@ -1,6 +1,7 @@
 """Run a study: its table and its figure."""
 
 import importlib.util
+import logging
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -59,8 +60,9 @@ def study(
             `fewshot_data`, a dataset for the few-shot accuracy, its `fewshot_classes` to keep, and
             `shots`, the labelled images per class, by default 5.
             `finetune`, a `Recipe` or the name of one, and `finetune_data`, `finetune_classes` and
-            `finetune_fraction`: what the trained models are fine-tuned on; the accuracy on its
-            test split is measured, too. `"datasets"` and `"pretraining"` need them.
+            `finetune_fraction`: what the trained models are fine-tuned on, at
+            `finetune_image_size` pixels instead of the recipe's; the accuracy on its test split is
+            measured, too. `"datasets"` and `"pretraining"` need them.
             `fractions`, for `"data-size"`: shares of the training images, by default
             `(0.03, 0.1, 0.3, 1.0)`. Without `fewshot_data` its few-shot accuracy is that on `data`,
             whose images and labels the model has seen.
@@ -88,13 +90,17 @@ def study(
     tuned = Tuning(plan)
     settings = plan.settings
     print(f"Settings: {len(settings)}, seeds: {seeds}, runs: {len(settings) * seeds}")
-    rows = run_study(
-        settings,
-        plan.run_seeds,
-        lambda setting, seed: measure(plan, tuned(setting), seed),
-        plan.workdir,
-        plan.facts(),
-    )
+    try:
+        rows = run_study(
+            settings,
+            plan.run_seeds,
+            lambda setting, seed: measure(plan, tuned(setting), seed),
+            plan.workdir,
+            plan.facts(),
+        )
+    except (KeyboardInterrupt, SystemExit):
+        logging.getLogger("keras_vit").info("the study is resumed by the same command")
+        raise
     if importlib.util.find_spec("matplotlib"):
         _draw(plan, rows)
     return rows

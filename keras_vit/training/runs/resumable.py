@@ -49,6 +49,7 @@ class ResumableFit:
     metadata: dict
     options: dict | None
     callbacks: tuple = ()
+    verbose: int | str = "auto"
     images: dict | None = None
     history: list = dataclasses.field(default_factory=list)
     train: object = None
@@ -111,6 +112,10 @@ class ResumableFit:
     def _fit(self, task, model, batch, epochs, callbacks):
         timed = TimedDataset(self.train)
         batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
+        verbose = self.verbose
+        if verbose == "auto":
+            # In a log file, a progress bar would be thousands of lines.
+            verbose = 1 if sys.stdout.isatty() else 2
         tensorboard = keras.callbacks.TensorBoard(self.workdir / TENSORBOARD, write_graph=False)
         progress = keras.callbacks.ProgbarLogger()
         # The first writes after epochs only; Keras calls a `ProgbarLogger` of its own in a thread.
@@ -157,8 +162,7 @@ class ResumableFit:
                 class_weight=task.class_weights,
                 # The dataset shuffles itself.
                 shuffle=False,
-                # In a log file, a progress bar would be thousands of lines.
-                verbose="auto" if sys.stdout.isatty() else 2,
+                verbose=verbose,
             )
 
     def _stopping(self):

@@ -54,8 +54,12 @@ def test_an_image_that_cannot_be_decoded_is_reported(trained, tmp_path, capsys):
     (folder / "0.png").write_bytes(b"no picture")
     with pytest.raises(SystemExit, match="1"):
         run(capsys, "predict", trained / "run", folder, "--masks", tmp_path / "seen")
-    assert "0.png" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "0.png" in printed.err and "Written to" in printed.out
     assert len([*(tmp_path / "seen").iterdir()]) == 5
+    with pytest.raises(SystemExit, match="1"):
+        run(capsys, "predict", trained / "run", folder / "0.png", "--masks", tmp_path / "none")
+    assert capsys.readouterr().out == "" and not (tmp_path / "none").exists()
 
 
 def test_the_masks_of_a_dataset_are_drawn(trained, tmp_path, capsys, monkeypatch):

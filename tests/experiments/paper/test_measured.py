@@ -105,7 +105,7 @@ def test_a_run_that_does_what_the_paper_did():
         ("Table 1", f"{CIFAR}=RUN", "a row of Table 1 .*and this one has none"),
         ("Table 2", "ViT_L16/jft300m/cifar100=RUN", "a dataset of 10 classes"),
         ("Table 5", "ViT_B16/jft300m/cifar10=RUN", "the model's architecture, ViT_L16"),
-        ("Table 2", "missing", "not the directory of a run, of VTAB or of a study"),
+        ("Table 2", "missing", "no results .yet. of a run, of VTAB or of a study"),
     ],
 )
 def test_wrong_runs(table, text, message, digits_run, monkeypatch):
@@ -176,7 +176,8 @@ def test_a_study_of_models(name, study_directory):
 
 def names_of(kind, model, **options):
     """The settings of a study, as it writes them."""
-    plan = make_plan(kind, "digits_pretrain", "digits", "runs", models=(model,), **options)
+    data = None if "datasets" in options else "digits"
+    plan = make_plan(kind, "digits_pretrain", data, "runs", models=(model,), **options)
     return [setting.name for setting in plan.settings]
 
 
@@ -185,9 +186,9 @@ def test_a_study_of_position_embeddings(study_directory):
     names = names_of("positions", "ViT_Ti16(patch_size=4, depth=6)")
     (table,) = measured_tables("Table 8", [study_directory("positions", *names)])
     reported = {row[0].partition("), ")[2]: row[1] for row in table.rows}
-    assert reported["none"] == "0.61382"
-    assert reported["1-D, learned"] == "0.64206"
-    assert reported["2-D, learned"] == "0.64001"
+    assert reported["none"] == "0.61382 (5-shot, ImageNet, of 1)"
+    assert reported["1-D, learned"] == "0.64206 (5-shot, ImageNet, of 1)"
+    assert reported["2-D, learned"] == "0.64001 (5-shot, ImageNet, of 1)"
     assert reported["2-D, sines and cosines"] == "-"
 
 
@@ -217,7 +218,7 @@ def test_a_study_of_pretraining_sets(table, data, values, study_directory):
 
 def test_figure_3_has_no_other_dataset_of_the_fine_tuning(study_directory):
     path = study_directory("datasets", *names_of("datasets", "ViT_B16", datasets=("imagenet21k",)))
-    with pytest.raises(ValueError, match="has no such row"):
+    with pytest.raises(ValueError, match="none of whose settings is in Figure 3"):
         measured_tables("Figure 3", [path])
 
 
@@ -246,7 +247,8 @@ def test_studies_without_a_row(table, kind, setting, study_directory, capsys):
     path = study_directory(kind, setting)
     message = error_of(capsys, "study", "paper", flag, number, "--measured", path)
     assert f"a row of {table} of the paper." in message
-    assert message.endswith(f"study {kind} on digits, which has no such row")
+    assert f"study {kind} on digits, none of whose settings is in {table}" in message
+    assert ("BiT_R50x1" in message) == (table != "Table 8")
 
 
 def test_the_command(capsys):
