@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-from typing import Literal
 
 
 @dataclasses.dataclass
@@ -14,10 +13,10 @@ class Paper:
     Example: keras-vit study paper --table 5 --measured runs/cifar10-seed-0 runs/cifar10-seed-1
     """
 
-    table: Literal[1, 2, 3, 4, 5, 6, 7, 8, 9] | None = None
-    """Number of a table."""
-    figure: Literal[2, 3, 4, 5] | None = None
-    """Number of a figure, instead of a table."""
+    table: int | None = None
+    """Number of a table, 1 to 9."""
+    figure: int | None = None
+    """Number of a figure, 2 to 5, instead of a table."""
     measured: tuple[str, ...] = ()
     """Directories of your own runs (evaluated on the test split), of `keras-vit vtab` or of
     `keras-vit study`, to print next to what the paper reports. NAME=DIRECTORY names the row, such
