@@ -14,11 +14,13 @@ DEPTH = 4
 # Over four seeds, 97.2 to 98.1 % of the test images are right, and from scratch 94.4 to 96.3 %.
 # With the recipe's 70 steps, 94.4 to 96.3 and 86.9 to 96.3 %.
 FINETUNING_STEPS = 150
+# Validation and saving take longer than the few steps of an epoch.
+EPOCHS_BETWEEN_EVALUATIONS = 5
 
 
 @dataclasses.dataclass
 class Quickstart:
-    """Train, evaluate and export a model of handwritten digits, in two to four minutes.
+    """Train, evaluate and export a model of handwritten digits, in two to three minutes.
 
     Pre-train a small ViT on some digits, fine-tune it at a higher resolution on the others, and
     export it for TF Serving. Example: keras-vit quickstart
@@ -29,6 +31,7 @@ class Quickstart:
 
     def run(self):
         """Pre-train, fine-tune, compare, draw, export and predict."""
+        from keras_vit.data.datasets import find_source
         from keras_vit.inspection.figures.drawing import draw_predictions
         from keras_vit.models import replace_head, resize
         from keras_vit.serving.export import export
@@ -50,8 +53,11 @@ class Quickstart:
 
         announce(1, f"Pre-training a small ViT on the digits {', '.join(PRETRAINING_CLASSES)}")
         pretrained = small_vit(DIGITS_PRETRAIN, PRETRAINING_CLASSES)
-        options = {"classes": PRETRAINING_CLASSES, **one_bar()}
-        train(DIGITS_PRETRAIN, pretrained, "digits", workdir / "pretrained", **options)
+        several = EPOCHS_BETWEEN_EVALUATIONS
+        rare = dataclasses.replace(DIGITS_PRETRAIN, epochs=DIGITS_PRETRAIN.epochs // several)
+        images = find_source("digits", "train", PRETRAINING_CLASSES).num_examples
+        options = {"classes": PRETRAINING_CLASSES, "epoch_examples": several * images, **one_bar()}
+        train(rare, pretrained, "digits", workdir / "pretrained", **options)
 
         announce(2, f"Fine-tuning it on {', '.join(FINETUNING_CLASSES)}, at {size} pixels a side")
         tuned = resize(replace_head(pretrained, len(FINETUNING_CLASSES)), size)
