@@ -1,6 +1,7 @@
 """`keras-vit train`."""
 
 import dataclasses
+import logging
 import pathlib
 import shlex
 from typing import Annotated, Literal
@@ -145,7 +146,12 @@ class Train:
         else:
             from keras_vit.experiments.seeds import train_seeds
 
-            results = train_seeds(**options, seeds=self.seeds, train=train, on_run=show)
+            try:
+                results = train_seeds(**options, seeds=self.seeds, train=train, on_run=show)
+            except (KeyboardInterrupt, SystemExit):
+                log = logging.getLogger("keras_vit")
+                log.info("all seeds go on by the same command with --resume")
+                raise
             print(describe_seeds(results))
         self._print_next()
 
@@ -173,6 +179,7 @@ class Train:
                     f"Received: {given[0]}={getattr(self, given[0])}, fewshot_every=None"
                 )
             return ()
+        check_integer("fewshot_every", self.fewshot_every, 1)
         from keras_vit.evaluation import FewshotAccuracy
         from keras_vit.training.callbacks import MeasureRegularly
 

@@ -79,13 +79,16 @@ def benchmark(
             check_integer(name, value, 1)
     for task in tasks:
         check_choice("tasks", task, TASKS)
-    is_rising = batch_sizes is None or list(batch_sizes) == sorted(set(batch_sizes))
-    if not (models and image_sizes and tasks and is_rising and seconds > 0):
+    for name, values in (("models", models), ("image_sizes", image_sizes), ("tasks", tasks)):
+        if not values:
+            raise ValueError(f"`{name}` must name one or more. Received: {name}={values}")
+    is_rising = batch_sizes is None or list(batch_sizes) == sorted({*batch_sizes})
+    if not is_rising or batch_sizes is not None and len(batch_sizes) == 0:
         raise ValueError(
-            "`models`, `image_sizes` and `tasks` must name one or more, `batch_sizes` rise, and "
-            f"`seconds` be positive. Received: models={models}, image_sizes={image_sizes}, "
-            f"tasks={tasks}, batch_sizes={batch_sizes}, seconds={seconds}"
+            f"`batch_sizes` must be one or more, that rise. Received: batch_sizes={batch_sizes}"
         )
+    if not seconds > 0:
+        raise ValueError(f"`seconds` must be positive. Received: seconds={seconds}")
     return (
         measure(model, size, task, batch_sizes, dtype, seconds, show)
         for model in models
