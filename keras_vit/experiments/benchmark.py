@@ -82,8 +82,7 @@ def benchmark(
     for name, values in (("models", models), ("image_sizes", image_sizes), ("tasks", tasks)):
         if not values:
             raise ValueError(f"`{name}` must name one or more. Received: {name}={values}")
-    is_rising = batch_sizes is None or list(batch_sizes) == sorted({*batch_sizes})
-    if not is_rising or batch_sizes is not None and len(batch_sizes) == 0:
+    if batch_sizes is not None and (not batch_sizes or list(batch_sizes) != sorted({*batch_sizes})):
         raise ValueError(
             f"`batch_sizes` must be one or more, that rise. Received: batch_sizes={batch_sizes}"
         )

@@ -207,7 +207,7 @@ def test_a_mistake_of_the_process_is_told():
         ("ViT_X", "`variant` must be the name of"),
         ("ViT_Ti16 --image-sizes 0", "`image_sizes` must be"),
         ("ViT_Ti16 --batch-sizes 4 2", "`batch_sizes` must be one or more, that rise"),
-        ("ViT_Ti16 --seconds 0", "`seconds` be positive"),
+        ("ViT_Ti16 --seconds 0", "`seconds` must be positive"),
         ("ViT_Ti16 --output /nowhere/costs.csv", "`output` must be a file in a folder that exists"),
     ],
 )
