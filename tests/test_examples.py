@@ -1,5 +1,6 @@
 """The examples and the README's code run, and the README tells the truth."""
 
+import configparser
 import dataclasses
 import inspect
 import json
@@ -105,6 +106,16 @@ def test_commands_of_the_pages_are_valid(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["weight_maps.md", "support.md", "catalogue.md", "recipes.md"])
 def test_pages_of_tables_are_generated(name):
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["PAGES"][name]() == PAGES[name]
+
+
+def test_the_page_of_the_installation_names_every_extra():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    for extra in setup["options.extras_require"]:
+        assert f"`{extra}`" in PAGES["install.md"]
+    assert setup["options"]["python_requires"] == ">=3.11"
+    keras = re.search(r"keras>=(\S+)", setup["options"]["install_requires"])[1]
+    assert f"| Keras | {keras}" in PAGES["install.md"]
 
 
 def test_the_reference_is_generated_and_has_every_public_name():
