@@ -123,7 +123,7 @@ dist: $(VENV)/.dist
 
 # The supported versions of Python, Keras and the backends: half an hour. Needs Python 3.11 to 3.13.
 matrix: $(VENV)/.nox
-	$(BIN)/nox --session matrix
+	$(BIN)/nox --error-on-missing-interpreters --session matrix
 
 # The wheel in clean environments, without an extra and with each alone: 20 minutes.
 extras: $(VENV)/.nox dist

@@ -1,4 +1,4 @@
-"""What setup.cfg cannot say: on PyPI, the README's links lead to the repository."""
+"""Make the README's links absolute for PyPI; setup.cfg has everything else."""
 
 import pathlib
 import re
@@ -16,4 +16,5 @@ def with_whole_addresses(readme):
     return re.sub(relative, f"]({REPOSITORY}/blob/main/", readme)
 
 
-setuptools.setup(long_description=with_whole_addresses(README.read_text(encoding="utf-8")))
+if __name__ == "__main__":
+    setuptools.setup(long_description=with_whole_addresses(README.read_text(encoding="utf-8")))

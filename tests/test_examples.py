@@ -118,6 +118,14 @@ def test_the_page_of_the_installation_names_every_extra():
     assert f"| Keras | {keras}" in PAGES["install.md"]
 
 
+def test_links_of_the_readme_work_on_pypi():
+    readme = runpy.run_path(str(ROOT / "setup.py"))["with_whole_addresses"](README)
+    links = re.findall(r"\]\(([^)#]+)", readme)
+    assert len(links) == len(re.findall(r"\]\(([^)#]+)", README)) > 20
+    assert all(link.startswith("https://") for link in links)
+    assert "/raw/main/docs/pictures/" in readme
+
+
 def test_the_reference_is_generated_and_has_every_public_name():
     script = runpy.run_path(str(ROOT / "docs" / "reference_pages.py"))
     for path, text in script["pages"]().items():

@@ -10,7 +10,7 @@ import sys
 
 import tyro
 
-from keras_vit.cli.commands import check_recipe, command_type, with_length
+from keras_vit.cli.commands import check_recipe, command_type, with_one_length
 from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, without_stderr
 
@@ -28,8 +28,12 @@ def import_keras_quietly():
         if importlib.util.find_spec("tensorflow"):
             # Under another backend the data would import it later.
             importlib.import_module("tensorflow")
-            # It warns of models that are called in turn: each is traced again.
-            logging.getLogger("tensorflow").setLevel(logging.ERROR)
+            logging.getLogger("tensorflow").addFilter(_is_not_of_retracing)
+
+
+def _is_not_of_retracing(record):
+    # TensorFlow warns every time that models are called in turn.
+    return "retracing" not in record.getMessage()
 
 
 def show_log():
@@ -53,7 +57,7 @@ def parse(args=None):
         # It trains nothing, and has none of the arguments of the studies.
         args[:2] = ["study-paper"]
     check_recipe(args)
-    args = complete(with_length(args))
+    args = complete(with_one_length(args))
     try:
         with contextlib.redirect_stderr(box):
             return tyro.cli(

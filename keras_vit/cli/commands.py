@@ -25,7 +25,7 @@ from keras_vit.cli.quickstart import Quickstart
 from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.study_paper import Paper
-from keras_vit.cli.train import COMMON_RECIPES, Auto, Train, recipe_type
+from keras_vit.cli.train import COMMON_RECIPES, Train, recipe_type
 from keras_vit.cli.vtab import Vtab
 from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES
@@ -59,10 +59,10 @@ def command_type(args):
     Commands other than the one in the arguments are described by one line. If they ask for help
     and do not name a recipe, only common recipes are listed.
     """
-    few = bool({"-h", "--help"} & {*args}) and not {"auto", *RECIPES} & {*args}
+    lists_few = bool({"-h", "--help"} & {*args}) and not {"auto", *RECIPES} & {*args}
     types = [
         Annotated[
-            _with_debug(command, few and name in args),
+            _with_debug(command, lists_few and name in args),
             tyro.conf.subcommand(
                 name, description=None if name in args else command.__doc__.partition("\n")[0]
             ),
@@ -72,13 +72,13 @@ def command_type(args):
     return functools.reduce(operator.or_, types)
 
 
-def with_length(args):
+def with_one_length(args):
     """Return arguments in which `--steps` replaces the epochs of a recipe, or `--epochs` its steps.
 
     A recipe has one of the two, and the other is `None`.
 
     Example:
-    >>> with_length(["train", "finetune", "--epochs", "3"])
+    >>> with_one_length(["train", "finetune", "--epochs", "3"])
     ['train', 'finetune', '--epochs', '3', '--steps', 'None']
     """
     words = {word.partition("=")[0] for word in args}
@@ -90,12 +90,13 @@ def with_length(args):
 
 
 def check_recipe(args):
-    """Raise `ValueError` if the word in the place of a recipe is none."""
+    """Raise `ValueError` if the word in the place of a recipe is not the name of one."""
     place = {"train": 1, "study": 2}.get(args[0] if args else None)
-    if place is None or len(args) <= place or {"auto", *RECIPES} & {*args}:
+    if place is None or len(args) <= place:
         return
-    word = args[place]
-    if not word.startswith("-") and (place == 1 or args[1] in STUDIES):
+    word, known = args[place], {*RECIPES, *(("auto",) if args[0] == "train" else ())}
+    is_flag_before = any(word.startswith("-") for word in args[1 : place + 1])
+    if word not in known and not is_flag_before and (place == 1 or args[1] in STUDIES):
         nearest = difflib.get_close_matches(word, RECIPES, n=3, cutoff=0)
         raise ValueError(
             f"`recipe` must be the name of a recipe, such as {', '.join(nearest)}. "
@@ -103,13 +104,11 @@ def check_recipe(args):
         )
 
 
-def _with_debug(command, has_few_recipes):
+def _with_debug(command, lists_few):
     """Return a command that has the flag `--debug` after its own flags."""
     fields = []
-    if has_few_recipes and command in (Train, Study):
-        named = recipe_type(COMMON_RECIPES)
-        auto = Annotated[Auto, tyro.conf.subcommand("auto")]
-        fields.append(("recipe", auto | named if command is Train else named))
+    if lists_few and command in (Train, Study):
+        fields.append(("recipe", recipe_type(COMMON_RECIPES, with_auto=command is Train)))
     debug = Annotated[bool, tyro.conf.arg(help="Show the traceback of an error.")]
     fields.append(("debug", debug, False))
     namespace = {"__doc__": command.__doc__}

@@ -29,6 +29,11 @@ def complete(args):
         return args
     workdir = pathlib.Path(words[place]).expanduser()
     run = read_run(workdir / LAST_MODEL)
+    if "num_examples" in run:
+        raise ValueError(
+            "`--workdir` must be the directory of a run that `keras-vit train` began. Received: "
+            f"workdir={str(workdir)!r}, a run of `keras-vit study`, which the study resumes"
+        )
     if not {"recipe", "model", "data"} <= run.keys():
         raise ValueError(
             f"`--workdir` must be the directory of a run, with a {RUN_FILE}, to resume it without "

@@ -3,6 +3,8 @@
 import dataclasses
 import pathlib
 
+from keras_vit.core.arguments import check_choice
+
 
 @dataclasses.dataclass
 class Paper:
@@ -61,6 +63,12 @@ class Paper:
                 "Only one of `--table` and `--figure` can be given. "
                 f"Received: --table {self.table} --figure {self.figure}"
             )
+        for flag, number, numbers in (
+            ("--table", self.table, range(1, 10)),
+            ("--figure", self.figure, range(2, 6)),
+        ):
+            if number is not None:
+                check_choice(flag, number, (*numbers,))
         if self.table is not None:
             return f"Table {self.table}"
         if self.figure is not None:

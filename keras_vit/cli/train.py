@@ -31,18 +31,19 @@ class Auto:
     """Seed of weights, dropout, shuffling and augmentation."""
 
 
-def recipe_type(names):
-    """Return the type of a choice among named recipes."""
-    return tyro.extras.subcommand_type_from_defaults(
+def recipe_type(names, with_auto=False):
+    """Return the type of a choice among named recipes, and perhaps `auto`."""
+    named = tyro.extras.subcommand_type_from_defaults(
         {name: RECIPES[name] for name in names}, DESCRIPTIONS
     )
+    return Annotated[Auto, tyro.conf.subcommand("auto")] | named if with_auto else named
 
 
 # Those that `--help` lists; `--help-verbose` lists all.
 COMMON_RECIPES = ("pretrain", "finetune", "finetune_augreg", "bit_hyperrule_medium", "segment")
 COMMON_RECIPES += ("digits_pretrain", "digits_finetune")
 NamedRecipe = recipe_type(RECIPES)
-AnyRecipe = Annotated[Auto, tyro.conf.subcommand("auto")] | NamedRecipe
+AnyRecipe = recipe_type(RECIPES, with_auto=True)
 _FEWSHOT = ("fewshot_every", "fewshot_data", "fewshot_shots", "fewshot_seeds", "fewshot_classes")
 # Fields of the command that are not arguments of `train`.
 _NOT_ARGUMENTS = ("sweep_lr", "seeds", "debug", *_FEWSHOT)
@@ -150,7 +151,7 @@ class Train:
                 results = train_seeds(**options, seeds=self.seeds, train=train, on_run=show)
             except (KeyboardInterrupt, SystemExit):
                 log = logging.getLogger("keras_vit")
-                log.info("all seeds go on by the same command with --resume")
+                log.info("to resume all seeds, run the same command with --resume")
                 raise
             print(describe_seeds(results))
         self._print_next()

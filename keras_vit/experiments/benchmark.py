@@ -81,10 +81,11 @@ def benchmark(
         check_choice("tasks", task, TASKS)
     for name, values in (("models", models), ("image_sizes", image_sizes), ("tasks", tasks)):
         if not values:
-            raise ValueError(f"`{name}` must name one or more. Received: {name}={values}")
+            raise ValueError(f"`{name}` must have at least one value. Received: {name}={values}")
     if batch_sizes is not None and (not batch_sizes or list(batch_sizes) != sorted({*batch_sizes})):
         raise ValueError(
-            f"`batch_sizes` must be one or more, that rise. Received: batch_sizes={batch_sizes}"
+            "`batch_sizes` must be in rising order, at least one. "
+            f"Received: batch_sizes={batch_sizes}"
         )
     if not seconds > 0:
         raise ValueError(f"`seconds` must be positive. Received: seconds={seconds}")
@@ -134,7 +135,7 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
     largest, is_estimated = found.get("largest"), False
     if failing == 1:
         largest = 0
-    elif largest is None:
+    elif largest is None and not found.get("on_accelerator"):
         largest = estimate_largest_batch(points, available_memory(), failing)
         is_estimated = largest is not None
     return Cost(model, image_size, task, tuple(points), largest, is_estimated)

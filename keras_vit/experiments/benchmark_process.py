@@ -15,11 +15,13 @@ from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
 
 NUM_CLASSES = 1000
-# Batches are doubled until two in a row are less than this times as fast as the fastest before.
+# Batches are enlarged until two in a row are less than this times as fast as the fastest before.
 _GAIN = 1.03
 # Seconds; no larger batch is tried after a step that takes longer.
 _LONGEST_STEP = 20.0
 _MOST_STEPS = 100
+# The largest batch is looked for near the expected one, up to this many times the largest measured.
+_LARGEST_LEAP = 128
 _RUNS = 3
 
 
@@ -40,9 +42,9 @@ class Repeated(keras.utils.PyDataset):
 def run(connection, options):
     """Send `(kind, value)` pairs of what is measured; runs in a process of its own.
 
-    The kinds are `"trying"` for a batch size that is to be tried, `"point"` for each that was
-    measured, `"failing"` for one that does not fit, `"largest"` for the largest that fits, if it
-    was found, and `"error"`.
+    The kinds are `"on_accelerator"` for whether there is one, `"trying"` for a batch size that is
+    to be tried, `"point"` for each that was measured, `"failing"` for one that does not fit,
+    `"largest"` for the largest that fits, if it was found, and `"error"`.
     """
     model, image_size, task, batch_sizes, may_stop, dtype, seconds = options
     try:
@@ -52,6 +54,7 @@ def run(connection, options):
         return
     points, best, without_gain, fitting, failing = [], 0, 0, 0, None
     on_accelerator = accelerator_peak_memory() is not None
+    connection.send(("on_accelerator", on_accelerator))
     # Each batch size is compiled, for half a minute on a GPU.
     for batch_size in batch_sizes[::2] if may_stop and on_accelerator else batch_sizes:
         connection.send(("trying", batch_size))
@@ -74,6 +77,8 @@ def run(connection, options):
     if on_accelerator:
         memory = accelerator_memory()
         expected = memory and estimate_largest_batch(points, memory, failing)
+        # Two peaks that hardly differ mean little.
+        expected = expected and min(expected, _LARGEST_LEAP * fitting)
         tell = functools.partial(_tell, connection, step)
         connection.send(("largest", find_largest(tell, fitting, failing, expected)))
 
@@ -133,7 +138,8 @@ def _timed(step, batch_size, steps):
 def find_largest(step, fitting, failing=None, expected=None):
     """Return the largest batch size that fits, to an eighth, by trying until the memory is full.
 
-    Sizes near an `expected` one are tried first.
+    Sizes near an `expected` one are tried first: if it fits and 9/8 of it do not, or 7/8 fit and it
+    does not, the search is over.
     """
     near = [expected * eighths // 8 for eighths in (8, 9, 7, 12)] if expected else []
     while failing is None or failing - fitting > max(fitting // 8, 1):

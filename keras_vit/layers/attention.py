@@ -25,8 +25,8 @@ class MultiHeadAttention(Layer):
     `(batch, heads, queries, keys)` in float32.
 
     Without dropout and without scores the backend's fused attention runs where it is faster than
-    products with the scores: with JAX and torch on accelerators (in training with JAX on GPUs, for
-    an even number of tokens), and with torch on CPUs except in bfloat16.
+    products with the scores: with JAX and torch on accelerators, and with torch on CPUs except in
+    bfloat16. Training in half precision with JAX on GPUs needs an even number of tokens for it.
     The softmax is computed in float32 under every dtype policy; Keras's own layer computes it in
     half precision outside the fused path.
 

@@ -250,7 +250,7 @@ def accelerator_peak_memory():
 
 
 def accelerator_memory():
-    """Return the bytes that the first accelerator lends; `None` on a CPU or if it is not known."""
+    """Return the memory limit of the first accelerator in bytes; `None` on a CPU or if unknown."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 
 from keras_vit.checkpoints.trained.runs import BEST_MODEL, LAST_MODEL, RUN_FILE
-from keras_vit.core.arguments import check_integer
+from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.models.base import origin_of, set_origin
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.callbacks.regular import MeasureRegularly
@@ -99,6 +99,7 @@ def fit(
     check_batch(recipe)
     check_integer("save_steps", save_steps, 1)
     check_integer("keep", keep, 1)
+    check_choice("verbose", verbose, ("auto", 0, 1, 2))
     measurements = _check_callbacks(recipe, callbacks)
     task = make_task(recipe, model, data, teacher)
     epochs, updates_per_epoch = recipe.epoch_lengths(task.train.num_examples)

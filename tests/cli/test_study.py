@@ -59,7 +59,7 @@ def test_command(tmp_path, capsys):
             "`finetune_image_size` does not suit ViT_Ti16: `image_size` must be a multiple of",
         ),
         ("positions digits_pretrain --finetune-image-size 8", "needs `finetune`"),
-        ("positions digits_pretrain --finetune none", "`recipe` must be a `Recipe` or one of"),
+        ("positions digits_pretrain --finetune none", "`finetune` must be a `Recipe` or one of"),
         ("positions nothing", "`recipe` must be the name of a recipe, such as "),
         ("positions digits_pretrain --finetune digits_finetune", "need each other"),
         ("positions digits_pretrain --finetune-classes 1", "need `finetune`"),
@@ -70,7 +70,7 @@ def test_command(tmp_path, capsys):
         ),
         (
             "datasets digits_pretrain --finetune digits_finetune --finetune-data digits",
-            "`data` must not be given",
+            "`datasets` must have values",
         ),
         ("positions digits_pretrain --data folder:none", "`folder:PATH` must name a folder"),
         ("data-size digits_pretrain --fractions 2", "`fractions` must be in (0, 1]"),
@@ -113,4 +113,4 @@ def test_a_stopped_study_says_how_it_goes_on(tmp_path, monkeypatch, caplog):
     command = ["study", "poolings", "digits_pretrain", "--data", "digits", "--workdir"]
     with pytest.raises(SystemExit), caplog.at_level("INFO", "keras_vit"):
         main([*command, str(tmp_path / "study")])
-    assert "resumed by the same command" in caplog.text
+    assert "to resume the study, repeat the same command" in caplog.text

@@ -125,6 +125,17 @@ def test_an_unknown_recipe(capsys):
     assert line.endswith("Received: 'finetun'")
 
 
+def test_stopped_seeds_say_how_they_are_resumed(start, photos, tmp_path, monkeypatch, caplog):
+    def stop(**_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("keras_vit.experiments.seeds.train_seeds", stop)
+    arguments = train_arguments(start, photos, tmp_path / "run")
+    with pytest.raises(SystemExit), caplog.at_level("INFO", "keras_vit"):
+        main([*arguments, "--seeds", "2"])
+    assert "to resume all seeds, run the same command with --resume" in caplog.text
+
+
 def test_the_length_of_a_recipe_in_steps_may_be_given_in_epochs(capsys):
     command = "train finetune --model ViT_B16 --data digits --workdir run --epochs 3"
     recipe = parse(command.split()).recipe

@@ -52,6 +52,15 @@ def test_an_unknown_path_is_refused():
         keras_vit.vision_transformer(**TINY, attention_path="flash")
 
 
+def test_the_layer_says_whether_it_trains(monkeypatch):
+    asked = []
+    monkeypatch.setattr(attention, "has_fused_attention", lambda *given: asked.append(given[2]))
+    layer, tokens = MultiHeadAttention(2), images(1, 3, 8)
+    for training in (True, False):
+        layer(tokens, tokens, training=training)
+    assert asked == [True, False]
+
+
 @pytest.mark.parametrize(
     ("device", "dtype", "queries", "keys", "training", "expected"),
     [

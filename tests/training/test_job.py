@@ -58,7 +58,7 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
         "note": "half",
     }
     names = {"resume": True, "save_steps": 1000, "keep": 2, "exclude": exclude}
-    assert options == {**names, "teacher": None, "callbacks": ()}
+    assert options == {**names, "teacher": None, "callbacks": (), "verbose": "auto"}
     assert (model.input_shape, model.output_shape) == ((None, 24, 24, 3), (None, 3))
     assert (train.num_examples, validation.num_examples) == (195, 53)
     assert recipe == RECIPES["digits_finetune"]
@@ -80,6 +80,7 @@ def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
         ({"strategy": "none"}, "are for a model that is not built yet.*strategy='none'"),
         ({"dtype": "float32"}, "are for a model that is not built yet.*dtype='float32'"),
         ({"data": "cifar10"}, "`classes` is for .*name='cifar10'"),
+        ({"verbose": 3}, "`verbose` must be one of .*verbose=3"),
     ],
 )
 def test_wrong_arguments(changes, message, tmp_path):

@@ -144,8 +144,8 @@ def _download_configuration(url):
 
 def _download(url, target, is_optional=False):
     home, mirror = _home(), os.environ.get(MIRROR)
-    has_digest = url.startswith(f"{GOOGLE_STORAGE}/")
-    if mirror and has_digest:
+    is_google = url.startswith(f"{GOOGLE_STORAGE}/")
+    if mirror and is_google:
         url = mirror.rstrip("/") + url.removeprefix(GOOGLE_STORAGE)
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -178,7 +178,8 @@ def _download(url, target, is_optional=False):
         return
     if what is None and not is_whole(part, target.suffix):
         what = f"which is not a complete {target.suffix} file"
-    if what is None and has_digest and published_md5(url) not in (None, md5(part)):
+    stated = published_md5(url) if what is None and is_google else None
+    if stated is not None and md5(part) != stated:
         what = "which arrived with another MD5 digest than the server states"
     if what is not None:
         part.unlink()

@@ -1,7 +1,8 @@
-"""Whether a downloaded file is complete, and the one that the server has."""
+"""Whether a downloaded file is complete, and equals the server's copy."""
 
 import base64
 import hashlib
+import http.client
 import json
 import re
 import urllib.request
@@ -21,7 +22,7 @@ def published_md5(url):
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
             hashes = answer.headers.get_all("x-goog-hash") or ()
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return None
     found = re.search("md5=([A-Za-z0-9+/]{22}==)", ", ".join(hashes))
     return found and base64.b64decode(found[1])

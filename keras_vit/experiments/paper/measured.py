@@ -179,7 +179,9 @@ def _recipe_of(settings):
 
 def _study_table(name, path, row):
     title, columns, rows = study_cells(name, path)
-    if row is not None or not any(cells[1] != "-" for cells in rows):
+    if row is not None:
+        _refuse(name, path, f"{title}, whose rows have the names of its settings: leave out NAME=")
+    if not any(cells[1] != "-" for cells in rows):
         known = ", ".join(models_of(name))
         hint = f", which has those of {known}" if known else ""
         _refuse(name, path, f"{title}, none of whose settings is in {name}{hint}")

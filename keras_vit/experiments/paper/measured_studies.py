@@ -89,7 +89,9 @@ def _of_table_7(setting, facts):
 def _of_table_8(setting, facts):
     """Return the few-shot accuracy with a position embedding; the model may be any."""
     settings = [where for kind, where in STUDIED.items() if setting.endswith(f", {kind}")]
-    found = (f"{r} (5-shot, ImageNet, of 1)" for r in TABLE_8 if r.setting in settings)
+    found = (
+        f"{r} (5-shot accuracy on ImageNet, from 0 to 1)" for r in TABLE_8 if r.setting in settings
+    )
     return next(found, None)
 
 

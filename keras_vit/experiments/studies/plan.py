@@ -192,11 +192,6 @@ def make_plan(name, recipe, data, workdir, **options):
     """Return the `Plan` of a study; options that are `None` have their defaults."""
     check_choice("name", name, tuple(STUDIES))
     options = {option: value for option, value in options.items() if value is not None}
-    if name == DATASETS and data not in (None, *options.get("datasets", ())):
-        raise ValueError(
-            f"`data` must not be given for the study {name!r}, which has `datasets`. "
-            f"Received: data={data!r}"
-        )
     data = next(iter(options.get("datasets", ())), None) if data is None else data
     if data is None:
         needed = "datasets" if name == DATASETS else "data"
@@ -222,7 +217,7 @@ def make_plan(name, recipe, data, workdir, **options):
             f"`finetune_image_size` needs `finetune`. Received: finetune_image_size={size}"
         )
     if "finetune" in options:
-        finetune = find_recipe(options["finetune"])
+        finetune = find_recipe(options["finetune"], "finetune")
         changes = {} if size is None else {"image_size": size}
         options["finetune"] = dataclasses.replace(finetune, **changes)
     # A study may be resumed from another working directory.

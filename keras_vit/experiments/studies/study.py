@@ -99,7 +99,7 @@ def study(
             plan.facts(),
         )
     except (KeyboardInterrupt, SystemExit):
-        logging.getLogger("keras_vit").info("the study is resumed by the same command")
+        logging.getLogger("keras_vit").info("to resume the study, repeat the same command or call")
         raise
     if importlib.util.find_spec("matplotlib"):
         _draw(plan, rows)

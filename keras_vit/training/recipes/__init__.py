@@ -270,13 +270,13 @@ ROWS = {row.name: row for row in _TABLE}
 RECIPES = {name: row.recipe for name, row in ROWS.items()}
 
 
-def find_recipe(recipe):
+def find_recipe(recipe, argument="recipe"):
     """Return the `Recipe` that an argument means: itself, or the row of that name."""
     if isinstance(recipe, Recipe):
         return recipe
     if recipe not in RECIPES:
         raise ValueError(
-            f"`recipe` must be a `Recipe` or one of {', '.join(RECIPES)}. "
-            f"Received: recipe={recipe!r}"
+            f"`{argument}` must be a `Recipe` or one of {', '.join(RECIPES)}. "
+            f"Received: {argument}={recipe!r}"
         )
     return RECIPES[recipe]

@@ -186,9 +186,9 @@ def test_a_study_of_position_embeddings(study_directory):
     names = names_of("positions", "ViT_Ti16(patch_size=4, depth=6)")
     (table,) = measured_tables("Table 8", [study_directory("positions", *names)])
     reported = {row[0].partition("), ")[2]: row[1] for row in table.rows}
-    assert reported["none"] == "0.61382 (5-shot, ImageNet, of 1)"
-    assert reported["1-D, learned"] == "0.64206 (5-shot, ImageNet, of 1)"
-    assert reported["2-D, learned"] == "0.64001 (5-shot, ImageNet, of 1)"
+    assert reported["none"] == "0.61382 (5-shot accuracy on ImageNet, from 0 to 1)"
+    assert reported["1-D, learned"] == "0.64206 (5-shot accuracy on ImageNet, from 0 to 1)"
+    assert reported["2-D, learned"] == "0.64001 (5-shot accuracy on ImageNet, from 0 to 1)"
     assert reported["2-D, sines and cosines"] == "-"
 
 
