@@ -22,7 +22,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 test-jax test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
-.PHONY: demo test test-slow fuzz test-backends test-jax test-torch test-processes test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs site dist matrix audit bench clean
+.PHONY: demo test test-slow fuzz test-backends test-jax test-torch test-processes test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs site dist matrix extras audit bench clean
 
 # The main job, end to end, on data that needs no download: 2 to 4 minutes.
 demo: $(VENV)/.demo
@@ -124,6 +124,10 @@ dist: $(VENV)/.dist
 # The supported versions of Python, Keras and the backends: half an hour. Needs Python 3.11 to 3.13.
 matrix: $(VENV)/.nox
 	$(BIN)/nox --error-on-missing-interpreters --session matrix
+
+# The wheel, with each extra alone: half an hour. The one for Spark needs Java.
+extras: $(VENV)/.nox dist
+	$(BIN)/nox --session extras
 
 # Known vulnerabilities of the dependencies, and their licenses.
 audit: $(VENV)/.audit

@@ -1,9 +1,11 @@
-"""The supported versions, each in an environment of its own.
+"""The supported versions, and the wheel with each extra, each in an environment of its own.
 
-`make matrix` runs them all, `nox --session "matrix(jax newest)"` one.
+`make matrix` runs all versions, `nox --session "matrix(jax newest)"` one; `make extras` all extras,
+`nox --session "extras(onnx)"` one.
 """
 
 import os
+import pathlib
 
 import nox
 
@@ -41,3 +43,57 @@ def matrix(session, backend, pins):
         # LLVM does not make small things faster on JAX.
         env={**ENV, "KERAS_BACKEND": backend, "XLA_FLAGS": "--xla_backend_optimization_level=0"},
     )
+
+
+# What needs an extra, on a folder of photographs and a model.
+PREDICT = "keras-vit predict model.keras photos"
+SPARK = """
+import pyspark.sql
+from keras_vit.distributed.spark import predict
+spark = pyspark.sql.SparkSession.builder.master("local[1]").getOrCreate()
+images = spark.read.format("binaryFile").load("photos")
+print(predict(images, "model.keras").collect())
+"""
+EXTRAS = {
+    "none": [PREDICT],
+    "jax": [PREDICT],
+    "torch": [PREDICT],
+    "plots": ["keras-vit inspect model.keras --images photos/a.png --out drawn"],
+    "demo": ["keras-vit evaluate model.keras --data digits"],
+    # What is on the hub cannot be reached everywhere.
+    "hub": [("python", "-c", "import huggingface_hub, keras_vit.checkpoints.catalog.hub")],
+    "dedup": ["keras-vit deduplicate folder:photos --output exclude.txt"],
+    "serving": ["keras-vit export model.keras served --warmup-batch-sizes 1"],
+    **{
+        name: [
+            f"keras-vit export model.keras exported --format {name}",
+            "keras-vit predict exported photos",
+        ]
+        for name in ("onnx", "litert", "openvino")
+    },
+    "ray": [f"{PREDICT} --engine ray --output found"],
+    "spark": [("python", "-c", SPARK)],
+}
+MAKE_FILES = """
+import pathlib
+import PIL.Image
+import keras_vit
+pathlib.Path("photos").mkdir()
+for index, name in enumerate("ab"):
+    PIL.Image.new("RGB", (40, 30), (90 * index, 120, 40)).save(f"photos/{name}.png")
+keras_vit.ViT_Ti16(num_classes=10, image_size=32, depth=1).save("model.keras")
+"""
+
+
+@nox.session(venv_backend="venv")
+@nox.parametrize("extra", list(EXTRAS), ids=list(EXTRAS))
+def extras(session, extra):
+    """Install the wheel with one extra and nothing else, and run what needs it."""
+    (wheel,) = pathlib.Path("dist").absolute().glob("*.whl")
+    pins = [TORCH] if extra == "torch" else []
+    session.install("--quiet", *pins, f"{wheel}[{extra}]" if extra != "none" else str(wheel))
+    env = {**ENV, "KERAS_BACKEND": extra if extra in ("jax", "torch") else "tensorflow"}
+    session.chdir(session.create_tmp())
+    session.run("python", "-c", MAKE_FILES, env=env)
+    for command in EXTRAS[extra]:
+        session.run(*(command.split() if isinstance(command, str) else command), env=env)

@@ -3,6 +3,7 @@
 Example: make docs
 """
 
+import csv
 import functools
 import json
 import pathlib
@@ -96,6 +97,7 @@ PUBLISHED_COLUMNS = (
     *("builder", "parameters", "GFLOPs at 224 pixels", "best published file", "its pixels"),
     "its top-1 accuracy",
 )
+SPEED_COLUMNS = ("on 2 CPU cores", "images per second", "peak memory, GiB")
 RECIPE_COLUMNS = (
     *("name", "size", "batch", "optimizer", "learning rate", "rates to try", "decay"),
     *("warm-up", "length", "weight decay", "dropout", "clipped at", "source", "reported"),
@@ -185,9 +187,23 @@ def model_tables():
     rows = list(table_rows(image_size=224, num_classes=1000))
     published = markdown_table(PUBLISHED_COLUMNS, list(_published_rows(rows)))
     return {
-        "models.md": [markdown_table(COLUMNS, rows), published],
+        "models.md": [markdown_table(COLUMNS, rows), published, _speeds()],
         "../README.md": [published],
     }
+
+
+def _speeds():
+    """Return the table of what `keras-vit benchmark` measured."""
+    with (RESULTS / "models.csv").open() as file:
+        rows = [
+            (
+                f"`{row['model']}`",
+                f"{float(row['images_per_second']):.1f}",
+                f"{int(row['peak_bytes']) / 2**30:.2f}",
+            )
+            for row in csv.DictReader(file)
+        ]
+    return markdown_table(SPEED_COLUMNS, rows)
 
 
 def _published_rows(rows):

@@ -48,8 +48,9 @@ def benchmark(
     A forward pass is `model.predict`, training is `model.fit` with the optimizer of the recipe
     `pretrain`, on images that are in memory. Each model, size and task is measured in a process of
     its own. Batch sizes are doubled from 1 (on an accelerator: multiplied by 4) until that brings
-    no more images per second. The largest that fits is found by trying on an accelerator. On a CPU
-    it follows from the peak memory of those that were measured and the memory of the machine.
+    no more images per second. The largest that fits is found by trying on an accelerator, in a
+    process for each try. On a CPU it follows from the peak memory of those that were measured and
+    the memory of the machine.
     Start-up and compilation are not timed.
 
     Args:
@@ -98,15 +99,42 @@ def benchmark(
 
 
 def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
-    """Measure a model in one task, in a process of its own; returns a `Cost`."""
+    """Measure a model in one task; returns a `Cost`."""
+
+    def measured(sizes, may_stop, seconds):
+        options = model, image_size, task, sizes, may_stop, dtype, seconds
+        return _measure_in_process(options, show)
+
+    def fits(batch_size):
+        # After a batch that does not fit, a process may not have its memory back.
+        return "failing" not in measured((batch_size,), False, 0.0)
+
+    found = measured(batch_sizes or BATCH_SIZES, batch_sizes is None, seconds)
+    points, failing = found["points"], found.get("failing")
+    largest, is_estimated = None, False
+    if failing == 1:
+        largest = 0
+    elif "accelerator" in found:
+        fitting, _, peak = points[-1] if points else (0, 0, 0)
+        memory = found["accelerator"]
+        # In proportion: large batches take more per image than the line through small ones says.
+        expected = int(fitting * memory / peak) if memory and peak else None
+        largest = find_largest(fits, fitting, failing, expected)
+    else:
+        largest = estimate_largest_batch(points, available_memory(), failing)
+        is_estimated = largest is not None
+    return Cost(model, image_size, task, tuple(points), largest, is_estimated)
+
+
+def _measure_in_process(options, show):
+    """Return the points, the batch size that failed, and what else `run` found, by name."""
+    model, image_size, task, sizes = options[:4]
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    sizes = batch_sizes or BATCH_SIZES
-    options = (model, image_size, task, sizes, batch_sizes is None, dtype, seconds)
     process = context.Process(target=_run, args=(theirs, options))
     process.start()
     theirs.close()
-    points, found, error, tried = [], {}, None, sizes[0]
+    found, tried = {"points": []}, sizes[0]
     try:
         while True:
             kind, value = ours.recv()
@@ -115,30 +143,21 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
                 if show is not None:
                     show(f"{model}, {image_size} pixels, {task}, batch of {value:,}")
             elif kind == "point":
-                points.append(value)
+                found["points"].append(value)
                 tried = None
-            elif kind == "error":
-                error = value
             else:
                 found[kind] = value
     except EOFError:
         process.join()
     finally:
         process.kill()
-    if error is not None:
-        raise ValueError(error)
+    if "error" in found:
+        raise ValueError(found["error"])
     if process.exitcode not in (0, _KILLED):
         raise RuntimeError(
             f"Measuring {model} at {image_size} pixels failed with the status {process.exitcode}."
         )
-    failing = tried if process.exitcode == _KILLED else found.get("failing")
-    largest, is_estimated = found.get("largest"), False
-    if failing == 1:
-        largest = 0
-    elif largest is None and not found.get("on_accelerator"):
-        largest = estimate_largest_batch(points, available_memory(), failing)
-        is_estimated = largest is not None
-    return Cost(model, image_size, task, tuple(points), largest, is_estimated)
+    return {**found, "failing": tried} if process.exitcode == _KILLED else found
 
 
 def _run(connection, options):
@@ -165,6 +184,23 @@ def estimate_largest_batch(points, memory, failing=None):
         return None
     found = max(large, large + int((memory - more) * (large - small) / (more - less)))
     return found if failing is None else min(found, failing - 1)
+
+
+def find_largest(fits, fitting, failing=None, expected=None):
+    """Return the largest batch size that fits, to an eighth, by trying until the memory is full.
+
+    Sizes near an `expected` one are tried first: if it fits and 9/8 of it do not, or 7/8 fit and it
+    does not, the search is over.
+    """
+    near = [expected * eighths // 8 for eighths in (8, 9, 7, 12)] if expected else []
+    while failing is None or failing - fitting > max(fitting // 8, 1):
+        tried = 2 * fitting if failing is None else (fitting + failing) // 2
+        tried = next((n for n in near if fitting < n and (failing is None or n < failing)), tried)
+        if fits(tried):
+            fitting = tried
+        else:
+            failing = tried
+    return fitting
 
 
 def device_name():

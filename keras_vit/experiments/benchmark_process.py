@@ -9,7 +9,6 @@ import numpy as np
 
 from keras_vit.builders import build
 from keras_vit.core.process import is_out_of_memory, peak_memory
-from keras_vit.experiments.benchmark import estimate_largest_batch
 from keras_vit.training.distribution import accelerator_memory, accelerator_peak_memory
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
@@ -20,8 +19,6 @@ _GAIN = 1.03
 # Seconds; no larger batch is tried after a step that takes longer.
 _LONGEST_STEP = 20.0
 _MOST_STEPS = 100
-# The largest batch is looked for near the expected one, up to this many times the largest measured.
-_LARGEST_LEAP = 128
 _RUNS = 3
 
 
@@ -42,9 +39,9 @@ class Repeated(keras.utils.PyDataset):
 def run(connection, options):
     """Send `(kind, value)` pairs of what is measured; runs in a process of its own.
 
-    The kinds are `"on_accelerator"` for whether there is one, `"trying"` for a batch size that is
-    to be tried, `"point"` for each that was measured, `"failing"` for one that does not fit,
-    `"largest"` for the largest that fits, if it was found, and `"error"`.
+    The kinds are `"accelerator"` for its memory in bytes if there is one, `"trying"` for a batch
+    size that is to be tried, `"point"` for each that was measured, `"failing"` for one that does
+    not fit, and `"error"`.
     """
     model, image_size, task, batch_sizes, may_stop, dtype, seconds = options
     try:
@@ -52,9 +49,10 @@ def run(connection, options):
     except ValueError as error:
         connection.send(("error", str(error)))
         return
-    points, best, without_gain, fitting, failing = [], 0, 0, 0, None
+    best, without_gain = 0, 0
     on_accelerator = accelerator_peak_memory() is not None
-    connection.send(("on_accelerator", on_accelerator))
+    if on_accelerator:
+        connection.send(("accelerator", accelerator_memory()))
     # Each batch size is compiled, for half a minute on a GPU.
     for batch_size in batch_sizes[::2] if may_stop and on_accelerator else batch_sizes:
         connection.send(("trying", batch_size))
@@ -63,29 +61,14 @@ def run(connection, options):
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            failing = batch_size
-            connection.send(("failing", failing))
+            connection.send(("failing", batch_size))
             break
-        fitting = batch_size
         memory = accelerator_peak_memory() or peak_memory()
-        points.append((batch_size, speed, memory))
-        connection.send(("point", points[-1]))
+        connection.send(("point", (batch_size, speed, memory)))
         without_gain = 0 if speed > _GAIN * best else without_gain + 1
         best = max(best, speed)
         if may_stop and (without_gain == 2 or longest > _LONGEST_STEP):
             break
-    if on_accelerator:
-        memory = accelerator_memory()
-        expected = memory and estimate_largest_batch(points, memory, failing)
-        # Two peaks that hardly differ mean little.
-        expected = expected and min(expected, _LARGEST_LEAP * fitting)
-        tell = functools.partial(_tell, connection, step)
-        connection.send(("largest", find_largest(tell, fitting, failing, expected)))
-
-
-def _tell(connection, step, batch_size, steps):
-    connection.send(("trying", batch_size))
-    step(batch_size, steps)
 
 
 def make_step(model, image_size, task, dtype):
@@ -133,26 +116,6 @@ def _timed(step, batch_size, steps):
     begin = time.perf_counter()
     step(batch_size, steps)
     return time.perf_counter() - begin
-
-
-def find_largest(step, fitting, failing=None, expected=None):
-    """Return the largest batch size that fits, to an eighth, by trying until the memory is full.
-
-    Sizes near an `expected` one are tried first: if it fits and 9/8 of it do not, or 7/8 fit and it
-    does not, the search is over.
-    """
-    near = [expected * eighths // 8 for eighths in (8, 9, 7, 12)] if expected else []
-    while failing is None or failing - fitting > max(fitting // 8, 1):
-        tried = 2 * fitting if failing is None else (fitting + failing) // 2
-        tried = next((n for n in near if fitting < n and (failing is None or n < failing)), tried)
-        try:
-            step(tried, 1)
-            fitting = tried
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            failing = tried
-    return fitting
 
 
 def accelerator_name():

@@ -9,21 +9,22 @@ import pytest
 from keras_vit.cli import main
 from keras_vit.cli.benchmark import cells
 from keras_vit.core.process import available_memory, peak_memory
+from keras_vit.experiments import benchmark as benchmark_module
 from keras_vit.experiments import benchmark_process
 from keras_vit.experiments.benchmark import (
     BATCH_SIZES,
     Cost,
     benchmark,
     estimate_largest_batch,
+    find_largest,
 )
-from keras_vit.experiments.benchmark_process import find_largest
 from keras_vit.inspection.figures.costs import draw_costs
 from tests.fixtures.commands import error_of
 
 TINY = "ViT_Ti16(depth=1, embedding_dim=16, mlp_dim=32, num_heads=2, patch_size=8)"
 
 
-KINDS = ("point", "failing", "largest", "error")
+KINDS = ("point", "failing", "accelerator", "error")
 
 
 class Connection:
@@ -63,38 +64,44 @@ def test_doubling_ends_when_it_brings_nothing(monkeypatch):
 
 
 def test_an_accelerator(monkeypatch):
-    """Few sizes are compiled; the memory that they take says where to look for the limit."""
-
-    def step(batch_size, steps):
-        if batch_size > 900:
-            raise MemoryError
-
-    def time_batch(step, batch_size, seconds):
-        peaks.append(100 + batch_size)
-        return min(batch_size, 16), 0.1
-
-    peaks = [0]
-    monkeypatch.setattr(benchmark_process, "accelerator_peak_memory", lambda: peaks[-1])
+    """Fewer sizes are measured, as each is compiled, until they bring nothing."""
+    monkeypatch.setattr(benchmark_process, "accelerator_peak_memory", lambda: 100)
     monkeypatch.setattr(benchmark_process, "accelerator_memory", lambda: 1000)
-    monkeypatch.setattr(benchmark_process, "time_batch", time_batch)
-    monkeypatch.setattr(benchmark_process, "make_step", lambda *arguments: step)
-    connection = Connection()
-    benchmark_process.run(connection, ("ViT_Ti16", 32, "forward", BATCH_SIZES, True, None, 0.1))
-    assert [value[0] for kind, value in connection.sent if kind == "point"] == [1, 4, 16, 64, 256]
-    tried = [value for kind, value in connection.sent if kind == "trying"]
-    assert tried[5:] == [900, 1012] and connection.sent[-1] == ("largest", 900)
+    speeds = {size: min(size, 16) for size in BATCH_SIZES}
+    accelerator, *points = run(monkeypatch, speeds, BATCH_SIZES)
+    assert accelerator == ("accelerator", 1000)
+    assert [value[0] for _, value in points] == [1, 4, 16, 64, 256]
+
+
+@pytest.mark.parametrize(
+    ("memory", "tried"), [(1000, [719, 808, 1078, 943, 875]), (None, [512, 1024, 768, 896])]
+)
+def test_the_largest_batch_of_an_accelerator_is_tried(memory, tried, monkeypatch):
+    """Each try is a process of its own; the memory says where to begin."""
+
+    def measure_in_process(options, show):
+        sizes, may_stop = options[3:5]
+        if may_stop:
+            return {"points": [(256, 1.0, 356)], "accelerator": memory}
+        asked.extend(sizes)
+        return {"points": [], **({"failing": sizes[0]} if sizes[0] > 900 else {})}
+
+    asked = []
+    monkeypatch.setattr(benchmark_module, "_measure_in_process", measure_in_process)
+    (cost,) = benchmark(["ViT_Ti16"], tasks=("forward",))
+    assert asked == tried
+    assert (cost.largest_batch, cost.is_estimated) == (max(n for n in tried if n <= 900), False)
 
 
 @pytest.mark.parametrize("limit", [1, 5, 37, 100])
 def test_the_largest_batch_is_found_by_trying(limit):
     tried = []
 
-    def step(batch_size, steps):
+    def fits(batch_size):
         tried.append(batch_size)
-        if batch_size > limit:
-            raise MemoryError
+        return batch_size <= limit
 
-    assert limit - max(limit // 8, 1) < find_largest(step, 1) <= limit
+    assert limit - max(limit // 8, 1) < find_largest(fits, 1) <= limit
     assert len(tried) < 15
 
 

@@ -1,5 +1,7 @@
 """The two paths of attention."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -62,19 +64,46 @@ def test_the_layer_says_whether_it_trains(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "queries", "keys", "training", "expected"),
+    ("devices", "dtype", "queries", "keys", "training", "expected"),
     [
-        ("gpu:0", "bfloat16", 197, 197, True, False),
-        ("gpu:0", "bfloat16", 1, 196, True, False),
-        ("gpu:0", "bfloat16", 196, 196, True, True),
-        ("gpu:0", "bfloat16", 197, 197, False, True),
+        ("gpu:0", "bfloat16", 197, 197, True, True),
+        ("gpu:0 gpu:1", "bfloat16", 197, 197, True, False),
+        ("gpu:0 gpu:1", "bfloat16", 1, 196, True, False),
+        ("gpu:0 gpu:1", "bfloat16", 196, 196, True, True),
+        ("gpu:0 gpu:1", "bfloat16", 197, 197, False, True),
         ("gpu:0", "float32", 197, 197, True, True),
         ("tpu:0", "bfloat16", 197, 197, True, True),
         ("cpu:0", "bfloat16", 196, 196, True, False),
     ],
 )
-def test_the_fused_attention_of_jax(device, dtype, queries, keys, training, expected, monkeypatch):
+def test_the_fused_attention_of_jax(devices, dtype, queries, keys, training, expected, monkeypatch):
     monkeypatch.setattr("keras.backend.backend", lambda: "jax")
-    monkeypatch.setattr("keras.distribution.list_devices", lambda: [device])
+    monkeypatch.setattr("keras.distribution.list_devices", devices.split)
     query, key = (keras.KerasTensor((2, count, 2, 8), dtype) for count in (queries, keys))
     assert attention.has_fused_attention(query, key, training) is expected
+
+
+@pytest.mark.backends("jax", reason="the padding is for JAX's attention")
+@pytest.mark.parametrize(("queries", "keys"), [(5, 7), (1, 4), (6, 3)])
+def test_a_padding_changes_neither_attention_nor_its_gradients(queries, keys):
+    import jax
+
+    def loss(computed, *parts):
+        return (computed(*parts) ** 2).sum()
+
+    parts = [images(2, count, 2, 8) for count in (queries, keys, keys)]
+    padded = functools.partial(attention.padded_attention, implementation="xla")
+    results = [
+        jax.value_and_grad(functools.partial(loss, computed), argnums=(0, 1, 2))(*parts)
+        for computed in (padded, attention.explicit_attention)
+    ]
+    for ours, expected in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.backends("jax", reason="the padding is for JAX's attention")
+def test_without_cudnn_the_products_with_the_scores_are_computed(monkeypatch):
+    monkeypatch.setattr(attention, "has_gradients_in_cudnn", lambda *_: False)
+    parts = [images(2, 5, 2, 8) for _ in range(3)]
+    heads = attention.fused_attention(*parts, training=True)
+    np.testing.assert_array_equal(heads, attention.explicit_attention(*parts))
