@@ -182,6 +182,7 @@ $(VENV)/.backends: $(VENV)/.test
 $(VENV)/.interop: $(VENV)/.backends
 	$(BIN)/pip install --quiet transformers keras-hub pyyaml peft msgpack
 	$(BIN)/pip install --quiet --no-deps timm flax
+	$(BIN)/pip install --quiet 'vit-keras; python_version < "3.12"' opencv-python-headless
 	$(BIN)/pip install --quiet --no-deps --upgrade --target $(VENV)/torchvision torchvision
 	touch $@
 

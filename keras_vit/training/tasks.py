@@ -10,7 +10,7 @@ import numpy as np
 from keras_vit.core.choices import IGNORED, SEGMENTATION, TARGETS
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
-from keras_vit.data.images.masks import count_pixels
+from keras_vit.data.images.masks import count_pixels, examples_of
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.models.kernels.folding import fold
@@ -196,6 +196,11 @@ def _segmentation_task(recipe, model, train, validation):
             f"`keras_vit.segmenter` of its {len(names)} classes. Received: "
             f"a model of the output shape {model.output_shape}, and images "
             f"{'with' if train.source.has_masks else 'without'} masks"
+        )
+    if not any((mask != IGNORED).any() for _, mask in examples_of(train.source)):
+        raise ValueError(
+            "The training masks must have pixels of a class. Received: masks whose pixels are all "
+            f"{IGNORED}, which stands for none"
         )
     weights = None
     if recipe.class_balance == "weights":

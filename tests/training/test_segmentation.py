@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from PIL import Image
 
 from keras_vit.training import RECIPES, train
 from keras_vit.training.losses import PixelCrossEntropy
@@ -64,6 +65,16 @@ def test_wrong_data_and_models(tmp_path):
     with pytest.raises(ValueError, match="Images with masks need `--loss segmentation`"):
         train(classes, small_model(classes), data, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_masks_of_no_class_at_all_are_refused(tmp_path):
+    data = write_masks(tmp_path / "data")
+    for path in data.rglob("masks/*.png"):
+        Image.new("L", Image.open(path).size, IGNORED).save(path)
+    recipe = dataclasses.replace(RECIPES["segment"], **SETTINGS)
+    with pytest.raises(ValueError, match="Received: masks whose pixels are all 255"):
+        train(recipe, VARIANT, f"masks:{data}", tmp_path / "run")
 
 
 def test_weights_of_classes():
