@@ -51,14 +51,14 @@ SPARK = """
 import pyspark.sql
 from keras_vit.distributed.spark import predict
 spark = pyspark.sql.SparkSession.builder.master("local[1]").getOrCreate()
-images = spark.read.format("binaryFile").load("photos")
+images = spark.read.format("binaryFile").option("recursiveFileLookup", True).load("photos")
 print(predict(images, "model.keras").collect())
 """
 EXTRAS = {
     "none": [PREDICT],
     "jax": [PREDICT],
     "torch": [PREDICT],
-    "plots": ["keras-vit inspect model.keras --images photos/a.png --out drawn"],
+    "plots": ["keras-vit inspect model.keras --images photos/cat/a.png --out drawn"],
     "demo": ["keras-vit evaluate model.keras --data digits"],
     # What is on the hub cannot be reached everywhere.
     "hub": [("python", "-c", "import huggingface_hub, keras_vit.checkpoints.catalog.hub")],
@@ -75,13 +75,12 @@ EXTRAS = {
     "spark": [("python", "-c", SPARK)],
 }
 MAKE_FILES = """
-import pathlib
-import PIL.Image
+import tensorflow as tf
 import keras_vit
-pathlib.Path("photos").mkdir()
-for index, name in enumerate("ab"):
-    PIL.Image.new("RGB", (40, 30), (90 * index, 120, 40)).save(f"photos/{name}.png")
-keras_vit.ViT_Ti16(num_classes=10, image_size=32, depth=1).save("model.keras")
+for index, name in enumerate(("cat", "dog")):
+    picture = tf.fill((30, 40, 3), tf.constant(90 * index, "uint8"))
+    tf.io.write_file(f"photos/{name}/a.png", tf.io.encode_png(picture))
+keras_vit.ViT_Ti16(num_classes=10, image_size=32).save("model.keras")
 """
 
 

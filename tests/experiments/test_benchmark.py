@@ -74,7 +74,7 @@ def test_an_accelerator(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("memory", "tried"), [(1000, [719, 808, 1078, 943, 875]), (None, [512, 1024, 768, 896])]
+    ("memory", "tried"), [(1000, [719, 808, 1078, 943, 875]), (None, [512, 1024, 768, 896, 960])]
 )
 def test_the_largest_batch_of_an_accelerator_is_tried(memory, tried, monkeypatch):
     """Each try is a process of its own; the memory says where to begin."""

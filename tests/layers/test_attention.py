@@ -84,7 +84,7 @@ def test_the_fused_attention_of_jax(devices, dtype, queries, keys, training, exp
 
 
 @pytest.mark.backends("jax", reason="the padding is for JAX's attention")
-@pytest.mark.parametrize(("queries", "keys"), [(5, 7), (1, 4), (6, 3)])
+@pytest.mark.parametrize(("queries", "keys"), [(5, 7), (1, 4)])
 def test_a_padding_changes_neither_attention_nor_its_gradients(queries, keys):
     import jax
 
