@@ -46,7 +46,7 @@ def google_arrays(model):
 
 if __name__ == "__main__":
     # Yours: the same call as in your training, and then `old.load_weights(...)`.
-    old = vit.vit_b32(image_size=64, classes=5, pretrained=False)
+    old = vit.vit_b32(image_size=64, classes=5, pretrained=False, pretrained_top=False)
     np.savez("from_vit_keras.npz", **google_arrays(old))
     # Not a square grid: `image_size=(height, width)`, too.
     model = keras_vit.from_checkpoint("from_vit_keras.npz", activation="gelu")
