@@ -10,7 +10,7 @@ import keras_vit
 from tests.fixtures.contract import randomise
 
 pytest.importorskip("vit_keras", reason="vit-keras 0.2 needs Python 3.11")
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "10_moving_on_from_vit_keras.py"
+EXAMPLE = pathlib.Path(__file__).parents[3] / "examples" / "10_moving_on_from_vit_keras.py"
 
 
 def test_the_example(tmp_path, monkeypatch):
