@@ -7,6 +7,8 @@ from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
 from keras_vit.cli.train import as_recipe, train_command
 from keras_vit.training.recipes import RECIPES
 
+# The facts of a study, in the folder of its runs; its module imports Keras.
+STUDY_FILE = "study.json"
 # What else `run.json` records that is a flag.
 _RECORDED = ("model", "data", "classes", "fraction", "exclude", "dtype", "teacher")
 
@@ -29,7 +31,8 @@ def complete(args):
         return args
     workdir = pathlib.Path(words[place]).expanduser()
     run = read_run(workdir / LAST_MODEL)
-    if "num_examples" in run:
+    # The fine-tuning of a study is a folder in that of its pre-training.
+    if any((folder / STUDY_FILE).is_file() for folder in [*workdir.absolute().parents][:2]):
         raise ValueError(
             "`--workdir` must be the directory of a run that `keras-vit train` began. Received: "
             f"workdir={str(workdir)!r}, a run of `keras-vit study`, which the study resumes"

@@ -5,9 +5,11 @@ import json
 
 import pytest
 
-from keras_vit.cli import parse
+from keras_vit.cli import main, parse
+from keras_vit.experiments.studies.table import FACTS
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.commands import error_of
+from tests.fixtures.small_runs import save_small_model
 
 RUN = {
     "model": "ViT_Ti16",
@@ -15,6 +17,9 @@ RUN = {
     "split": "train",
     "classes": ["3", "5"],
     "dtype": None,
+    "class_names": ["3", "5"],
+    "num_examples": 120,
+    "id": "0123456789abcdef",
 }
 
 
@@ -38,6 +43,24 @@ def test_a_recipe_is_read_back(name, tmp_path):
     assert (command.model, command.data, command.classes) == ("ViT_Ti16", "digits", ("3", "5"))
     assert (command.fraction, command.save_steps, command.resume) == (0.5, 9, True)
     assert str(command.workdir) == workdir
+
+
+def test_a_run_goes_on_by_the_command_that_it_prints(tmp_path, caplog):
+    model, workdir = save_small_model(tmp_path), str(tmp_path / "run")
+    sizes = ("--image-size", "16", "--batch-size", "64", "--steps", "4", "--warmup-steps", "1")
+    begin = ("train", "digits_finetune", "--model", model, "--data", "digits", *sizes)
+    main([*begin, "--workdir", workdir])
+    metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
+    main(["train", "--resume", "--workdir", workdir])
+    assert "resuming after batch 4" in caplog.text
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == metrics
+
+
+def test_a_run_of_a_study_is_refused(tmp_path, capsys):
+    workdir = write_run(tmp_path / "run", RECIPES["finetune"])
+    (tmp_path / FACTS).write_text("{}")
+    error = error_of(capsys, "train", "--resume", "--workdir", workdir)
+    assert "a run of `keras-vit study`, which the study resumes" in error
 
 
 def test_a_directory_may_have_the_name_of_a_recipe(tmp_path):
