@@ -72,7 +72,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
     ("arguments", "message"),
     [
         ("evaluate missing.keras", "`model` must be an existing file"),
-        ("evaluate missing", "`path` must be an existing file or the name of a checkpoint"),
+        ("evaluate missing", "`path` must be an existing file or directory or the name of a checkpoint"),
         ("evaluate START", "`data` must be given"),
         ("evaluate START --data digits", "must have the model's 3 classes"),
         ("evaluate PAGE --data digits", "`model` must be a complete Keras model"),
@@ -90,7 +90,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ("fewshot missing.keras --data digits", "`model` must be an existing file"),
         ("predict START PAGE --top 0", "`--top` must be positive"),
         ("predict START", "`images` must name at least one file"),
-        ("predict missing PAGE", "`path` must be an existing file or the name"),
+        ("predict missing PAGE", "`path` must be an existing file or directory or the name"),
         ("predict . PAGE", "`path` must be a directory with model.safetensors"),
         ("export missing.keras serving", "`model` must be an existing file"),
         ("export START serving --verify", "There must be an image file or a folder"),

@@ -1,6 +1,7 @@
 """The table of published checkpoints, and its rows by name; nothing here needs Keras."""
 
 import difflib
+import re
 
 from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
 from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS
@@ -70,7 +71,11 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
         tags = {row.tag: row.name for row in rows.values()}
         nearest = _nearest(str(name).rpartition("/")[2], tags)
         known = f" or a checkpoint of {variant}, such as {', '.join(nearest)}"
-    raise ValueError(f"`{argument}` must be an existing file{known}. Received: {argument}={name!r}")
+    if variant is None and re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)):
+        known += f", or hf://{name} if it is a repository of the Hugging Face Hub"
+    raise ValueError(
+        f"`{argument}` must be an existing file or directory{known}. Received: {argument}={name!r}"
+    )
 
 
 def _nearest(text, names, count=3):

@@ -126,6 +126,11 @@ def naflex_preprocessor_of(options, normalization, resizing):
 
 
 def _preprocessor(kind, settings, normalization, resizing):
+    if not resizing.antialias:
+        logger.warning(
+            "image processors of transformers antialias, and this model has seen images without: "
+            "for large photographs its outputs there are others"
+        )
     numbers = {name: number for number, name in FILTERS.items()}
     return {
         "image_processor_type": f"{kind}ImageProcessor",
