@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint, save_checkpoint
 from keras_vit.checkpoints.formats import FORMATS, written_formats
+from keras_vit.core.resizing import Resizing
 from tests.fixtures.checkpoint_files import (
     arrays_of,
     assert_same_bits,
@@ -176,6 +177,7 @@ def test_options_that_are_not_recorded_are_reported(tmp_path, caplog):
 def test_only_the_layout_that_is_written_reports(tmp_path, caplog):
     """Those of ViT and of DeiT come first in the table, and have no place for something."""
     model = random_model({**TOWERS["dinov2_giant"], "epsilon": 1e-3})
+    model.resizing = Resizing(antialias=True)
     with caplog.at_level(logging.WARNING):
         save_checkpoint(model, tmp_path / "directory", "huggingface")
     assert not caplog.messages
