@@ -72,7 +72,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
     ("arguments", "message"),
     [
         ("evaluate missing.keras", "`model` must be an existing file"),
-        ("evaluate missing", "`path` must be an existing file or directory or the name of a checkpoint"),
+        ("evaluate missing", "`path` must be an existing file or directory or the name of"),
         ("evaluate START", "`data` must be given"),
         ("evaluate START --data digits", "must have the model's 3 classes"),
         ("evaluate PAGE --data digits", "`model` must be a complete Keras model"),
