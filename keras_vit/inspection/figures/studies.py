@@ -77,10 +77,12 @@ def draw_scaling(exaflops, accuracies, title, path, label="Test accuracy (%)"):
         points, point = 100 * np.array(found), (exaflops[name], 100 * np.mean(found))
         axis.scatter([point[0]] * len(found), points, s=16, alpha=0.4, color="tab:blue")
         axis.scatter(*point, color="tab:blue")
-        axis.annotate(name, point, (7, -3), textcoords="offset points", fontsize=9)
+        # Names have their room towards the middle.
+        is_right = point[0] ** 2 > min(exaflops.values()) * max(exaflops.values())
+        options = {"ha": "right" if is_right else "left", "textcoords": "offset points"}
+        axis.annotate(name, point, (-7 if is_right else 7, -3), fontsize=9, **options)
     axis.set_xscale("log")
-    # Room for the names.
-    axis.margins(x=0.25)
+    axis.margins(x=0.1)
     axis.set(xlabel="Compute of the training (exaFLOPs)", ylabel=label, title=title)
     axis.grid(alpha=0.3)
     save_figure(axis.figure, path)

@@ -119,7 +119,7 @@ def test_filter():
         ("imagenet21k", None, r"the name of a checkpoint, such as ViT_\w+/imagenet21k, "),
         ("augreg_imagenet2012_224", "ViT_B16", r"of ViT_B16, such as .*augreg_imagenet2012\b"),
         ("ViT_L16/sam", "ViT_B16", "a checkpoint of ViT_B16, such as sam, "),
-        ("imagenet21k", "ViT_g14", "file or directory: no published checkpoint of ViT_g14 is known"),
+        ("imagenet21k", "ViT_g14", "directory: no published checkpoint of ViT_g14 is known"),
         ("", None, "the name of a checkpoint, such as "),
         (None, "ViT_B16", "a checkpoint of ViT_B16, such as "),
     ],
