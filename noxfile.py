@@ -73,6 +73,7 @@ EXTRAS = {
     },
     "ray": [f"{PREDICT} --engine ray --output found"],
     "spark": [("python", "-c", SPARK)],
+    "convert": ["keras-vit convert model.keras written --to huggingface"],
 }
 MAKE_FILES = """
 import tensorflow as tf

@@ -20,11 +20,11 @@ from PIL import Image, ImageDraw
 SIDE = 224
 NAMES = ("background", "ellipse", "rectangle", "triangle")
 COLORS = ((200, 40, 40), (40, 170, 60), (50, 70, 210))
-# The share of the photographs, the number of pictures, and the first of their seeds.
+# The photographs, from and to a percentage of them, the number of pictures and the first seed.
 SPLITS = {
-    "train": (slice(0, 80), 4000, 0),
-    "validation": (slice(80, 90), 100, 100_000),
-    "test": (slice(90, 100), 100, 200_000),
+    "train": ((0, 80), 4000, 0),
+    "validation": ((80, 90), 100, 100_000),
+    "test": ((90, 100), 100, 200_000),
 }
 
 
@@ -87,7 +87,7 @@ def main(
     paths = [paths[index] for index in np.random.default_rng(0).permutation(len(paths))]
     with concurrent.futures.ProcessPoolExecutor() as pool:
         for split, (share, count, first) in SPLITS.items():
-            part = paths[slice(*(len(paths) * end // 100 for end in (share.start, share.stop)))]
+            part = paths[slice(*(len(paths) * percent // 100 for percent in share))]
             for name in ("images", "masks"):
                 (output / split / name).mkdir(parents=True, exist_ok=True)
             job = functools.partial(write, part, own_colors, output / split)

@@ -39,8 +39,10 @@ def google_arrays(model):
             first, _, _, second, _ = layer.mlpblock.layers
             add(f"{name}/MlpBlock_3/Dense_0", first, DENSE)
             add(f"{name}/MlpBlock_3/Dense_1", second, DENSE)
-        else:
+        elif name in ("embedding", "pre_logits", "head"):
             add(name, layer, DENSE)
+        elif layer.weights:
+            raise ValueError(f"Give the model of vit-keras alone. Received: a model with {name}")
     return arrays
 
 

@@ -31,8 +31,8 @@ def complete(args):
         return args
     workdir = pathlib.Path(words[place]).expanduser()
     run = read_run(workdir / LAST_MODEL)
-    # The fine-tuning of a study is a folder in that of its pre-training.
-    if any((folder / STUDY_FILE).is_file() for folder in [*workdir.absolute().parents][:2]):
+    # Runs of fine-tuning are inside the folder of their pre-training.
+    if any((folder / STUDY_FILE).is_file() for folder in [*workdir.resolve().parents][:2]):
         raise ValueError(
             "`--workdir` must be the directory of a run that `keras-vit train` began. Received: "
             f"workdir={str(workdir)!r}, a run of `keras-vit study`, which the study resumes"

@@ -107,7 +107,7 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
 
     def fits(batch_size):
         # After a batch that does not fit, a process may not have its memory back.
-        return "failing" not in measured((batch_size,), False, 0.0)
+        return bool(measured((batch_size,), False, 0.0)["points"])
 
     found = measured(batch_sizes or BATCH_SIZES, batch_sizes is None, seconds)
     points, failing = found["points"], found.get("failing")

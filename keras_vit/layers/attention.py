@@ -1,5 +1,6 @@
 """Multi-head attention."""
 
+import contextlib
 import math
 from typing import Any
 
@@ -195,11 +196,12 @@ def fused_attention(query, key, value, bias=None, training=False):
     `bias`, `(batch, heads, queries, keys)`, is added to the logits.
     """
     backend = keras.backend.backend()
-    if backend == "jax" and training and not has_gradients_in_cudnn(query, key):
-        try:
-            return padded_attention(query, key, value)
-        except (RuntimeError, ValueError):  # There is no cuDNN for this GPU, or for such heads.
-            return explicit_attention(query, key, value, bias)
+    if backend == "jax" and training and needs_padding(query, key):
+        if bias is None:
+            # There may be no cuDNN for this GPU, or for such heads.
+            with contextlib.suppress(RuntimeError, ValueError):
+                return padded_attention(query, key, value)
+        return explicit_attention(query, key, value, bias)
     if backend != "torch":
         return ops.dot_product_attention(query, key, value, bias)
     import torch
@@ -211,7 +213,7 @@ def fused_attention(query, key, value, bias=None, training=False):
 
 
 def padded_attention(query, key, value, implementation="cudnn"):
-    """Return what `fused_attention` does, with JAX, of an even number of tokens with a padding.
+    """Compute `fused_attention` on JAX, with tokens padded to an even number.
 
     Source: `jax.nn.dot_product_attention`, whose gradients with lengths JAX's own tests check.
     """
@@ -256,15 +258,15 @@ def explicit_attention(query, key, value, bias=None):
     return ops.swapaxes(heads, 1, 2)
 
 
-def has_gradients_in_cudnn(query, key):
-    """Whether JAX has the gradients of its attention, which is cuDNN's in half precision on GPUs.
+def needs_padding(query, key):
+    """Whether JAX has gradients of its fused attention for an even number of tokens only.
 
-    JAX 0.11 refuses those of an odd number of tokens, as it takes a placeholder for a bias. Keras
+    That is so of cuDNN's, in half precision on GPUs: JAX 0.11 takes a placeholder for a bias. Keras
     then logs a traceback for each block and has XLA compute it.
     """
-    is_cudnn = keras.backend.standardize_dtype(query.dtype) != "float32"
-    is_cudnn = is_cudnn and keras.distribution.list_devices()[0].startswith("gpu")
-    return not is_cudnn or query.shape[1] % 2 == key.shape[1] % 2 == 0
+    is_odd = query.shape[1] % 2 == 1 or key.shape[1] % 2 == 1
+    is_half = keras.backend.standardize_dtype(query.dtype) != "float32"
+    return is_odd and is_half and keras.distribution.list_devices()[0].startswith("gpu")
 
 
 def has_fused_attention(query, key, training=False, bias=None):
@@ -275,7 +277,7 @@ def has_fused_attention(query, key, training=False, bias=None):
         return query.device.type != "cpu"
     if backend == "jax":
         devices = keras.distribution.list_devices()
-        if training and not has_gradients_in_cudnn(query, key):
+        if training and needs_padding(query, key):
             # Padded, it takes 0.35 of the time that products with the scores take, forward and
             # backward (197 tokens, 12 heads of 64, H200). Several GPUs were not tried.
             return bias is None and len(devices) == 1

@@ -197,10 +197,11 @@ def _segmentation_task(recipe, model, train, validation):
             f"a model of the output shape {model.output_shape}, and images "
             f"{'with' if train.source.has_masks else 'without'} masks"
         )
-    if not any((mask != IGNORED).any() for _, mask in examples_of(train.source)):
+    has_pixels = ((mask != IGNORED).any() for _, mask in examples_of(train.source))
+    if not any(has_pixels):
         raise ValueError(
-            "The training masks must have pixels of a class. Received: masks whose pixels are all "
-            f"{IGNORED}, which stands for none"
+            "`data` must have masks with pixels of a class. Received: masks that cannot be read, "
+            f"or whose pixels are all {IGNORED}, which stands for none"
         )
     weights = None
     if recipe.class_balance == "weights":

@@ -181,6 +181,10 @@ def test_only_the_layout_that_is_written_reports(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         save_checkpoint(model, tmp_path / "directory", "huggingface")
     assert not caplog.messages
+    model.resizing = Resizing()
+    with caplog.at_level(logging.WARNING):
+        save_checkpoint(model, tmp_path / "without", "huggingface")
+    assert "outputs for large images will differ" in caplog.text
 
 
 def test_weights_alone(tmp_path, caplog):

@@ -103,7 +103,21 @@ def test_a_padding_changes_neither_attention_nor_its_gradients(queries, keys):
 
 @pytest.mark.backends("jax", reason="the padding is for JAX's attention")
 def test_without_cudnn_the_products_with_the_scores_are_computed(monkeypatch):
-    monkeypatch.setattr(attention, "has_gradients_in_cudnn", lambda *_: False)
+    monkeypatch.setattr(attention, "needs_padding", lambda *_: True)
     parts = [images(2, 5, 2, 8) for _ in range(3)]
     heads = attention.fused_attention(*parts, training=True)
     np.testing.assert_array_equal(heads, attention.explicit_attention(*parts))
+    # With it, they are padded; a bias, which would need a padding of its own, is never lost.
+    monkeypatch.setattr(attention, "padded_attention", lambda *_: "padded")
+    assert attention.fused_attention(*parts, training=True) == "padded"
+    bias = images(2, 2, 5, 5)
+    heads = attention.fused_attention(*parts, bias, training=True)
+    np.testing.assert_array_equal(heads, attention.explicit_attention(*parts, bias))
+
+
+def test_relative_positions_are_not_padded(monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: "jax")
+    monkeypatch.setattr("keras.distribution.list_devices", lambda: ["gpu:0"])
+    query = keras.KerasTensor((2, 5, 2, 8), "bfloat16")
+    assert attention.has_fused_attention(query, query, True)
+    assert not attention.has_fused_attention(query, query, True, bias=query)

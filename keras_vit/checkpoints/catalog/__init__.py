@@ -1,12 +1,12 @@
 """The table of published checkpoints, and its rows by name; nothing here needs Keras."""
 
 import difflib
-import re
 
 from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
 from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS
 from keras_vit.checkpoints.catalog.row import Checkpoint
 
+_SUFFIXES = (".npz", ".safetensors", ".h5", ".keras")
 CHECKPOINTS = (*GOOGLE_CHECKPOINTS, *HUB_CHECKPOINTS)
 
 __all__ = ["CHECKPOINTS", "Checkpoint", "find_checkpoint", "list_checkpoints"]
@@ -71,7 +71,10 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
         tags = {row.tag: row.name for row in rows.values()}
         nearest = _nearest(str(name).rpartition("/")[2], tags)
         known = f" or a checkpoint of {variant}, such as {', '.join(nearest)}"
-    if variant is None and re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)):
+    variants = {row.variant for row in CHECKPOINTS}
+    owner, slash, repository = str(name).partition("/")
+    is_file = "/" in repository or repository.endswith(_SUFFIXES)
+    if variant is None and slash and owner not in variants and not is_file:
         known += f", or hf://{name} if it is a repository of the Hugging Face Hub"
     raise ValueError(
         f"`{argument}` must be an existing file or directory{known}. Received: {argument}={name!r}"

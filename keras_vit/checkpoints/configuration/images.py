@@ -128,8 +128,8 @@ def naflex_preprocessor_of(options, normalization, resizing):
 def _preprocessor(kind, settings, normalization, resizing):
     if not resizing.antialias:
         logger.warning(
-            "image processors of transformers antialias, and this model has seen images without: "
-            "for large photographs its outputs there are others"
+            "image processors of transformers antialias, but this model's images were resized "
+            "without antialiasing: outputs for large images will differ"
         )
     numbers = {name: number for number, name in FILTERS.items()}
     return {

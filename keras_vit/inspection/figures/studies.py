@@ -77,7 +77,7 @@ def draw_scaling(exaflops, accuracies, title, path, label="Test accuracy (%)"):
         points, point = 100 * np.array(found), (exaflops[name], 100 * np.mean(found))
         axis.scatter([point[0]] * len(found), points, s=16, alpha=0.4, color="tab:blue")
         axis.scatter(*point, color="tab:blue")
-        # Names have their room towards the middle.
+        # Labels are on the side towards the middle.
         is_right = point[0] ** 2 > min(exaflops.values()) * max(exaflops.values())
         options = {"ha": "right" if is_right else "left", "textcoords": "offset points"}
         axis.annotate(name, point, (-7 if is_right else 7, -3), fontsize=9, **options)

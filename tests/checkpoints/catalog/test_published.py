@@ -121,6 +121,7 @@ def test_filter():
         ("ViT_L16/sam", "ViT_B16", "a checkpoint of ViT_B16, such as sam, "),
         ("imagenet21k", "ViT_g14", "directory: no published checkpoint of ViT_g14 is known"),
         ("", None, "the name of a checkpoint, such as "),
+        ("google/vit-base", None, ", or hf://google/vit-base if it is a repository of the Hugging"),
         (None, "ViT_B16", "a checkpoint of ViT_B16, such as "),
     ],
 )
@@ -128,3 +129,10 @@ def test_unknown_name(name, variant, message):
     with pytest.raises(ValueError, match=f"`name` must be .*{message}") as error:
         find_checkpoint(name, variant)
     assert str(error.value).endswith(f"Received: name={name!r}")
+
+
+@pytest.mark.parametrize("name", ["ViT_B16/vit-base", "runs/best.keras", "a/b/c", "vit-base"])
+def test_what_is_no_repository_is_not_called_one(name):
+    with pytest.raises(ValueError, match="must be") as error:
+        find_checkpoint(name)
+    assert "hf://" not in str(error.value)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from keras_vit.cli import main, parse
+from keras_vit.cli.resumed import STUDY_FILE
 from keras_vit.experiments.studies.table import FACTS
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.commands import error_of
@@ -57,10 +58,12 @@ def test_a_run_goes_on_by_the_command_that_it_prints(tmp_path, caplog):
 
 
 def test_a_run_of_a_study_is_refused(tmp_path, capsys):
-    workdir = write_run(tmp_path / "run", RECIPES["finetune"])
+    assert FACTS == STUDY_FILE
     (tmp_path / FACTS).write_text("{}")
-    error = error_of(capsys, "train", "--resume", "--workdir", workdir)
-    assert "a run of `keras-vit study`, which the study resumes" in error
+    for folder in (tmp_path / "run", tmp_path / "run" / "finetuning"):
+        workdir = write_run(folder, RECIPES["finetune"])
+        error = error_of(capsys, "train", "--resume", "--workdir", workdir)
+        assert "a run of `keras-vit study`, which the study resumes" in error
 
 
 def test_a_directory_may_have_the_name_of_a_recipe(tmp_path):
