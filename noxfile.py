@@ -6,6 +6,7 @@
 
 import os
 import pathlib
+import tempfile
 
 import nox
 
@@ -93,7 +94,8 @@ def extras(session, extra):
     pins = [TORCH] if extra == "torch" else []
     session.install("--quiet", *pins, f"{wheel}[{extra}]" if extra != "none" else str(wheel))
     env = {**ENV, "KERAS_BACKEND": extra if extra in ("jax", "torch") else "tensorflow"}
-    session.chdir(session.create_tmp())
+    # Ray hangs if the sockets of its folder for temporary files have long names.
+    session.chdir(tempfile.mkdtemp())
     session.run("python", "-c", MAKE_FILES, env=env)
     for command in EXTRAS[extra]:
         session.run(*(command.split() if isinstance(command, str) else command), env=env)

@@ -28,7 +28,7 @@ CONTENTS = {
     "Table 4": Content("settings of fine-tuning", settings_tables.table_4),
     "Table 5": Content("accuracy by pre-training set", tables.table_5),
     "Table 6": Content("accuracy and compute of 18 pre-training runs", tables.table_6),
-    "Table 7": Content("ResNets fine-tuned with Adam and with SGD", tables.table_7),
+    "Table 7": Content("Fine-tuned ResNets, pre-trained with Adam and with SGD", tables.table_7),
     "Table 8": Content("position embeddings", tables.table_8),
     "Table 9": Content("VTAB-1k by task", tables.table_9),
     "Figure 2": Content("VTAB-1k by group", figures.figure_2),
