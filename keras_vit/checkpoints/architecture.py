@@ -45,8 +45,8 @@ def torch_heads(width, configured, asked, gated_mlp=False):
     """Return the number of heads of weights trained in PyTorch, whose kernels are 2-D.
 
     It is `asked` (by the caller) or `configured` (recorded in the file); they must not differ.
-    Without both it is that of the published models of this width and kind of MLP, or one head per
-    64 channels.
+    Without both it is that of the published models of this width and kind of MLP; with another
+    number, the same weights are another model.
     """
     if configured is not None:
         configured = check_integer("num_heads", configured, minimum=1)
@@ -55,18 +55,21 @@ def torch_heads(width, configured, asked, gated_mlp=False):
             f"`num_heads` must be that of the file's configuration, {configured}. "
             f"Received: num_heads={asked}"
         )
-    heads = asked or configured
-    if not heads:
-        heads = HEADS.get((width, gated_mlp))
-        if heads is None and width % 64 == 0:
-            heads = width // 64
+    if asked or configured:
+        return asked or configured
+    heads = HEADS.get((width, gated_mlp))
     if heads is None:
         raise ValueError(
-            "`num_heads` must be given for a file that does not record it and has a width that is "
-            f"not a multiple of 64. Received: num_heads=None, a width of {width}"
+            "`num_heads` must be given for a file that does not record it (as a `config.json` "
+            "does) and whose width is not that of a published model. "
+            f"Received: num_heads=None, a width of {width}"
         )
-    if not asked and not configured:
-        logger.info("the file does not record its attention heads: %d are assumed", heads)
+    logger.info(
+        "the file does not record its attention heads: %d are assumed, as in the published models "
+        "of width %d",
+        heads,
+        width,
+    )
     return heads
 
 

@@ -44,9 +44,9 @@ def from_checkpoint(
     Width, depth, attention heads, patch size, grid, classes, pooling and the hidden layer of the
     head follow from the arrays. For weights trained in PyTorch, the number of attention heads, the
     epsilon and the GELU are read from the `config.json` next to them. Without it, the number of
-    heads is that of the published model of that size, or one per 64 channels, and the others are
-    the defaults of timm or transformers. Layers that are frozen in a `.keras` file stay frozen;
-    other files do not record it.
+    heads is that of the published models of that width, and the others are the defaults of timm or
+    transformers. Layers that are frozen in a `.keras` file stay frozen; other files do not record
+    it.
 
     Args:
         path: path of a `.npz`, `.safetensors` or `.keras` file, or of a directory with

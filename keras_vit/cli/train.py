@@ -29,6 +29,8 @@ class Auto:
     """Greatest time of the training; by default 60 on a CPU, and none on an accelerator."""
     seed: int = 0
     """Seed of weights, dropout, shuffling and augmentation."""
+    image_size: int | None = None
+    """Side of the images in pixels; by default it follows the images and the model."""
 
 
 def recipe_type(names, with_auto=False):
@@ -210,7 +212,7 @@ class Train:
         fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
         options = {field.name: getattr(self, field.name) for field in fields}
         known = {name: options[name] for name in ("classes", "data_dir", "exclude")}
-        known |= {"minutes": auto.minutes, "seed": auto.seed, "may_freeze": self.teacher is None}
+        known |= {**dataclasses.asdict(auto), "may_freeze": self.teacher is None}
         recipe = auto_recipe(self.data, self.model, **known)
         if self.sweep_lr:
             arguments = {k: v for k, v in options.items() if k not in _NOT_ARGUMENTS}

@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_vit.checkpoints import inspect_checkpoint
 from keras_vit.checkpoints.trained.runs import find_model
-from keras_vit.core.arguments import is_number
+from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size
 from keras_vit.models import find_variant
@@ -25,6 +25,8 @@ from keras_vit.training.starting_model import is_variant, make_model
 # (`bit_hyperrule.py` of big_transfer); but no image is seen more often than `MOST_PASSES` times.
 SEEN = {20_000: 500 * 512, 500_000: 10_000 * 512, math.inf: 20_000 * 512}
 MOST_PASSES, FEWEST_PASSES = 100, 10
+# Patches along a side of small images, without trained weights: 32 pixels in patches of 4.
+FEWEST_PATCHES = 8
 SMALLEST_BATCH, LARGEST_BATCH, STEPS = 32, 512, 500
 # The paper fine-tunes models of 224 pixels at 384.
 ZOOM = 384 / 224
@@ -55,17 +57,26 @@ class Facts:
     is_pretrained: bool
 
     @property
-    def stored_size(self):
-        """The side of the images that the model was trained on, in pixels."""
-        return self.fitting(max(self.options["image_size"]))
+    def usual_size(self):
+        """The side of the images that the model was trained on, in pixels, as far as patches go.
+
+        For random weights small images are not enlarged, which costs time and adds no detail.
+        """
+        size = max(self.options["image_size"])
+        if not self.is_pretrained:
+            size = min(size, max(self.side, FEWEST_PATCHES * self._stride))
+        return self.fitting(size)
 
     def fitting(self, size):
         """Return the greatest side up to `size` that the patches tile, at least one patch."""
-        stride = 32
-        if not is_resnet(self.options):
-            patch, stages = self.options["patch_size"], self.options.get("resnet_stages")
-            stride = math.lcm(*total_stride(patch, stages))
-        return max(int(size) // stride, 1) * stride
+        return max(int(size) // self._stride, 1) * self._stride
+
+    @property
+    def _stride(self):
+        if is_resnet(self.options):
+            return 32
+        patch, stages = self.options["patch_size"], self.options.get("resnet_stages")
+        return math.lcm(*total_stride(patch, stages))
 
 
 def auto_recipe(
@@ -74,6 +85,7 @@ def auto_recipe(
     *,
     minutes: float | None = None,
     seed: int = 0,
+    image_size: int | None = None,
     split: str = "train",
     may_freeze: bool = True,
     **options: Any,
@@ -90,6 +102,7 @@ def auto_recipe(
         model: name of a variant, a path or a checkpoint, as in `keras_vit.training.train`.
         minutes: greatest time of the training; by default 60 on a CPU, and none on an accelerator.
         seed: seed of the run.
+        image_size: side of the images in pixels; by default it follows the images and the model.
         split: name of the split to train on.
         may_freeze: whether it may train only the head to meet the time; not with a teacher.
         **options: `classes`, `data_dir` and `exclude`, as in `keras_vit.data.load`.
@@ -99,18 +112,22 @@ def auto_recipe(
 
     Raises:
         ValueError: if there are no two training images of each of two classes, an image has several
-            labels, there is no such model, or `minutes` is not positive.
+            labels, there is no such model, or `minutes` or `image_size` is
+            not positive.
 
     Reference:
         BiT (arXiv 1912.11370), section 3.3; Table 4 of the ViT paper (arXiv 2010.11929).
     """
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise ValueError(f"`minutes` must be a positive number. Received: minutes={minutes!r}")
+    if image_size is not None:
+        check_integer("image_size", image_size, minimum=1)
     facts = find_facts(data, model, split, **options)
-    recipe = recipe_for_images(facts, seed)
+    recipe = recipe_for_images(facts, seed, image_size)
     if minutes is None and not machine.has_accelerator():
         minutes = CPU_MINUTES
-    return _for_machine(recipe, facts, model, minutes, may_freeze)
+    smallest = image_size or facts.usual_size
+    return _for_machine(recipe, facts, model, minutes, may_freeze, smallest)
 
 
 def find_facts(data, model, split="train", **options):
@@ -148,16 +165,16 @@ def find_facts(data, model, split="train", **options):
     return Facts(tuple(counts.values()), side, model_options, not is_variant(model))
 
 
-def recipe_for_images(facts, seed=0):
-    """Return the recipe for the images, whatever the machine."""
+def recipe_for_images(facts, seed=0, image_size=None):
+    """Return the recipe for the images, whatever the machine; arguments as in `auto_recipe`."""
     num_images = sum(facts.counts)
     seen = next(seen for below, seen in SEEN.items() if num_images < below)
     seen = min(seen, MOST_PASSES * num_images)
     batch_size = 2 ** round(math.log2(seen / STEPS))
     batch_size = min(max(batch_size, SMALLEST_BATCH), LARGEST_BATCH)
     steps = max(_in_epochs(seen / batch_size), 20)
-    size = facts.stored_size
-    if facts.side > size:
+    size = image_size or facts.usual_size
+    if image_size is None and facts.side > size:
         size = facts.fitting(min(facts.side, ZOOM * size))
     changes = {"min_crop_area": FEW_CROP_AREA} if num_images < FEW_IMAGES else {}
     if max(facts.counts) > UNEVEN * min(facts.counts):
@@ -186,10 +203,13 @@ def _in_epochs(steps):
     return int(steps) // 10 * 10
 
 
-def _for_machine(recipe, facts, model, minutes, may_freeze):
-    """Return the recipe that fits into the memory and the time of this machine."""
+def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
+    """Return the recipe that fits into the memory and the time of this machine.
+
+    To meet the time, images may get smaller, down to `smallest` pixels.
+    """
     recipe = _accumulate(recipe, facts)
-    measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, facts.stored_size))
+    measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, smallest))
     made = make_model(measured, model, len(facts.counts))
     size = min(recipe.batch_size // recipe.accumulation_steps, SMALLEST_BATCH)
     per_pixel = machine.seconds_per_image(measured, made, size) / measured.image_size**2
@@ -241,7 +261,7 @@ def _describe(recipe, facts, gave_up, seconds, limit):
     )
     _log(
         "%d pixels (the model: %d), %d steps of %d images (%d at a time), %.1f passes; %s",
-        *(recipe.image_size, facts.stored_size, recipe.steps, recipe.batch_size),
+        *(recipe.image_size, max(facts.options["image_size"]), recipe.steps, recipe.batch_size),
         recipe.batch_size // recipe.accumulation_steps,
         recipe.steps * recipe.batch_size / num_images,
         "only the head is trained" if recipe.freeze else "all layers are trained",

@@ -164,14 +164,25 @@ def test_options_that_are_not_recorded_are_reported(tmp_path, caplog):
         "google files do not record epsilon: 1e-12 becomes 1e-06 when this one is read",
     ]
     caplog.clear()
-    model = random_model({"embedding_dim": 64, "num_heads": 2, **GELU})
+    model = random_model({"embedding_dim": 192, "num_heads": 2, **GELU})
     save_checkpoint(model, tmp_path / "file.safetensors", "timm")
-    line = "timm files do not record num_heads: 2 becomes 1 when this one is read"
+    line = "timm files do not record num_heads: 2 becomes 3 when this one is read"
     assert caplog.messages == [line]
     caplog.clear()
     model.thresholds = [0.5] * model.output_shape[-1]
     save_checkpoint(model, tmp_path / "labels.safetensors", "timm")
     assert "the probabilities are sigmoids, and `model.thresholds` are lost" in caplog.messages[0]
+
+
+def test_heads_that_are_not_recorded_are_asked_for(tmp_path, caplog):
+    """With another number the same arrays are another model."""
+    path = tmp_path / "file.safetensors"
+    model = random_model({"embedding_dim": 64, "num_heads": 2, **GELU})
+    save_checkpoint(model, path, "timm")
+    assert not caplog.messages
+    with pytest.raises(ValueError, match="`num_heads` must be given .* a width of 64"):
+        from_checkpoint(path)
+    assert from_checkpoint(path, num_heads=2).get_layer("block_0").num_heads == 2
 
 
 def test_only_the_layout_that_is_written_reports(tmp_path, caplog):

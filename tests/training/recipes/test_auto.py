@@ -62,6 +62,14 @@ def test_resolution_follows_the_images_and_the_model(options, side, size):
     assert recipe_for_images(Facts((100, 100), side, options, True)).image_size == size
 
 
+@pytest.mark.parametrize(
+    ("patch_size", "side", "size"), [(16, 500, 384), (16, 150, 144), (16, 32, 128), (4, 32, 32)]
+)
+def test_small_images_are_not_enlarged_for_random_weights(patch_size, side, size):
+    options = {**VIT_B16, "patch_size": (patch_size, patch_size)}
+    assert recipe_for_images(Facts((100, 100), side, options, False)).image_size == size
+
+
 def test_uneven_classes_are_balanced():
     even, uneven = (recipe_for_images(Facts(c, 224, VIT_B16, True)) for c in ((10, 14), (10, 20)))
     assert (even.class_balance, even.monitor) == ("none", None)
@@ -79,7 +87,7 @@ def test_random_weights_are_trained_from_scratch(caplog):
 def test_facts_are_read_from_the_data_and_the_model(folder, model):
     facts = find_facts(folder, model)
     assert sorted(facts.counts) == [6, 14]
-    assert (facts.side, facts.stored_size, facts.is_pretrained) == (16, 16, True)
+    assert (facts.side, facts.usual_size, facts.is_pretrained) == (16, 16, True)
     assert find_facts("digits", "ViT_Ti16").side == 8
 
 
@@ -102,6 +110,12 @@ def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, cap
         assert expected in caplog.text
         assert recipe.freeze == (seconds == 1000)
         assert ("more than the time limit" in caplog.text) == recipe.freeze
+
+
+def test_a_given_resolution_is_kept(folder, model, monkeypatch):
+    """Also where the time is short, for which a default one gets smaller."""
+    monkeypatch.setattr(auto.machine, "seconds_per_image", lambda *_: 1000)
+    assert auto_recipe(folder, model, image_size=48).image_size == 48
 
 
 def test_a_student_needs_images(folder, model, monkeypatch):
