@@ -49,6 +49,8 @@ class Data:
     """TFRecord files per split."""
     data_dir: pathlib.Path | None = None
     """Directory of TensorFlow Datasets."""
+    check: bool = True
+    """Decode all images at the end, to name those that would be skipped."""
 
     @property
     def needs_keras(self):
@@ -83,8 +85,8 @@ class Data:
             draw_contact_sheet(rows, train.class_names, self.picture)
         print(f"pictures: {self.picture}")
         print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
-        if len(train.skipped):
-            print(train.skipped)
+        if self.check:
+            self._decode_all(splits)
 
     def _draw_masks(self, source):
         from keras_vit.data.images.masks import examples_of
@@ -95,6 +97,23 @@ class Data:
         if not examples:
             raise ValueError("Masks must be PNG files. Received: none that can be decoded")
         draw_masks(*zip(*examples, strict=True), source.class_names, self.picture, SHEET_TITLE)
+
+    def _decode_all(self, splits):
+        """Decode all images; those that cannot be decoded are logged, and counted here."""
+        import tqdm
+
+        from keras_vit.data.skipped import explaining_errors
+
+        for split, source in splits.items():
+            dataset = self.load(split)
+            with (
+                explaining_errors(dataset),
+                tqdm.tqdm(desc=f"decoding {split}", total=source.num_examples, unit="image") as bar,
+            ):
+                for images, _ in dataset:
+                    bar.update(len(images))
+            skipped = str(dataset.skipped) if len(dataset.skipped) else "all images can be decoded"
+            print(f"{split}: {skipped}")
 
     def find_splits(self):
         """Return the splits of the dataset, and print their sizes and classes."""
@@ -117,7 +136,7 @@ class Data:
         from keras_vit.data.datasets import load
         from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 
-        options = {"data_dir": self.data_dir, "fraction": fraction}
+        options = {"data_dir": self.data_dir, "fraction": fraction, "max_skipped": 1.0}
         if training:
             check_augmentation(self.name, self.augmentation)
             options |= {"training": True, "repeat": True, "augmentation": self.augmentation}

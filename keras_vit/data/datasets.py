@@ -126,7 +126,7 @@ def load(
     maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
     check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
-    source = leave_out(source, exclude, name, functools.partial(find_every, name, data_dir))
+    source = leave_out(source, exclude, name, split, functools.partial(find_every, name, data_dir))
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
     stored = source if cache is None else cached(source, cache, find_fingerprints)
     augmentation = maker.preprocessing.augmentation

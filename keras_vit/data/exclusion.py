@@ -10,13 +10,14 @@ from keras_vit.data.deduplication.pairs import Duplicates
 from keras_vit.data.fingerprints import name_some
 
 
-def leave_out(source, ids, name, find_every):
+def leave_out(source, ids, name, split, find_every):
     """Leave out the examples with some ids, and log their number.
 
     Args:
         source: a `Source`.
         ids: list of ids, or the path of a file of them.
         name: name of the dataset, for the log.
+        split: name of the split, for the log.
         find_every: function that returns a `Source` of all examples of the dataset.
 
     Returns:
@@ -38,10 +39,7 @@ def leave_out(source, ids, name, find_every):
         every = find_every()
         unknown -= {every.find_id(number) for number in every.find_numbers(unknown)}
     logger = logging.getLogger("keras_vit")
-    logger.info(
-        "%d ids to exclude: %d in this part of the dataset, %d in other parts, %d unknown",
-        *(len(ids), len(here), len(ids) - len(here) - len(unknown), len(unknown)),
-    )
+    logger.info("%d of %d ids to exclude are in the split %s", len(here), len(ids), split)
     if unknown:
         text = "%d of the %d ids to exclude belong to no image of %s: %s"
         logger.warning(text, len(unknown), len(ids), name, name_some(sorted(map(repr, unknown))))

@@ -112,8 +112,7 @@ def auto_recipe(
 
     Raises:
         ValueError: if there are no two training images of each of two classes, an image has several
-            labels, there is no such model, or `minutes` or `image_size` is
-            not positive.
+            labels, there is no such model, or `minutes` or `image_size` is not positive.
 
     Reference:
         BiT (arXiv 1912.11370), section 3.3; Table 4 of the ViT paper (arXiv 2010.11929).

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import logging
 import os
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 import keras
 
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
-from keras_vit.data.datasets import find_source
+from keras_vit.data.datasets import find_every, find_source
+from keras_vit.data.exclusion import leave_out
 from keras_vit.data.leaks import check_splits
 from keras_vit.data.sources.kinds import absolute_name, has_path
 from keras_vit.data.sources.listing import describe_left_out
@@ -164,7 +166,8 @@ def train(
         announce(recipe, *datasets, model, epoch_examples or datasets[0].num_examples)
         if epoch_examples is not None:
             datasets[0].num_examples = epoch_examples
-        warn_of_splits(name, {split: datasets[0], validation: datasets[1]}, classes)
+        loaded = {split: datasets[0], validation: datasets[1]}
+        warn_of_splits(name, loaded, classes, exclude or ())
         # Before the model is made, which sets the seed.
         teacher = load_teacher(teacher)
         if not is_built:
@@ -181,10 +184,11 @@ def _scope(is_built, strategy, model_shards):
     return distribution.strategy(strategy, model_shards).scope()
 
 
-def warn_of_splits(name, datasets, classes=None):
+def warn_of_splits(name, datasets, classes=None, exclude=()):
     """Log which files of a folder are left out, and what makes the splits of its images mislead.
 
-    `datasets` is a dictionary from the names of splits to datasets of `load`, or `None`.
+    `datasets` is a dictionary from the names of splits to datasets of `load`, or `None`; `exclude`
+    are the ids that they leave out, or the path of their file.
     """
     if not has_path(name) or not distribution.is_first_process():
         return
@@ -193,5 +197,6 @@ def warn_of_splits(name, datasets, classes=None):
     if left_out:
         logging.getLogger("keras_vit").info("%s", describe_left_out(left_out))
     sources = {split: dataset.source for split, dataset in loaded.items()}
-    sources["test"] = find_source(name, "test", classes)
+    test, find_all = find_source(name, "test", classes), functools.partial(find_every, name)
+    sources["test"] = leave_out(test, exclude, name, "test", find_all)
     check_splits(sources, {split: dataset.fingerprints for split, dataset in loaded.items()})

@@ -103,6 +103,13 @@ def test_train_reads_the_images_of_a_split_once(photos, tmp_path, monkeypatch):
     assert [source.num_examples for source in read] == [3]
 
 
+@pytest.mark.parametrize(("exclude", "count"), [((), 1), (["test/cat/copy.jpg"], 0)])
+def test_copies_that_are_left_out_are_not_warned_of(exclude, count, photos, caplog):
+    train = load(f"folder:{photos}", "train+validation", 16, 4, exclude=exclude)
+    warn_of_splits(f"folder:{photos}", {"train+validation": train}, exclude=exclude)
+    assert len([line for line in caplog.messages if "are copies of images" in line]) == count
+
+
 def test_classes_without_held_out_images_are_named(tmp_path, caplog):
     for split, classes in (("train", "abc"), ("val", "ab"), ("test", "b")):
         write_folder(tmp_path / split, classes, count=2, size=16 if split == "train" else 8)
