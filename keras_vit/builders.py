@@ -5,6 +5,7 @@ import os
 from typing import Any, Protocol
 
 from keras_vit.checkpoints.loading import build_pretrained
+from keras_vit.core.arguments import check_options
 from keras_vit.models.base import ImageModel
 from keras_vit.models.options import maker
 from keras_vit.models.variants import ResNetVariant, builder_name, find_variant
@@ -83,6 +84,7 @@ def _builder(name: str, published: str = "") -> Builder:
     row = find_variant(name)
 
     def builder(num_classes=None, image_size=None, weights=None, **options):
+        check_options(name, options, builder.__signature__.parameters)
         return build(name, num_classes, image_size, weights, **options)
 
     builder.__signature__ = _signature(row)

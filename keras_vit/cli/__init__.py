@@ -10,7 +10,7 @@ import sys
 
 import tyro
 
-from keras_vit.cli.commands import check_recipe, command_type, with_one_length
+from keras_vit.cli.commands import check_recipe, command_type, nearest_option, with_one_length
 from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, without_stderr
 
@@ -70,7 +70,10 @@ def parse(args=None):
             )
     except SystemExit:
         if box.getvalue():
-            print(f"keras-vit: error: {first_part(box.getvalue())}; see --help", file=sys.stderr)
+            what = first_part(box.getvalue())
+            nearest = nearest_option(args, what) if what.startswith("Unrecognized") else None
+            hint = f"did you mean {nearest}? See" if nearest else "see"
+            print(f"keras-vit: error: {what}; {hint} --help", file=sys.stderr)
         raise
 
 
@@ -84,8 +87,10 @@ def first_part(box):
     # The rules are hyphens where there is no Unicode.
     part = re.split("─{4,}|-{4,}", box, maxsplit=2)[1]
     words = " ".join(part.replace("│", " ").strip("╮╯ \n").split())
-    # The rest lists the types of all recipes.
-    return words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0].rstrip(".")
+    # The rest lists the types of all recipes, or explains the order of commands.
+    words = words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0]
+    words = words.partition(" Arguments are applied to")[0]
+    return re.sub(r" \(applied to [\w -]+\)", "", words).rstrip(".")
 
 
 def main(args=None):

@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import functools
 import operator
+import re
 from typing import Annotated
 
 import tyro
@@ -28,7 +29,7 @@ from keras_vit.cli.study_paper import Paper
 from keras_vit.cli.train import COMMON_RECIPES, Train, recipe_type
 from keras_vit.cli.vtab import Vtab
 from keras_vit.experiments.studies.settings import STUDIES
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipes import RECIPES, Recipe
 
 COMMANDS = {
     "quickstart": Quickstart,
@@ -102,6 +103,24 @@ def check_recipe(args):
             f"`recipe` must be the name of a recipe, such as {', '.join(nearest)}. "
             f"`keras-vit {args[0]} --help-verbose` lists all. Received: {word!r}"
         )
+
+
+def nearest_option(args, words):
+    """Return the option of a command that is most similar to one in an error, or `None`.
+
+    Example:
+    >>> nearest_option(["predict", "runs/small", "--topp=3"], "Unrecognized options: --topp=3")
+    '--top'
+    """
+    command = COMMANDS.get(args[0]) if args else None
+    if command is None or not (wrong := re.search(r"--[\w-]+", words)):
+        return None
+    names = {field.name for field in dataclasses.fields(command)}
+    if "recipe" in names:
+        names |= {field.name for field in dataclasses.fields(Recipe)}
+    options = [f"--{name.replace('_', '-')}" for name in names]
+    nearest = difflib.get_close_matches(wrong.group().replace("_", "-"), sorted(options), n=1)
+    return nearest[0] if nearest else None
 
 
 def _with_debug(command, lists_few):

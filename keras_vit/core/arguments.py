@@ -1,5 +1,6 @@
 """Arguments, and checks of them: the error names the argument, the rule and what was received."""
 
+import difflib
 import functools
 import inspect
 import math
@@ -28,6 +29,15 @@ def is_number(value):
     """Whether the value is a finite real number, and no boolean."""
     is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return is_real and math.isfinite(value)
+
+
+def check_options(function, options, known):
+    """Raise `TypeError`, as Python does, for the first option that is not known."""
+    for name in options:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def check_integer(argument, value, minimum):

@@ -1,6 +1,7 @@
 """The table of published checkpoints, and its rows by name; nothing here needs Keras."""
 
 import difflib
+import pathlib
 
 from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
 from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS
@@ -74,11 +75,24 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
     variants = {row.variant for row in CHECKPOINTS}
     owner, slash, repository = str(name).partition("/")
     is_file = "/" in repository or repository.endswith(_SUFFIXES)
-    if variant is None and slash and owner not in variants and not is_file:
+    if variant is None and (sibling := _nearest_file(str(name))):
+        known = f", such as {sibling}, or the name of a checkpoint"
+    elif variant is None and slash and owner not in variants and not is_file:
         known += f", or hf://{name} if it is a repository of the Hugging Face Hub"
     raise ValueError(
         f"`{argument}` must be an existing file or directory{known}. Received: {argument}={name!r}"
     )
+
+
+def _nearest_file(path):
+    """Return the path that is there with the most similar name, or `None`."""
+    path = pathlib.Path(path).expanduser()
+    try:
+        names = [other.name for other in path.parent.iterdir()]
+    except OSError:
+        return None
+    nearest = difflib.get_close_matches(path.name, names, n=1)
+    return path.with_name(nearest[0]) if nearest else None
 
 
 def _nearest(text, names, count=3):
