@@ -172,8 +172,8 @@ class Deduplicate:
         found = find_groups(source, **self._options())
         write_ids(found, self.output)
         largest = max(map(len, found), default=0)
-        print(f"{len(found)} groups of copies, the largest of {largest} images")
-        print(f"{len(found.mixed)} groups have images with different labels")
+        print(f"groups of copies: {len(found)}, images in the largest: {largest}")
+        print(f"groups that have images with different labels: {len(found.mixed)}")
         for group in found.mixed[:_SHOWN]:
             print(f"  {', '.join(group[:_SHOWN])}{', ...' if len(group) > _SHOWN else ''}")
         print(f"{len(found.ids)} of {source.num_examples} images are copies of others")

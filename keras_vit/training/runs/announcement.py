@@ -31,7 +31,8 @@ def announce(recipe, train, validation, model, epoch_examples):
     epochs, updates = recipe.epoch_lengths(epoch_examples)
     after = "; validation after each epoch" if validation is not None else ""
     steps = f"{epochs * updates:,} steps of {recipe.batch_size:,} images"
-    log("%s, in %d epochs of %s steps%s", steps, epochs, f"{updates:,}", after)
+    parts = f"in {epochs} epochs of {updates:,} steps" if epochs > 1 else "in one epoch"
+    log("%s, %s%s", steps, parts, after)
 
 
 def _classes(names):
