@@ -6,6 +6,7 @@ import pytest
 
 from keras_vit.data import find_source
 from keras_vit.evaluation import evaluate_segmentation
+from keras_vit.models import resize
 from keras_vit.models.files import load_model
 from tests.fixtures.commands import error_of, run
 from tests.fixtures.masks import write_masks
@@ -37,6 +38,13 @@ def test_it_is_evaluated_at_the_size_of_the_masks(trained, capsys):
     source = find_source(f"masks:{trained / 'data'}", "test")
     expected = evaluate_segmentation(load_model(trained / "run" / "best.keras"), source)
     assert found["mean_iou"] == f"{expected.summary()['mean_iou']:.4f}"
+
+
+def test_it_is_evaluated_at_another_size(trained, capsys):
+    out = run(capsys, "evaluate", trained / "run", "--image-size", 32)
+    larger = resize(load_model(trained / "run" / "best.keras"), 32)
+    expected = evaluate_segmentation(larger, find_source(f"masks:{trained / 'data'}", "test"))
+    assert f"mean_iou: {expected.summary()['mean_iou']:.4f}" in out.splitlines()
 
 
 def test_masks_are_drawn(trained, tmp_path, capsys):
