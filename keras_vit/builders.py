@@ -52,6 +52,7 @@ def build(
             f"`keras_vit.{maker(row.architecture).__name__}` builds any. "
             f"Received: {name}={options[name]!r}"
         )
+    check_options(row.name, options, _signature(row).parameters)
     if weights is not None:
         return build_pretrained(row, weights, num_classes, image_size, options)
     return maker(row.architecture)(
@@ -84,7 +85,6 @@ def _builder(name: str, published: str = "") -> Builder:
     row = find_variant(name)
 
     def builder(num_classes=None, image_size=None, weights=None, **options):
-        check_options(name, options, builder.__signature__.parameters)
         return build(name, num_classes, image_size, weights, **options)
 
     builder.__signature__ = _signature(row)

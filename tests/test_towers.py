@@ -23,6 +23,7 @@ def test_contract(name, tmp_path):
     check_model(vision_transformer(**options, remat=True, dropout=0.1), tmp_path)
 
 
+@pytest.mark.slow
 @ALL
 def test_mixed_precision(name):
     model, exact = small_classifier(name, dtype="mixed_bfloat16"), small_classifier(name)

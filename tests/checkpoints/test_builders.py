@@ -33,6 +33,7 @@ def test_the_weights_tell_classes_and_size(tiny_file):
     assert unchanged(loaded, model.get_weights())
 
 
+@pytest.mark.slow
 def test_a_head_of_as_many_classes_is_kept(tiny_file, caplog):
     model, path = tiny_file
     with caplog.at_level(logging.INFO):
@@ -57,6 +58,7 @@ def test_another_head_and_size_are_said_in_one_line_each(tiny_file, caplog):
     ]
 
 
+@pytest.mark.slow
 def test_training_options_are_the_callers(tiny_file):
     _, path = tiny_file
     model = keras_vit.ViT_Ti16(weights=path, dropout=0.1, dtype="mixed_bfloat16", name="mine")

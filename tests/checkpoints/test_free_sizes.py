@@ -17,6 +17,7 @@ def free(**options):
     return resize(model, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "format"), [("m.npz", "google"), ("m.npz", "big_vision"), ("m", "timm")]
 )

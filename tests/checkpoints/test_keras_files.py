@@ -32,6 +32,7 @@ def test_weights_of_a_file(suffix, is_trained, tmp_path):
         np.testing.assert_array_equal(to_numpy(old.value), to_numpy(new.value))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", POSITION_EMBEDDINGS)
 def test_every_position_embedding(kind, tmp_path):
     model = random_model({"position_embedding": kind})
@@ -77,6 +78,7 @@ def test_weights_that_are_something_else(suffix, tmp_path):
         load_checkpoint(vision_transformer(**TINY), page)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
 @pytest.mark.parametrize(
     "changes",

@@ -89,6 +89,7 @@ def test_a_weights_file_is_not_loaded(tmp_path):
     assert unchanged(model, before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["model.npz", "model.keras"])
 def test_numbers_that_the_dtype_does_not_hold_are_not_loaded(file, tmp_path):
     path, model = tmp_path / file, with_large_weights(1e5)

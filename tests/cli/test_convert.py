@@ -40,6 +40,7 @@ def test_convert_keeps_the_normalisation(to, tmp_path, capsys):
     assert (list(mean), list(deviation)) == (settings["image_mean"], settings["image_std"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model.keras", "model.npz", "model.safetensors"])
 @pytest.mark.parametrize(("target", "flags"), [*TARGETS, ("new", ["--to", "saved_model"])], ids=str)
 def test_convert_refuses_weights_that_are_not_finite(name, target, flags, tmp_path, capsys):

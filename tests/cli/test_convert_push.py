@@ -68,6 +68,7 @@ def test_push_a_run(hub, finished_run, tmp_path, capsys):
     assert "folder:" not in card
 
 
+@pytest.mark.slow
 def test_push_a_run_with_a_new_head(hub, finished_run, tmp_path, capsys):
     flags = ["--to", "timm", "--push", "org/photos", "--num-classes", 2]
     run(capsys, "convert", finished_run, tmp_path / "new", *flags)

@@ -12,6 +12,7 @@ from keras_vit.cli.data import check_picture, images_of_classes
 from keras_vit.data import load
 from keras_vit.models import vision_transformer
 from tests.data.sources.test_tfds import Photos
+from tests.fixtures.commands import run
 from tests.fixtures.images import write_folder
 from tests.fixtures.photos import (
     broken_images,
@@ -125,9 +126,20 @@ def test_data_does_not_replace_a_picture_of_somebody_else(tmp_path, monkeypatch,
         main(command)
     assert "give `--picture data.png` to replace it, or another" in capsys.readouterr().err
     assert pathlib.Path("data.png").read_bytes() == b"my plot"
-    main([*command, "--picture", "data.png"])
+    main([*command, "--picture", "data.png", "--no-check"])
     # Its own picture is replaced.
     check_picture(pathlib.Path("data.png"))
+
+
+@pytest.mark.slow
+def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_folder(tmp_path / "photos", count=30)
+    for path in (tmp_path / "photos").glob("*/1?.jpg"):
+        path.write_bytes(path.read_bytes()[:100])
+    out = run(capsys, "data", f"folder:{tmp_path / 'photos'}", "--image-size", 8)
+    lines = [line for line in out.splitlines() if "were skipped" in line]
+    assert sum(int(line.split(": ")[1].split()[0]) for line in lines) == 20
 
 
 def test_data_lists_the_papers_datasets(capsys):

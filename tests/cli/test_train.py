@@ -110,7 +110,7 @@ def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, cap
         ("--accumulation-steps", "3", "`accumulation_steps` must divide `batch_size`"),
         ("--steps", "many", "Error parsing --steps: no type matching {None}|INT"),
         ("--dtype", "float8", "invalid choice 'float8' for argument '--dtype'"),
-        ("--stps", "3", "Unrecognized options: --stps, 3; see --help"),
+        ("--stps", "3", "Unrecognized options: --stps, 3; did you mean --steps? See --help"),
     ],
 )
 def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tmp_path, capsys):

@@ -68,6 +68,7 @@ def test_metrics_are_those_of_keras_and_of_the_definition(model, tmp_path):
     assert summary["accuracy"] == pytest.approx(np.mean((mask == predicted)[known]))
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_skipped_up_to_a_share(model, tmp_path, caplog):
     write_masks(tmp_path)
     (tmp_path / "test" / "masks" / "3.png").write_bytes(b"no picture")

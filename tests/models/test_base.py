@@ -38,6 +38,7 @@ def built(monkeypatch):
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [*FAMILIES, "bit"])
 def test_options_are_those_of_the_layers(family, tmp_path):
     model = small_classifier(family)

@@ -132,6 +132,7 @@ def test_weights_are_cast_once(pooling):
     np.testing.assert_array_equal(model.predict(X, verbose=0), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", HALF])
 @pytest.mark.parametrize("change", ["quantize", "enable_lora"])
 def test_predict_after_a_change_of_the_variables(change, dtype):

@@ -89,6 +89,7 @@ def test_pixels_are_refused(call, images, received, model, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize(
     ("images", "expected"),

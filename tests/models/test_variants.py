@@ -123,6 +123,12 @@ def test_an_architecture_is_not_an_option(name, option):
         getattr(keras_vit, name)(**option)
 
 
+def test_a_mistyped_option_gets_the_nearest():
+    message = r"^ViT_Ti16\(\) got an unexpected .* 'num_clases'. Did you mean 'num_classes'\?$"
+    with pytest.raises(TypeError, match=message):
+        keras_vit.ViT_Ti16(num_clases=3)
+
+
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [("ViT_B17", "ViT_"), ("vit_b16", "such as ViT_B16"), ("", "ViT_"), (None, "ViT_")],

@@ -137,6 +137,7 @@ def test_weights_that_are_not_finite(format, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "others"),
     [

@@ -169,6 +169,7 @@ def test_a_run_is_a_teacher_by_its_directory(tmp_path, caplog):
     assert "the teacher was trained on" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "teacher", "message"),
     [

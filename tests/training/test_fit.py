@@ -53,6 +53,7 @@ def test_float16_gets_loss_scaling(tmp_path):
     assert np.abs(to_numpy(model.get_layer("head").kernel.value)).max() > 0
 
 
+@pytest.mark.slow
 def test_run_directory(tmp_path, monkeypatch):
     recipe = small_recipe()
     model = small_model(recipe)

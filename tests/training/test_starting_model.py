@@ -106,6 +106,7 @@ def test_a_variant_is_built_as_the_recipe_wants_it(recipe):
     assert model.get_layer("block_0").remat
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])
 @pytest.mark.parametrize("source", ["BiT_R50x1", case_path("k1_bit_resnetv2")])
 def test_a_resnet_has_neither_dropout_nor_a_hidden_layer(source, recipe):
@@ -147,6 +148,7 @@ def test_no_such_model(model):
         make_model(DIGITS_FINETUNE, model, num_classes=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_recipe_alone_decides_what_is_trained(whole, tmp_path):
     """Whatever the model that a run starts from has frozen."""

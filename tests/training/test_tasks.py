@@ -43,6 +43,7 @@ def test_classes_without_training_images(tmp_path, caplog):
     assert "1 of the 3 classes have no training image: bee" in caplog.text
 
 
+@pytest.mark.slow
 def test_training_images_of_one_class(tmp_path):
     recipe = small_recipe(batch_size=4)
     with pytest.raises(ValueError, match="at least two classes. Received: images of 1 of the 3"):

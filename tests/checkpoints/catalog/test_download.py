@@ -270,6 +270,7 @@ def test_other_addresses(address):
         fetch(address)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -131,6 +131,12 @@ def test_unknown_name(name, variant, message):
     assert str(error.value).endswith(f"Received: name={name!r}")
 
 
+def test_a_mistyped_path_gets_the_nearest(tmp_path):
+    (tmp_path / "small").mkdir()
+    with pytest.raises(ValueError, match="existing file or directory, such as .*/small, or the na"):
+        find_checkpoint(f"{tmp_path}/smal")
+
+
 @pytest.mark.parametrize("name", ["ViT_B16/vit-base", "runs/best.keras", "a/b/c", "vit-base"])
 def test_what_is_no_repository_is_not_called_one(name):
     with pytest.raises(ValueError, match="must be") as error:

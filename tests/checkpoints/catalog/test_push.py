@@ -58,6 +58,7 @@ def card_of(hub, name="org/vit"):
     return (hub.folder / name / "README.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", FILES)
 def test_what_is_pushed_is_loaded(to, hub, tmp_path):
     path = written(tmp_path / "new", to)

@@ -194,6 +194,7 @@ def test_a_normalization_that_is_not_recorded_is_told(case, is_told, tmp_path, c
     assert caplog.text.count("no file records the normalization of images") == 2 * is_told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["hf_classifier", "hf_dinov2_classifier"])
 def test_images_that_patches_do_not_tile(case, tmp_path):
     """They are resized as recorded, and cut; the files that are written record the same."""

@@ -107,6 +107,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "format"), REFUSED)
 def test_a_model_is_written_whole_or_not_at_all(family, format, tmp_path):
     if family == "hybrid":

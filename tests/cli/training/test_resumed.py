@@ -46,6 +46,7 @@ def test_a_recipe_is_read_back(name, tmp_path):
     assert str(command.workdir) == workdir
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_by_the_command_that_it_prints(tmp_path, caplog):
     model, workdir = save_small_model(tmp_path), str(tmp_path / "run")
     sizes = ("--image-size", "16", "--batch-size", "64", "--steps", "4", "--warmup-steps", "1")

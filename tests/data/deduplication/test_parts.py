@@ -67,6 +67,7 @@ def test_only_the_examples_of_a_part_are_read(root, tmp_path, monkeypatch):
     assert read == [4, 4, 4, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["cut", "empty", "other rows", "pickle", "text"])
 def test_a_part_that_is_not_whole_is_written_again(content, root, tmp_path):
     parts = HashParts(every(root, "train"), tmp_path / "hashes", "photos", part_size=6)

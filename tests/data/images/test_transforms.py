@@ -189,6 +189,7 @@ def test_scale_of_zeros_and_ones():
     assert cut(to_bytes_of(image), SEED).numpy().max() > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

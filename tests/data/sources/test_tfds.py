@@ -155,6 +155,7 @@ def made_up(feature, rng):
     return rng.uniform(0, 30, feature.shape).astype(feature.np_dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -148,6 +148,7 @@ def test_broken_and_wrongly_labelled_records(tmp_path):
         list(dataset.as_numpy_iterator())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", [[0, 1], [], [2**32], [-(2**32)], [2]])
 def test_a_wrong_label_is_refused_by_its_id(tmp_path, label):
     wrong = as_example(image=[PNG], **({"label": label} if label else {}))

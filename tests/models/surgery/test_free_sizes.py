@@ -25,6 +25,7 @@ def random_model(**options):
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -133,6 +133,7 @@ FREEZE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("some", FREEZE)
 def test_every_way_from_a_model_to_a_model_keeps_what_is_frozen(some, tmp_path):
     model = vision_transformer(**TINY)

@@ -20,6 +20,7 @@ def reference_of(image_size, patch_size):
     return {name.removeprefix(prefix): array for name, array in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("image_size", "patch_size"), [(32, 8), (32, 4), (48, 12)])
 def test_one_set_of_weights_at_several_patch_sizes(image_size, patch_size):
     reference = reference_of(image_size, patch_size)

@@ -112,6 +112,7 @@ def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, cap
         assert ("more than the time limit" in caplog.text) == recipe.freeze
 
 
+@pytest.mark.slow
 def test_a_given_resolution_is_kept(folder, model, monkeypatch):
     """Also where the time is short, for which a default one gets smaller."""
     monkeypatch.setattr(auto.machine, "seconds_per_image", lambda *_: 1000)
