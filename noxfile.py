@@ -35,7 +35,7 @@ OTHERS = ("slow", "large", "interop", "engines", "examples", "processes", "brows
 )
 def matrix(session, backend, pins):
     """Run the tests of layers, models and checkpoints with some versions."""
-    session.install("--quiet", *pins, ".", "pytest", "pytest-xdist", "hypothesis", "pillow")
+    session.install("--quiet", *pins, ".[demo,hub]", "pytest", "pytest-xdist", "hypothesis")
     session.run("pip", "list", "--format=freeze", external=False)
     marks = " and ".join(f"not {mark}" for mark in OTHERS)
     session.run(

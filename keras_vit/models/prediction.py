@@ -163,13 +163,14 @@ class _WithRange(keras.Model):
         self.extractor = extractor
 
     def call(self, images):
-        axes = tuple(range(1, len(images.shape)))
+        # Keras 3.12 does not take several axes for all operations on torch.
+        values = ops.reshape(images, (ops.shape(images)[0], -1))
         # TensorFlow's maximum may pass over NaN.
-        has_nan = ops.any(ops.isnan(images), axis=axes)
+        has_nan = ops.any(ops.isnan(values), axis=1)
         return {
             "outputs": self.extractor(images, training=False),
-            "low": ops.min(images, axis=axes),
-            "high": ops.where(has_nan, np.nan, ops.max(images, axis=axes)),
+            "low": ops.min(values, axis=1),
+            "high": ops.where(has_nan, np.nan, ops.max(values, axis=1)),
         }
 
 

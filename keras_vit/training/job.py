@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import gc
 import logging
 import os
@@ -12,8 +11,8 @@ from collections.abc import Sequence
 import keras
 
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
-from keras_vit.data.datasets import find_every, find_source
-from keras_vit.data.exclusion import leave_out
+from keras_vit.data.datasets import find_source
+from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
 from keras_vit.data.sources.kinds import absolute_name, has_path
 from keras_vit.data.sources.listing import describe_left_out
@@ -197,6 +196,7 @@ def warn_of_splits(name, datasets, classes=None, exclude=()):
     if left_out:
         logging.getLogger("keras_vit").info("%s", describe_left_out(left_out))
     sources = {split: dataset.source for split, dataset in loaded.items()}
-    test, find_all = find_source(name, "test", classes), functools.partial(find_every, name)
-    sources["test"] = leave_out(test, exclude, name, "test", find_all)
+    test = find_source(name, "test", classes)
+    left_out = read_ids(exclude) if isinstance(exclude, (str, os.PathLike)) else exclude
+    sources["test"] = test.without(test.find_numbers(left_out))
     check_splits(sources, {split: dataset.fingerprints for split, dataset in loaded.items()})

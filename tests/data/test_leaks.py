@@ -103,10 +103,18 @@ def test_train_reads_the_images_of_a_split_once(photos, tmp_path, monkeypatch):
     assert [source.num_examples for source in read] == [3]
 
 
-@pytest.mark.parametrize(("exclude", "count"), [((), 1), (["test/cat/copy.jpg"], 0)])
-def test_copies_that_are_left_out_are_not_warned_of(exclude, count, photos, caplog):
+TEST_IDS = ("test/cat/copy.jpg", "test/dog/new.jpg", "test/dog/same_size.jpg")
+
+
+@pytest.mark.parametrize(
+    ("exclude", "count"),
+    [((), 1), (TEST_IDS[:1], 0), (TEST_IDS, 0), (("train/dog/3.jpg", "train/cat/0.jpg"), 0)],
+)
+def test_copies_that_are_left_out_are_not_warned_of(exclude, count, photos, tmp_path, caplog):
     train = load(f"folder:{photos}", "train+validation", 16, 4, exclude=exclude)
-    warn_of_splits(f"folder:{photos}", {"train+validation": train}, exclude=exclude)
+    file = tmp_path / "exclude.txt"
+    file.write_text("\n".join(exclude))
+    warn_of_splits(f"folder:{photos}", {"train+validation": train}, exclude=file)
     assert len([line for line in caplog.messages if "are copies of images" in line]) == count
 
 

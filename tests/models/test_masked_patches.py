@@ -48,7 +48,8 @@ def test_untouched_patches_have_the_tokens_of_the_model(options):
     expected = keras.Model(model.input, model.get_layer(last).output)(batch, training=False)
     if options.get("fc_norm"):
         expected = model.get_layer("fc_norm")(expected)
-    np.testing.assert_array_equal(ours, to_numpy(expected)[:, -num_patches:])
+    # TensorFlow 2.18 adds in another order.
+    np.testing.assert_allclose(ours, to_numpy(expected)[:, -num_patches:], rtol=1e-6, atol=1e-6)
     inputs["corruption"] = np.full((2, num_patches), -1, "int32")
     hidden = call(tokens, inputs)
     # Nothing is left of the images.
