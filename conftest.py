@@ -16,19 +16,33 @@ if keras.backend.backend() != "tensorflow":
     collect_ignore = [f"keras_vit/{wing}" for wing in ("cli", "data", "experiments", "serving")]
 
 
-# Examples that take two seconds and more: trainings, exports, evaluations.
+# Examples that take a second or more: trainings, exports, evaluations.
 SLOW_EXAMPLES = {
-    *("attention_maps", "attention_rollout", "attention_distance", "segment", "features"),
-    *("train", "train_seeds", "vtab", "open_trained", "MeasureRegularly", "FewshotAccuracy"),
-    *("extract_features", "read_features", "evaluate_fewshot"),
-    *("export", "load_runner", "Predictor"),
+    "evaluation.extraction.extract_features",
+    "evaluation.fewshot.evaluate_fewshot",
+    "evaluation.on_the_fly.FewshotAccuracy",
+    "evaluation.segmentation.windows.segment",
+    "evaluation.store.read_features",
+    "experiments.seeds.train_seeds",
+    "experiments.trained_model.open_trained",
+    "experiments.vtab_run.vtab",
+    "inspection.attention.attention_maps",
+    "inspection.distance.attention_distance",
+    "inspection.rollout.attention_rollout",
+    "models.prediction.features",
+    "serving.export.export",
+    "serving.prediction.predictor.Predictor",
+    "serving.runners.load_runner",
+    "training.callbacks.regular.MeasureRegularly",
+    "training.job.train",
 }
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
-        if isinstance(item, pytest.DoctestItem) and item.name.rpartition(".")[2] in SLOW_EXAMPLES:
+        is_example = isinstance(item, pytest.DoctestItem)
+        if is_example and item.name.removeprefix("keras_vit.") in SLOW_EXAMPLES:
             item.add_marker(pytest.mark.slow)
 
 

@@ -235,8 +235,10 @@ for arguments in {commands!r}:
     with contextlib.suppress(SystemExit):
         main(arguments)
     if imported := {{"keras", "tensorflow", "jax", "torch"}} & set(sys.modules):
-        sys.exit(f"{{arguments}}: {{imported}}")
-print("none")
+        print(f"{{arguments}}: {{imported}}")
+        break
+else:
+    print("none")
 """
     assert run_python(code).splitlines()[-1] == "none"
 

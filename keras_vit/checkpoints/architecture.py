@@ -45,8 +45,8 @@ def torch_heads(width, configured, asked, gated_mlp=False):
     """Return the number of heads of weights trained in PyTorch, whose kernels are 2-D.
 
     It is `asked` (by the caller) or `configured` (recorded in the file); they must not differ.
-    Without both it is that of the published models of this width and kind of MLP; with another
-    number, the same weights are another model.
+    Without both it is that of the published models of this width and kind of MLP; if there are
+    none, it is an error, as the same weights with another number are another model.
     """
     if configured is not None:
         configured = check_integer("num_heads", configured, minimum=1)
@@ -55,14 +55,14 @@ def torch_heads(width, configured, asked, gated_mlp=False):
             f"`num_heads` must be that of the file's configuration, {configured}. "
             f"Received: num_heads={asked}"
         )
-    if asked or configured:
-        return asked or configured
+    if given := asked or configured:
+        return given
     heads = HEADS.get((width, gated_mlp))
     if heads is None:
         raise ValueError(
             "`num_heads` must be given for a file that does not record it (as a `config.json` "
-            "does) and whose width is not that of a published model. "
-            f"Received: num_heads=None, a width of {width}"
+            "does) if no published model has this width and kind of MLP. "
+            f"Received: num_heads=None, a width of {width}, gated_mlp={gated_mlp}"
         )
     logger.info(
         "the file does not record its attention heads: %d are assumed, as in the published models "

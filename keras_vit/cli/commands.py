@@ -5,6 +5,7 @@ import difflib
 import functools
 import operator
 import re
+import typing
 from typing import Annotated
 
 import tyro
@@ -26,7 +27,7 @@ from keras_vit.cli.quickstart import Quickstart
 from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.study_paper import Paper
-from keras_vit.cli.train import COMMON_RECIPES, Train, recipe_type
+from keras_vit.cli.train import COMMON_RECIPES, Auto, Train, recipe_type
 from keras_vit.cli.vtab import Vtab
 from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES, Recipe
@@ -115,12 +116,29 @@ def nearest_option(args, words):
     command = COMMANDS.get(args[0]) if args else None
     if command is None or not (wrong := re.search(r"--[\w-]+", words)):
         return None
-    names = {field.name for field in dataclasses.fields(command)}
-    if "recipe" in names:
-        names |= {field.name for field in dataclasses.fields(Recipe)}
+    known = _options_of(command)
+    if "recipe" in (field.name for field in dataclasses.fields(command)):
+        known += _options_of(Auto if "auto" in args else Recipe)
+    wrong = wrong.group().replace("_", "-")
+    nearest = difflib.get_close_matches(wrong, known, n=1)
+    # One that exists is in the wrong place.
+    return nearest[0] if nearest and nearest != [wrong] else None
+
+
+def _options_of(command):
+    """Return the options of a dataclass, without its positional arguments."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    names = [
+        name
+        for name, hint in hints.items()
+        if name != "recipe" and tyro.conf.Positional not in getattr(hint, "__metadata__", ())
+    ]
     options = [f"--{name.replace('_', '-')}" for name in names]
-    nearest = difflib.get_close_matches(wrong.group().replace("_", "-"), sorted(options), n=1)
-    return nearest[0] if nearest else None
+    return options + [
+        option.replace("--", "--no-", 1)
+        for name, option in zip(names, options, strict=True)
+        if hints[name] is bool
+    ]
 
 
 def _with_debug(command, lists_few):

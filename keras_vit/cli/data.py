@@ -132,7 +132,7 @@ class Data:
         return splits
 
     def load(self, split, training=False, fraction=1.0):
-        """Load a split as in training or evaluation."""
+        """Load a split as in training or evaluation, whatever share of it is broken."""
         from keras_vit.data.datasets import load
         from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 

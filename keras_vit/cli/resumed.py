@@ -11,12 +11,13 @@ from keras_vit.training.recipes import RECIPES
 STUDY_FILE = "study.json"
 # What else `run.json` records that is a flag.
 _RECORDED = ("model", "data", "classes", "fraction", "exclude", "dtype", "teacher")
+_RECORDED += ("strategy", "model_shards")
 
 
 def complete(args):
     """Return the arguments of a command, complete if they resume a run without naming its recipe.
 
-    The recorded settings come first: flags after them, such as `--save-steps`, are kept.
+    Flags that are given, such as `--save-steps` or another `--strategy`, are kept.
 
     Raises:
         ValueError: if the directory has no run, or one that this command cannot repeat.
@@ -26,10 +27,15 @@ def complete(args):
     words = [word for flag in args[1:] for word in flag.split("=", 1)]
     if "--workdir" not in words[:-1]:
         return args
-    place = words.index("--workdir") + 1
-    if {"auto", *RECIPES} & {*words[: place - 1], *words[place + 1 :]}:
+    # `auto` is a strategy, too, and a directory may have the name of a recipe.
+    others = {
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if before not in ("--workdir", "--strategy")
+    }
+    if {"auto", *RECIPES} & others:
         return args
-    workdir = pathlib.Path(words[place]).expanduser()
+    workdir = pathlib.Path(words[words.index("--workdir") + 1]).expanduser()
     run = read_run(workdir / LAST_MODEL)
     # Runs of fine-tuning are inside the folder of their pre-training.
     if any((folder / STUDY_FILE).is_file() for folder in [*workdir.resolve().parents][:2]):
@@ -47,11 +53,12 @@ def complete(args):
             "`--resume` of a run of `--sweep-lr` or of other splits needs the command or the call "
             f"that began it. Received: workdir={str(workdir)!r}, trained on {run['split']!r}"
         )
-    return shlex.split(_command(run))[1:] + args[1:]
+    given = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
+    return shlex.split(_command(run, given))[1:] + args[1:]
 
 
-def _command(run):
-    options = {name: run.get(name) for name in _RECORDED}
+def _command(run, given):
+    options = {name: run.get(name) for name in _RECORDED if name not in given}
     for measured in run.get("measurements", ())[:1]:
         options |= {
             "fewshot_every": measured["every"],

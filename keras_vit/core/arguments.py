@@ -32,12 +32,18 @@ def is_number(value):
 
 
 def check_options(function, options, known):
-    """Raise `TypeError`, as Python does, for the first option that is not known."""
+    """Raise `TypeError`, as Python does, for the first option that a function does not know.
+
+    `function` and `known` are names.
+    """
     for name in options:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
+            raise TypeError(
+                f"{function}() got an unexpected keyword argument {name!r}{hint} "
+                f"Received: {name}={options[name]!r}"
+            )
 
 
 def check_integer(argument, value, minimum):

@@ -58,9 +58,10 @@ class Facts:
 
     @property
     def usual_size(self):
-        """The side of the images that the model was trained on, in pixels, as far as patches go.
+        """The side of images to train on, in pixels, unless the images are larger.
 
-        For random weights small images are not enlarged, which costs time and adds no detail.
+        It is the model's; for random weights that of the images, which to enlarge costs time and
+        adds no detail, but at least `FEWEST_PATCHES` patches.
         """
         size = max(self.options["image_size"])
         if not self.is_pretrained:

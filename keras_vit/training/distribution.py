@@ -1,6 +1,7 @@
 """Strategies: the devices on which a model is trained."""
 
 import contextlib
+import logging
 import os
 
 import keras
@@ -111,6 +112,8 @@ def _tensorflow_strategy(name):
         return tf.distribute.TPUStrategy(_connect_to_tpu())
     if name == "auto" and len(gpus) < 2:
         return SingleDevice()
+    if not gpus:
+        logging.getLogger("keras_vit").warning("`mirrored` found no GPU: it trains on the CPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 

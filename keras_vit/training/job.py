@@ -141,6 +141,8 @@ def train(
         "exclude": exclude and str(exclude),
         "dtype": dtype,
         **({"fraction": fraction} if fraction < 1 else {}),
+        **({"strategy": strategy} if strategy != "auto" else {}),
+        **({"model_shards": model_shards} if model_shards is not None else {}),
         **(facts or {}),
     }
     if teacher is not None:

@@ -127,12 +127,13 @@ def test_data_does_not_replace_a_picture_of_somebody_else(tmp_path, monkeypatch,
     assert "give `--picture data.png` to replace it, or another" in capsys.readouterr().err
     assert pathlib.Path("data.png").read_bytes() == b"my plot"
     main([*command, "--picture", "data.png", "--no-check"])
+    assert "can be decoded" not in capsys.readouterr().out
     # Its own picture is replaced.
     check_picture(pathlib.Path("data.png"))
 
 
 @pytest.mark.slow
-def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, capsys):
+def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, capsys, caplog):
     monkeypatch.chdir(tmp_path)
     write_folder(tmp_path / "photos", count=30)
     for path in (tmp_path / "photos").glob("*/1?.jpg"):
@@ -140,6 +141,11 @@ def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, ca
     out = run(capsys, "data", f"folder:{tmp_path / 'photos'}", "--image-size", 8)
     lines = [line for line in out.splitlines() if "were skipped" in line]
     assert sum(int(line.split(": ")[1].split()[0]) for line in lines) == 20
+    assert "validation: all images can be decoded" in out
+    skipped = {record.args[0] for record in caplog.records if record.msg.startswith("skipped")}
+    assert skipped == {
+        f"{kind}/{number}.jpg" for kind in ("cat", "dog") for number in range(10, 20)
+    }
 
 
 def test_data_lists_the_papers_datasets(capsys):

@@ -75,8 +75,8 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
     variants = {row.variant for row in CHECKPOINTS}
     owner, slash, repository = str(name).partition("/")
     is_file = "/" in repository or repository.endswith(_SUFFIXES)
-    if variant is None and (sibling := _nearest_file(str(name))):
-        known = f", such as {sibling}, or the name of a checkpoint"
+    if variant is None and (slash or is_file) and (sibling := _nearest_file(str(name))):
+        known = f", such as {sibling},{known}"
     elif variant is None and slash and owner not in variants and not is_file:
         known += f", or hf://{name} if it is a repository of the Hugging Face Hub"
     raise ValueError(
@@ -85,11 +85,11 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
 
 
 def _nearest_file(path):
-    """Return the path that is there with the most similar name, or `None`."""
-    path = pathlib.Path(path).expanduser()
+    """Return the path beside this one with the most similar name, or `None`."""
     try:
+        path = pathlib.Path(path).expanduser()
         names = [other.name for other in path.parent.iterdir()]
-    except OSError:
+    except (OSError, RuntimeError, ValueError):
         return None
     nearest = difflib.get_close_matches(path.name, names, n=1)
     return path.with_name(nearest[0]) if nearest else None

@@ -4,7 +4,7 @@ import logging
 
 import keras
 
-from keras_vit.training.distribution import is_first_process
+from keras_vit.training.distribution import is_first_process, num_replicas
 from keras_vit.training.starting_model import is_variant
 
 # Number of names of classes to show.
@@ -31,6 +31,8 @@ def announce(recipe, train, validation, model, epoch_examples):
     epochs, updates = recipe.epoch_lengths(epoch_examples)
     after = "; validation after each epoch" if validation is not None else ""
     steps = f"{epochs * updates:,} steps of {recipe.batch_size:,} images"
+    if num_replicas() > 1:
+        log("each batch is shared by %d replicas", num_replicas())
     parts = f"in {epochs} epochs of {updates:,} steps" if epochs > 1 else "in one epoch"
     log("%s, %s%s", steps, parts, after)
 

@@ -112,9 +112,10 @@ def _check_same(workdir, run, recipe):
     known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
     unrecorded = json.loads(json.dumps({name: defaults[name] for name in known}))
     unrecorded |= {"split": "train", "model_digest": run.get("model_digest")}
+    # A run may go on on other devices.
+    not_compared = dict.fromkeys(("recipe", "keras", "id", "strategy", "model_shards"))
     old, new = (
-        {**unrecorded, **settings["recipe"], **settings}
-        | {"recipe": None, "keras": None, "id": None}
+        {**unrecorded, **settings["recipe"], **settings, **not_compared}
         for settings in (before, run)
     )
     # A dataset orders the classes to keep itself.

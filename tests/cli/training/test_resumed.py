@@ -46,12 +46,20 @@ def test_a_recipe_is_read_back(name, tmp_path):
     assert str(command.workdir) == workdir
 
 
+@pytest.mark.parametrize(("words", "strategy"), [((), "none"), (("--strategy", "auto"), "auto")])
+def test_the_strategy_is_the_runs_unless_another_is_given(words, strategy, tmp_path):
+    workdir = write_run(tmp_path / "run", RECIPES["finetune"], strategy="none", model_shards=2)
+    command = parse(["train", "--resume", "--workdir", workdir, *words])
+    assert (command.strategy, command.model_shards) == (strategy, 2)
+
+
 @pytest.mark.slow
 def test_a_run_goes_on_by_the_command_that_it_prints(tmp_path, caplog):
     model, workdir = save_small_model(tmp_path), str(tmp_path / "run")
     sizes = ("--image-size", "16", "--batch-size", "64", "--steps", "4", "--warmup-steps", "1")
     begin = ("train", "digits_finetune", "--model", model, "--data", "digits", *sizes)
-    main([*begin, "--workdir", workdir])
+    main([*begin, "--workdir", workdir, "--strategy", "none"])
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["strategy"] == "none"
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
     main(["train", "--resume", "--workdir", workdir])
     assert "resuming after batch 4" in caplog.text

@@ -65,7 +65,7 @@ def test_resolution_follows_the_images_and_the_model(options, side, size):
 @pytest.mark.parametrize(
     ("patch_size", "side", "size"), [(16, 500, 384), (16, 150, 144), (16, 32, 128), (4, 32, 32)]
 )
-def test_small_images_are_not_enlarged_for_random_weights(patch_size, side, size):
+def test_small_images_have_eight_patches_per_side_for_random_weights(patch_size, side, size):
     options = {**VIT_B16, "patch_size": (patch_size, patch_size)}
     assert recipe_for_images(Facts((100, 100), side, options, False)).image_size == size
 
@@ -110,6 +110,11 @@ def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, cap
         assert expected in caplog.text
         assert recipe.freeze == (seconds == 1000)
         assert ("more than the time limit" in caplog.text) == recipe.freeze
+
+
+def test_a_wrong_resolution_is_refused(folder, model):
+    with pytest.raises(ValueError, match="`image_size` must be an integer of at least 1"):
+        auto_recipe(folder, model, image_size=0)
 
 
 @pytest.mark.slow
