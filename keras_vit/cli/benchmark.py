@@ -31,7 +31,7 @@ class Benchmark:
     seconds: float = 2.0
     """Least time of a measurement."""
     output: pathlib.Path | None = None
-    """CSV file to write all measurements to. With several image sizes, a figure of the same name is
+    """New CSV file to write all measurements to. With several image sizes, a figure of the same name is
     drawn in the same folder."""
     markdown: bool = False
     """Print a Markdown table."""
@@ -46,6 +46,11 @@ class Benchmark:
         if self.output is not None and not self.output.expanduser().parent.is_dir():
             raise ValueError(
                 f"`output` must be a file in a folder that exists. Received: {str(self.output)!r}"
+            )
+        if self.output is not None and self.output.expanduser().exists():
+            raise ValueError(
+                "`output` must be a new file, so that no measurements are lost. "
+                f"Received: {str(self.output)!r}, which exists"
             )
         options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
         total = len(self.models) * len(self.image_sizes) * len(self.tasks)

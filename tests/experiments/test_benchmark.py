@@ -219,6 +219,7 @@ def test_a_mistake_of_the_process_is_told():
         ("ViT_Ti16 --batch-sizes 4 2", "`batch_sizes` must be in rising order"),
         ("ViT_Ti16 --seconds 0", "`seconds` must be positive"),
         ("ViT_Ti16 --output /nowhere/costs.csv", "`output` must be a file in a folder that exists"),
+        (f"ViT_Ti16 --output {__file__}", "`output` must be a new file"),
     ],
 )
 def test_wrong_commands(arguments, message, capsys):
