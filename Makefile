@@ -34,7 +34,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL)
 
-# Tests of a second and more: trainings, exports, commands from end to end: 15 minutes.
+# Tests of a second and more: trainings, exports, commands from end to end: 20 minutes.
 test-slow: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) -m "slow and $(NO_OTHERS)"
 

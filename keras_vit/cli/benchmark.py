@@ -31,8 +31,8 @@ class Benchmark:
     seconds: float = 2.0
     """Least time of a measurement."""
     output: pathlib.Path | None = None
-    """New CSV file to write all measurements to. With several image sizes, a figure of the same name is
-    drawn in the same folder."""
+    """New CSV file to write all measurements to. With several image sizes, a figure of the same
+    name is drawn in the same folder."""
     markdown: bool = False
     """Print a Markdown table."""
 

@@ -182,8 +182,12 @@ class Predict:
 
         from keras_vit.distributed.batch import Job, Parts, remove_abandoned
 
-        if self.processes == 1 and self.engine == "local":
-            # A model that does not fit is refused before a directory is made.
+        # What cannot work is refused before a directory is made.
+        if self.engine == "ray":
+            from keras_vit.distributed.ray import import_ray
+
+            import_ray()
+        elif self.processes == 1:
             _ = predictor.model
         settings = (self.split, self.data_dir, self.part_size)
         parts = Parts(Job(predictor, self.images, self.output, *settings))
