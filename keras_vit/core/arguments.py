@@ -32,17 +32,16 @@ def is_number(value):
 
 
 def check_options(function, options, known):
-    """Raise `TypeError`, as Python does, for the first option that a function does not know.
+    """Raise `TypeError` for an option whose name is not among the known ones of a function.
 
-    `function` and `known` are names.
+    `function` is its name.
     """
-    for name in options:
+    for name, value in options.items():
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
             raise TypeError(
-                f"{function}() got an unexpected keyword argument {name!r}{hint} "
-                f"Received: {name}={options[name]!r}"
+                f"`{function}` has no argument of this name; the nearest one is `{nearest}`. "
+                f"Received: {name}={value!r}"
             )
 
 

@@ -1,7 +1,6 @@
 """Batches of images from any dataset, through one call."""
 
 import dataclasses
-import difflib
 import functools
 import inspect
 import numbers
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.core.arguments import check_options
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.caching import cached
 from keras_vit.data.exclusion import leave_out
@@ -121,7 +121,9 @@ def load(
     """
     start_step, skip = changes.pop("start_step", 0), changes.pop("skip", ())
     balanced = changes.pop("balanced", False)
-    _check_names(changes)
+    fields = [field.name for field in dataclasses.fields(Preprocessing)]
+    *own, _ = inspect.signature(load).parameters
+    check_options("load", changes, [*fields, *own, "start_step", "skip", "balanced"])
     preprocessing = find_preprocessing(preprocessing, training, image_size)
     maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
     check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
@@ -199,19 +201,6 @@ def load(
         raise ValueError("`balanced` must be false for masks. Received: balanced=True")
     stored = stored.balanced() if balanced else stored
     return batches(make_pipeline, stored, source.find_numbers(skip))
-
-
-def _check_names(changes):
-    fields = [field.name for field in dataclasses.fields(Preprocessing)]
-    for name in changes:
-        if name not in fields:
-            *own, _ = inspect.signature(load).parameters
-            known = [*own, *fields, "start_step", "skip", "balanced"]
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
-            raise TypeError(
-                f"`load` has no argument of this name; the nearest one is `{nearest}`. "
-                f"Received: {name}={changes[name]!r}"
-            )
 
 
 def find_source(

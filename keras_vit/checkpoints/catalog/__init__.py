@@ -74,7 +74,7 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
         known = f" or a checkpoint of {variant}, such as {', '.join(nearest)}"
     variants = {row.variant for row in CHECKPOINTS}
     owner, slash, repository = str(name).partition("/")
-    is_file = "/" in repository or repository.endswith(_SUFFIXES)
+    is_file = "/" in repository or str(name).endswith(_SUFFIXES)
     if variant is None and (slash or is_file) and (sibling := _nearest_file(str(name))):
         known = f", such as {sibling},{known}"
     elif variant is None and slash and owner not in variants and not is_file:
@@ -85,7 +85,7 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
 
 
 def _nearest_file(path):
-    """Return the path beside this one with the most similar name, or `None`."""
+    """Return the path with the most similar name in the same folder, or `None`."""
     try:
         path = pathlib.Path(path).expanduser()
         names = [other.name for other in path.parent.iterdir()]
