@@ -11,7 +11,7 @@ from keras_vit.training.recipes import RECIPES
 STUDY_FILE = "study.json"
 # What else `run.json` records that is a flag.
 _RECORDED = ("model", "data", "classes", "fraction", "exclude", "dtype", "teacher")
-_RECORDED += ("strategy", "model_shards")
+_RECORDED += ("strategy", "model_shards", "keep_head")
 
 
 def complete(args):
@@ -54,6 +54,8 @@ def complete(args):
             f"that began it. Received: workdir={str(workdir)!r}, trained on {run['split']!r}"
         )
     given = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
+    # It belongs to the strategy.
+    given |= {"model_shards"} if "strategy" in given else set()
     return shlex.split(_command(run, given))[1:] + args[1:]
 
 

@@ -88,6 +88,9 @@ class Train:
     teacher: str | None = None
     """A trained model of the same classes, a run's directory, a .keras file or a checkpoint: the
     model learns from it as `--distillation`, `--temperature` and `--label-weight` say."""
+    keep_head: bool = False
+    """Keep the head of a trained model, which must be of the same classes in the same order, to
+    train it further; by default it gets a new one."""
     fewshot_every: int | None = None
     """Measure the few-shot accuracy of the model's features after every so many steps, and at the
     end, as `keras-vit fewshot` does; written to metrics.jsonl and for TensorBoard."""

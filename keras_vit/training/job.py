@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Sequence
 
 import keras
@@ -21,6 +22,7 @@ from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
 from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.runs.announcement import announce
+from keras_vit.training.runs.run import check_new
 from keras_vit.training.runs.saved_models import data_of
 from keras_vit.training.starting_model import make_model
 from keras_vit.training.training_data import load_training_data
@@ -66,6 +68,7 @@ def train(
     facts: dict | None = None,
     epoch_examples: int | None = None,
     teacher: keras.Model | str | os.PathLike | None = None,
+    keep_head: bool = False,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: int | str = "auto",
 ) -> Run:
@@ -102,6 +105,8 @@ def train(
         teacher: path of a trained model of the same classes, as in `make_model`, or a built model:
             the model learns its logits as the recipe's `distillation`, `temperature` and
             `label_weight` say. `None` for none.
+        keep_head: whether a trained model keeps its head, which must be of the same classes in the
+            same order; by default it gets a new one.
         callbacks: further callbacks of `model.fit`, such as a
             `keras_vit.training.callbacks.MeasureRegularly`, whose measurements are part of the run.
         verbose: as in `model.fit`; `"auto"` for 1 on a terminal and 2 elsewhere.
@@ -126,11 +131,11 @@ def train(
     """
     recipe = find_recipe(recipe)
     is_built = isinstance(model, keras.Model)
-    if is_built and (dtype, strategy, model_shards) != (None, "auto", None):
+    if is_built and (dtype, strategy, model_shards, keep_head) != (None, "auto", None, False):
         raise ValueError(
-            "`dtype`, `strategy` and `model_shards` are for a model that is not built yet. "
-            f"Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards} and "
-            f"the model {model.name!r}"
+            "`dtype`, `strategy`, `model_shards` and `keep_head` are for a model that is not built "
+            f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
+            f"keep_head={keep_head} and the model {model.name!r}"
         )
     workdir = pathlib.Path(workdir).expanduser()
     facts = {
@@ -143,6 +148,7 @@ def train(
         **({"fraction": fraction} if fraction < 1 else {}),
         **({"strategy": strategy} if strategy != "auto" else {}),
         **({"model_shards": model_shards} if model_shards is not None else {}),
+        **({"keep_head": True} if keep_head else {}),
         **(facts or {}),
     }
     if teacher is not None:
@@ -152,6 +158,8 @@ def train(
     # The model of an earlier run may be in a reference cycle and take the memory of this one.
     gc.collect()
     with _scope(is_built, strategy, model_shards):
+        if distribution.is_first_process():
+            check_new(workdir, resume)
         datasets = load_training_data(
             recipe,
             name,
@@ -172,17 +180,32 @@ def train(
         # Before the model is made, which sets the seed.
         teacher = load_teacher(teacher)
         if not is_built:
-            model = make_model(recipe, model, len(datasets[0].class_names), dtype)
+            names = datasets[0].class_names
+            model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
         options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
         history = fit(recipe, model, datasets, workdir, facts, **options)
     return Run(model, history, workdir, recipe)
 
 
+@contextlib.contextmanager
 def _scope(is_built, strategy, model_shards):
     if is_built:
-        return contextlib.nullcontext()
-    return distribution.strategy(strategy, model_shards).scope()
+        yield
+        return
+    with distribution.strategy(strategy, model_shards).scope():
+        try:
+            yield
+        except ValueError as error:
+            # JAX's words about a variable.
+            words = r"partitioned (\d+) times, but the dimension size is (\d+)"
+            found = re.search(words, str(error))
+            if strategy != "model_parallel" or not found:
+                raise
+            raise ValueError(
+                "`model_shards` (`--model-shards`) must divide the model's number of heads and the "
+                f"width of its MLPs. Received: model_shards={found[1]}, to divide {found[2]}"
+            ) from error
 
 
 def warn_of_splits(name, datasets, classes=None, exclude=()):

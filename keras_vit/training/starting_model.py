@@ -5,11 +5,12 @@ import logging
 import os
 import pathlib
 import re
+from collections.abc import Sequence
 
 import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-from keras_vit.checkpoints.trained.loading import load_unscaled
+from keras_vit.checkpoints.trained.loading import class_names_of, load_unscaled
 from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.resizing import WHOLE_IMAGE
@@ -43,8 +44,9 @@ def make_model(
     model: keras.Model | str | os.PathLike,
     num_classes: int,
     dtype: str | None = None,
+    kept_classes: Sequence[str] | None = None,
 ) -> keras.Model:
-    """Make the model that a recipe trains: a new one, or a trained one with a new head.
+    """Make the model that a recipe trains: a new one, or a trained one with a new head or its own.
 
     All layers but the recipe's `frozen_blocks` are trained, also those that a loaded model has
     frozen. With a `lora_rank` it is the matrices of LoRA and the head; LoRA of a loaded model is
@@ -60,15 +62,21 @@ def make_model(
             recipe's image size; it keeps its other settings, which is logged.
         num_classes: number of classes of the head; models for masked patches have no head.
         dtype: dtype policy of the model; a `.keras` file has its own.
+        kept_classes: names of the classes whose head a trained model keeps; `None` for a new head.
 
     Returns:
         A Functional `keras.Model`.
 
     Raises:
-        ValueError: if there is no such model, the patches do not tile the recipe's images, or
-            `dtype` is given for a `.keras` file.
+        ValueError: if there is no such model, the patches do not tile the recipe's images, `dtype`
+            is given for a `.keras` file, or the head that is to be kept has other classes.
     """
-    made = _make_model(recipe, model, num_classes if recipe.is_of_classes else 0, dtype)
+    if kept_classes is not None:
+        _check_may_keep_head(recipe, model)
+    num_classes = num_classes if recipe.is_of_classes else 0
+    made = _make_model(recipe, model, None if kept_classes is not None else num_classes, dtype)
+    if kept_classes is not None:
+        _check_same_classes(made, model, kept_classes)
     _log_kept_settings(recipe, made, is_built=is_variant(model))
     if recipe.loss == SEGMENTATION:
         made = _make_segmenter(recipe, made, num_classes)
@@ -82,7 +90,7 @@ def make_model(
     freeze_blocks(made, recipe.frozen_blocks)
     if recipe.freeze:
         freeze_base(made)
-    if recipe.head_bias:
+    if recipe.head_bias and kept_classes is None:
         # Two, in a model with a distillation token.
         for variable in made.get_layer("head").weights:
             if variable.name == "bias":
@@ -91,6 +99,7 @@ def make_model(
 
 
 def _make_model(recipe, model, num_classes, dtype):
+    """Return a new model, or a trained one: with its own head if `num_classes` is `None`."""
     keras.utils.set_random_seed(recipe.seed)
     if is_variant(model) or _is_unknown_name(model):
         return _build_variant(recipe, find_variant(model), num_classes, dtype)
@@ -108,13 +117,32 @@ def _make_model(recipe, model, num_classes, dtype):
             f"Received: dtype={dtype!r}, model={str(model)!r}"
         )
     loaded = load_unscaled(path)
-    trained = replace_head(loaded, num_classes)
+    trained = loaded if num_classes is None else replace_head(loaded, num_classes)
     size = (recipe.image_size, recipe.image_size)
-    trained = trained if trained.input_shape[1:3] == size else resize(trained, size)
+    if num_classes is None or trained.input_shape[1:3] != size:
+        trained = resize(trained, size)
     modes = {part.quantization_mode for part in flat_parts(loaded)} - {None}
     for mode in modes if recipe.lora_rank is None else ():
         logging.getLogger("keras_vit").warning("the kernels in %s are trained as floats", mode)
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
+
+
+def _check_may_keep_head(recipe, model):
+    if is_variant(model) or not recipe.is_of_classes:
+        raise ValueError(
+            "`keep_head` (`--keep-head`) is for a trained model that is to classify images. "
+            f"Received: keep_head=True, model={str(model)!r}, loss={recipe.loss!r}"
+        )
+
+
+def _check_same_classes(model, source, class_names):
+    own = class_names_of(model, source)
+    if own != list(class_names):
+        raise ValueError(
+            "With `keep_head` (`--keep-head`) the model must have the dataset's classes "
+            f"{list(class_names)!r:.300}, in this order. Received: model={str(source)!r} with "
+            + (f"the classes {own!r:.300}" if own else "classes whose names are not known")
+        )
 
 
 def _make_segmenter(recipe, model, num_classes):

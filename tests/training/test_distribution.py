@@ -185,6 +185,28 @@ print(sum(not variable.value.is_fully_replicated for variable in variables))
     assert int(run_python(code)) > 0
 
 
+@on_jax
+@pytest.mark.slow
+def test_a_model_of_three_heads_is_not_divided_in_four(tmp_path):
+    code = """
+import sys
+import jax
+jax.config.update("jax_num_cpu_devices", 4)
+from keras_vit.training import train
+from tests.fixtures.small_runs import small_recipe
+model = "ViT_Ti16(patch_size=4, depth=1)"
+try:
+    train(small_recipe(), model, "digits", sys.argv[1], strategy="model_parallel")
+except ValueError as error:
+    print(error)
+"""
+    expected = (
+        "`model_shards` (`--model-shards`) must divide the model's number of heads and the width "
+        "of its MLPs. Received: model_shards=4, to divide 3"
+    )
+    assert run_python(code, tmp_path / "run").splitlines()[-1] == expected
+
+
 def wait_for(condition, processes):
     while not condition():
         assert all(process.poll() is None for process in processes), "ended too early"

@@ -55,6 +55,7 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
         "exclude": str(exclude),
         "dtype": None,
         "fraction": 0.5,
+        "strategy": "none",
         "note": "half",
     }
     names = {"resume": True, "save_steps": 1000, "keep": 2, "exclude": exclude}
@@ -79,6 +80,7 @@ def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
         ({"recipe": "finetun"}, "`recipe` must be a `Recipe` or one of .*recipe='finetun'"),
         ({"strategy": "none"}, "are for a model that is not built yet.*strategy='none'"),
         ({"dtype": "float32"}, "are for a model that is not built yet.*dtype='float32'"),
+        ({"keep_head": True}, "are for a model that is not built yet.*keep_head=True"),
         ({"data": "cifar10"}, "`classes` is for .*name='cifar10'"),
         ({"verbose": 3}, "`verbose` must be one of .*verbose=3"),
     ],
@@ -89,3 +91,10 @@ def test_wrong_arguments(changes, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         keras_vit.training.train(**arguments, workdir=tmp_path / "run", classes=CLASSES)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeypatch):
+    (tmp_path / "notes.txt").write_text("mine")
+    monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
+    with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
+        keras_vit.training.train("digits_finetune", "ViT_Ti16", "digits", tmp_path)

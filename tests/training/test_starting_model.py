@@ -69,6 +69,37 @@ def test_a_dropout_that_was_not_asked_for_is_logged(tmp_path, caplog):
     assert "not the recipe's: dropout 0.1" in caplog.text
 
 
+def test_a_head_of_the_same_classes_can_be_kept(tmp_path):
+    model, recipe = vision_transformer(**TINY), small_recipe(image_size=16)
+    head = model.get_layer("head").kernel
+    head.assign(np.random.default_rng(0).normal(size=head.shape))
+    model.class_names = ["7", "8", "9"]
+    model.save(tmp_path / "trained.keras")
+    keras_vit.save_checkpoint(model, tmp_path / "timm", format="timm")
+    images = np.zeros((1, 16, 16, 3), "float32")
+    expected = to_numpy(model(images))
+    for path in (tmp_path / "trained.keras", tmp_path / "timm"):
+        kept = make_model(recipe, path, num_classes=3, kept_classes=("7", "8", "9"))
+        np.testing.assert_allclose(to_numpy(kept(images)), expected, rtol=1e-5)
+        assert not to_numpy(make_model(recipe, path, num_classes=3)(images)).any()
+    other = (recipe, tmp_path / "trained.keras", 3)
+    with pytest.raises(ValueError, match="the dataset's classes .*, in this order.*'7'"):
+        make_model(*other, kept_classes=("7", "9", "8"))
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "message"),
+    [
+        ("ViT_Ti16", {}, "is for a trained model .*model='ViT_Ti16'"),
+        (case_path("a_vit_token"), {"loss": "pixels"}, "is to classify images.*loss='pixels'"),
+        (case_path("a_vit_token"), {}, "with classes whose names are not known"),
+    ],
+)
+def test_a_head_that_cannot_be_kept(model, changes, message):
+    with pytest.raises(ValueError, match=message):
+        make_model(small_recipe(**changes), model, 10, kept_classes=list("0123456789"))
+
+
 @pytest.mark.slow
 def test_ablations_are_of_new_models(trained, tmp_path, caplog):
     asked = {"position_placement": "every_layer_shared", "axial": True, "pooling": "gap"}

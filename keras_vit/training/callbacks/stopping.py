@@ -38,6 +38,16 @@ class StopEarly(keras.callbacks.Callback):
         return bool(self.history) and since >= self.patience
 
 
+class StopAfterEpoch(keras.callbacks.Callback):
+    """Stop after one epoch of several; `is_over` says whether another callback stopped the run."""
+
+    is_over = False
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.is_over = self.model.stop_training
+        self.model.stop_training = True
+
+
 def find_best(history, monitor=None):
     """Return the index of the best epoch, the first of equal ones; -1 without epochs.
 

@@ -209,7 +209,8 @@ class Recipe:
         total = epochs * steps_per_epoch
         if self.warmup_steps >= total:
             raise ValueError(
-                f"`warmup_steps` must be smaller than the steps of the run, {total}. "
+                f"`warmup_steps` must be smaller than the steps of the run, {total}: a tenth of "
+                f"them, `--warmup-steps {max(total // 10, min(total - 1, 1))}`, is usual. "
                 f"Received: warmup_steps={self.warmup_steps}"
             )
         if self.boundaries and self.boundaries[-1] >= total:

@@ -9,6 +9,8 @@ from keras_vit.training.starting_model import is_variant
 
 # Number of names of classes to show.
 _SHOWN = 5
+# Number of validation images below which a single one is more than a percent of the accuracy.
+_FEW = 100
 
 
 def announce(recipe, train, validation, model, epoch_examples):
@@ -35,6 +37,9 @@ def announce(recipe, train, validation, model, epoch_examples):
         log("each batch is shared by %d replicas", num_replicas())
     parts = f"in {epochs} epochs of {updates:,} steps" if epochs > 1 else "in one epoch"
     log("%s, %s%s", steps, parts, after)
+    if validation is not None and recipe.is_of_classes and validation.num_examples < _FEW:
+        share = 100 / validation.num_examples
+        log("one validation image is %.1f %% of the accuracy: which epoch is best is chance", share)
 
 
 def _classes(names):

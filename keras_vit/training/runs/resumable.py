@@ -15,7 +15,7 @@ from keras_vit.training.averaging import EvaluateAverages
 from keras_vit.training.callbacks.measuring import CheckFinite, LogOptimizer, LogSpeed
 from keras_vit.training.callbacks.regular import MeasureRegularly
 from keras_vit.training.callbacks.saving import SaveModels, SaveState, write_metrics
-from keras_vit.training.callbacks.stopping import StopEarly
+from keras_vit.training.callbacks.stopping import StopAfterEpoch, StopEarly
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.runs.run import TENSORBOARD
 from keras_vit.training.runs.state import (
@@ -68,14 +68,17 @@ class ResumableFit:
             model.thresholds = state[1]["thresholds"]
         epoch, done = divmod(batch, self.batches_per_epoch)
         self.train = task.train if batch == 0 else task.train.from_step(batch, skip)
+        is_over = any(stop.is_over() for stop in self._stopping())
         if done:
             # The rest of the epoch in which the run was stopped.
-            self._fit(task, model, batch, epoch + 1, callbacks)
+            stop = StopAfterEpoch()
+            self._fit(task, model, batch, callbacks, [stop])
+            is_over = stop.is_over
             epoch, callbacks = epoch + 1, [RestoreRandomStates(random_states())]
             batch = epoch * self.batches_per_epoch
             self.train = task.train.from_step(batch, self.train.skipped.ids)
-        if epoch < self.epochs and not any(stop.is_over() for stop in self._stopping()):
-            self._fit(task, model, batch, self.epochs, callbacks)
+        if epoch < self.epochs and not is_over:
+            self._fit(task, model, batch, callbacks)
 
     def _restore(self, model, state):
         """Return the batch to resume after, the images skipped so far, and callbacks."""
@@ -109,7 +112,7 @@ class ResumableFit:
         steps_per_epoch = self.batches_per_epoch // self.recipe.accumulation_steps
         write_metrics(self.workdir, self.history, rows, steps_per_epoch)
 
-    def _fit(self, task, model, batch, epochs, callbacks):
+    def _fit(self, task, model, batch, callbacks, last_callbacks=()):
         timed = TimedDataset(self.train)
         batch_size = self.recipe.batch_size // self.recipe.accumulation_steps
         verbose = self.verbose
@@ -141,6 +144,7 @@ class ResumableFit:
             *self._stopping(),
             # They know whether the run stops, and the state that is saved next has their results.
             *self.callbacks,
+            *last_callbacks,
         ]
         saving = SaveState(
             self.states,
@@ -156,7 +160,7 @@ class ResumableFit:
                 timed.dataset,
                 validation_data=for_evaluation(task.validation, batch_size),
                 initial_epoch=batch // self.batches_per_epoch,
-                epochs=epochs,
+                epochs=self.epochs,
                 steps_per_epoch=self.batches_per_epoch - batch % self.batches_per_epoch,
                 callbacks=[*callbacks, saving],
                 class_weight=task.class_weights,

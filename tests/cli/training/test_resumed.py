@@ -46,11 +46,15 @@ def test_a_recipe_is_read_back(name, tmp_path):
     assert str(command.workdir) == workdir
 
 
-@pytest.mark.parametrize(("words", "strategy"), [((), "none"), (("--strategy", "auto"), "auto")])
-def test_the_strategy_is_the_runs_unless_another_is_given(words, strategy, tmp_path):
-    workdir = write_run(tmp_path / "run", RECIPES["finetune"], strategy="none", model_shards=2)
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [((), ("model_parallel", 2, True)), (("--strategy", "auto"), ("auto", None, True))],
+)
+def test_the_strategy_is_the_runs_unless_another_is_given(words, expected, tmp_path):
+    facts = {"strategy": "model_parallel", "model_shards": 2, "keep_head": True}
+    workdir = write_run(tmp_path / "run", RECIPES["finetune"], **facts)
     command = parse(["train", "--resume", "--workdir", workdir, *words])
-    assert (command.strategy, command.model_shards) == (strategy, 2)
+    assert (command.strategy, command.model_shards, command.keep_head) == expected
 
 
 @pytest.mark.slow

@@ -203,7 +203,8 @@ def test_epochs_of_a_recipe():
 
 def test_warmup_longer_than_the_run():
     recipe = dataclasses.replace(DIGITS_FINETUNE, warmup_steps=100)
-    with pytest.raises(ValueError, match="`warmup_steps` must be smaller .*warmup_steps=100"):
+    message = "`warmup_steps` must be smaller .* `--warmup-steps .*warmup_steps=100"
+    with pytest.raises(ValueError, match=message):
         recipe.epoch_lengths(1000)
 
 

@@ -27,8 +27,9 @@ def test_a_run_says_what_it_will_do(model, words, caplog):
     datasets = load_training_data(RECIPE, "digits", classes=("3", "5", "7"))
     with caplog.at_level(logging.INFO, "keras_vit"):
         announce(RECIPE, *datasets, model or small_model(RECIPE, 3), datasets[0].num_examples)
-    data, weights, length = (record.getMessage() for record in caplog.records)
+    data, weights, length, few = (record.getMessage() for record in caplog.records)
     count, validation = (dataset.source.num_examples for dataset in datasets)
+    assert few.startswith(f"one validation image is {100 / validation:.1f} % of the accuracy")
     assert data == f"{count} images to train on, {validation} to validate on; 3 classes: 3, 5, 7"
     assert words in weights
     epochs, steps = RECIPE.epoch_lengths(count)

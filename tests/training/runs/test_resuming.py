@@ -9,6 +9,7 @@ import sys
 import time
 from functools import partial
 
+import keras
 import numpy as np
 import pytest
 
@@ -38,7 +39,7 @@ def photos(tmp_path):
 
 
 @pytest.mark.examples
-def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos):
+def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos, capsys):
     # Stopped in the second of three epochs, between the two batches of an update.
     begin = partial(train, recipe=dataclasses.replace(RECIPE, steps=18), source=photos)
     whole, expected = begin(tmp_path / "whole")
@@ -50,8 +51,11 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos):
     assert stopped.value.code == 143
     states = [path.name for path in (tmp_path / "stopped" / "states").iterdir()]
     assert "batch-000000017.npz" in states
+    capsys.readouterr()
     resumed, metrics = begin(tmp_path / "stopped")
     assert metrics == expected
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("Epoch")] == ["Epoch 2/3", "Epoch 3/3"]
     for ours, theirs in zip(resumed.variables, whole.variables, strict=True):
         np.testing.assert_allclose(to_numpy(ours.value), to_numpy(theirs.value), rtol=0, atol=1e-6)
     for file in ("metrics.jsonl", "skipped.txt"):
@@ -61,6 +65,23 @@ def test_a_stopped_run_goes_on(tmp_path, monkeypatch, photos):
     assert metrics == expected
     for ours, theirs in zip(ended.variables, resumed.variables, strict=True):
         np.testing.assert_array_equal(to_numpy(ours.value), to_numpy(theirs.value))
+
+
+@pytest.mark.examples
+def test_a_callback_stops_a_resumed_run_in_the_epoch_of_the_stop(tmp_path, monkeypatch, photos):
+    begin = partial(train, tmp_path / "run", dataclasses.replace(RECIPE, steps=18), photos)
+    with monkeypatch.context() as patched:
+        terminate = partial(signal.raise_signal, signal.SIGTERM)
+        patched.setattr(SaveState, "on_train_batch_begin", stopping(17, terminate))
+        with pytest.raises(SystemExit):
+            begin()
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = True
+
+    _, metrics = begin(callbacks=(Stop(),))
+    assert [row["epoch"] for row in metrics] == [0, 1]
 
 
 @pytest.mark.large
