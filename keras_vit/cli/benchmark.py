@@ -18,9 +18,10 @@ class Benchmark:
     """
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional]
-    """Names of variants (see `keras-vit models`)."""
-    image_sizes: tuple[int, ...] = (224,)
-    """Sides of the square images, in pixels."""
+    """Names of variants (see `keras-vit models`), .keras files, directories of runs, or checkpoints
+    as in `keras-vit convert`."""
+    image_sizes: tuple[int, ...] | None = None
+    """Sides of the square images, in pixels; by default 224, or the size of a trained model."""
     batch_sizes: tuple[int, ...] | None = None
     """Batch sizes to measure. By default they are doubled while that is faster, on an accelerator
     multiplied by 4."""
@@ -53,7 +54,7 @@ class Benchmark:
                 f"Received: {str(self.output)!r}, which exists"
             )
         options = ("models", "image_sizes", "batch_sizes", "tasks", "dtype", "seconds")
-        total = len(self.models) * len(self.image_sizes) * len(self.tasks)
+        total = len(self.models) * len(self.image_sizes or (None,)) * len(self.tasks)
         found = []
         costs = benchmark(
             **{name: getattr(self, name) for name in options},
@@ -90,7 +91,7 @@ class Benchmark:
             return
         output = self.output.expanduser().resolve()
         print(f"All measurements: {output}")
-        if len(self.image_sizes) > 1 and importlib.util.find_spec("matplotlib"):
+        if len(self.image_sizes or ()) > 1 and importlib.util.find_spec("matplotlib"):
             picture = output.with_suffix(".png")
             draw_costs(costs, picture)
             print(f"Figure: {picture}")

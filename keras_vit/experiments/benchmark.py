@@ -5,7 +5,7 @@ import multiprocessing
 
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.process import available_memory, num_cores, without_stderr
-from keras_vit.models.variants import find_variant
+from keras_vit.models.variants import find_variant, names_variant
 
 TASKS = ("forward", "training")
 BATCH_SIZES = tuple(2**power for power in range(13))
@@ -18,7 +18,7 @@ class Cost:
     """What a model costs on this machine at one image size, in one task.
 
     Args:
-        model: name of the variant.
+        model: name of the variant, or of the trained model.
         image_size: side of the square images, in pixels.
         task: `"forward"` or `"training"`.
         points: `(batch size, images per second, peak memory in bytes)` of each batch size.
@@ -41,7 +41,7 @@ class Cost:
 
 
 def benchmark(
-    models, image_sizes=(224,), batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0, show=None
+    models, image_sizes=None, batch_sizes=None, tasks=TASKS, dtype=None, seconds=2.0, show=None
 ):
     """Measure the speed and the memory of models, forward and in training.
 
@@ -54,8 +54,9 @@ def benchmark(
     Start-up and compilation are not timed.
 
     Args:
-        models: names of variants, as in `keras_vit.training.train`.
-        image_sizes: sides of the square images, in pixels.
+        models: names of variants, paths or checkpoints, as in `keras_vit.training.train`.
+        image_sizes: sides of the square images, in pixels; `None` for 224, or the size of a trained
+            model.
         batch_sizes: the batch sizes to measure, in rising order, instead of doubled ones.
         tasks: of `"forward"` and `"training"`.
         dtype: dtype policy of the models; that of Keras by default.
@@ -73,11 +74,11 @@ def benchmark(
     Reference:
         Appendix D.5 and figure 12 of the ViT paper (arXiv 2010.11929).
     """
-    for model in models:
-        find_variant(model)
+    _find_models(models)
+    image_sizes = (None,) if image_sizes is None else image_sizes
     for name, values in (("image_sizes", image_sizes), ("batch_sizes", batch_sizes or (1,))):
         for value in values:
-            check_integer(name, value, 1)
+            check_integer(name, 1 if value is None else value, 1)
     for task in tasks:
         check_choice("tasks", task, TASKS)
     for name, values in (("models", models), ("image_sizes", image_sizes), ("tasks", tasks)):
@@ -96,6 +97,18 @@ def benchmark(
         for size in image_sizes
         for task in tasks
     )
+
+
+def _find_models(models):
+    """Raise an error for a model that there is not; download the checkpoints."""
+    for model in models:
+        if names_variant(model):
+            find_variant(model)
+        else:
+            # The processes of the measurements import this module, and would import TensorFlow.
+            from keras_vit.checkpoints.catalog.download import find_file
+
+            find_file(model, argument="models")
 
 
 def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
@@ -123,7 +136,7 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
     else:
         largest = estimate_largest_batch(points, available_memory(), failing)
         is_estimated = largest is not None
-    return Cost(model, image_size, task, tuple(points), largest, is_estimated)
+    return Cost(model, found["image_size"], task, tuple(points), largest, is_estimated)
 
 
 def _measure_in_process(options, show):
@@ -134,14 +147,14 @@ def _measure_in_process(options, show):
     process = context.Process(target=_run, args=(theirs, options))
     process.start()
     theirs.close()
-    found, tried = {"points": []}, sizes[0]
+    found, tried = {"points": [], "image_size": image_size}, sizes[0]
     try:
         while True:
             kind, value = ours.recv()
             if kind == "trying":
                 tried = value
                 if show is not None:
-                    show(f"{model}, {image_size} pixels, {task}, batch of {value:,}")
+                    show(f"{model}, {found['image_size']} pixels, {task}, batch of {value:,}")
             elif kind == "point":
                 found["points"].append(value)
                 tried = None
@@ -155,7 +168,8 @@ def _measure_in_process(options, show):
         raise ValueError(found["error"])
     if process.exitcode not in (0, _KILLED):
         raise RuntimeError(
-            f"Measuring {model} at {image_size} pixels failed with the status {process.exitcode}."
+            f"Measuring {model} at {found['image_size']} pixels failed with the status "
+            f"{process.exitcode}."
         )
     return {**found, "failing": tried} if process.exitcode == _KILLED else found
 

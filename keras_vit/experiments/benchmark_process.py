@@ -8,12 +8,18 @@ import keras
 import numpy as np
 
 from keras_vit.builders import build
+from keras_vit.checkpoints import from_checkpoint
+from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.core.process import is_out_of_memory, peak_memory
+from keras_vit.models.variants import names_variant
 from keras_vit.training.distribution import accelerator_memory, accelerator_peak_memory
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
 
+# Of new models, and in training.
 NUM_CLASSES = 1000
+# Of new models.
+IMAGE_SIZE = 224
 # Batches are enlarged until two in a row are less than this times as fast as the fastest before.
 _GAIN = 1.03
 # Seconds; no larger batch is tried after a step that takes longer.
@@ -39,16 +45,18 @@ class Repeated(keras.utils.PyDataset):
 def run(connection, options):
     """Send `(kind, value)` pairs of what is measured; runs in a process of its own.
 
-    The kinds are `"accelerator"` for its memory in bytes if there is one, `"trying"` for a batch
-    size that is to be tried, `"point"` for each that was measured, `"failing"` for one that does
-    not fit, and `"error"`.
+    The kinds are `"image_size"`, `"accelerator"` for its memory in bytes if there is one,
+    `"trying"` for a batch size that is to be tried, `"point"` for each that was measured,
+    `"failing"` for one that does not fit, and `"error"`.
     """
     model, image_size, task, batch_sizes, may_stop, dtype, seconds = options
     try:
-        step = make_step(model, image_size, task, dtype)
+        built = make_model(model, image_size, task, dtype)
     except ValueError as error:
         connection.send(("error", str(error)))
         return
+    connection.send(("image_size", built.input_shape[1]))
+    step = make_step(built, task)
     best, without_gain = 0, 0
     on_accelerator = accelerator_peak_memory() is not None
     if on_accelerator:
@@ -71,9 +79,31 @@ def run(connection, options):
             break
 
 
-def make_step(model, image_size, task, dtype):
+def make_model(model, image_size, task, dtype):
+    """Return a model of square images: a new one by its name, or a trained one.
+
+    A trained model has its own kernels, int8 ones too, unless it is trained or gets a dtype.
+    """
+    if names_variant(model):
+        size = image_size or IMAGE_SIZE
+        return build(model, num_classes=NUM_CLASSES, image_size=size, dtype=dtype)
+    if task == "forward" and dtype is None:
+        built = load_trained(model, image_size)
+    else:
+        num_classes = None if task == "forward" else NUM_CLASSES
+        built = from_checkpoint(model, num_classes, image_size, dtype=dtype)
+    height, width = built.input_shape[1:3]
+    if height != width:
+        raise ValueError(
+            "`image_sizes` (`--image-sizes`) must be given for a model whose images are not "
+            f"square. Received: model={model!r} for images of {height} x {width} pixels"
+        )
+    return built
+
+
+def make_step(built, task):
     """Return a function of a batch size and a number of steps, which computes them."""
-    built = build(model, num_classes=NUM_CLASSES, image_size=image_size, dtype=dtype)
+    image_size = built.input_shape[1]
     if task == "training":
         built.compile(
             optimizer=make_optimizer(PRETRAIN, built, 100_000),

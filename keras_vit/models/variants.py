@@ -3,6 +3,8 @@
 import ast
 import dataclasses
 import difflib
+import pathlib
+import re
 
 from keras_vit.core.arguments import as_pair, grid_size, is_integer
 
@@ -145,6 +147,18 @@ def find_variant(name: str) -> Variant | ResNetVariant:
         f"`variant` must be the name of an architecture, such as {', '.join(nearest)}. "
         f"Received: variant={name!r}"
     )
+
+
+def is_variant(model):
+    """Return whether a string is the name of a variant, even if a path has the same name."""
+    name = model.partition("(")[0] if isinstance(model, str) else None
+    return any(variant.name == name for variant in VARIANTS)
+
+
+def names_variant(model):
+    """Return whether a string is the name of a variant, or a mistyped one: no path or address."""
+    is_word = re.fullmatch(r"\w+(\(.*\))?", str(model)) and not pathlib.Path(model).exists()
+    return is_variant(model) or bool(is_word)
 
 
 def builder_name(variant):

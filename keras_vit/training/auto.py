@@ -16,10 +16,10 @@ from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size
 from keras_vit.models import find_variant
-from keras_vit.models.variants import is_resnet, total_stride
+from keras_vit.models.variants import is_resnet, is_variant, total_stride
 from keras_vit.training.recipes import FINETUNE, PRETRAIN, machine
 from keras_vit.training.recipes.recipe import Recipe
-from keras_vit.training.starting_model import is_variant, make_model
+from keras_vit.training.starting_model import make_model
 
 # Images seen by the number of training images: 500, 10,000 or 20,000 steps of 512 images
 # (`bit_hyperrule.py` of big_transfer); but no image is seen more often than `MOST_PASSES` times.

@@ -4,7 +4,6 @@ import dataclasses
 import logging
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 
 import keras
@@ -15,7 +14,6 @@ from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import (
-    VARIANTS,
     Variant,
     build,
     find_variant,
@@ -29,7 +27,7 @@ from keras_vit.models.introspection import options_of
 from keras_vit.models.kernels.lora import enable_lora, freeze_base
 from keras_vit.models.kernels.plain import flat_parts
 from keras_vit.models.kernels.quantization import quantize
-from keras_vit.models.variants import is_resnet
+from keras_vit.models.variants import is_resnet, is_variant, names_variant
 from keras_vit.training.recipes.recipe import Recipe
 
 # Settings of a recipe that apply only to new models.
@@ -101,7 +99,7 @@ def make_model(
 def _make_model(recipe, model, num_classes, dtype):
     """Return a new model, or a trained one: with its own head if `num_classes` is `None`."""
     keras.utils.set_random_seed(recipe.seed)
-    if is_variant(model) or _is_unknown_name(model):
+    if names_variant(model):
         return _build_variant(recipe, find_variant(model), num_classes, dtype)
     path = find_model(model)
     if path.suffix != ".keras":
@@ -193,14 +191,3 @@ def _log_kept_settings(recipe, model, is_built):
         logging.getLogger("keras_vit").warning(
             "the model keeps its own settings, not the recipe's: %s", ", ".join(kept)
         )
-
-
-def is_variant(model):
-    """Return whether a string is the name of a variant, even if a path has the same name."""
-    name = model.partition("(")[0] if isinstance(model, str) else None
-    return any(variant.name == name for variant in VARIANTS)
-
-
-def _is_unknown_name(model):
-    """Return whether a name is neither a path nor an address: the error lists similar variants."""
-    return re.fullmatch(r"\w+(\(.*\))?", str(model)) and not pathlib.Path(model).exists()

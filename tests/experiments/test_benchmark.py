@@ -1,11 +1,13 @@
 """The benchmark of a model: what is measured, what stops it, and the command."""
 
 import csv
+import functools
 import multiprocessing
 import types
 
 import pytest
 
+import keras_vit
 from keras_vit.cli import main
 from keras_vit.cli.benchmark import cells
 from keras_vit.core.process import available_memory, peak_memory
@@ -19,7 +21,9 @@ from keras_vit.experiments.benchmark import (
     find_largest,
 )
 from keras_vit.inspection.figures.costs import draw_costs
+from keras_vit.models.kernels.plain import flat_parts
 from tests.fixtures.commands import error_of
+from tests.fixtures.models import classifier
 
 TINY = "ViT_Ti16(depth=1, embedding_dim=16, mlp_dim=32, num_heads=2, patch_size=8)"
 
@@ -47,6 +51,7 @@ def run(monkeypatch, speeds, batch_sizes, may_stop=True):
 
     monkeypatch.setattr(benchmark_process, "time_batch", time_batch)
     monkeypatch.setattr(benchmark_process, "make_step", lambda *arguments: None)
+    monkeypatch.setattr(benchmark_process, "make_model", lambda *arguments: classifier())
     connection = Connection()
     options = ("ViT_Ti16", 32, "forward", batch_sizes, may_stop, None, 0.1)
     benchmark_process.run(connection, options)
@@ -82,7 +87,7 @@ def test_the_largest_batch_of_an_accelerator_is_tried(memory, tried, monkeypatch
     def measure_in_process(options, show):
         sizes, may_stop = options[3:5]
         if may_stop:
-            return {"points": [(256, 1.0, 356)], "accelerator": memory}
+            return {"points": [(256, 1.0, 356)], "accelerator": memory, "image_size": 224}
         asked.extend(sizes)
         return {"points": [(sizes[0], 1.0, 1)] if sizes[0] <= 900 else []}
 
@@ -129,6 +134,42 @@ def test_command(tmp_path, capfd):
         assert 2**20 < int(row["peak_bytes"]) < available_memory()
 
 
+@pytest.fixture
+def run_directory(tmp_path):
+    """A run whose best model is in int8, for images of 24 pixels."""
+    model = keras_vit.quantize(classifier(image_size=24), "int8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    model.save(tmp_path / "run" / "best.keras")
+    return str(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_a_trained_model(run_directory):
+    """Its own size and kernels are measured, unless it is trained or gets another dtype."""
+    make = functools.partial(benchmark_process.make_model, run_directory)
+    own, trained, half = (
+        make(None, "forward", None),
+        make(None, "training", None),
+        make(48, "forward", "mixed_bfloat16"),
+    )
+    modes = [{part.quantization_mode for part in flat_parts(m)} - {None} for m in (own, trained)]
+    assert modes == [{"int8"}, set()]
+    assert (own.input_shape[1], own.output_shape[1], trained.output_shape[1]) == (24, 3, 1000)
+    assert (half.input_shape[1], half.get_layer("block_0").compute_dtype) == (48, "bfloat16")
+    options = {"batch_sizes": (1,), "tasks": ("training",), "seconds": 0.01}
+    (cost,) = benchmark([run_directory], **options)
+    assert (cost.model, cost.image_size) == (run_directory, 24)
+    assert cost.points[0][1] > 0
+
+
+@pytest.mark.slow
+def test_a_model_of_wide_images(tmp_path):
+    classifier(image_size=(16, 32)).save(tmp_path / "wide.keras")
+    with pytest.raises(ValueError, match="must be given for a model .* Received: .*16 x 32 pixels"):
+        list(benchmark([str(tmp_path / "wide.keras")], tasks=("forward",)))
+
+
 class Process:
     """Ends at once with a status; the connection was sent some pairs."""
 
@@ -150,7 +191,7 @@ def costs_of(process, monkeypatch):
     """Return the costs of a model that a process measures."""
     made = {"Pipe": lambda duplex: (process, process), "Process": lambda **options: process}
     monkeypatch.setattr(multiprocessing, "get_context", lambda _: types.SimpleNamespace(**made))
-    return benchmark(["ViT_Ti16"], tasks=("forward",))
+    return benchmark(["ViT_Ti16"], (224,), tasks=("forward",))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +222,7 @@ def test_a_process_that_fails_is_an_error(monkeypatch):
 @pytest.mark.parametrize("task", ["forward", "training"])
 def test_what_is_timed(task, monkeypatch):
     """Each step is one batch of the size; images are drawn before the time is taken."""
-    step = benchmark_process.make_step(TINY, 16, task, None)
+    step = benchmark_process.make_step(benchmark_process.make_model(TINY, 16, task, None), task)
     batches = []
     monkeypatch.setattr(benchmark_process, "Repeated", recording(batches))
     speed, once = benchmark_process.time_batch(step, 3, seconds=5.0)
@@ -215,6 +256,7 @@ def test_a_mistake_of_the_process_is_told():
     ("arguments", "message"),
     [
         ("ViT_X", "`variant` must be the name of"),
+        ("runs/nowhere", "`models` must be an existing file or directory or the name"),
         ("ViT_Ti16 --image-sizes 0", "`image_sizes` must be"),
         ("ViT_Ti16 --batch-sizes 4 2", "`batch_sizes` must be in rising order"),
         ("ViT_Ti16 --seconds 0", "`seconds` must be positive"),

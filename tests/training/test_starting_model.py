@@ -9,8 +9,9 @@ import pytest
 
 import keras_vit
 from keras_vit.models import vision_transformer
+from keras_vit.models.variants import is_variant
 from keras_vit.training.recipes import DIGITS_FINETUNE, FINETUNE, PRETRAIN, RECIPES
-from keras_vit.training.starting_model import is_variant, make_model
+from keras_vit.training.starting_model import make_model
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.reference import case_path
 from tests.fixtures.small_runs import small_recipe

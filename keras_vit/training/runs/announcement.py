@@ -4,8 +4,8 @@ import logging
 
 import keras
 
+from keras_vit.models.variants import is_variant
 from keras_vit.training.distribution import is_first_process, num_replicas
-from keras_vit.training.starting_model import is_variant
 
 # Number of names of classes to show.
 _SHOWN = 5
