@@ -12,6 +12,7 @@ import sys
 import pytest
 
 import keras_vit
+from conftest import SLOW_EXAMPLES
 from keras_vit.core.imports import MOVED
 from tests.fixtures.commands import run_python
 
@@ -140,6 +141,12 @@ def test_public_functions_have_types(name):
     named = [p for p in signature.parameters.values() if p.kind not in starred]
     for annotation in (returned, *(p.annotation for p in named)):
         assert annotation is not inspect.Signature.empty
+
+
+def test_slow_examples_are_there():
+    for name in SLOW_EXAMPLES:
+        module, _, member = name.rpartition(".")
+        assert getattr(importlib.import_module(f"keras_vit.{module}"), member).__doc__, name
 
 
 def test_dir_shows_the_public_names():

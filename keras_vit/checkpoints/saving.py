@@ -148,8 +148,12 @@ def stored_in(model, options, format, normalization, present=({}, {}), facts=Non
             errors.append((row.name == getattr(model, "layout", None), error))
             continue
         for name, value in lost.items():
-            text = "%s files do not record %s: %r becomes %r when this one is read"
-            logger.warning(text, row.name, name, options[name], value)
+            text = f"{row.name} files do not record {name}: "
+            if value is None:
+                text += f"give {name}={options[name]!r} when this one is read"
+            else:
+                text += f"{options[name]!r} becomes {value!r} when this one is read"
+            logger.warning("%s", text)
         return row, arrays, files
     # That of the layout of the model, or else the first.
     error = max(errors, key=lambda error: error[0])[1]

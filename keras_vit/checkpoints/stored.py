@@ -117,6 +117,8 @@ def _with_positions_of(format, values, options):
 def lost_options(arrays, configuration, options, format):
     """Return the options that a file does not record, and the values with which it is read.
 
+    The value is `None` for an option that the reader asks for.
+
     Args:
         arrays: the arrays of the file by name.
         configuration: contents of the `config.json` and the `preprocessor_config.json` next to it.
@@ -147,8 +149,7 @@ def lost_options(arrays, configuration, options, format):
     if fatal:
         raise _not_describable(format, options, fatal)
     if "num_heads" in checkpoint.options_without_config:
-        heads = _read_option("num_heads", checkpoint, None, options["image_size"])
-        read["num_heads"] = heads or given[0]
+        read["num_heads"] = _read_option("num_heads", checkpoint, None, options["image_size"])
         different += ["num_heads"] if read["num_heads"] != given[0] else []
     is_recorded = checkpoint.records_image_size or size_to_record(options) is not None
     if not is_recorded and size != options["image_size"]:

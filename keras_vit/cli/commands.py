@@ -54,6 +54,12 @@ COMMANDS = {
     "client": Client,
 }
 
+# What an option is called in another command, or in Python.
+OTHER_NAMES = {
+    ("convert", "--format"): "--to",
+    ("export", "--to"): "--format",
+}
+
 
 def command_type(args):
     """Return the type of all commands for an iterable of arguments.
@@ -120,6 +126,8 @@ def nearest_option(args, words):
     if "recipe" in (field.name for field in dataclasses.fields(command)):
         known += _options_of(Auto if "auto" in args else Recipe)
     wrong = wrong.group().replace("_", "-")
+    if (args[0], wrong) in OTHER_NAMES:
+        return OTHER_NAMES[args[0], wrong]
     nearest = difflib.get_close_matches(wrong, known, n=1)
     # One that exists is in the wrong place.
     return nearest[0] if nearest and nearest != [wrong] else None

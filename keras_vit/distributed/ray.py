@@ -121,10 +121,13 @@ def _connected(ray, address, workers):
             _check_reachable(address)
             ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **local)
         except (OSError, RuntimeError, ValueError) as error:
-            raise ValueError(
-                f"`address` must be that of a cluster of Ray. Received: address={address!r} "
-                f"({error})"
-            ) from error
+            rule = "`address` must be that of a cluster of Ray"
+            if address is None:
+                rule = (
+                    "`engine='ray'` must be able to start Ray here, which needs a short path for "
+                    "temporary files (TMPDIR or RAY_TMPDIR)"
+                )
+            raise ValueError(f"{rule}. Received: address={address!r} ({error})") from error
     for name in settings:
         setattr(context, name, False)
     for logger in loggers:

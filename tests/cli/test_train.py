@@ -118,6 +118,11 @@ def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tm
     assert message in mistake_of(capsys, *arguments, flag, value)
 
 
+def test_an_option_has_another_name_in_another_command(capsys):
+    line = mistake_of(capsys, "convert", "a.npz", "b", "--format", "timm")
+    assert line.endswith("options: --format timm; did you mean --to? See --help")
+
+
 def test_an_unknown_recipe(capsys):
     options = "--model ViT_B16 --data digits --workdir run"
     line = mistake_of(capsys, "train", "finetun", *options.split())

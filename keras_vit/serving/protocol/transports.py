@@ -64,7 +64,7 @@ class Rest:
         except errors.RequestException as error:
             if time.monotonic() > end:
                 raise _too_late(self._url, timeout) from error
-            raise ConnectionError(f"No server answers at {self._url}: {_line(error)}") from error
+            raise ConnectionError(f"No server answers at {self._url}: {_cause(error)}") from error
         if code == _DEADLINE_EXCEEDED:
             raise _too_late(self._url, timeout)
         if code in (400, 404):
@@ -204,6 +204,17 @@ def _receive(session, end, method, url, **request):
             if time.monotonic() > end:
                 raise TimeoutError
         return answer.status_code, content
+
+
+def _cause(error):
+    """Return the words of the operating system about an error of requests, or its own."""
+    cause = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return _line(cause.strerror)
+        # urllib3 keeps what it retried as the reason.
+        cause = cause.__cause__ or cause.__context__ or getattr(cause, "reason", None)
+    return _line(error)
 
 
 def _too_late(address, timeout):
