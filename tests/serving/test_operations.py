@@ -58,6 +58,15 @@ def test_batching(tmp_path):
     assert sizes[-1] == int(wrapped["max_batch_size"])
 
 
+def test_gpus(tmp_path):
+    """After a reader has asked for them; keys of the Compose Specification."""
+    write_operations(tmp_path, "pets")
+    path = tmp_path / "docker-compose.yml"
+    path.write_text(path.read_text().replace("# deploy:", "deploy:"))
+    (devices,) = compose(tmp_path)["deploy"]["resources"]["reservations"]["devices"]
+    assert devices == {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+
+
 def test_existing_files_are_kept(tmp_path):
     (tmp_path / "docker-compose.yml").write_text("adapted")
     written = write_operations(tmp_path, "pets")
