@@ -94,7 +94,7 @@ def extras(session, extra):
     pins = [TORCH] if extra == "torch" else []
     session.install("--quiet", *pins, f"{wheel}[{extra}]" if extra != "none" else str(wheel))
     env = {**ENV, "KERAS_BACKEND": extra if extra in ("jax", "torch") else "tensorflow"}
-    # Ray hangs if the sockets of its folder for temporary files have long names.
+    # Ray refuses a folder for temporary files with a long path.
     session.chdir(tempfile.mkdtemp())
     session.run("python", "-c", MAKE_FILES, env=env)
     for command in EXTRAS[extra]:
