@@ -16,7 +16,11 @@ class KerasDocstrings(griffe.Extension):
             text = re.sub(r"^Call \w+:\n(?:(?: .*)?(?:\n|$))+", _as_list, text, flags=re.MULTILINE)
             # It is the last section, and not indented.
             parts = [f"Examples:\n{textwrap.indent(part.strip(), '    ')}\n" for part in example]
-            obj.docstring.value = text + "".join(parts)
+            text = text + "".join(parts)
+            if obj.is_function and obj.returns is not None:
+                # Otherwise words before a colon would be taken for the type.
+                text = text.replace("\nReturns:\n    ", f"\nReturns:\n    {obj.returns}: ", 1)
+            obj.docstring.value = text
 
 
 def _as_list(match):

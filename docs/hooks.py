@@ -1,5 +1,6 @@
 """Hooks of mkdocs: the README is the first page, and links out of docs/ lead to the repository."""
 
+import functools
 import pathlib
 import re
 
@@ -8,12 +9,29 @@ README = pathlib.Path(__file__).parent.parent / "README.md"
 
 def on_page_markdown(markdown, page, config, files):
     """Return the text of a page as the site needs it."""
+    if "\n## " not in markdown and "\n::: " not in markdown:
+        # Room for wide tables.
+        page.meta["hide"] = ["toc"]
     if "/" in page.file.src_uri:
         return markdown
+    # Numbers and their units stay in one line.
+    markdown = re.sub(r" ± |(?<=\d) (?=%)", lambda found: found[0].replace(" ", "\u00a0"), markdown)
     if page.file.src_uri == "index.md":
         markdown = from_docs(README.read_text(encoding="utf-8"))
     # What is in docs/ is a page of the site, everything else a file of the repository.
     return markdown.replace("](../", f"]({config.repo_url}/blob/main/")
+
+
+def on_page_content(html, page, config, files):
+    """Return the HTML of a page with inline code that is divided where a reader expects it."""
+    return re.sub(r"(?<=<code>)[^<]+(?=</code>)", functools.partial(_divisible, page), html)
+
+
+def _divisible(page, code):
+    if page.file.src_uri == "weight_maps.md":
+        # Names of arrays are too long for a line.
+        return re.sub(r"([/.])(?=\w)", r"\1<wbr>", code[0])
+    return re.sub(r"(?<!\S)--?[a-z][\w-]*", r'<span class="flag">\g<0></span>', code[0])
 
 
 def from_docs(readme):

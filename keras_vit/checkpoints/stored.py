@@ -117,7 +117,7 @@ def _with_positions_of(format, values, options):
 def lost_options(arrays, configuration, options, format):
     """Return the options that a file does not record, and the values with which it is read.
 
-    The value is `None` for an option that the reader asks for.
+    The value is `None` for an option that must be given when the file is read.
 
     Args:
         arrays: the arrays of the file by name.

@@ -26,9 +26,9 @@ class Benchmark:
     """Batch sizes to measure. By default they are doubled while that is faster, on an accelerator
     multiplied by 4."""
     tasks: tuple[Literal["forward", "training"], ...] = ("forward", "training")
-    """What to measure: `model.predict`, `model.fit`, or both."""
+    """What to measure: `model.predict`, `model.fit`, or both. Segmenters are measured `forward`."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
-    """Dtype policy of the models; float32 by default."""
+    """Dtype policy of the models; float32 by default, a .keras file has its own."""
     seconds: float = 2.0
     """Least time of a measurement."""
     output: pathlib.Path | None = None
@@ -112,4 +112,4 @@ def cells(cost):
     if cost.points:
         batch_size, speed, memory = cost.best
         best = f"{speed:,.1f}", f"{batch_size}", f"{memory / 2**30:.2f}"
-    return cost.model, f"{cost.image_size}", cost.task, *best, largest
+    return cost.model, f"{cost.image_size or '?'}", cost.task, *best, largest

@@ -54,7 +54,7 @@ COMMANDS = {
     "client": Client,
 }
 
-# What an option is called in another command, or in Python.
+# The option of a command by a name that it has in another command or in Python.
 OTHER_NAMES = {
     ("convert", "--format"): "--to",
     ("export", "--to"): "--format",

@@ -54,8 +54,10 @@ def complete(args):
             f"that began it. Received: workdir={str(workdir)!r}, trained on {run['split']!r}"
         )
     given = {word[2:].replace("-", "_") for word in words if word.startswith("--")}
-    # It belongs to the strategy.
-    given |= {"model_shards"} if "strategy" in given else set()
+    strategy = words[words.index("--strategy") + 1] if "strategy" in given else None
+    if strategy not in (None, run.get("strategy", "auto")):
+        # The recorded number of shards is for the recorded strategy.
+        given.add("model_shards")
     return shlex.split(_command(run, given))[1:] + args[1:]
 
 

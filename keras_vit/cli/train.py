@@ -89,8 +89,8 @@ class Train:
     """A trained model of the same classes, a run's directory, a .keras file or a checkpoint: the
     model learns from it as `--distillation`, `--temperature` and `--label-weight` say."""
     keep_head: bool = False
-    """Keep the head of a trained model, which must be of the same classes in the same order, to
-    train it further; by default it gets a new one."""
+    """Keep the head of a trained model, to train it further. Its classes must be the dataset's, in
+    the same order. By default the model gets a new head."""
     fewshot_every: int | None = None
     """Measure the few-shot accuracy of the model's features after every so many steps, and at the
     end, as `keras-vit fewshot` does; written to metrics.jsonl and for TensorBoard."""
@@ -205,8 +205,11 @@ class Train:
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
         from keras_vit.training.runs.run import check_new
+        from keras_vit.training.starting_model import check_keeps_head
 
         check_new(self.workdir, self.resume)
+        if self.keep_head:
+            check_keeps_head(self.model)
         first = self.workdir if self.seeds is None else self.workdir / f"seed-{auto.seed}"
         recorded = read_run(first / LAST_MODEL).get("recipe") if self.resume else None
         if recorded:

@@ -74,3 +74,11 @@ def differences(before, now, unordered=()):
 
 def _in_order(value):
     return sorted(value, key=str) if isinstance(value, list) else value
+
+
+def exists(path):
+    """Return whether there is a file or a folder; a text may be too long for a path."""
+    try:
+        return pathlib.Path(path).exists()
+    except OSError:
+        return False

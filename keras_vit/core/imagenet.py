@@ -37,3 +37,11 @@ def imagenet_class_names(num_classes):
     labels = read_labels(num_classes)
     counts = collections.Counter(name.casefold() for _, name in labels)
     return [name if counts[name.casefold()] == 1 else f"{name}_{synset}" for synset, name in labels]
+
+
+def as_words(names):
+    """Return ImageNet's words, a list, for all of its synsets; other names as they are."""
+    if len(names) not in LABEL_FILES:
+        return list(names)
+    synsets = [synset for synset, _ in read_labels(len(names))]
+    return imagenet_class_names(len(names)) if list(names) == synsets else list(names)

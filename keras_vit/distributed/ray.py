@@ -123,10 +123,9 @@ def _connected(ray, address, workers):
         except (OSError, RuntimeError, ValueError) as error:
             rule = "`address` must be that of a cluster of Ray"
             if address is None:
-                rule = (
-                    "`engine='ray'` must be able to start Ray here, which needs a short path for "
-                    "temporary files (TMPDIR or RAY_TMPDIR)"
-                )
+                rule = "`engine='ray'` must be able to start Ray on this machine"
+            if "AF_UNIX path length" in str(error):
+                rule += ", which needs a short path for temporary files (TMPDIR or RAY_TMPDIR)"
             raise ValueError(f"{rule}. Received: address={address!r} ({error})") from error
     for name in settings:
         setattr(context, name, False)

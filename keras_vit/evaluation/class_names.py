@@ -4,7 +4,7 @@ import logging
 import re
 import shlex
 
-from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names, read_labels
+from keras_vit.core.imagenet import as_words
 
 
 def check_same_classes(model_names, data_names, must_be_equal):
@@ -13,7 +13,7 @@ def check_same_classes(model_names, data_names, must_be_equal):
     All synsets of ImageNet mean the same as its words. Other projects may spell the names
     differently: unless they `must_be_equal`, a warning is logged if they differ.
     """
-    model_names, data_names = _as_words(model_names), _as_words(data_names)
+    model_names, data_names = as_words(model_names), as_words(data_names)
     if len(model_names) != len(data_names):
         is_part = set(model_names) < set(data_names)
         hint = f"; `--classes {shlex.join(model_names)}` takes the model's alone" if is_part else ""
@@ -36,11 +36,3 @@ def check_same_classes(model_names, data_names, must_be_equal):
             "their order: %r is %r",
             *different[0],
         )
-
-
-def _as_words(names):
-    """Return ImageNet's words for all of its synsets; other names as they are."""
-    if len(names) not in LABEL_FILES:
-        return list(names)
-    synsets = [synset for synset, _ in read_labels(len(names))]
-    return imagenet_class_names(len(names)) if list(names) == synsets else list(names)

@@ -5,9 +5,11 @@ import multiprocessing
 
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.process import available_memory, num_cores, without_stderr
-from keras_vit.models.variants import find_variant, names_variant
+from keras_vit.models.variants import find_variant, is_variant, is_variant_or_mistyped
 
 TASKS = ("forward", "training")
+# Of variants.
+IMAGE_SIZE = 224
 BATCH_SIZES = tuple(2**power for power in range(13))
 # Linux kills a process when the memory is full.
 _KILLED = -9
@@ -18,8 +20,9 @@ class Cost:
     """What a model costs on this machine at one image size, in one task.
 
     Args:
-        model: name of the variant, or of the trained model.
-        image_size: side of the square images, in pixels.
+        model: name of the variant, or the path or name of a trained model.
+        image_size: side of the square images, in pixels; `None` if a trained model does not fit
+            into the memory.
         task: `"forward"` or `"training"`.
         points: `(batch size, images per second, peak memory in bytes)` of each batch size.
         largest_batch: largest batch size that fits into the memory, 0 if none does; `None` if it
@@ -59,7 +62,7 @@ def benchmark(
             model.
         batch_sizes: the batch sizes to measure, in rising order, instead of doubled ones.
         tasks: of `"forward"` and `"training"`.
-        dtype: dtype policy of the models; that of Keras by default.
+        dtype: dtype policy of the models; that of Keras by default, a `.keras` file has its own.
         seconds: least time of each measurement.
         show: function that gets a line of text on what is being measured.
 
@@ -75,10 +78,10 @@ def benchmark(
         Appendix D.5 and figure 12 of the ViT paper (arXiv 2010.11929).
     """
     _find_models(models)
+    for name, values in (("image_sizes", image_sizes), ("batch_sizes", batch_sizes)):
+        for value in () if values is None else values:
+            check_integer(name, value, 1)
     image_sizes = (None,) if image_sizes is None else image_sizes
-    for name, values in (("image_sizes", image_sizes), ("batch_sizes", batch_sizes or (1,))):
-        for value in values:
-            check_integer(name, 1 if value is None else value, 1)
     for task in tasks:
         check_choice("tasks", task, TASKS)
     for name, values in (("models", models), ("image_sizes", image_sizes), ("tasks", tasks)):
@@ -100,19 +103,25 @@ def benchmark(
 
 
 def _find_models(models):
-    """Raise an error for a model that there is not; download the checkpoints."""
+    """Check that the models exist, and download checkpoints."""
     for model in models:
-        if names_variant(model):
+        if is_variant_or_mistyped(model):
             find_variant(model)
-        else:
-            # The processes of the measurements import this module, and would import TensorFlow.
-            from keras_vit.checkpoints.catalog.download import find_file
+            continue
+        # The processes of the measurements import this module, and would import TensorFlow.
+        from keras_vit.checkpoints.catalog.download import find_file
 
-            find_file(model, argument="models")
+        file = find_file(model, argument="models")
+        if not file.exists():
+            raise ValueError(
+                f"`models` must be names of variants, or files that exist. Received: {str(file)!r}"
+            )
 
 
 def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
     """Measure a model in one task; returns a `Cost`."""
+    if image_size is None and is_variant(model):
+        image_size = IMAGE_SIZE
 
     def measured(sizes, may_stop, seconds):
         options = model, image_size, task, sizes, may_stop, dtype, seconds
@@ -167,10 +176,7 @@ def _measure_in_process(options, show):
     if "error" in found:
         raise ValueError(found["error"])
     if process.exitcode not in (0, _KILLED):
-        raise RuntimeError(
-            f"Measuring {model} at {found['image_size']} pixels failed with the status "
-            f"{process.exitcode}."
-        )
+        raise RuntimeError(f"Measuring {model} ({task}) failed with the status {process.exitcode}.")
     return {**found, "failing": tried} if process.exitcode == _KILLED else found
 
 

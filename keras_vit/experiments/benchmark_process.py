@@ -11,15 +11,14 @@ from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.core.process import is_out_of_memory, peak_memory
-from keras_vit.models.variants import names_variant
+from keras_vit.models import freeze_blocks
+from keras_vit.models.variants import is_variant_or_mistyped
 from keras_vit.training.distribution import accelerator_memory, accelerator_peak_memory
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
 
-# Of new models, and in training.
+# Number of classes of new heads.
 NUM_CLASSES = 1000
-# Of new models.
-IMAGE_SIZE = 224
 # Batches are enlarged until two in a row are less than this times as fast as the fastest before.
 _GAIN = 1.03
 # Seconds; no larger batch is tried after a step that takes longer.
@@ -51,7 +50,7 @@ def run(connection, options):
     """
     model, image_size, task, batch_sizes, may_stop, dtype, seconds = options
     try:
-        built = make_model(model, image_size, task, dtype)
+        built = build_or_load(model, image_size, task, dtype)
     except ValueError as error:
         connection.send(("error", str(error)))
         return
@@ -79,19 +78,25 @@ def run(connection, options):
             break
 
 
-def make_model(model, image_size, task, dtype):
+def build_or_load(model, image_size, task, dtype):
     """Return a model of square images: a new one by its name, or a trained one.
 
-    A trained model has its own kernels, int8 ones too, unless it is trained or gets a dtype.
+    A trained model keeps its kernels, int8 ones too, unless it is trained or gets a dtype. One of
+    any size is measured at the size of its positions.
     """
-    if names_variant(model):
-        size = image_size or IMAGE_SIZE
-        return build(model, num_classes=NUM_CLASSES, image_size=size, dtype=dtype)
+    if is_variant_or_mistyped(model):
+        return build(model, num_classes=NUM_CLASSES, image_size=image_size, dtype=dtype)
+    built = None
     if task == "forward" and dtype is None:
-        built = load_trained(model, image_size)
-    else:
+        built = load_trained(model, image_size, any_size=True)
+    if built is None or None in built.input_shape[1:]:
         num_classes = None if task == "forward" else NUM_CLASSES
-        built = from_checkpoint(model, num_classes, image_size, dtype=dtype)
+        # A .keras file has its own dtype.
+        options = {} if dtype is None else {"dtype": dtype}
+        built = from_checkpoint(model, num_classes, image_size, **options)
+    if task == "training":
+        # All layers, as by `keras-vit train`.
+        freeze_blocks(built, 0)
     height, width = built.input_shape[1:3]
     if height != width:
         raise ValueError(
@@ -103,7 +108,6 @@ def make_model(model, image_size, task, dtype):
 
 def make_step(built, task):
     """Return a function of a batch size and a number of steps, which computes them."""
-    image_size = built.input_shape[1]
     if task == "training":
         built.compile(
             optimizer=make_optimizer(PRETRAIN, built, 100_000),
@@ -114,7 +118,7 @@ def make_step(built, task):
     # The steps of a batch size have the same images: drawing them is not part of the time.
     @functools.lru_cache(maxsize=1)
     def batch(size):
-        images = 2 * rng.random((1, image_size, image_size, 3), dtype="float32") - 1
+        images = 2 * rng.random((1, *built.input_shape[1:]), dtype="float32") - 1
         images = np.repeat(images, size, axis=0)
         return (images,) if task == "forward" else (images, rng.integers(NUM_CLASSES, size=size))
 

@@ -3,10 +3,10 @@
 import ast
 import dataclasses
 import difflib
-import pathlib
 import re
 
 from keras_vit.core.arguments import as_pair, grid_size, is_integer
+from keras_vit.core.files import exists
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,10 +155,10 @@ def is_variant(model):
     return any(variant.name == name for variant in VARIANTS)
 
 
-def names_variant(model):
-    """Return whether a string is the name of a variant, or a mistyped one: no path or address."""
-    is_word = re.fullmatch(r"\w+(\(.*\))?", str(model)) and not pathlib.Path(model).exists()
-    return is_variant(model) or bool(is_word)
+def is_variant_or_mistyped(model):
+    """Return whether a string is the name of a variant, or a word that is no path either."""
+    is_word = re.fullmatch(r"\w+(\(.*\))?", str(model))
+    return is_variant(model) or bool(is_word and not exists(model))
 
 
 def builder_name(variant):

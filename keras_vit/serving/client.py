@@ -64,7 +64,7 @@ class Client(contextlib.AbstractContextManager):
         _check_timeout(timeout)
         for pattern, transport in ((_REST_URL, Rest), (_GRPC_URL, Grpc)):
             parts = pattern.fullmatch(str(url))
-            if parts and _has_port(parts[1]):
+            if parts and _is_address(parts[1]):
                 self._transport = transport(*parts.groups(), timeout)
                 self.url = str(url)
                 return
@@ -203,10 +203,10 @@ class Client(contextlib.AbstractContextManager):
         )
 
 
-def _has_port(server):
-    """Whether an address has no port or a valid one: gRPC takes ports modulo 65536."""
+def _is_address(server):
+    """Whether an address has a valid port or none, as gRPC takes ports modulo 65536, and a host."""
     port = server.rpartition(":")[2]
-    return not port.isdecimal() or int(port) < 2**16
+    return ".." not in server and (not port.isdecimal() or int(port) < 2**16)
 
 
 def _check_timeout(timeout):

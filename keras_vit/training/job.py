@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import pathlib
-import re
 from collections.abc import Sequence
 
 import keras
@@ -24,7 +23,7 @@ from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import check_new
 from keras_vit.training.runs.saved_models import data_of
-from keras_vit.training.starting_model import make_model
+from keras_vit.training.starting_model import check_keeps_head, explaining_shards, make_model
 from keras_vit.training.training_data import load_training_data
 
 
@@ -137,6 +136,8 @@ def train(
             f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
             f"keep_head={keep_head} and the model {model.name!r}"
         )
+    if keep_head:
+        check_keeps_head(model, recipe.loss)
     workdir = pathlib.Path(workdir).expanduser()
     facts = {
         "model": model.name if is_built else str(model),
@@ -178,7 +179,8 @@ def train(
         loaded = {split: datasets[0], validation: datasets[1]}
         warn_of_splits(name, loaded, classes, exclude or ())
         # Before the model is made, which sets the seed.
-        teacher = load_teacher(teacher)
+        with explaining_shards("teacher"):
+            teacher = load_teacher(teacher)
         if not is_built:
             names = datasets[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
@@ -188,24 +190,10 @@ def train(
     return Run(model, history, workdir, recipe)
 
 
-@contextlib.contextmanager
 def _scope(is_built, strategy, model_shards):
     if is_built:
-        yield
-        return
-    with distribution.strategy(strategy, model_shards).scope():
-        try:
-            yield
-        except ValueError as error:
-            # JAX's words about a variable.
-            words = r"partitioned (\d+) times, but the dimension size is (\d+)"
-            found = re.search(words, str(error))
-            if strategy != "model_parallel" or not found:
-                raise
-            raise ValueError(
-                "`model_shards` (`--model-shards`) must divide the model's number of heads and the "
-                f"width of its MLPs. Received: model_shards={found[1]}, to divide {found[2]}"
-            ) from error
+        return contextlib.nullcontext()
+    return distribution.strategy(strategy, model_shards).scope()
 
 
 def warn_of_splits(name, datasets, classes=None, exclude=()):

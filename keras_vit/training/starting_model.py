@@ -1,9 +1,12 @@
 """The model that a run starts from."""
 
+import contextlib
 import dataclasses
+import itertools
 import logging
 import os
 import pathlib
+import re
 from collections.abc import Sequence
 
 import keras
@@ -12,6 +15,7 @@ from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.trained.loading import class_names_of, load_unscaled
 from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.core.choices import SEGMENTATION
+from keras_vit.core.imagenet import as_words
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import (
     Variant,
@@ -27,8 +31,8 @@ from keras_vit.models.introspection import options_of
 from keras_vit.models.kernels.lora import enable_lora, freeze_base
 from keras_vit.models.kernels.plain import flat_parts
 from keras_vit.models.kernels.quantization import quantize
-from keras_vit.models.variants import is_resnet, is_variant, names_variant
-from keras_vit.training.recipes.recipe import Recipe
+from keras_vit.models.variants import is_resnet, is_variant, is_variant_or_mistyped
+from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
 
 # Settings of a recipe that apply only to new models.
 OF_THE_MODEL = (
@@ -56,8 +60,9 @@ def make_model(
         model: name of a variant, with other sizes in parentheses if wanted, such as
             `"ViT_Ti16(patch_size=4)"`; path of a `.keras` file or of a run's directory; or a
             checkpoint as in `keras_vit.from_checkpoint`. A variant's name always means it: write
-            `./ViT_Ti16` for a directory of that name. A loaded model gets a zero head and the
-            recipe's image size; it keeps its other settings, which is logged.
+            `./ViT_Ti16` for a directory of that name. A loaded model gets a zero head, unless
+            `kept_classes` is given, and the recipe's image size; it keeps its other settings,
+            which is logged.
         num_classes: number of classes of the head; models for masked patches have no head.
         dtype: dtype policy of the model; a `.keras` file has its own.
         kept_classes: names of the classes whose head a trained model keeps; `None` for a new head.
@@ -70,11 +75,12 @@ def make_model(
             is given for a `.keras` file, or the head that is to be kept has other classes.
     """
     if kept_classes is not None:
-        _check_may_keep_head(recipe, model)
-    num_classes = num_classes if recipe.is_of_classes else 0
-    made = _make_model(recipe, model, None if kept_classes is not None else num_classes, dtype)
+        check_keeps_head(model, recipe.loss)
+    of_head = num_classes if recipe.is_of_classes else 0
+    with explaining_shards("model"):
+        made = _make_model(recipe, model, None if kept_classes is not None else of_head, dtype)
     if kept_classes is not None:
-        _check_same_classes(made, model, kept_classes)
+        _check_head_classes(made, model, kept_classes)
     _log_kept_settings(recipe, made, is_built=is_variant(model))
     if recipe.loss == SEGMENTATION:
         made = _make_segmenter(recipe, made, num_classes)
@@ -99,7 +105,7 @@ def make_model(
 def _make_model(recipe, model, num_classes, dtype):
     """Return a new model, or a trained one: with its own head if `num_classes` is `None`."""
     keras.utils.set_random_seed(recipe.seed)
-    if names_variant(model):
+    if is_variant_or_mistyped(model):
         return _build_variant(recipe, find_variant(model), num_classes, dtype)
     path = find_model(model)
     if path.suffix != ".keras":
@@ -125,22 +131,48 @@ def _make_model(recipe, model, num_classes, dtype):
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
 
 
-def _check_may_keep_head(recipe, model):
-    if is_variant(model) or not recipe.is_of_classes:
+def check_keeps_head(model, loss=CLASS_LOSSES[0]):
+    """Raise `ValueError` if a run cannot keep the head of a model, whatever its classes are."""
+    if is_variant_or_mistyped(model) or loss not in CLASS_LOSSES:
         raise ValueError(
             "`keep_head` (`--keep-head`) is for a trained model that is to classify images. "
-            f"Received: keep_head=True, model={str(model)!r}, loss={recipe.loss!r}"
+            f"Received: keep_head=True, model={str(model)!r}, loss={loss!r}"
         )
 
 
-def _check_same_classes(model, source, class_names):
+def _check_head_classes(model, source, class_names):
     own = class_names_of(model, source)
-    if own != list(class_names):
+    if own is None:
         raise ValueError(
-            "With `keep_head` (`--keep-head`) the model must have the dataset's classes "
-            f"{list(class_names)!r:.300}, in this order. Received: model={str(source)!r} with "
-            + (f"the classes {own!r:.300}" if own else "classes whose names are not known")
+            "`keep_head` (`--keep-head`) is for a model whose class names are known; "
+            "`keras_vit.training.train` trains a built model with its own head. "
+            f"Received: model={str(source)!r}"
         )
+    pairs = itertools.zip_longest(as_words(own), as_words(class_names))
+    for number, (name, expected) in enumerate(pairs):
+        if name != expected:
+            raise ValueError(
+                "With `keep_head` (`--keep-head`) a model must have the dataset's classes, in the "
+                f"same order. Received: model={str(source)!r} of {len(own)} classes for "
+                f"{len(class_names)}, where the class {number} is {name!r} instead of {expected!r}"
+            )
+
+
+@contextlib.contextmanager
+def explaining_shards(argument):
+    """Explain JAX's error for a variable of a model that the strategy `model_parallel` divides."""
+    try:
+        yield
+    except ValueError as error:
+        words = r"spec=.*'model'.* partitioned (\d+) times, but the dimension size is (\d+)"
+        found = re.search(words, str(error), flags=re.DOTALL)
+        if not found:
+            raise
+        raise ValueError(
+            "`model_shards` (`--model-shards`, by default one for each device) must divide the "
+            f"number of heads and the width of the MLPs of `{argument}`. "
+            f"Received: {found[1]} shards, to divide {found[2]}"
+        ) from error
 
 
 def _make_segmenter(recipe, model, num_classes):

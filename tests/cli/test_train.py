@@ -121,6 +121,8 @@ def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tm
 def test_an_option_has_another_name_in_another_command(capsys):
     line = mistake_of(capsys, "convert", "a.npz", "b", "--format", "timm")
     assert line.endswith("options: --format timm; did you mean --to? See --help")
+    line = mistake_of(capsys, "export", "a.keras", "b", "--to", "onnx")
+    assert "did you mean --format?" in line
 
 
 def test_an_unknown_recipe(capsys):

@@ -51,7 +51,7 @@ def run(monkeypatch, speeds, batch_sizes, may_stop=True):
 
     monkeypatch.setattr(benchmark_process, "time_batch", time_batch)
     monkeypatch.setattr(benchmark_process, "make_step", lambda *arguments: None)
-    monkeypatch.setattr(benchmark_process, "make_model", lambda *arguments: classifier())
+    monkeypatch.setattr(benchmark_process, "build_or_load", lambda *arguments: classifier())
     connection = Connection()
     options = ("ViT_Ti16", 32, "forward", batch_sizes, may_stop, None, 0.1)
     benchmark_process.run(connection, options)
@@ -136,8 +136,10 @@ def test_command(tmp_path, capfd):
 
 @pytest.fixture
 def run_directory(tmp_path):
-    """A run whose best model is in int8, for images of 24 pixels."""
-    model = keras_vit.quantize(classifier(image_size=24), "int8")
+    """A run of images of 24 pixels; its best model is in int8 and bfloat16, a layer is frozen."""
+    model = classifier(image_size=24, dtype="mixed_bfloat16")
+    keras_vit.freeze_blocks(model, 1)
+    model = keras_vit.quantize(model, "int8")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "run.json").write_text("{}")
     model.save(tmp_path / "run" / "best.keras")
@@ -147,20 +149,33 @@ def run_directory(tmp_path):
 @pytest.mark.slow
 def test_a_trained_model(run_directory):
     """Its own size and kernels are measured, unless it is trained or gets another dtype."""
-    make = functools.partial(benchmark_process.make_model, run_directory)
-    own, trained, half = (
+    make = functools.partial(benchmark_process.build_or_load, run_directory)
+    own, trained, changed = (
         make(None, "forward", None),
         make(None, "training", None),
-        make(48, "forward", "mixed_bfloat16"),
+        make(48, "forward", "float32"),
     )
     modes = [{part.quantization_mode for part in flat_parts(m)} - {None} for m in (own, trained)]
     assert modes == [{"int8"}, set()]
     assert (own.input_shape[1], own.output_shape[1], trained.output_shape[1]) == (24, 3, 1000)
-    assert (half.input_shape[1], half.get_layer("block_0").compute_dtype) == (48, "bfloat16")
+    assert changed.input_shape[1] == 48
+    dtypes = [m.get_layer("block_0").compute_dtype for m in (own, trained, changed)]
+    assert dtypes == ["bfloat16", "bfloat16", "float32"]
+    assert len(trained.trainable_variables) == len(trained.variables)
     options = {"batch_sizes": (1,), "tasks": ("training",), "seconds": 0.01}
     (cost,) = benchmark([run_directory], **options)
     assert (cost.model, cost.image_size) == (run_directory, 24)
     assert cost.points[0][1] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["forward", "training"])
+def test_a_model_of_any_size_and_four_channels(task, tmp_path):
+    """It is measured at the size of its positions."""
+    model = keras_vit.resize(classifier(image_size=16, image_channels=4))
+    model.save(tmp_path / "any.keras")
+    (cost,) = benchmark([str(tmp_path / "any.keras")], None, (1,), (task,), seconds=0.01)
+    assert (cost.image_size, cost.points[0][0]) == (16, 1)
 
 
 @pytest.mark.slow
@@ -191,7 +206,7 @@ def costs_of(process, monkeypatch):
     """Return the costs of a model that a process measures."""
     made = {"Pipe": lambda duplex: (process, process), "Process": lambda **options: process}
     monkeypatch.setattr(multiprocessing, "get_context", lambda _: types.SimpleNamespace(**made))
-    return benchmark(["ViT_Ti16"], (224,), tasks=("forward",))
+    return benchmark(["ViT_Ti16"], tasks=("forward",))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +229,7 @@ def test_batches_that_do_not_fit(sent, status, largest, monkeypatch, tmp_path, c
 
 def test_a_process_that_fails_is_an_error(monkeypatch):
     process = Process([("point", (1, 5.0, 100))], 1)
-    with pytest.raises(RuntimeError, match="ViT_Ti16 at 224 pixels failed with the status 1"):
+    with pytest.raises(RuntimeError, match=r"ViT_Ti16 \(forward\) failed with the status 1"):
         list(costs_of(process, monkeypatch))
 
 
@@ -222,7 +237,7 @@ def test_a_process_that_fails_is_an_error(monkeypatch):
 @pytest.mark.parametrize("task", ["forward", "training"])
 def test_what_is_timed(task, monkeypatch):
     """Each step is one batch of the size; images are drawn before the time is taken."""
-    step = benchmark_process.make_step(benchmark_process.make_model(TINY, 16, task, None), task)
+    step = benchmark_process.make_step(benchmark_process.build_or_load(TINY, 16, task, None), task)
     batches = []
     monkeypatch.setattr(benchmark_process, "Repeated", recording(batches))
     speed, once = benchmark_process.time_batch(step, 3, seconds=5.0)
@@ -257,6 +272,7 @@ def test_a_mistake_of_the_process_is_told():
     [
         ("ViT_X", "`variant` must be the name of"),
         ("runs/nowhere", "`models` must be an existing file or directory or the name"),
+        ("nowhere.keras", "`models` must be names of variants, or files that exist"),
         ("ViT_Ti16 --image-sizes 0", "`image_sizes` must be"),
         ("ViT_Ti16 --batch-sizes 4 2", "`batch_sizes` must be in rising order"),
         ("ViT_Ti16 --seconds 0", "`seconds` must be positive"),

@@ -59,7 +59,7 @@ def test_batching(tmp_path):
 
 
 def test_gpus(tmp_path):
-    """After a reader has asked for them; keys of the Compose Specification."""
+    """The line in the comment is valid Compose once it is uncommented."""
     write_operations(tmp_path, "pets")
     path = tmp_path / "docker-compose.yml"
     path.write_text(path.read_text().replace("# deploy:", "deploy:"))

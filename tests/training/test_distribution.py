@@ -201,8 +201,8 @@ except ValueError as error:
     print(error)
 """
     expected = (
-        "`model_shards` (`--model-shards`) must divide the model's number of heads and the width "
-        "of its MLPs. Received: model_shards=4, to divide 3"
+        "`model_shards` (`--model-shards`, by default one for each device) must divide the number "
+        "of heads and the width of the MLPs of `model`. Received: 4 shards, to divide 3"
     )
     assert run_python(code, tmp_path / "run").splitlines()[-1] == expected
 

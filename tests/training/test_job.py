@@ -2,11 +2,13 @@
 
 import importlib
 
+import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit.training import Run, distribution
 from keras_vit.training.recipes import RECIPES
+from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
 from tests.fixtures.tiny import TINY
 
@@ -64,6 +66,27 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
     assert (train.num_examples, validation.num_examples) == (195, 53)
     assert recipe == RECIPES["digits_finetune"]
     assert run == Run(model, [{"epoch": 0}], workdir, recipe)
+
+
+def test_a_head_that_is_kept_is_recorded(tmp_path, fitted):
+    model = small_model(small_recipe())
+    model.class_names = CLASSES
+    model.save(tmp_path / "start.keras")
+    arguments = (small_recipe(), tmp_path / "start.keras", "digits", tmp_path / "run")
+    keras_vit.training.train(*arguments, classes=CLASSES, keep_head=True)
+    kept, facts = fitted[0][1], fitted[0][4]
+    assert facts["keep_head"] is True
+    head = [to_numpy(m.get_layer("head").kernel) for m in (kept, model)]
+    np.testing.assert_array_equal(*head)
+    keras_vit.training.train(*arguments, classes=CLASSES)
+    assert "keep_head" not in fitted[1][4]
+
+
+def test_a_head_that_cannot_be_kept_is_refused_before_the_data_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
+    with pytest.raises(ValueError, match="`keep_head` .* is for a trained model"):
+        arguments = ("digits_finetune", "ViT_Ti16", "digits", tmp_path / "run")
+        keras_vit.training.train(*arguments, keep_head=True)
 
 
 def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):

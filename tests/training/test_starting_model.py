@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.core.imagenet import imagenet_class_names, read_labels
 from keras_vit.models import vision_transformer
 from keras_vit.models.variants import is_variant
 from keras_vit.training.recipes import DIGITS_FINETUNE, FINETUNE, PRETRAIN, RECIPES
 from keras_vit.training.starting_model import make_model
-from tests.fixtures.contract import to_numpy
+from tests.fixtures.contract import randomise, to_numpy
+from tests.fixtures.models import classifier
 from tests.fixtures.reference import case_path
-from tests.fixtures.small_runs import small_recipe
-from tests.fixtures.tiny import TINY
+from tests.fixtures.small_runs import CLASSES, small_recipe
+from tests.fixtures.tiny import TINY, images
 
 pytestmark = pytest.mark.backends("tensorflow", reason="recipes set the same on every backend")
 
@@ -77,15 +79,48 @@ def test_a_head_of_the_same_classes_can_be_kept(tmp_path):
     model.class_names = ["7", "8", "9"]
     model.save(tmp_path / "trained.keras")
     keras_vit.save_checkpoint(model, tmp_path / "timm", format="timm")
-    images = np.zeros((1, 16, 16, 3), "float32")
-    expected = to_numpy(model(images))
+    inputs = images(1, 16, 16, 3)
+    expected = to_numpy(model(inputs))
     for path in (tmp_path / "trained.keras", tmp_path / "timm"):
         kept = make_model(recipe, path, num_classes=3, kept_classes=("7", "8", "9"))
-        np.testing.assert_allclose(to_numpy(kept(images)), expected, rtol=1e-5)
-        assert not to_numpy(make_model(recipe, path, num_classes=3)(images)).any()
-    other = (recipe, tmp_path / "trained.keras", 3)
-    with pytest.raises(ValueError, match="the dataset's classes .*, in this order.*'7'"):
-        make_model(*other, kept_classes=("7", "9", "8"))
+        np.testing.assert_allclose(to_numpy(kept(inputs)), expected, rtol=1e-5)
+        assert not to_numpy(make_model(recipe, path, num_classes=3)(inputs)).any()
+    for names, message in (
+        (("7", "9", "8"), "3 classes for 3, where the class 1 is '8' instead of '9'"),
+        (("7", "8"), "3 classes for 2, where the class 2 is '9' instead of None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_model(recipe, tmp_path / "trained.keras", len(names), kept_classes=names)
+
+
+def test_words_of_imagenet_are_its_synsets(tmp_path):
+    model = vision_transformer(**{**TINY, "num_classes": 1000})
+    model.class_names = imagenet_class_names(1000)
+    model.save(tmp_path / "trained.keras")
+    synsets = [synset for synset, _ in read_labels(1000)]
+    arguments = (small_recipe(image_size=16), tmp_path / "trained.keras", 1000)
+    assert make_model(*arguments, kept_classes=synsets).output_shape == (None, 1000)
+    with pytest.raises(ValueError, match="the class 0 is 'tench' instead of"):
+        make_model(*arguments, kept_classes=synsets[::-1])
+
+
+@pytest.mark.parametrize("kind", ["lora", "int8", "head bias"])
+def test_a_kept_head_computes_as_before(kind, tmp_path):
+    model = classifier(image_size=16)
+    model.class_names = CLASSES
+    if kind == "lora":
+        keras_vit.enable_lora(model, rank=2)
+        randomise(model)
+    model = keras_vit.quantize(model, "int8") if kind == "int8" else model
+    model.save(tmp_path / "trained.keras")
+    bias = {"loss": "sigmoid", "head_bias": -10.0} if kind == "head bias" else {}
+    recipe = small_recipe(image_size=16, **bias)
+    kept = make_model(recipe, tmp_path / "trained.keras", 3, kept_classes=CLASSES)
+    inputs = images(2, 16, 16, 3)
+    # Trained as floats.
+    tolerance = 0.05 if kind == "int8" else 1e-5
+    np.testing.assert_allclose(to_numpy(kept(inputs)), to_numpy(model(inputs)), atol=tolerance)
+    assert len(kept.trainable_variables) == len(kept.variables)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +128,8 @@ def test_a_head_of_the_same_classes_can_be_kept(tmp_path):
     [
         ("ViT_Ti16", {}, "is for a trained model .*model='ViT_Ti16'"),
         (case_path("a_vit_token"), {"loss": "pixels"}, "is to classify images.*loss='pixels'"),
-        (case_path("a_vit_token"), {}, "with classes whose names are not known"),
+        (case_path("a_vit_token"), {}, "is for a model whose class names are known"),
+        ("ViT_Ti61", {}, "is for a trained model .*model='ViT_Ti61'"),
     ],
 )
 def test_a_head_that_cannot_be_kept(model, changes, message):
@@ -159,8 +195,8 @@ def test_both_classifiers_of_a_distilled_model_get_the_recipes_bias(tmp_path):
     vision_transformer(**TINY, distillation_token=True).save(tmp_path / "deit.keras")
     recipe = RECIPES["augreg_imagenet21k"].smoke()
     head = make_model(recipe, tmp_path / "deit.keras", num_classes=3).get_layer("head")
-    for classifier in (head.class_token, head.distillation_token):
-        np.testing.assert_array_equal(to_numpy(classifier.bias.value), [-10] * 3)
+    for part in (head.class_token, head.distillation_token):
+        np.testing.assert_array_equal(to_numpy(part.bias.value), [-10] * 3)
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from keras_vit.checkpoints.configuration import (
     has_configuration,
 )
 from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.core.files import exists
 
 GOOGLE_STORAGE = "https://storage.googleapis.com"
 MIRROR = "KERAS_VIT_MIRROR"
@@ -54,7 +55,7 @@ def find_file(weights, variant=None, argument="path"):
         raise ValueError(f"`{argument}` must be a name or a path. Received: {argument}={weights!r}")
     if "://" in text:
         return fetch(text)
-    if "-aug_" in text and "/" not in text and not _exists(pathlib.Path(text)):
+    if "-aug_" in text and "/" not in text and not exists(text):
         file = parse_augreg(text)
         if variant not in (None, file.variant):
             raise ValueError(
@@ -65,17 +66,9 @@ def find_file(weights, variant=None, argument="path"):
     path = find_model(weights)
     tags = {row.tag for row in CHECKPOINTS if row.variant == variant}
     names = tags | {row.name for row in CHECKPOINTS}
-    if text not in names and (path.name.endswith(FILE_SUFFIXES) or _exists(path)):
+    if text not in names and (path.name.endswith(FILE_SUFFIXES) or exists(path)):
         return path
     return fetch(find_checkpoint(text, variant, argument).url)
-
-
-def _exists(path):
-    try:
-        return path.exists()
-    # The text is too long for a path.
-    except OSError:
-        return False
 
 
 def fetch(url):

@@ -39,12 +39,12 @@ class StopEarly(keras.callbacks.Callback):
 
 
 class StopAfterEpoch(keras.callbacks.Callback):
-    """Stop after one epoch of several; `is_over` says whether another callback stopped the run."""
+    """Stop after one epoch of several; `was_stopped` says whether another callback stopped it."""
 
-    is_over = False
+    was_stopped = False
 
     def on_epoch_end(self, epoch, logs=None):
-        self.is_over = self.model.stop_training
+        self.was_stopped = self.model.stop_training
         self.model.stop_training = True
 
 

@@ -37,9 +37,16 @@ def announce(recipe, train, validation, model, epoch_examples):
         log("each batch is shared by %d replicas", num_replicas())
     parts = f"in {epochs} epochs of {updates:,} steps" if epochs > 1 else "in one epoch"
     log("%s, %s%s", steps, parts, after)
-    if validation is not None and recipe.is_of_classes and validation.num_examples < _FEW:
+    if _has_few(recipe, validation):
         share = 100 / validation.num_examples
-        log("one validation image is %.1f %% of the accuracy: which epoch is best is chance", share)
+        log("each validation image is %.1f %% of the accuracy: small differences are chance", share)
+
+
+def _has_few(recipe, validation):
+    """Return whether the accuracy that selects the best epoch is that of a few images."""
+    if validation is None or not recipe.is_of_classes or validation.source.has_several_labels:
+        return False
+    return validation.num_examples < _FEW
 
 
 def _classes(names):

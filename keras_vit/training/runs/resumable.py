@@ -71,9 +71,9 @@ class ResumableFit:
         is_over = any(stop.is_over() for stop in self._stopping())
         if done:
             # The rest of the epoch in which the run was stopped.
-            stop = StopAfterEpoch()
-            self._fit(task, model, batch, callbacks, [stop])
-            is_over = stop.is_over
+            rest = StopAfterEpoch()
+            self._fit(task, model, batch, callbacks, [rest])
+            is_over = rest.was_stopped
             epoch, callbacks = epoch + 1, [RestoreRandomStates(random_states())]
             batch = epoch * self.batches_per_epoch
             self.train = task.train.from_step(batch, self.train.skipped.ids)
@@ -144,6 +144,7 @@ class ResumableFit:
             *self._stopping(),
             # They know whether the run stops, and the state that is saved next has their results.
             *self.callbacks,
+            # For those before them, this stop is not the end of the run.
             *last_callbacks,
         ]
         saving = SaveState(

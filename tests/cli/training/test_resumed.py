@@ -48,7 +48,11 @@ def test_a_recipe_is_read_back(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [((), ("model_parallel", 2, True)), (("--strategy", "auto"), ("auto", None, True))],
+    [
+        ((), ("model_parallel", 2, True)),
+        (("--strategy", "model_parallel"), ("model_parallel", 2, True)),
+        (("--strategy", "auto"), ("auto", None, True)),
+    ],
 )
 def test_the_strategy_is_the_runs_unless_another_is_given(words, expected, tmp_path):
     facts = {"strategy": "model_parallel", "model_shards": 2, "keep_head": True}

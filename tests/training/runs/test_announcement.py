@@ -14,6 +14,15 @@ RECIPE = dataclasses.replace(
 )
 
 
+@pytest.mark.parametrize(("loss", "classes"), [("softmax", None), ("pixels", ("3", "5", "7"))])
+def test_many_images_or_no_accuracy(loss, classes, caplog):
+    recipe = dataclasses.replace(RECIPE, loss=loss, head_bias=0.0)
+    datasets = load_training_data(recipe, "digits", classes=classes)
+    with caplog.at_level(logging.INFO, "keras_vit"):
+        announce(recipe, *datasets, "ViT_Ti16", datasets[0].num_examples)
+    assert not any("each validation image" in line for line in caplog.messages)
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
@@ -29,7 +38,7 @@ def test_a_run_says_what_it_will_do(model, words, caplog):
         announce(RECIPE, *datasets, model or small_model(RECIPE, 3), datasets[0].num_examples)
     data, weights, length, few = (record.getMessage() for record in caplog.records)
     count, validation = (dataset.source.num_examples for dataset in datasets)
-    assert few.startswith(f"one validation image is {100 / validation:.1f} % of the accuracy")
+    assert few.startswith(f"each validation image is {100 / validation:.1f} % of the accuracy")
     assert data == f"{count} images to train on, {validation} to validate on; 3 classes: 3, 5, 7"
     assert words in weights
     epochs, steps = RECIPE.epoch_lengths(count)
