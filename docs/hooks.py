@@ -1,6 +1,5 @@
 """Hooks of mkdocs: the README is the first page, and links out of docs/ lead to the repository."""
 
-import functools
 import pathlib
 import re
 
@@ -24,14 +23,20 @@ def on_page_markdown(markdown, page, config, files):
 
 def on_page_content(html, page, config, files):
     """Return the HTML of a page with inline code that is divided where a reader expects it."""
-    return re.sub(r"(?<=<code>)[^<]+(?=</code>)", functools.partial(_divisible, page), html)
+    commands = r'(?<=<div class="language-sh highlight">).*?(?=</div>)'
+    html = re.sub(commands, _whole_flags, html, flags=re.DOTALL)
+    in_line = _divisible_names if page.file.src_uri == "weight_maps.md" else _whole_flags
+    return re.sub(r"(?<=<code>)[^<]+(?=</code>)", in_line, html)
 
 
-def _divisible(page, code):
-    if page.file.src_uri == "weight_maps.md":
-        # Names of arrays are too long for a line.
-        return re.sub(r"([/.])(?=\w)", r"\1<wbr>", code[0])
-    return re.sub(r"(?<!\S)--?[a-z][\w-]*", r'<span class="flag">\g<0></span>', code[0])
+def _whole_flags(code):
+    """Keep browsers from dividing a flag at its hyphens."""
+    return re.sub(r"(?<![^\s>])--?[a-z][\w-]*", r'<span class="flag">\g<0></span>', code[0])
+
+
+def _divisible_names(code):
+    """Names of arrays are too long for a line."""
+    return re.sub(r"([/.])(?=\w)", r"\1<wbr>", code[0])
 
 
 def from_docs(readme):

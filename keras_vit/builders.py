@@ -107,7 +107,7 @@ def _in_words(row):
         units = f"{row.resnet_stages} units" if row.resnet_stages else "its root alone"
         maps = f" of the feature map of a ResNet with {units}"
     return (
-        f"patches of {row.patch_size} pixels{maps}, "
+        f"patches of {row.patch_size} pixel{'s' if row.patch_size > 1 else ''}{maps}, "
         f"{row.depth} blocks of width {row.embedding_dim} with {row.num_heads} heads"
         + (" and gated MLPs" if row.gated_mlp else "")
     )
