@@ -20,9 +20,9 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 export JAX_COMPILATION_CACHE_DIR ?= $(abspath $(VENV))/jax-cache
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
-test-jax test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+test-jax test-processes-jax test-minimum: export XLA_FLAGS ?= --xla_backend_optimization_level=0
 
-.PHONY: demo test test-slow fuzz test-backends test-jax test-torch test-processes test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs site dist matrix extras audit bench clean
+.PHONY: demo test test-slow fuzz test-backends test-jax test-torch test-processes test-processes-jax test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs site dist matrix extras audit bench clean
 
 # The main job, end to end, on data that needs no download: 2 to 4 minutes.
 demo: $(VENV)/.demo
@@ -42,20 +42,26 @@ test-slow: $(VENV)/.test
 fuzz: $(VENV)/.test
 	$(PYTEST) -n 2 -m fuzz tests/fuzz
 
-# The default suite on the other backends, without the tests whose `backends` mark says why not.
+# The default suite on the other backends, without the tests whose `backends` mark says why not and
+# without the examples of docstrings: 6 minutes and 2.
+SUITE := tests
 test-jax: $(VENV)/.backends
-	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(MARKS)
+	KERAS_BACKEND=jax $(PYTEST) $(PARALLEL) $(SUITE)
 
 test-torch: $(VENV)/.backends
-	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(MARKS)
+	KERAS_BACKEND=torch $(PYTEST) $(PARALLEL) $(SUITE)
 
-# The same with the slow tests: 20 minutes.
-test-backends: MARKS := -m "$(NO_OTHERS)"
-test-backends: test-jax test-torch test-processes
+# The same with the slow tests and the examples: 25 minutes.
+test-backends: SUITE := -m "$(NO_OTHERS)"
+test-backends: test-jax test-torch test-processes test-processes-jax
 
-# TensorFlow with several devices, and several processes: 1 minute.
+# Several devices: 1 minute.
 test-processes: $(VENV)/.backends
 	$(PYTEST) -n 2 -m processes
+
+# Several devices and several processes: 3 minutes.
+test-processes-jax: $(VENV)/.backends
+	KERAS_BACKEND=jax $(PYTEST) -n 2 -m processes
 
 # Checkpoint files of and for the real transformers, timm and keras-hub, and their preprocessing;
 # models other than ViT on the three backends; training as by the original: 6 minutes.
@@ -99,6 +105,7 @@ test-examples: $(VENV)/.test
 # part, and runs and exports that are killed again and again: about an hour.
 test-large: $(VENV)/.backends
 	$(PYTEST) -n 2 -m large
+	KERAS_BACKEND=jax $(PYTEST) -n 2 -m large tests/training/test_distribution.py tests/evaluation/test_distributed_evaluation.py
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from tests.fixtures.features import digits_classifier
 from tests.fixtures.images import write_folder
 
 pytest.importorskip("jax", reason="the JAX backend is not installed")
+pytestmark = pytest.mark.backends("jax", reason="its processes have the JAX backend")
 BROKEN = (3, 8, 11)
 ON_JAX = {"KERAS_BACKEND": "jax"}
 MODULE = "tests.fixtures.distributed.evaluation"

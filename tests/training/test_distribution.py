@@ -52,7 +52,7 @@ def test_two_replicas(steps, tmp_path, expected):
     "arguments",
     [
         pytest.param("data_parallel --devices 2 --accumulation-steps 2", marks=pytest.mark.large),
-        "model_parallel --devices 4",
+        pytest.param("model_parallel --devices 4", marks=pytest.mark.processes),
         pytest.param("model_parallel --devices 4 --model-shards 2", marks=pytest.mark.large),
     ],
 )
@@ -75,6 +75,7 @@ def test_two_processes(launcher, tmp_path, expected):
 
 
 @on_jax
+@pytest.mark.processes
 def test_two_processes_of_torchrun(tmp_path, expected):
     pytest.importorskip("torch")
     launcher = ("torch.distributed.run", "--nproc-per-node", "2", "--master-port", free_port())
@@ -125,6 +126,7 @@ def test_measurements_of_processes(arguments, tmp_path, measured):
 
 
 @on_jax
+@pytest.mark.processes
 def test_two_processes_with_a_divided_model_are_resumed_on_one(tmp_path):
     """A mesh of 2 x 2 devices: two processes, each with a model on two devices."""
     expected = train("none", tmp_path / "single", steps=60)
@@ -142,6 +144,7 @@ def test_two_processes_with_a_divided_model_are_resumed_on_one(tmp_path):
 
 
 @on_jax
+@pytest.mark.slow
 def test_a_divided_model_is_exported(tmp_path):
     code = """
 import sys
@@ -166,6 +169,7 @@ print(np.abs(served(images=tf.constant(batch))["logits"] - expected).max())
 
 
 @on_jax
+@pytest.mark.slow
 def test_the_momentum_of_a_divided_model_is_divided():
     code = """
 import jax

@@ -102,6 +102,7 @@ class PadWithMinusInfinity(keras.layers.Layer):
         return ops.pad(maps, [(0, 0), (1, 1), (1, 1), (0, 0)], constant_values=-np.inf)
 
 
+@pytest.mark.slow
 @pytest.mark.backends("tensorflow", "jax", "torch")
 def test_the_pooling_of_bit_is_padded_with_zeros():
     """big_vision's `bit_paper.py` pads with minus infinity; the reference holds that too."""

@@ -41,6 +41,7 @@ def state_of(model, tmp_path):
 MODELS = {"built": lambda: small_model(RECIPE, dropout=0.1), "composed": composed}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["built", pytest.param("composed", marks=pytest.mark.large)])
 def test_a_state_is_restored_after_other_models_were_built(name, tmp_path):
     model = trained(MODELS[name])
