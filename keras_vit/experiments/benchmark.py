@@ -129,7 +129,11 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
 
     def fits(batch_size):
         # After a batch that does not fit, a process may not have its memory back.
-        return bool(measured((batch_size,), False, 0.0)["points"])
+        try:
+            return bool(measured((batch_size,), False, 0.0)["points"])
+        except RuntimeError:
+            # Not every library says that it lacks memory.
+            return False
 
     found = measured(batch_sizes or BATCH_SIZES, batch_sizes is None, seconds)
     points, failing = found["points"], found.get("failing")

@@ -89,6 +89,8 @@ def test_the_largest_batch_of_an_accelerator_is_tried(memory, tried, monkeypatch
         if may_stop:
             return {"points": [(256, 1.0, 356)], "accelerator": memory, "image_size": 224}
         asked.extend(sizes)
+        if sizes[0] > 1000:
+            raise RuntimeError("Measuring ViT_Ti16 (forward) failed with the status 1.")
         return {"points": [(sizes[0], 1.0, 1)] if sizes[0] <= 900 else []}
 
     asked = []

@@ -80,6 +80,9 @@ def find_groups(source: Source, max_distance: int = MAX_DISTANCE) -> Groups:
 def _first_copies(hashes, max_distance):
     """Return the place of the first image of the group of each image."""
     words, colors = hashes.words, hashes.colors
+    if not len(words):
+        # All images are blank.
+        return []
     first = _Forest(_first_equal(hashes))
     # Equal images are compared with the others once.
     places = np.unique(first.parents)
@@ -103,12 +106,10 @@ def _first_copies(hashes, max_distance):
 
 def _first_equal(hashes):
     """Return for each image the place of the first one with its hash and thumbnail."""
-    count = len(hashes.words)
-    rows = hashes.words[:, 0].reshape(count, -1).view("uint8"), hashes.colors.reshape(count, -1)
-    seen = {}
+    pairs, seen = zip(hashes.words[:, 0], hashes.colors, strict=True), {}
     return [
         seen.setdefault((word.tobytes(), colors.tobytes()), place)
-        for place, (word, colors) in enumerate(zip(*rows, strict=True))
+        for place, (word, colors) in enumerate(pairs)
     ]
 
 
