@@ -60,14 +60,18 @@ class Benchmark:
             **{name: getattr(self, name) for name in options},
             show=lambda text: progress.set_postfix_str(text),
         )
-        with tqdm.tqdm(total=total, desc="measuring") as progress:
-            for cost in costs:
-                found.append(cost)
-                # One that fails later does not lose them.
-                self._write(found)
-                progress.update()
-        print(device_name())
-        print((markdown_table if self.markdown else plain_table)(COLUMNS, list(map(cells, found))))
+        # One that fails later does not lose those before it.
+        try:
+            with tqdm.tqdm(total=total, desc="measuring") as progress:
+                for cost in costs:
+                    found.append(cost)
+                    self._write(found)
+                    progress.update()
+        finally:
+            if found:
+                table = markdown_table if self.markdown else plain_table
+                print(device_name())
+                print(table(COLUMNS, list(map(cells, found))))
         self._show_files(found)
 
     def _write(self, costs):

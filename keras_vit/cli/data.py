@@ -1,6 +1,7 @@
 """`keras-vit data`."""
 
 import dataclasses
+import importlib.util
 import itertools
 import pathlib
 import time
@@ -62,31 +63,40 @@ class Data:
         if self.name is None:
             list_datasets()
             return
-        from keras_vit.inspection.figures.drawing import check_matplotlib, draw_contact_sheet
+        from keras_vit.inspection.figures.drawing import check_matplotlib
 
         if self.records is not None:
             self.write(self.find_splits())
             return
-        check_matplotlib()
-        if self.picture is None:
+        is_drawn = self.picture is not None or importlib.util.find_spec("matplotlib") is not None
+        if is_drawn:
+            check_matplotlib()
+        if is_drawn and self.picture is None:
             check_picture(PICTURE)
             self.picture = PICTURE
         splits = self.find_splits()
         train = self.load("train" if "train" in splits else next(iter(splits)), training=True)
-        last, source = list(splits.items())[-1]
-        # An evaluation reads class by class: take the images from everywhere.
-        share = min(1.0, IMAGES_READ / 2 / source.num_examples)
-        evaluation = self.load(last, fraction=share)
-        if train.source.has_masks:
-            self._draw_masks(train.source)
+        if is_drawn:
+            self._draw(train, *list(splits.items())[-1])
+            print(f"pictures: {self.picture}")
         else:
-            rows = {"as trained on": images_of_classes(train)}
-            rows["as evaluated on"] = images_of_classes(evaluation)
-            draw_contact_sheet(rows, train.class_names, self.picture)
-        print(f"pictures: {self.picture}")
+            print("pictures: none, they need matplotlib: pip install 'keras-vit[plots]'")
         print(f"training pipeline: {images_per_second(train):.0f} images/s on this machine")
         if self.check:
             self._decode_all(splits)
+
+    def _draw(self, train, evaluated, source):
+        """Draw images of training and of the split `evaluated` with its source, or masks."""
+        from keras_vit.inspection.figures.drawing import draw_contact_sheet
+
+        if train.source.has_masks:
+            self._draw_masks(train.source)
+            return
+        # An evaluation reads class by class: take the images from everywhere.
+        share = min(1.0, IMAGES_READ / 2 / source.num_examples)
+        rows = {"as trained on": images_of_classes(train)}
+        rows["as evaluated on"] = images_of_classes(self.load(evaluated, fraction=share))
+        draw_contact_sheet(rows, train.class_names, self.picture)
 
     def _draw_masks(self, source):
         from keras_vit.data.images.masks import examples_of

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import errno
 import json
+import logging
 import os
 import pathlib
 from collections.abc import Sequence
@@ -147,6 +148,9 @@ def export(
         }
         if warmup_batch_sizes is None:
             warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
+            if not warmup_batch_sizes:
+                text = "no requests to warm up, which need pip install 'keras-vit[serving]'"
+                logging.getLogger("keras_vit").info(text)
     with new_version(directory, version) as (folder, publish), _enough_space(directory):
         if has_zero_head(model):
             warn_of_zero_head(num_classes)

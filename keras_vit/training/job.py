@@ -173,7 +173,8 @@ def train(
             exclude=exclude or (),
             max_skipped=max_skipped,
         )
-        announce(recipe, *datasets, model, epoch_examples or datasets[0].num_examples)
+        examples = epoch_examples or datasets[0].num_examples
+        announce(recipe, *datasets, model, examples, keep_head)
         if epoch_examples is not None:
             datasets[0].num_examples = epoch_examples
         loaded = {split: datasets[0], validation: datasets[1]}

@@ -153,8 +153,9 @@ def _check_head_classes(model, source, class_names):
         if name != expected:
             raise ValueError(
                 "With `keep_head` (`--keep-head`) a model must have the dataset's classes, in the "
-                f"same order. Received: model={str(source)!r} of {len(own)} classes for "
-                f"{len(class_names)}, where the class {number} is {name!r} instead of {expected!r}"
+                "same order; without it the head is a new one. Received: "
+                f"model={str(source)!r} of {len(own)} classes for {len(class_names)}, where the "
+                f"class {number} is {name!r} instead of {expected!r}"
             )
 
 

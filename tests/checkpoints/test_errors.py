@@ -177,3 +177,10 @@ def test_wrong_argument(case, options, message):
     path = REFERENCE / case if is_file else case_path(case) if case and case != 3 else case
     with pytest.raises(ValueError, match=message):
         from_checkpoint(path, **options)
+
+
+def test_the_directory_of_an_export(tmp_path):
+    (tmp_path / "pets" / "2").mkdir(parents=True)
+    (tmp_path / "pets" / "2" / "model.json").write_text("{}")
+    with pytest.raises(ValueError, match="which holds an export, which `keras-vit predict` takes"):
+        from_checkpoint(tmp_path / "pets")

@@ -1,5 +1,6 @@
 """Training, evaluation and prediction on real files of every kind, through the command line."""
 
+import importlib.util
 import pathlib
 
 import keras
@@ -12,7 +13,7 @@ from keras_vit.cli.data import check_picture, images_of_classes
 from keras_vit.data import load
 from keras_vit.models import vision_transformer
 from tests.data.sources.test_tfds import Photos
-from tests.fixtures.commands import run
+from tests.fixtures.commands import error_of, run
 from tests.fixtures.images import write_folder
 from tests.fixtures.photos import (
     broken_images,
@@ -148,6 +149,23 @@ def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, ca
     }
 
 
+def test_data_without_matplotlib(tmp_path, monkeypatch, capsys):
+    """It checks the images and draws none, unless a picture is asked for."""
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec",
+        lambda name, *others: None if name == "matplotlib" else find_spec(name, *others),
+    )
+    monkeypatch.chdir(tmp_path)
+    name = f"folder:{write_folder(tmp_path / 'photos', ('cat', 'dog'), count=10)}"
+    printed = run(capsys, "data", name, "--image-size", "32", "--batch-size", "4")
+    assert "pictures: none, they need matplotlib: pip install 'keras-vit[plots]'" in printed
+    assert "train: all images can be decoded" in printed
+    assert not list(tmp_path.glob("*.png"))
+    line = error_of(capsys, "data", name, "--picture", tmp_path / "sheet.png")
+    assert "Figures need matplotlib" in line
+
+
 def test_data_lists_the_papers_datasets(capsys):
     main(["data"])
     out = capsys.readouterr().out
@@ -194,6 +212,7 @@ def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
     run = tmp_path / "run"
     arguments = ["--model", str(model), "--data", name, "--workdir", str(run), *RECIPE]
     main(["train", "finetune", *arguments, "--exclude", str(exclude)])
+    again = [*arguments, "--workdir", str(tmp_path / "again")]
     with pytest.raises(SystemExit):
-        main(["train", "finetune", *arguments, "--exclude", str(tmp_path / "none.txt")])
+        main(["train", "finetune", *again, "--exclude", str(tmp_path / "none.txt")])
     assert "`exclude` must be" in capsys.readouterr().err

@@ -1,13 +1,11 @@
 """The benchmark of a model: what is measured, what stops it, and the command."""
 
 import csv
-import functools
 import multiprocessing
 import types
 
 import pytest
 
-import keras_vit
 from keras_vit.cli import main
 from keras_vit.cli.benchmark import cells
 from keras_vit.core.process import available_memory, peak_memory
@@ -21,7 +19,6 @@ from keras_vit.experiments.benchmark import (
     find_largest,
 )
 from keras_vit.inspection.figures.costs import draw_costs
-from keras_vit.models.kernels.plain import flat_parts
 from tests.fixtures.commands import error_of
 from tests.fixtures.models import classifier
 
@@ -120,6 +117,19 @@ def test_the_largest_batch_follows_from_the_memory():
     assert 2**20 < peak_memory() < available_memory()
 
 
+def test_what_was_measured_is_printed_before_an_error(monkeypatch, capsys):
+    def costs(**options):
+        yield Cost("ViT_Ti16", 224, "forward", ((1, 5.0, 100),), 7, False)
+        raise ValueError("`image_size` must be one. Received: 36")
+
+    monkeypatch.setattr(benchmark_module, "benchmark", costs)
+    with pytest.raises(SystemExit):
+        main(["benchmark", "ViT_Ti16"])
+    printed = capsys.readouterr()
+    assert "ViT_Ti16" in printed.out and "forward" in printed.out
+    assert printed.err.splitlines()[-1].startswith("keras-vit: error: `image_size`")
+
+
 @pytest.mark.slow
 def test_command(tmp_path, capfd):
     output = tmp_path / "costs.csv"
@@ -134,57 +144,6 @@ def test_command(tmp_path, capfd):
     for row in rows:
         assert float(row["images_per_second"]) > 0
         assert 2**20 < int(row["peak_bytes"]) < available_memory()
-
-
-@pytest.fixture
-def run_directory(tmp_path):
-    """A run of images of 24 pixels; its best model is in int8 and bfloat16, a layer is frozen."""
-    model = classifier(image_size=24, dtype="mixed_bfloat16")
-    keras_vit.freeze_blocks(model, 1)
-    model = keras_vit.quantize(model, "int8")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.json").write_text("{}")
-    model.save(tmp_path / "run" / "best.keras")
-    return str(tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_a_trained_model(run_directory):
-    """Its own size and kernels are measured, unless it is trained or gets another dtype."""
-    make = functools.partial(benchmark_process.build_or_load, run_directory)
-    own, trained, changed = (
-        make(None, "forward", None),
-        make(None, "training", None),
-        make(48, "forward", "float32"),
-    )
-    modes = [{part.quantization_mode for part in flat_parts(m)} - {None} for m in (own, trained)]
-    assert modes == [{"int8"}, set()]
-    assert (own.input_shape[1], own.output_shape[1], trained.output_shape[1]) == (24, 3, 1000)
-    assert changed.input_shape[1] == 48
-    dtypes = [m.get_layer("block_0").compute_dtype for m in (own, trained, changed)]
-    assert dtypes == ["bfloat16", "bfloat16", "float32"]
-    assert len(trained.trainable_variables) == len(trained.variables)
-    options = {"batch_sizes": (1,), "tasks": ("training",), "seconds": 0.01}
-    (cost,) = benchmark([run_directory], **options)
-    assert (cost.model, cost.image_size) == (run_directory, 24)
-    assert cost.points[0][1] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["forward", "training"])
-def test_a_model_of_any_size_and_four_channels(task, tmp_path):
-    """It is measured at the size of its positions."""
-    model = keras_vit.resize(classifier(image_size=16, image_channels=4))
-    model.save(tmp_path / "any.keras")
-    (cost,) = benchmark([str(tmp_path / "any.keras")], None, (1,), (task,), seconds=0.01)
-    assert (cost.image_size, cost.points[0][0]) == (16, 1)
-
-
-@pytest.mark.slow
-def test_a_model_of_wide_images(tmp_path):
-    classifier(image_size=(16, 32)).save(tmp_path / "wide.keras")
-    with pytest.raises(ValueError, match="must be given for a model .* Received: .*16 x 32 pixels"):
-        list(benchmark([str(tmp_path / "wide.keras")], tasks=("forward",)))
 
 
 class Process:

@@ -93,6 +93,8 @@ def _shards(path):
     if not index.exists():
         pickled = [name for name in PICKLED if (directory / name).exists()]
         held = f"only {pickled[0]}, which is pickled" if pickled else "none of them"
+        if any(file.parent.name.isdecimal() for file in directory.glob("*/model.json")):
+            held = "an export, which `keras-vit predict` takes, and no other command"
         raise ValueError(
             "`path` must be a directory with model.safetensors, its index or tf_model.h5; that of "
             "a run has a run.json, that of an export a model in a numbered directory. "

@@ -4,6 +4,8 @@ import logging
 
 import keras
 
+from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.core.files import exists
 from keras_vit.models.variants import is_variant
 from keras_vit.training.distribution import is_first_process, num_replicas
 
@@ -13,7 +15,7 @@ _SHOWN = 5
 _FEW = 100
 
 
-def announce(recipe, train, validation, model, epoch_examples):
+def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
     """Log what a run trains on, from which weights, and how long.
 
     Args:
@@ -22,6 +24,7 @@ def announce(recipe, train, validation, model, epoch_examples):
         validation: the one to validate on, or `None`.
         model: as in `keras_vit.training.train`.
         epoch_examples: number of examples in one pass.
+        keep_head: whether a trained model keeps its head.
     """
     if not is_first_process():
         return
@@ -29,7 +32,7 @@ def announce(recipe, train, validation, model, epoch_examples):
     images = f"{train.num_examples:,} images to train on"
     images += f", {validation.num_examples:,} to validate on" if validation is not None else ""
     log("%s; %s", images, _classes(train.class_names))
-    log("%s", _model(recipe, model))
+    log("%s", _model(recipe, model, keep_head))
     epochs, updates = recipe.epoch_lengths(epoch_examples)
     after = "; validation after each epoch" if validation is not None else ""
     steps = f"{epochs * updates:,} steps of {recipe.batch_size:,} images"
@@ -54,11 +57,13 @@ def _classes(names):
     return f"{len(names)} classes: {shown}"
 
 
-def _model(recipe, model):
+def _model(recipe, model, keep_head):
     if isinstance(model, keras.Model):
         return f"{model.name}, a model with its own weights"
     if not is_variant(model):
-        return f"weights of {model}"
+        file = find_model(model)
+        head = f", with {'their' if keep_head else 'a new'} head" if recipe.is_of_classes else ""
+        return f"weights of {file if exists(file) else model}{head}"
     # Recipes of fine-tuning have SGD, those that train from random weights AdamW.
     is_fine_tuning = recipe.optimizer == "sgd"
     from_scratch = ": this is training from scratch, which needs many images"

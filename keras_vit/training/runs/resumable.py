@@ -87,7 +87,9 @@ class ResumableFit:
         arrays, facts = state
         self.history = facts["history"]
         self._write_metrics()
-        logging.getLogger("keras_vit").info("resuming after batch %d", facts["batch"])
+        is_over = facts["batch"] == self.epochs * self.batches_per_epoch
+        text = "the run ended after batch %d" if is_over else "resuming after batch %d"
+        logging.getLogger("keras_vit").info(text, facts["batch"])
         metrics = restore(model, arrays)
         callbacks = [RestoreRandomStates(arrays)]
         if facts["batch"] % self.batches_per_epoch:

@@ -111,7 +111,7 @@ def _check_same(workdir, run, recipe):
     defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
     known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
     unrecorded = json.loads(json.dumps({name: defaults[name] for name in known}))
-    unrecorded |= {"split": "train", "model_digest": run.get("model_digest")}
+    unrecorded |= {"split": "train", "keep_head": False, "model_digest": run.get("model_digest")}
     # A run may go on on other devices.
     not_compared = dict.fromkeys(("recipe", "keras", "id", "strategy", "model_shards"))
     old, new = (

@@ -70,7 +70,7 @@ def test_a_run_goes_on_by_the_command_that_it_prints(tmp_path, caplog):
     assert json.loads((tmp_path / "run" / "run.json").read_text())["strategy"] == "none"
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text()
     main(["train", "--resume", "--workdir", workdir])
-    assert "resuming after batch 4" in caplog.text
+    assert "the run ended after batch 4" in caplog.text
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == metrics
 
 

@@ -27,7 +27,7 @@ def test_many_images_or_no_accuracy(loss, classes, caplog):
     ("model", "words"),
     [
         ("ViT_Ti16", "ViT_Ti16 with random weights: this is training from scratch"),
-        ("runs/photos", "weights of runs/photos"),
+        ("runs/photos", "weights of runs/photos, with a new head"),
         ("ViT_B16/imagenet21k", "weights of ViT_B16/imagenet21k"),
         (None, "a model with its own weights"),
     ],
@@ -46,3 +46,12 @@ def test_a_run_says_what_it_will_do(model, words, caplog):
         f"{epochs * steps} steps of 32 images, in {epochs} epochs of {steps} steps; "
         "validation after each epoch"
     )
+
+
+def test_a_run_says_which_model_and_head_it_starts_from(tmp_path, caplog):
+    (tmp_path / "run.json").write_text("{}")
+    small_model(RECIPE, 3).save(tmp_path / "best.keras")
+    datasets = load_training_data(RECIPE, "digits", classes=("3", "5", "7"))
+    with caplog.at_level(logging.INFO, "keras_vit"):
+        announce(RECIPE, *datasets, str(tmp_path), datasets[0].num_examples, keep_head=True)
+    assert f"weights of {tmp_path / 'best.keras'}, with their head" in caplog.messages
