@@ -42,6 +42,8 @@ def digits(split):
 def trained():
     """A small ViT that was trained on the digits."""
     pytest.importorskip("sklearn")
+    # The largest of thousands of errors is 0.04 to 0.17 of the largest logit, by the seed.
+    keras.utils.set_random_seed(0)
     model = vision_transformer(
         patch_size=4, embedding_dim=64, depth=2, num_heads=4, mlp_dim=128, num_classes=10,
         image_size=8,
