@@ -23,6 +23,9 @@ pytest.importorskip("ai_edge_litert")
 # Relative to the largest logit. Float16 has 11 bits of precision and bfloat16 8, and a result adds
 # up a few such roundings; an int8 value is off by up to half a step of 255 in its tensor's range.
 BOUNDS = {"float16": 2**-9, "bfloat16": 2**-5, "int8": 2**-3}
+# Of the root mean square of trained logits, which varies less: with five seeds it was 0.008 to 0.036,
+# while the largest of the 3,590 errors was 0.02 to 0.17 of the largest logit.
+INT8_MEAN_BOUND = 2**-4
 # Seconds for each.
 SLOW = pytest.mark.large
 PAIRS = [(name, quantize) for name, row in FORMATS.items() for quantize in row.precisions]
@@ -30,6 +33,10 @@ PAIRS = [(name, quantize) for name, row in FORMATS.items() for quantize in row.p
 
 def relative_error(logits, expected):
     return np.abs(logits - expected).max() / np.abs(expected).max()
+
+
+def mean_error(logits, expected):
+    return np.sqrt(np.mean((logits - expected) ** 2) / np.mean(expected**2))
 
 
 def digits(split):
@@ -42,8 +49,6 @@ def digits(split):
 def trained():
     """A small ViT that was trained on the digits."""
     pytest.importorskip("sklearn")
-    # The largest of thousands of errors is 0.04 to 0.17 of the largest logit, by the seed.
-    keras.utils.set_random_seed(0)
     model = vision_transformer(
         patch_size=4, embedding_dim=64, depth=2, num_heads=4, mlp_dim=128, num_classes=10,
         image_size=8,
@@ -65,7 +70,11 @@ def test_the_accuracy_on_digits(format_name, quantize, trained, tmp_path):
     expected = trained.predict(pixels, verbose=0)
     logits = load_runner(path)(pixels)
     # A file that was not quantized would be exact.
-    assert 1e-6 < relative_error(logits, expected) < BOUNDS[quantize]
+    assert relative_error(logits, expected) > 1e-6
+    if quantize == "int8":
+        assert mean_error(logits, expected) < INT8_MEAN_BOUND
+    else:
+        assert relative_error(logits, expected) < BOUNDS[quantize]
     accuracy, accuracy_now = (np.mean(x.argmax(axis=1) == labels) for x in (expected, logits))
     assert accuracy > 0.9
     assert accuracy_now > accuracy - 0.01
