@@ -119,6 +119,7 @@ def test_the_contact_sheet_has_all_classes(tmp_path):
     assert set(images_of_classes(source, count=12)[1]) == set(range(8))
 
 
+@pytest.mark.slow
 def test_data_does_not_replace_a_picture_of_somebody_else(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     command = ["data", f"folder:{write_folder(tmp_path / 'photos', count=10)}", "--image-size", "8"]
@@ -149,6 +150,7 @@ def test_data_names_every_image_that_cannot_be_decoded(tmp_path, monkeypatch, ca
     }
 
 
+@pytest.mark.slow
 def test_data_without_matplotlib(tmp_path, monkeypatch, capsys):
     """It checks the images and draws none, unless a picture is asked for."""
     find_spec = importlib.util.find_spec

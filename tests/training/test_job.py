@@ -68,6 +68,7 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
     assert run == Run(model, [{"epoch": 0}], workdir, recipe)
 
 
+@pytest.mark.slow
 def test_a_head_that_is_kept_is_recorded(tmp_path, fitted):
     model = small_model(small_recipe())
     model.class_names = CLASSES

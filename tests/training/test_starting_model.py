@@ -72,6 +72,7 @@ def test_a_dropout_that_was_not_asked_for_is_logged(tmp_path, caplog):
     assert "not the recipe's: dropout 0.1" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_head_of_the_same_classes_can_be_kept(tmp_path):
     model, recipe = vision_transformer(**TINY), small_recipe(image_size=16)
     head = model.get_layer("head").kernel
@@ -93,6 +94,7 @@ def test_a_head_of_the_same_classes_can_be_kept(tmp_path):
             make_model(recipe, tmp_path / "trained.keras", len(names), kept_classes=names)
 
 
+@pytest.mark.slow
 def test_words_of_imagenet_are_its_synsets(tmp_path):
     model = vision_transformer(**{**TINY, "num_classes": 1000})
     model.class_names = imagenet_class_names(1000)
@@ -104,6 +106,7 @@ def test_words_of_imagenet_are_its_synsets(tmp_path):
         make_model(*arguments, kept_classes=synsets[::-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lora", "int8", "head bias"])
 def test_a_kept_head_computes_as_before(kind, tmp_path):
     model = classifier(image_size=16)

@@ -14,6 +14,7 @@ RECIPE = dataclasses.replace(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "classes"), [("softmax", None), ("pixels", ("3", "5", "7"))])
 def test_many_images_or_no_accuracy(loss, classes, caplog):
     recipe = dataclasses.replace(RECIPE, loss=loss, head_bias=0.0)
