@@ -38,8 +38,8 @@ def peak_memory():
 
 def is_out_of_memory(error):
     """Return whether NumPy or a backend, each with its own error, is out of memory."""
-    texts = ("OOM when allocating", "RESOURCE_EXHAUSTED", "out of memory", "t allocate memory")
-    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
+    texts = ("oom when allocating", "resource_exhausted", "out of memory", "t allocate memory")
+    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in texts)
 
 
 @contextlib.contextmanager

@@ -125,9 +125,14 @@ def make_step(built, task):
     def step(batch_size, steps):
         repeated = Repeated(batch(batch_size), steps)
         if task == "forward":
-            built.predict(repeated, verbose=0)
+            done = len(built.predict(repeated, verbose=0)) // batch_size
         else:
+            before = int(built.optimizer.iterations)
             built.fit(repeated, epochs=1, verbose=0)
+            done = int(built.optimizer.iterations) - before
+        if done != steps:
+            # Keras ends an epoch early if the thread that reads the batches lacks memory.
+            raise MemoryError(f"{done} of {steps} steps were computed")
 
     return step
 

@@ -211,6 +211,17 @@ def test_what_is_timed(task, monkeypatch):
     assert steps[:2] == [1, 1] and len(steps) == 5 and 1 < steps[2] == steps[3] == steps[4]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["forward", "training"])
+def test_an_epoch_that_ended_early_is_no_measurement(task, monkeypatch):
+    step = benchmark_process.make_step(benchmark_process.build_or_load(TINY, 16, task, None), task)
+    step(2, 2)
+    repeated = benchmark_process.Repeated
+    monkeypatch.setattr(benchmark_process, "Repeated", lambda batch, steps: repeated(batch, 1))
+    with pytest.raises(MemoryError, match="1 of 2 steps"):
+        step(2, 2)
+
+
 def recording(batches):
     """Return `Repeated` with a record of its arguments."""
     repeated = benchmark_process.Repeated
