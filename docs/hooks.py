@@ -8,25 +8,29 @@ README = pathlib.Path(__file__).parent.parent / "README.md"
 
 def on_page_markdown(markdown, page, config, files):
     """Return the text of a page as the site needs it."""
+    if page.file.src_uri == "index.md":
+        markdown = from_docs(README.read_text(encoding="utf-8"))
     if "\n## " not in markdown and "\n::: " not in markdown:
         # Room for wide tables.
         page.meta["hide"] = ["toc"]
     if "/" in page.file.src_uri:
         return markdown
-    # Numbers and their units stay in one line.
-    markdown = re.sub(r" ± |(?<=\d) (?=%)", lambda found: found[0].replace(" ", "\u00a0"), markdown)
-    if page.file.src_uri == "index.md":
-        markdown = from_docs(README.read_text(encoding="utf-8"))
     # What is in docs/ is a page of the site, everything else a file of the repository.
     return markdown.replace("](../", f"]({config.repo_url}/blob/main/")
 
 
 def on_page_content(html, page, config, files):
-    """Return the HTML of a page with inline code that is divided where a reader expects it."""
+    """Return the HTML of a page with lines that are divided where a reader expects it."""
+    html = re.sub(r"(?<=<td)[^<]+(?=</td>)", _whole_numbers, html)
     commands = r'(?<=<div class="language-sh highlight">).*?(?=</div>)'
     html = re.sub(commands, _whole_flags, html, flags=re.DOTALL)
     in_line = _divisible_names if page.file.src_uri == "weight_maps.md" else _whole_flags
     return re.sub(r"(?<=<code>)[^<]+(?=</code>)", in_line, html)
+
+
+def _whole_numbers(cell):
+    """Keep a number, its deviation and its unit in one line."""
+    return re.sub(r" (?=±)|(?<=±) |(?<=\d) (?=%)", "\u00a0", cell[0])
 
 
 def _whole_flags(code):

@@ -8,7 +8,7 @@ from keras_vit.core.process import available_memory, num_cores, without_stderr
 from keras_vit.models.variants import find_variant, is_variant, is_variant_or_mistyped
 
 TASKS = ("forward", "training")
-# Of variants.
+# Default image size of variants.
 IMAGE_SIZE = 224
 BATCH_SIZES = tuple(2**power for power in range(13))
 # Linux kills a process when the memory is full.

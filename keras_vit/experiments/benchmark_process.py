@@ -125,7 +125,8 @@ def make_step(built, task):
     def step(batch_size, steps):
         repeated = Repeated(batch(batch_size), steps)
         if task == "forward":
-            done = len(built.predict(repeated, verbose=0)) // batch_size
+            outputs = keras.tree.flatten(built.predict(repeated, verbose=0))
+            done = len(outputs[0]) // batch_size
         else:
             before = int(built.optimizer.iterations)
             built.fit(repeated, epochs=1, verbose=0)

@@ -207,7 +207,7 @@ def _receive(session, end, method, url, **request):
 
 
 def _cause(error):
-    """Return the operating system's message behind an error of requests, else the error's own."""
+    """Return the operating system's message that caused an error, or the error's own message."""
     cause = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:

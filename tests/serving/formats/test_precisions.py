@@ -23,8 +23,8 @@ pytest.importorskip("ai_edge_litert")
 # Relative to the largest logit. Float16 has 11 bits of precision and bfloat16 8, and a result adds
 # up a few such roundings; an int8 value is off by up to half a step of 255 in its tensor's range.
 BOUNDS = {"float16": 2**-9, "bfloat16": 2**-5, "int8": 2**-3}
-# Of the root mean square of trained logits, which varies less: 0.008 to 0.036 with five seeds,
-# while the largest of the 3,590 errors was 0.02 to 0.17 of the largest logit.
+# Bound of the root mean square error, relative to that of the logits. It was 0.008 to 0.036 with
+# five seeds; the largest error varied from 0.02 to 0.17 of the largest logit.
 INT8_MEAN_BOUND = 2**-4
 # Seconds for each.
 SLOW = pytest.mark.large
