@@ -1,11 +1,12 @@
 """Speed and memory of models against the image size: the measurements of appendix D.5."""
 
 import dataclasses
+import itertools
 import multiprocessing
 
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.core.process import available_memory, num_cores, without_stderr
-from keras_vit.models.variants import find_variant, is_variant, is_variant_or_mistyped
+from keras_vit.models.variants import is_variant
 
 TASKS = ("forward", "training")
 # Default image size of variants.
@@ -77,7 +78,6 @@ def benchmark(
     Reference:
         Appendix D.5 and figure 12 of the ViT paper (arXiv 2010.11929).
     """
-    _find_models(models)
     for name, values in (("image_sizes", image_sizes), ("batch_sizes", batch_sizes)):
         for value in () if values is None else values:
             check_integer(name, value, 1)
@@ -94,34 +94,43 @@ def benchmark(
         )
     if not seconds > 0:
         raise ValueError(f"`seconds` must be positive. Received: seconds={seconds}")
-    return (
-        measure(model, size, task, batch_sizes, dtype, seconds, show)
-        for model in models
-        for size in image_sizes
-        for task in tasks
-    )
+    _find_models(models)
+    measured = [
+        (model, IMAGE_SIZE if size is None and is_variant(model) else size, task)
+        for model, size, task in itertools.product(models, image_sizes, tasks)
+    ]
+    return _measure_all(measured, batch_sizes, dtype, seconds, show)
 
 
 def _find_models(models):
-    """Check that the models exist, and download checkpoints."""
-    for model in models:
-        if is_variant_or_mistyped(model):
-            find_variant(model)
-            continue
-        # The processes of the measurements import this module, and would import TensorFlow.
-        from keras_vit.checkpoints.catalog.download import find_file
+    """Check that the models can be opened, and download checkpoints."""
+    # The processes of the measurements import this module, and would import TensorFlow.
+    from keras_vit.checkpoints.trained.sources import check_source
 
-        file = find_file(model, argument="models")
-        if not file.exists():
+    for model in models:
+        try:
+            check_source(model)
+        except ValueError as error:
             raise ValueError(
-                f"`models` must be names of variants, or files that exist. Received: {str(file)!r}"
-            )
+                "`models` must be names of variants, or trained models. "
+                f"Received: {model!r} ({error})"
+            ) from error
+
+
+def _measure_all(measured, batch_sizes, dtype, seconds, show):
+    # A wrong size of the last model is found before the first is measured.
+    if len(measured) > 1:
+        if show is not None:
+            show("checking the models")
+        for kind, value in _in_process("check", (measured, dtype)):
+            if kind == "error":
+                raise ValueError(value)
+    for model, image_size, task in measured:
+        yield measure(model, image_size, task, batch_sizes, dtype, seconds, show)
 
 
 def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
     """Measure a model in one task; returns a `Cost`."""
-    if image_size is None and is_variant(model):
-        image_size = IMAGE_SIZE
 
     def measured(sizes, may_stop, seconds):
         options = model, image_size, task, sizes, may_stop, dtype, seconds
@@ -155,40 +164,49 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
 def _measure_in_process(options, show):
     """Return the points, the batch size that failed, and what else `run` found, by name."""
     model, image_size, task, sizes = options[:4]
+    found, tried = {"points": [], "image_size": image_size}, sizes[0]
+    for kind, value in _in_process("run", options):
+        if kind == "trying":
+            tried = value
+            if show is not None:
+                show(f"{model}, {found['image_size']} pixels, {task}, batch of {value:,}")
+        elif kind == "point":
+            found["points"].append(value)
+            tried = None
+        else:
+            found[kind] = value
+    if "error" in found:
+        raise ValueError(found["error"])
+    if found["status"] not in (0, _KILLED):
+        raise RuntimeError(f"Measuring {model} ({task}) failed with the status {found['status']}.")
+    return {**found, "failing": tried} if found["status"] == _KILLED else found
+
+
+def _in_process(function, options):
+    """Yield what a function of `benchmark_process` sends from a process of its own.
+
+    The last pair is `"status"` and the exit status.
+    """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(theirs, options))
+    process = context.Process(target=_run, args=(function, theirs, options))
     process.start()
     theirs.close()
-    found, tried = {"points": [], "image_size": image_size}, sizes[0]
     try:
         while True:
-            kind, value = ours.recv()
-            if kind == "trying":
-                tried = value
-                if show is not None:
-                    show(f"{model}, {found['image_size']} pixels, {task}, batch of {value:,}")
-            elif kind == "point":
-                found["points"].append(value)
-                tried = None
-            else:
-                found[kind] = value
+            yield ours.recv()
     except EOFError:
         process.join()
     finally:
         process.kill()
-    if "error" in found:
-        raise ValueError(found["error"])
-    if process.exitcode not in (0, _KILLED):
-        raise RuntimeError(f"Measuring {model} ({task}) failed with the status {process.exitcode}.")
-    return {**found, "failing": tried} if process.exitcode == _KILLED else found
+    yield "status", process.exitcode
 
 
-def _run(connection, options):
+def _run(function, connection, options):
     # Each process would print TensorFlow's start-up messages.
     with without_stderr():
-        from keras_vit.experiments.benchmark_process import run
-    run(connection, options)
+        from keras_vit.experiments import benchmark_process
+    getattr(benchmark_process, function)(connection, options)
 
 
 def estimate_largest_batch(points, memory, failing=None):

@@ -12,7 +12,8 @@ from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.core.process import is_out_of_memory, peak_memory
 from keras_vit.models import freeze_blocks
-from keras_vit.models.variants import is_variant_or_mistyped
+from keras_vit.models.options import variable_shapes
+from keras_vit.models.variants import find_variant, is_variant
 from keras_vit.training.distribution import accelerator_memory, accelerator_peak_memory
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
@@ -78,13 +79,33 @@ def run(connection, options):
             break
 
 
+def check(connection, options):
+    """Send an `"error"` for the first model that cannot be measured at its size."""
+    measured, dtype = options
+    for model, image_size, task in measured:
+        try:
+            if is_variant(model):
+                sizes = {"num_classes": NUM_CLASSES, "image_size": image_size}
+                variable_shapes({**find_variant(model).architecture, **sizes})
+            else:
+                build_or_load(model, image_size, task, dtype)
+        except Exception as error:
+            if is_out_of_memory(error):
+                continue
+            if not isinstance(error, ValueError):
+                raise
+            size = "its own size" if image_size is None else f"{image_size} pixels"
+            connection.send(("error", f"{model} ({task}) at {size}: {error}"))
+            return
+
+
 def build_or_load(model, image_size, task, dtype):
     """Return a model of square images: a new one by its name, or a trained one.
 
     A trained model keeps its kernels, int8 ones too, unless it is trained or gets a dtype. One of
     any size is measured at the size of its positions.
     """
-    if is_variant_or_mistyped(model):
+    if is_variant(model):
         return build(model, num_classes=NUM_CLASSES, image_size=image_size, dtype=dtype)
     built = None
     if task == "forward" and dtype is None:

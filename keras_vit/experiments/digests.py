@@ -1,12 +1,9 @@
-"""Digests of data and models, to detect changes when results are resumed."""
+"""Digests of data, to detect changes when results are resumed."""
 
 import dataclasses
-import hashlib
 import json
 import logging
-import pathlib
 
-from keras_vit.checkpoints.catalog.download import files_of
 from keras_vit.core.files import differences
 from keras_vit.core.logging import log_once
 from keras_vit.data.datasets import find_source
@@ -26,18 +23,6 @@ def data_digests(name, splits, classes=None, prefix=""):
         f"{prefix}{split}{_SUFFIX}": fingerprints(find_source(name, split, classes)).digest()[:16]
         for split in splits
     }
-
-
-def file_digest(path):
-    """Return a dictionary with the digest of a model's files; empty if there is no such path."""
-    path = pathlib.Path(path).expanduser()
-    others = path.iterdir() if path.is_dir() else {*files_of(path)} - {path}
-    found = hashlib.sha256()
-    for file in filter(pathlib.Path.is_file, [path, *sorted(others)]):
-        found.update(file.name.encode() if file != path else b"")
-        with file.open("rb") as opened:
-            found.update(hashlib.file_digest(opened, "sha256").digest())
-    return {f"model{_SUFFIX}": found.hexdigest()[:16]} if path.exists() else {}
 
 
 def recorded_differences(before, now, path):

@@ -9,8 +9,6 @@ from typing import Any
 
 import keras
 
-from keras_vit.checkpoints.trained.runs import find_model
-from keras_vit.experiments.digests import file_digest
 from keras_vit.training import job
 from keras_vit.training.callbacks.measuring import NotFiniteError
 from keras_vit.training.job import Run
@@ -54,8 +52,6 @@ def sweep(
     """
     workdir = pathlib.Path(workdir).expanduser().resolve()
     check_new(workdir, resume)
-    # All runs must start from the same weights, also when they are resumed.
-    facts = file_digest(find_model(model))
 
     def train(recipe, workdir, split="train", validation="validation", **more):
         return job.train(
@@ -67,7 +63,7 @@ def sweep(
             validation=validation,
             cache=cache if cache in (None, "memory") else f"{cache}-{split}",
             resume=resume,
-            facts={**facts, **more},
+            facts=more,
             **options,
         )
 

@@ -7,17 +7,16 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 
-from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.checkpoints.trained.sources import absolute_source, file_digest
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.evaluation.classification import evaluate
-from keras_vit.experiments.digests import data_digests, file_digest
+from keras_vit.experiments.digests import data_digests
 from keras_vit.experiments.reported import Reported
 from keras_vit.experiments.sweep import choose_learning_rate
 from keras_vit.experiments.vtab_tables import find_row, mean_accuracies
 from keras_vit.experiments.vtab_tasks import check_data, find_tasks, read_results, run_tasks
-from keras_vit.models.variants import is_variant
 from keras_vit.training import distribution, job
 from keras_vit.training.recipes import find_recipe
 from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
@@ -108,14 +107,11 @@ def vtab(
     >>> list(results.means)
     ['natural', 'VTAB-1k']
     """
-    path = pathlib.Path(model).expanduser()
-    # A path must be found from any working directory.
-    found = str(path.resolve()) if path.exists() and not is_variant(model) else str(model)
     workdir = pathlib.Path(workdir).expanduser().resolve()
     recipe = _with_one_rate(find_recipe(recipe))
     given = (datasets or {}).items()
     datasets = {task: data for name, data in given for task in find_tasks([name])}
-    runs = _Runs(found, workdir, recipe, datasets, data_dir, dtype, keep_models)
+    runs = _Runs(absolute_source(model), workdir, recipe, datasets, data_dir, dtype, keep_models)
     tell = functools.partial(print, flush=True)
     with distribution.strategy(strategy).scope():
         tasks, settings, reported = _check(runs, tasks, compare)
@@ -220,7 +216,7 @@ def _check(runs, tasks, compare):
     # The runs of a sweep train on 800 images, which may be too few for the warm-up.
     recipe.epoch_lengths(800)
     settings = {"model": runs.model, "dtype": runs.dtype, **dataclasses.asdict(recipe)}
-    settings |= file_digest(find_model(runs.model))
+    settings |= file_digest(runs.model)
     for task, data in runs.datasets.items():
         splits = ("train", "validation", "test")
         settings |= {task: data, **data_digests(data, splits, prefix=f"{task}_")}

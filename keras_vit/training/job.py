@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
+from keras_vit.checkpoints.trained.sources import absolute_source, check_source, file_digest
 from keras_vit.data.datasets import find_source
 from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
@@ -139,8 +140,12 @@ def train(
     if keep_head:
         check_keeps_head(model, recipe.loss)
     workdir = pathlib.Path(workdir).expanduser()
+    begun = read_run(workdir / LAST_MODEL) if resume else {}
+    if not is_built:
+        _check_starting_model(model, begun)
     facts = {
-        "model": model.name if is_built else str(model),
+        "model": model.name if is_built else absolute_source(model),
+        **({} if is_built else file_digest(model)),
         "data": absolute_name(data),
         "split": split,
         "classes": classes,
@@ -153,14 +158,18 @@ def train(
         **(facts or {}),
     }
     if teacher is not None:
-        facts["teacher"] = teacher.name if isinstance(teacher, keras.Model) else str(teacher)
+        is_named = not isinstance(teacher, keras.Model)
+        facts["teacher"] = absolute_source(teacher) if is_named else teacher.name
     # Before version 0.2 datasets were divided in another way.
-    name = data_of(read_run(workdir / LAST_MODEL) if resume else {}, data)
+    name = data_of(begun, data)
     # The model of an earlier run may be in a reference cycle and take the memory of this one.
     gc.collect()
     with _scope(is_built, strategy, model_shards):
         if distribution.is_first_process():
             check_new(workdir, resume)
+        # Before the data are read, and before the model is made, which sets the seed.
+        with explaining_shards("teacher"):
+            teacher = load_teacher(teacher)
         datasets = load_training_data(
             recipe,
             name,
@@ -179,9 +188,6 @@ def train(
             datasets[0].num_examples = epoch_examples
         loaded = {split: datasets[0], validation: datasets[1]}
         warn_of_splits(name, loaded, classes, exclude or ())
-        # Before the model is made, which sets the seed.
-        with explaining_shards("teacher"):
-            teacher = load_teacher(teacher)
         if not is_built:
             names = datasets[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
@@ -189,6 +195,19 @@ def train(
         options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
         history = fit(recipe, model, datasets, workdir, facts, **options)
     return Run(model, history, workdir, recipe)
+
+
+def _check_starting_model(model, begun):
+    """Check that there is a model before the data are read; `begun` is `run.json` of the run."""
+    try:
+        check_source(model)
+    except ValueError as error:
+        if not begun:
+            raise
+        raise ValueError(
+            "`model` (`--model`) must be the model that the run was begun with; it may be in "
+            f"another place now. Received: model={str(model)!r} ({error})"
+        ) from error
 
 
 def _scope(is_built, strategy, model_shards):

@@ -239,12 +239,25 @@ def test_a_mistake_of_the_process_is_told():
         list(benchmark([TINY], image_sizes=(20,), tasks=("forward",)))
 
 
+@pytest.mark.slow
+def test_a_wrong_size_is_found_before_anything_is_measured(tmp_path):
+    file = str(tmp_path / "trained.keras")
+    classifier(image_size=24, patch_size=6).save(file)
+    for models, size in (([TINY, file], 16), ([file, TINY], 18)):
+        told = []
+        costs = benchmark(models, (24, size), (1,), ("forward",), seconds=0.01, show=told.append)
+        with pytest.raises(ValueError, match=rf"\(forward\) at {size} pixels: `image_size` must"):
+            next(costs)
+        assert told == ["checking the models"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("ViT_X", "`variant` must be the name of"),
-        ("runs/nowhere", "`models` must be an existing file or directory or the name"),
-        ("nowhere.keras", "`models` must be names of variants, or files that exist"),
+        ("runs/nowhere", "`models` must be names of variants, or trained models"),
+        ("nowhere.keras", "`models` must be names of variants, or trained models"),
+        ("tests", "directory with model.safetensors"),
         ("ViT_Ti16 --image-sizes 0", "`image_sizes` must be"),
         ("ViT_Ti16 --batch-sizes 4 2", "`batch_sizes` must be in rising order"),
         ("ViT_Ti16 --seconds 0", "`seconds` must be positive"),

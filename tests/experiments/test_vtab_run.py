@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from keras_vit.checkpoints.trained.sources import file_digest
 from keras_vit.data import DATASETS, load
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments import vtab, vtab_run
-from keras_vit.experiments.digests import file_digest
 from keras_vit.experiments.vtab_tasks import check_data
 from keras_vit.training import job
 from keras_vit.training.callbacks import SaveState

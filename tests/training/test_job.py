@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.checkpoints.trained.sources import file_digest
 from keras_vit.training import Run, distribution
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.contract import to_numpy
@@ -51,6 +52,7 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
     ((recipe, model, (train, validation), workdir, facts, options),) = fitted
     assert facts == {
         "model": str(tmp_path / "start.keras"),
+        **file_digest(tmp_path / "start.keras"),
         "data": "digits",
         "split": "train",
         "classes": CLASSES,
@@ -122,3 +124,21 @@ def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeyp
     monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
     with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
         keras_vit.training.train("digits_finetune", "ViT_Ti16", "digits", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "ViT_Ti61"}, "`variant` must be the name of an architecture"),
+        ({"model": "nowhere.keras"}, "`model` must be an existing file"),
+        ({"model": "nowhere.npz"}, "must be an existing file"),
+        ({"model": "tests"}, "must be a directory with model.safetensors"),
+        ({"model": "ViT_Ti16", "teacher": "nowhere.keras"}, "`teacher` must be a trained model"),
+    ],
+)
+def test_a_wrong_model_is_refused_before_the_data_are_read(
+    arguments, message, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
+    with pytest.raises(ValueError, match=message):
+        keras_vit.training.train("digits_finetune", data="digits", workdir=tmp_path, **arguments)

@@ -10,6 +10,7 @@ import shutil
 import keras
 
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
+from keras_vit.checkpoints.trained.sources import absolute_source
 from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.core.locks import exclusive_lock
 
@@ -106,25 +107,38 @@ def _check_same(workdir, run, recipe):
             "`workdir` must be the directory of a run to be resumed, with a `run.json`. "
             f"Received: workdir={str(workdir)!r}"
         )
-    # Earlier versions had fewer settings. Not all recorded the split in studies and the digest of
-    # the model in sweeps.
+    # Earlier versions had fewer settings. Not all recorded the split in studies, and the
+    # digest of the model.
     defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
     known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
     unrecorded = json.loads(json.dumps({name: defaults[name] for name in known}))
     unrecorded |= {"split": "train", "keep_head": False, "model_digest": run.get("model_digest")}
-    # A run may go on on other devices.
-    not_compared = dict.fromkeys(("recipe", "keras", "id", "strategy", "model_shards"))
+    # A run may go on on other devices, with its model and its teacher in other places.
+    names = ("recipe", "keras", "id", "strategy", "model_shards", *_moved(before, run))
+    not_compared = dict.fromkeys(names)
     old, new = (
         {**unrecorded, **settings["recipe"], **settings, **not_compared}
         for settings in (before, run)
     )
     # A dataset orders the classes to keep itself.
     changed = differences(old, new, unordered=("classes",))
+    # A name says more than a digest.
+    changed.sort(key=lambda change: "_digest=" in change)
     if changed:
         raise ValueError(
             f"A resumed run must have the settings it was begun with. Received: {changed[0]}"
             + (f" and {len(changed) - 1} more" if changed[1:] else "")
         )
+
+
+def _moved(before, run):
+    """Yield the names of the settings that are files which only have other names than before."""
+    for name in ("model", "teacher"):
+        digest = run.get(f"{name}_digest")
+        is_same = digest is not None and before.get(f"{name}_digest") == digest
+        # Earlier versions recorded relative paths.
+        if is_same or absolute_source(before.get(name)) == run.get(name):
+            yield name
 
 
 def write_text(path, text):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import pytest
 
@@ -10,7 +11,7 @@ from keras_vit.cli.resumed import STUDY_FILE
 from keras_vit.experiments.studies.table import FACTS
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.commands import error_of
-from tests.fixtures.small_runs import save_small_model
+from tests.fixtures.small_runs import save_small_model, small_model, small_recipe
 
 RUN = {
     "model": "ViT_Ti16",
@@ -72,6 +73,29 @@ def test_a_run_goes_on_by_the_command_that_it_prints(tmp_path, caplog):
     main(["train", "--resume", "--workdir", workdir])
     assert "the run ended after batch 4" in caplog.text
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == metrics
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_another_directory_and_after_its_model_has_moved(
+    tmp_path, monkeypatch, capsys
+):
+    model, workdir = pathlib.Path(save_small_model(tmp_path)), str(tmp_path / "run")
+    sizes = ("--image-size", "16", "--batch-size", "64", "--steps", "4", "--warmup-steps", "1")
+    begin = ("train", "digits_finetune", "--model", model.name, "--data", "digits", *sizes)
+    again = ("train", "--resume", "--workdir", workdir)
+    monkeypatch.chdir(tmp_path)
+    main([*begin, "--workdir", workdir])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    main([*again])
+    moved = str(model.rename(model.with_name("moved.keras")))
+    error = error_of(capsys, *again)
+    assert "must be the model that the run was begun with" in error and str(model) in error
+    main([*again, "--model", moved])
+    other = str(tmp_path / "other.keras")
+    small_model(small_recipe(image_size=16)).save(other)
+    error = error_of(capsys, *again, "--model", other)
+    assert f"model='{other}' instead of '{model}'" in error
 
 
 def test_a_run_of_a_study_is_refused(tmp_path, capsys):

@@ -193,7 +193,25 @@ def test_a_run_is_the_same_with_its_classes_in_another_order_and_its_split_recor
             open_run(tmp_path, RECIPE, {**same, **other}, resume=True)
 
 
-def test_a_sweep_goes_on_with_the_weights_that_it_was_begun_with(tmp_path):
+@pytest.mark.parametrize("name", ["model", "teacher"])
+def test_a_run_goes_on_with_the_weights_that_it_was_begun_with_wherever_they_are(
+    name, tmp_path, monkeypatch
+):
+    digest = f"{name}_digest"
+    open_run(tmp_path / "new", RECIPE, {name: "/here/m.keras", digest: "a"})
+    open_run(tmp_path / "new", RECIPE, {name: "/there/m.keras", digest: "a"}, resume=True)
+    message = f"{name}='/there/m.keras' instead of '/here/m.keras' and 1 more"
+    with pytest.raises(ValueError, match=message):
+        open_run(tmp_path / "new", RECIPE, {name: "/there/m.keras", digest: "b"}, resume=True)
+    # Versions before recorded the path as it was given.
+    (tmp_path / "m.keras").touch()
+    open_run(tmp_path / "old", RECIPE, {name: "m.keras", "teacher_digest": "a"})
+    facts = {"model_digest": "a", "teacher_digest": "a", name: str(tmp_path / "m.keras")}
+    monkeypatch.chdir(tmp_path)
+    open_run(tmp_path / "old", RECIPE, facts, resume=True)
+
+
+def test_a_run_goes_on_with_the_weights_that_it_was_begun_with(tmp_path):
     open_run(tmp_path / "new", RECIPE, {"model_digest": "a"})
     open_run(tmp_path / "new", RECIPE, {"model_digest": "a"}, resume=True)
     with pytest.raises(ValueError, match="model_digest='b' instead of 'a'"):

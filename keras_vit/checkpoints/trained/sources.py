@@ -1,0 +1,58 @@
+"""What models are read from: checked before anything that takes longer, and named in records."""
+
+import hashlib
+import pathlib
+
+from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.checkpoints.catalog.download import files_of, find_file
+from keras_vit.checkpoints.reader import open_checkpoint
+from keras_vit.checkpoints.trained.loading import saved_by_run
+from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.core.files import exists
+from keras_vit.models.variants import find_variant, is_variant, is_variant_or_mistyped
+
+
+def check_source(model):
+    """Check that a model is a variant, or a file that can be opened; no weights are read.
+
+    A checkpoint is downloaded.
+    """
+    if is_variant_or_mistyped(model):
+        find_variant(model)
+        return
+    file = find_file(model, argument="model")
+    if file.suffix == ".keras":
+        saved_by_run(file)
+        return
+    with open_checkpoint(file):
+        pass
+
+
+def absolute_source(model):
+    """Return the name of a model with an absolute path, for use in any working directory.
+
+    Example:
+    >>> from keras_vit.checkpoints.trained.sources import absolute_source
+    >>> absolute_source("ViT_Ti16"), absolute_source("tests/data/digits.py")
+    ('ViT_Ti16', '/...tests/data/digits.py')
+    """
+    text = str(model)
+    if is_variant(text) or "://" in text or any(row.name == text for row in CHECKPOINTS):
+        return text
+    path = pathlib.Path(text).expanduser()
+    # The target of a link may have another suffix, as in the cache of the Hub.
+    return str(path.absolute()) if exists(path) else text
+
+
+def file_digest(model):
+    """Return a dictionary with the digest of a model's files; empty for a name or an address."""
+    path = find_model(model)
+    if is_variant(model) or not exists(path):
+        return {}
+    others = path.iterdir() if path.is_dir() else {*files_of(path)} - {path}
+    found = hashlib.sha256()
+    for file in filter(pathlib.Path.is_file, [path, *sorted(others)]):
+        found.update(file.name.encode() if file != path else b"")
+        with file.open("rb") as opened:
+            found.update(hashlib.file_digest(opened, "sha256").digest())
+    return {"model_digest": found.hexdigest()[:16]}
