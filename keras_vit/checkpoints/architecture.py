@@ -61,7 +61,8 @@ def torch_heads(width, configured, asked, gated_mlp=False):
     if heads is None:
         raise ValueError(
             "`num_heads` must be given for a file that does not record it (as a `config.json` "
-            "does) if no published model has this width and kind of MLP. "
+            "does) if no published model has this width and kind of MLP; `keras-vit convert FILE "
+            "NEW.keras --num-heads N` writes a file that does. "
             f"Received: num_heads=None, a width of {width}, gated_mlp={gated_mlp}"
         )
     logger.info(

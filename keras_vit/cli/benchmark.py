@@ -17,7 +17,9 @@ class Benchmark:
     Example: keras-vit benchmark ViT_B16 --image-sizes 224 384
     """
 
-    models: Annotated[tuple[str, ...], tyro.conf.Positional]
+    models: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")
+    ]
     """Names of variants (see `keras-vit models`), .keras files, directories of runs, or checkpoints
     as in `keras-vit convert`."""
     image_sizes: tuple[int, ...] | None = None

@@ -13,7 +13,9 @@ class Checkpoints:
     Example: keras-vit checkpoints b16 augreg
     """
 
-    filter: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    filter: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[WORD ...]")
+    ] = ()
     """Words that the name or the address of a checkpoint must contain."""
     urls: bool = False
     """Print the addresses too."""

@@ -15,7 +15,9 @@ class Client:
     Example: keras-vit client cat.jpg dog.png --url http://localhost:8501/v1/models/photos
     """
 
-    images: Annotated[tuple[pathlib.Path, ...], tyro.conf.Positional]
+    images: Annotated[
+        tuple[pathlib.Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE [IMAGE ...]")
+    ]
     """Image files."""
     url: str
     """http://HOST:8501/v1/models/NAME for REST, grpc://HOST:8500/NAME for gRPC; with /versions/N

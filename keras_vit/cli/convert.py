@@ -24,14 +24,11 @@ class Convert:
     Example: keras-vit convert ViT_B16/augreg_imagenet21k flowers.keras --num-classes 5
     """
 
-    source: Annotated[str, tyro.conf.Positional]
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
     """A file (.npz, .safetensors, .keras), a directory with model.safetensors and config.json, a
     run's directory, an address (https, gs), or a name of `keras-vit checkpoints` or of AugReg."""
-    target: Annotated[
-        pathlib.Path,
-        tyro.conf.Positional,
-        tyro.conf.arg(help=f"Path of the file, or for {', '.join(DIRECTORIES)} of the directory."),
-    ]
+    target: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
+    """New file; or new directory, for timm, transformers (`huggingface...`) and saved_model."""
     to: Literal[(*LAYOUTS, "saved_model")] | None = None
     """The format; by default the first one with the target's suffix that can store all weights."""
     num_classes: int | None = None

@@ -28,7 +28,7 @@ class Data:
     Example: keras-vit data folder:photos --augmentation medium1
     """
 
-    name: Annotated[str | None, tyro.conf.Positional] = None
+    name: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="[NAME]")] = None
     """`digits`, `folder:PATH`, `csv:PATH`, `tfds:NAME[:CONFIG]`, `tfrecord:PATTERN`,
     `tfrecord-lists:PATTERN`, `objectnet:DIR`, `masks:DIR`, or one of the paper's datasets, which
     are listed without a name."""

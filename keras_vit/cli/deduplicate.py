@@ -21,10 +21,10 @@ class Deduplicate:
     Example: keras-vit deduplicate folder:photos cifar10 cifar100 --output exclude.txt
     """
 
-    train: Annotated[str, tyro.conf.Positional]
+    train: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TRAIN")]
     """The dataset to search, as in `keras-vit train`; or a directory of features that `predict
     --outputs features` wrote, to compare features and not hashes."""
-    test: Annotated[tuple[str, ...], tyro.conf.Positional]
+    test: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[TEST ...]")]
     """Test datasets, or directories of features, to compare with; none to find copies within the
     dataset."""
     output: pathlib.Path

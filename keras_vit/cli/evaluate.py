@@ -16,7 +16,7 @@ class Evaluate:
     Example: keras-vit evaluate runs/photos --data folder:photos --split test
     """
 
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`; or the
     directory of `train --seeds`, whose runs are evaluated one after the other."""
     data: str | None = None

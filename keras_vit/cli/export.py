@@ -25,9 +25,9 @@ class Export:
     Example: keras-vit export runs/photos serving/photos --verify photos/cat
     """
 
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
-    directory: Annotated[pathlib.Path, tyro.conf.Positional]
+    directory: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="DIRECTORY")]
     """The model's directory; each export is a new version in it."""
     version: int | None = None
     """Number of the version; the one after the last by default."""

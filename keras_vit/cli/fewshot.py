@@ -14,7 +14,7 @@ class Fewshot:
     Example: keras-vit fewshot ViT_B16/augreg_imagenet21k --data folder:photos --shots 1 5
     """
 
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`; or a
     directory of features that `predict --outputs features` wrote, of the images to learn from."""
     data: str | None = None

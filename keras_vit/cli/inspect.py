@@ -15,7 +15,7 @@ class Inspect:
     attention of each head. Example: keras-vit inspect runs/photos --out seen
     """
 
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run's directory (its best model), a .keras file, or a checkpoint as in `convert`."""
     out: pathlib.Path
     """Directory for the figures and `index.html`; existing figures are replaced."""

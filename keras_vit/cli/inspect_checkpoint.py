@@ -22,7 +22,7 @@ class InspectCheckpoint:
     Example: keras-vit inspect-checkpoint ViT-B_16.npz --against ViT_B16
     """
 
-    file: Annotated[str, tyro.conf.Positional]
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """A file, directory, address or name, as in `keras-vit convert`."""
     against: str | None = None
     """Name of a builder, to compare the architecture; or another checkpoint, to compare values."""

@@ -17,9 +17,11 @@ class Search:
     Example: keras-vit search features/photos cat.jpg --picture similar.png
     """
 
-    features: Annotated[str, tyro.conf.Positional]
+    features: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FEATURES")]
     """A directory of `keras-vit predict MODEL DATA --output DIR --outputs features`."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional]
+    images: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE [IMAGE ...]")
+    ]
     """Image files and folders of them, or another such directory of features of the same model."""
     top: int = 5
     """Images to find for each."""

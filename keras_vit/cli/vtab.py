@@ -20,7 +20,7 @@ class Vtab:
     Example: keras-vit vtab ViT_L16/imagenet21k --workdir runs/vtab --accumulation-steps 16
     """
 
-    model: Annotated[str, tyro.conf.Positional]
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The model, as `--model` of `keras-vit train`."""
     workdir: pathlib.Path
     """Directory for the results and a run for each task: a new one or, to resume, that of the

@@ -8,6 +8,7 @@ import tempfile
 
 from keras_vit.checkpoints.trained.runs import BEST_MODEL, LAST_MODEL, RUN_FILE
 from keras_vit.core.arguments import check_choice, check_integer
+from keras_vit.data.skipped import explaining_errors
 from keras_vit.models.base import origin_of, set_origin
 from keras_vit.training.averaging import assign_averages
 from keras_vit.training.callbacks.regular import MeasureRegularly
@@ -34,6 +35,7 @@ from keras_vit.training.runs.trained_on import (
     warn_of_validation,
 )
 from keras_vit.training.tasks import make_task
+from keras_vit.training.training_data import for_evaluation
 
 
 def fit(
@@ -148,6 +150,8 @@ def fit(
                 elif images:
                     run.images = record_images(own, images, before)
                 set_origin(model, own / RUN_FILE)
+                if state is None and facts.get("keep_head"):
+                    _log_metrics_before(recipe, task)
                 run.fit(task, model, state)
         except BaseException:
             # A run that failed before it saved anything leaves nothing in the way of the next.
@@ -163,6 +167,18 @@ def fit(
         assign_averages(task.model)
         report_skipped(own, run.train, task.validation)
     return run.history
+
+
+def _log_metrics_before(recipe, task):
+    """Log how good a trained model is on the validation images before the first step."""
+    if task.validation is None:
+        return
+    batch_size = recipe.batch_size // recipe.accumulation_steps
+    with explaining_errors(task.validation):
+        images = for_evaluation(task.validation, batch_size)
+        metrics = task.model.evaluate(images, return_dict=True, verbose=0)
+    found = " - ".join(f"val_{name}: {value:.4f}" for name, value in metrics.items())
+    logging.getLogger("keras_vit").info("before the first step: %s", found)
 
 
 def _check_callbacks(recipe, callbacks):

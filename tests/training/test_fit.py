@@ -54,6 +54,22 @@ def test_float16_gets_loss_scaling(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_kept_head_is_measured_before_the_first_step(tmp_path, caplog):
+    caplog.set_level("INFO")
+    recipe, histories = small_recipe(), []
+    for name, facts in (("new", {}), ("kept", {"keep_head": True})):
+        assert "before the first step" not in caplog.text
+        keras.utils.set_random_seed(0)
+        histories.append(small_fit(tmp_path / name, recipe, small_model(recipe), facts=facts))
+    # A head of zeros gives the three classes the same probability; the first one is chosen.
+    labels = np.concatenate([labels for _, labels in small_data(recipe)[1].as_numpy_iterator()])
+    accuracy, loss = np.mean(labels == 0), np.log(3)
+    text = f"before the first step: val_accuracy: {accuracy:.4f} - val_loss: {loss:.4f}"
+    assert text in caplog.text
+    assert histories[0] == histories[1]
+
+
+@pytest.mark.slow
 def test_run_directory(tmp_path, monkeypatch):
     recipe = small_recipe()
     model = small_model(recipe)
