@@ -95,11 +95,11 @@ def benchmark(
     if not seconds > 0:
         raise ValueError(f"`seconds` must be positive. Received: seconds={seconds}")
     _find_models(models)
-    measured = [
+    cases = [
         (model, IMAGE_SIZE if size is None and is_variant(model) else size, task)
         for model, size, task in itertools.product(models, image_sizes, tasks)
     ]
-    return _measure_all(measured, batch_sizes, dtype, seconds, show)
+    return _measure_all(cases, batch_sizes, dtype, seconds, show)
 
 
 def _find_models(models):
@@ -117,15 +117,15 @@ def _find_models(models):
             ) from error
 
 
-def _measure_all(measured, batch_sizes, dtype, seconds, show):
+def _measure_all(cases, batch_sizes, dtype, seconds, show):
     # A wrong size of the last model is found before the first is measured.
-    if len(measured) > 1:
+    if len(cases) > 1:
         if show is not None:
             show("checking the models")
-        for kind, value in _in_process("check", (measured, dtype)):
+        for kind, value in _in_process("check", (cases, dtype)):
             if kind == "error":
                 raise ValueError(value)
-    for model, image_size, task in measured:
+    for model, image_size, task in cases:
         yield measure(model, image_size, task, batch_sizes, dtype, seconds, show)
 
 

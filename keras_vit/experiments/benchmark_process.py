@@ -81,8 +81,8 @@ def run(connection, options):
 
 def check(connection, options):
     """Send an `"error"` for the first model that cannot be measured at its size."""
-    measured, dtype = options
-    for model, image_size, task in measured:
+    cases, dtype = options
+    for model, image_size, task in cases:
         try:
             if is_variant(model):
                 sizes = {"num_classes": NUM_CLASSES, "image_size": image_size}
