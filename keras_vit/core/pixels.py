@@ -15,6 +15,8 @@ MAX_NORMALIZED = 10
 # Interpolation can overshoot the range at sharp edges.
 MAX_OVERSHOOT = 1.5
 RULE = "must be scaled to [-1, 1], as `keras_vit.preprocess` does"
+# Number of images of an array whose values are looked at.
+_CHECKED = 32
 _IS_WARNED = contextvars.ContextVar("is_warned", default=False)
 
 
@@ -61,6 +63,27 @@ def check_floats(images, argument="images"):
     dtype = keras.backend.standardize_dtype(images.dtype)
     if not keras.backend.is_float_dtype(dtype):
         raise ValueError(f"`{argument}` {RULE}. Received: {argument} of dtype {dtype}")
+
+
+def check_array(images, model, argument="x"):
+    """Check an array or a tensor of images for a model: its shape and its first images.
+
+    Anything else, such as a dataset or a dictionary, is not checked.
+
+    Raises:
+        ValueError: if the images have not the shape of the model's, or as `check_pixels`.
+    """
+    if not isinstance(images, np.ndarray) and not keras.ops.is_tensor(images):
+        return
+    shape = tuple(images.shape)
+    expected = tuple(model.inputs[0].shape)
+    pairs = zip(shape, expected, strict=False)
+    if len(shape) != len(expected) or any(own not in (None, size) for size, own in pairs):
+        raise ValueError(
+            f"`{argument}` must be images `(batch, height, width, channels)` of the shape "
+            f"{expected}. Received: {argument} of the shape {shape}"
+        )
+    check_pixels(images[:_CHECKED], argument, model)
 
 
 def value_range(images):

@@ -122,6 +122,10 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
 
     def convolution_op(self, inputs, kernel):
         check_floats(inputs, "inputs")
+        if inputs.shape[-1] is None:
+            # TensorFlow would take twice as many channels for two groups.
+            channels = self.input_spec.axes[-1]
+            inputs = ops.reshape(inputs, (*ops.shape(inputs)[:3], channels))
         if keras.backend.backend() == "torch":
             return self._convolve_torch(inputs, kernel)
         kernel = ops.cast(kernel if self.folded else self.standardize(kernel), inputs.dtype)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from keras_vit.core.class_names import check_class_names
+from keras_vit.core.pixels import check_array, check_floats, scales_inputs
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.core.several_labels import check_thresholds
 from keras_vit.models.kernels.folding import assign_folded, fold
@@ -96,8 +97,29 @@ class ImageModel(keras.Model):
         """The maps of a backbone by level, as detectors of KerasHub read them."""
         return self.output
 
+    def call(self, inputs, training=None, mask=None):
+        # Keras would cast pixels to floats.
+        if len(self.inputs) == 1 and not scales_inputs(self):
+            for images in keras.tree.flatten(inputs):
+                check_floats(images)
+        return super().call(inputs, training=training, mask=mask)
+
+    def fit(self, x=None, *args, **kwargs):
+        """Train as `keras.Model.fit` does; an array of images is checked."""
+        check_array(x, self)
+        return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        """Evaluate as `keras.Model.evaluate` does; an array of images is checked."""
+        check_array(x, self)
+        return super().evaluate(x, *args, **kwargs)
+
     def predict(self, x, *args, **kwargs):
-        """Predict as `keras.Model.predict` does, with kernels standardized and cast once."""
+        """Predict as `keras.Model.predict` does, with kernels standardized and cast once.
+
+        An array of images is checked.
+        """
+        check_array(x, self)
         model = self._for_inference()
         return keras.Model.predict(model, x, *args, **kwargs)
 

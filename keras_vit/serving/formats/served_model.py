@@ -65,6 +65,8 @@ class ServedModel(tf.Module):
 
     def answer_float(self, images):
         """Classify preprocessed images; refuse values that cannot be preprocessed pixels."""
+        # TensorFlow does not compare what a loaded signature gets with its shape.
+        images = tf.ensure_shape(images, images.shape)
         # `reduce_max` may ignore NaN.
         sizes = tf.where(tf.math.is_nan(images), np.inf, tf.abs(images))
         largest = tf.reduce_max(sizes)

@@ -103,6 +103,14 @@ def test_bad_images_are_named_by_their_index(served):
             serve(image_bytes=tf.constant(encoded))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(1, 32, 48, 3), (2, 3, 16, 24), (2, 16, 24, 6), (2, 24, 16, 3)])
+def test_images_of_another_shape_are_refused(shape, served):
+    """Of four times as many patches, too, which would be four answers."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected shape \[\?,16,24,3\]"):
+        served[2]["float"](images=tf.zeros(shape))
+
+
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 255.0])
 def test_images_that_are_not_scaled_are_refused(value, served):
     serve, pixels = served[2]["float"], preprocessed(files(2))

@@ -1,0 +1,98 @@
+"""Images of another shape, order of axes or scale than a model's: refused, never answered."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_vit
+from keras_vit.models import resnet, vision_transformer
+from tests.fixtures.tiny import TINY
+
+PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
+SCALED = keras_vit.preprocess(PIXELS)
+SHAPES = {
+    # Four times, or as many patches as an image of 16 x 16 pixels has; incomplete patches.
+    "larger": (1, 32, 32, 3),
+    "wide": (1, 8, 32, 3),
+    "incomplete": (1, 18, 18, 3),
+    "channels first": (4, 3, 16, 16),
+    "six channels": (2, 16, 16, 6),
+    "one channel": (2, 16, 16, 1),
+}
+# By models of images of any size.
+ANSWERED = {"ResNet": ("larger", "wide", "incomplete"), "any size": ("larger", "wide")}
+HYBRID = {"resnet_stages": (1,), "resnet_width": 32, "patch_size": 2, "image_size": 16}
+
+
+@pytest.fixture
+def compiled():
+    model = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 3})
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+@pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (PIXELS, "must be scaled to .*preprocess.* of dtype uint8"),
+        (PIXELS.astype("float32"), "must be scaled to .*preprocess.* values from"),
+        (SCALED[0], r"`x` must be images .*\(None, 16, 16, 3\). Received: .*\(16, 16, 3\)"),
+        (SCALED.transpose(0, 3, 1, 2), r"`x` must be images .*shape \(4, 3, 16, 16\)"),
+    ],
+    ids=["integers", "pixels", "one image", "channels first"],
+)
+def test_arrays(use, images, message, compiled):
+    labels = () if use == "predict" else (np.zeros(len(images)),)
+    with pytest.raises(ValueError, match=message):
+        getattr(compiled, use)(images, *labels, verbose=0)
+
+
+def test_integers_in_batches(compiled):
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, index):
+            return PIXELS, np.zeros(4)
+
+    for use in (compiled.fit, compiled.evaluate, compiled.predict):
+        with pytest.raises(ValueError, match="must be scaled to .*preprocess.* of dtype uint8"):
+            use(Batches(), verbose=0)
+    with pytest.raises(ValueError, match="must be scaled to .*preprocess.* of dtype uint8"):
+        compiled(PIXELS)
+
+
+def test_a_model_that_scales_takes_pixels(compiled):
+    whole = keras.Sequential([keras.layers.Rescaling(1 / 127.5, -1), compiled])
+    expected = compiled.predict(SCALED, verbose=0)
+    np.testing.assert_allclose(whole.predict(PIXELS, verbose=0), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.backends("tensorflow", reason="the others compile for each shape")
+@pytest.mark.parametrize("family", ["ViT", "hybrid", "ResNet", "any size"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_graphs_of_any_shape(family, shape):
+    """Keras traces one after two shapes, in which TensorFlow answered whatever came."""
+    import tensorflow as tf
+
+    images = keras.Input((16, 16, 3))
+    if family == "ResNet":
+        model = resnet(stages=(1,), width=32, image_size=16, num_classes=3)
+    else:
+        sizes = HYBRID if family == "hybrid" else {"image_size": 16}
+        model = vision_transformer(**{**TINY, **sizes, "num_classes": 3})
+    if family == "any size":
+        model, images = keras_vit.resize(model), keras.Input((None, None, 3))
+    # Without the checks of arrays.
+    plain = keras.Model(images, model(images))
+    plain.predict(SCALED, verbose=0)
+    plain.predict(SCALED[:2], verbose=0)
+    wrong = np.zeros(SHAPES[shape], "float32")
+    if shape in ANSWERED.get(family, ()):
+        assert len(plain.predict(wrong, verbose=0)) == len(wrong)
+    else:
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            plain.predict(wrong, verbose=0)
+    assert len(plain.predict(SCALED[:3], verbose=0)) == 3
