@@ -108,9 +108,10 @@ def fit(
     state = _find_state(workdir, keep) if resume else None
     images = run_fingerprints(data) if is_first_process() else {}
     options = recorded_options(model)
+    has_same_images = False
     if state is not None:
         if images:
-            check_same_images(pathlib.Path(workdir).expanduser(), images, state)
+            has_same_images = check_same_images(pathlib.Path(workdir).expanduser(), images, state)
         check_same_model(options, state)
     with own_directory(workdir) as own:
         check_new(own, resume)
@@ -118,7 +119,7 @@ def fit(
         before = _find_trained_before(model, teacher, trained_before, images) if is_new else None
         digests = [found.digest() for found in (*images.values(), before) if found is not None]
         facts = {**task.facts, **(facts or {}), **measurements}
-        made = open_run(own, recipe, facts, resume, digests)
+        made = open_run(own, recipe, facts, resume, digests, has_same_images)
         # A teacher may have other dtypes.
         trained = task.model if teacher is None else model
         task.model.compile(

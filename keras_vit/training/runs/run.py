@@ -13,6 +13,7 @@ from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
 from keras_vit.checkpoints.trained.sources import absolute_source
 from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.core.locks import exclusive_lock
+from keras_vit.data.sources.kinds import find_kind
 
 METRICS_FILE = "metrics.jsonl"
 SKIPPED_FILE = "skipped.txt"
@@ -25,11 +26,12 @@ STATES = "states"
 TENSORBOARD = "tensorboard"
 
 
-def open_run(workdir, recipe, facts, resume=False, digests=()):
+def open_run(workdir, recipe, facts, resume=False, digests=(), has_same_images=False):
     """Make the directory of a run and write its settings to `run.json`.
 
-    The id of the run depends on the recipe, the facts and the digests of its images. Return a list
-    of the paths that were made, for `discard`.
+    The id of the run depends on the recipe, the facts and the digests of its images. A resumed run
+    may have its model, its teacher and, if it `has_same_images`, its data in another place, which
+    is recorded. Return a list of the paths that were made, for `discard`.
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     # Equal runs have equal ids, so that their files can be compared.
@@ -38,7 +40,7 @@ def open_run(workdir, recipe, facts, resume=False, digests=()):
         is_made = not workdir.exists()
         if _holds_something(workdir):
             check_new(workdir, resume)
-            _check_same(workdir, run, recipe)
+            _check_same(workdir, run, recipe, has_same_images)
             return []
         workdir.mkdir(parents=True, exist_ok=True)
         write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
@@ -99,8 +101,8 @@ def locked(workdir):
         yield
 
 
-def _check_same(workdir, run, recipe):
-    """Check that a directory holds the same run, which can be resumed."""
+def _check_same(workdir, run, recipe, has_same_images):
+    """Check that a directory holds the same run, which can be resumed; record what has moved."""
     before = read_run(workdir / LAST_MODEL)
     if "recipe" not in before:
         raise ValueError(
@@ -113,8 +115,9 @@ def _check_same(workdir, run, recipe):
     known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
     unrecorded = json.loads(json.dumps({name: defaults[name] for name in known}))
     unrecorded |= {"split": "train", "keep_head": False, "model_digest": run.get("model_digest")}
-    # A run may go on on other devices, with its model and its teacher in other places.
-    names = ("recipe", "keras", "id", "strategy", "model_shards", *_moved(before, run))
+    moved = list(_moved(before, run, has_same_images))
+    # A run may go on on other devices.
+    names = ("recipe", "keras", "id", "strategy", "model_shards", *moved)
     not_compared = dict.fromkeys(names)
     old, new = (
         {**unrecorded, **settings["recipe"], **settings, **not_compared}
@@ -123,22 +126,32 @@ def _check_same(workdir, run, recipe):
     # A dataset orders the classes to keep itself.
     changed = differences(old, new, unordered=("classes",))
     # A name says more than a digest.
-    changed.sort(key=lambda change: "_digest=" in change)
+    changed = [change for change in changed if "_digest=" not in change] or changed
     if changed:
         raise ValueError(
             f"A resumed run must have the settings it was begun with. Received: {changed[0]}"
             + (f" and {len(changed) - 1} more" if changed[1:] else "")
+            + "; a new run of its model with `keep_head` (`--keep-head`) trains it further"
         )
+    if moved:
+        places = {name: run[name] for name in moved}
+        write_text(workdir / RUN_FILE, json.dumps({**before, **places}, indent=2) + "\n")
 
 
-def _moved(before, run):
-    """Yield the names of the settings that are files which only have other names than before."""
+def _moved(before, run, has_same_images):
+    """Yield the names of the settings that are files which have other names than before alone."""
     for name in ("model", "teacher"):
         digest = run.get(f"{name}_digest")
         is_same = digest is not None and before.get(f"{name}_digest") == digest
         # Earlier versions recorded relative paths.
-        if is_same or absolute_source(before.get(name)) == run.get(name):
+        is_same |= absolute_source(before.get(name)) == run.get(name)
+        if is_same and before.get(name) != run.get(name):
             yield name
+    old, new = (facts.get("data", "") for facts in (before, run))
+    kind, _ = find_kind(old)
+    is_of_paths = kind is not None and kind.is_path and find_kind(new)[0] == kind
+    if has_same_images and is_of_paths and old != new:
+        yield "data"
 
 
 def write_text(path, text):

@@ -39,14 +39,17 @@ def record_images(workdir, images, before=None):
 
 
 def check_same_images(workdir, images, state):
-    """Check that a resumed run has the images that it was begun with, or say what changed."""
+    """Check that a resumed run has the images that it was begun with, or say what changed.
+
+    Return whether they are known to be the same.
+    """
     recorded = state[1].get("images")
     if recorded is None:
         logging.getLogger("keras_vit").warning(
             "the run was begun by a version that did not record its images: changes cannot be "
             "detected"
         )
-        return
+        return False
     for kind in _RECORDS:
         now = images.get(kind)
         if recorded.get(kind) == (now and now.digest()):
@@ -57,6 +60,7 @@ def check_same_images(workdir, images, state):
             f"A resumed run must have the {kind} images that it was begun with. "
             f"Received: {what}; train in a new `workdir` to use them"
         )
+    return True
 
 
 def images_trained_on(workdir):

@@ -11,6 +11,7 @@ from keras_vit.cli.resumed import STUDY_FILE
 from keras_vit.experiments.studies.table import FACTS
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.commands import error_of
+from tests.fixtures.images import write_folder
 from tests.fixtures.small_runs import save_small_model, small_model, small_recipe
 
 RUN = {
@@ -92,10 +93,28 @@ def test_a_run_goes_on_from_another_directory_and_after_its_model_has_moved(
     error = error_of(capsys, *again)
     assert "must be the model that the run was begun with" in error and str(model) in error
     main([*again, "--model", moved])
+    # The run has recorded the place.
+    main([*again])
     other = str(tmp_path / "other.keras")
     small_model(small_recipe(image_size=16)).save(other)
     error = error_of(capsys, *again, "--model", other)
-    assert f"model='{other}' instead of '{model}'" in error
+    assert f"model='{other}' instead of '{moved}'" in error
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_after_its_images_have_moved(tmp_path, capsys):
+    photos = write_folder(tmp_path / "photos", ("ant", "bee"), count=20)
+    workdir = str(tmp_path / "run")
+    sizes = ("--image-size", "16", "--batch-size", "8", "--steps", "2", "--warmup-steps", "1")
+    begin = ("train", "finetune", "--model", save_small_model(tmp_path), *sizes)
+    main([*begin, "--data", f"folder:{photos}", "--workdir", workdir])
+    moved = photos.rename(tmp_path / "moved")
+    again = ("train", "--resume", "--workdir", workdir)
+    assert f"{photos}', which does not exist" in error_of(capsys, *again)
+    main([*again, "--data", f"folder:{moved}"])
+    main([*again])
+    next(moved.glob("ant/*.jpg")).unlink()
+    assert "must have the training images" in error_of(capsys, *again)
 
 
 def test_a_run_of_a_study_is_refused(tmp_path, capsys):

@@ -200,9 +200,10 @@ def test_a_run_goes_on_with_the_weights_that_it_was_begun_with_wherever_they_are
     digest = f"{name}_digest"
     open_run(tmp_path / "new", RECIPE, {name: "/here/m.keras", digest: "a"})
     open_run(tmp_path / "new", RECIPE, {name: "/there/m.keras", digest: "a"}, resume=True)
-    message = f"{name}='/there/m.keras' instead of '/here/m.keras' and 1 more"
+    # The other place has been recorded.
+    message = f"Received: {name}='/here/m.keras' instead of '/there/m.keras';"
     with pytest.raises(ValueError, match=message):
-        open_run(tmp_path / "new", RECIPE, {name: "/there/m.keras", digest: "b"}, resume=True)
+        open_run(tmp_path / "new", RECIPE, {name: "/here/m.keras", digest: "b"}, resume=True)
     # Versions before recorded the path as it was given.
     (tmp_path / "m.keras").touch()
     open_run(tmp_path / "old", RECIPE, {name: "m.keras", "teacher_digest": "a"})
