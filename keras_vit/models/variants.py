@@ -138,15 +138,20 @@ def find_variant(name: str) -> Variant | ResNetVariant:
     for variant in VARIANTS:
         if variant.name == known:
             return _changed(variant, name) if parenthesis else variant
-    nearest = sorted(
+    raise ValueError(
+        f"`variant` must be the name of an architecture, such as {nearest_variants(name)}. "
+        f"Received: variant={name!r}"
+    )
+
+
+def nearest_variants(name):
+    """Return the three names that are most similar to one, as a text."""
+    names = sorted(
         (variant.name for variant in VARIANTS),
         key=lambda known: difflib.SequenceMatcher(None, known.lower(), str(name).lower()).ratio(),
         reverse=True,
-    )[:3]
-    raise ValueError(
-        f"`variant` must be the name of an architecture, such as {', '.join(nearest)}. "
-        f"Received: variant={name!r}"
     )
+    return ", ".join(names[:3])
 
 
 def is_variant(model):

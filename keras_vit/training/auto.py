@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_vit.checkpoints import inspect_checkpoint
 from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.checkpoints.trained.sources import check_source
 from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size
@@ -82,7 +83,7 @@ class Facts:
 
 def auto_recipe(
     data: str,
-    model: keras.Model | str | os.PathLike,
+    model: str | os.PathLike,
     *,
     minutes: float | None = None,
     seed: int = 0,
@@ -122,6 +123,12 @@ def auto_recipe(
         raise ValueError(f"`minutes` must be a positive number. Received: minutes={minutes!r}")
     if image_size is not None:
         check_integer("image_size", image_size, minimum=1)
+    if isinstance(model, keras.Model):
+        raise ValueError(
+            "`model` must be the name of a variant, a path or a checkpoint, from which the steps "
+            f"are timed. Received: the built model {model.name!r}"
+        )
+    check_source(model)
     facts = find_facts(data, model, split, **options)
     recipe = recipe_for_images(facts, seed, image_size)
     if minutes is None and not machine.has_accelerator():

@@ -137,12 +137,12 @@ def train(
             f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
             f"keep_head={keep_head} and the model {model.name!r}"
         )
-    if keep_head:
-        check_keeps_head(model, recipe.loss)
     workdir = pathlib.Path(workdir).expanduser()
     begun = read_run(workdir / LAST_MODEL) if resume else {}
     if not is_built:
         _check_starting_model(model, begun)
+    if keep_head:
+        check_keeps_head(model, recipe.loss)
     facts = {
         "model": model.name if is_built else absolute_source(model),
         **({} if is_built else file_digest(model)),

@@ -14,6 +14,7 @@ import keras
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.trained.loading import class_names_of, load_unscaled
 from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.checkpoints.trained.sources import check_source
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.imagenet import as_words
 from keras_vit.core.resizing import WHOLE_IMAGE
@@ -25,6 +26,7 @@ from keras_vit.models import (
     replace_head,
     resize,
 )
+from keras_vit.models.base import resizing_of
 from keras_vit.models.dense.backbone import backbone
 from keras_vit.models.dense.segmenter import segmenter
 from keras_vit.models.introspection import options_of
@@ -87,6 +89,7 @@ def make_model(
     for layer in made.layers:
         if hasattr(layer, "remat"):
             layer.remat = recipe.remat
+    _log_other_resizing(resizing_of(made))
     # Runs evaluate images that are resized as in the ViT paper.
     made.resizing = WHOLE_IMAGE
     if recipe.lora_rank is not None:
@@ -133,7 +136,8 @@ def _make_model(recipe, model, num_classes, dtype):
 
 def check_keeps_head(model, loss=CLASS_LOSSES[0]):
     """Raise `ValueError` if a run cannot keep the head of a model, whatever its classes are."""
-    if is_variant_or_mistyped(model) or loss not in CLASS_LOSSES:
+    check_source(model)
+    if is_variant(model) or loss not in CLASS_LOSSES:
         raise ValueError(
             "`keep_head` (`--keep-head`) is for a trained model that is to classify images. "
             f"Received: keep_head=True, model={str(model)!r}, loss={loss!r}"
@@ -200,6 +204,18 @@ def _build_variant(recipe, variant, num_classes, dtype):
         for name in ("position_embedding", "position_placement", "axial"):
             options[name] = getattr(recipe, name)
     return build(variant.name, **options)
+
+
+def _log_other_resizing(resizing):
+    """Log how the images of a model were resized, if runs resize them in another way."""
+    default = dataclasses.asdict(WHOLE_IMAGE)
+    own = dataclasses.asdict(resizing).items()
+    changed = [f"{name}={value!r}" for name, value in own if value != default[name]]
+    if changed:
+        logging.getLogger("keras_vit").info(
+            "the model's images were resized with %s; this run resizes them as the ViT paper does",
+            ", ".join(changed),
+        )
 
 
 def _log_kept_settings(recipe, model, is_built):

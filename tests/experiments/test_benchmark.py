@@ -254,7 +254,7 @@ def test_a_wrong_size_is_found_before_anything_is_measured(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("ViT_X", "`variant` must be the name of"),
+        ("ViT_X", "`model` must be the name of a variant"),
         ("runs/nowhere", "`models` must be names of variants, or trained models"),
         ("nowhere.keras", "`models` must be names of variants, or trained models"),
         ("tests", "directory with model.safetensors"),

@@ -129,7 +129,7 @@ def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "ViT_Ti61"}, "`variant` must be the name of an architecture"),
+        ({"model": "ViT_Ti61"}, "`model` must be the name of a variant, such as ViT_Ti16"),
         ({"model": "nowhere.keras"}, "`model` must be an existing file"),
         ({"model": "nowhere.npz"}, "must be an existing file"),
         ({"model": "tests"}, "must be a directory with model.safetensors"),

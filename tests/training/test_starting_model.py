@@ -9,6 +9,7 @@ import pytest
 
 import keras_vit
 from keras_vit.core.imagenet import imagenet_class_names, read_labels
+from keras_vit.core.resizing import Resizing
 from keras_vit.models import vision_transformer
 from keras_vit.models.variants import is_variant
 from keras_vit.training.recipes import DIGITS_FINETUNE, FINETUNE, PRETRAIN, RECIPES
@@ -16,7 +17,7 @@ from keras_vit.training.starting_model import make_model
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import classifier
 from tests.fixtures.reference import case_path
-from tests.fixtures.small_runs import CLASSES, small_recipe
+from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
 from tests.fixtures.tiny import TINY, images
 
 pytestmark = pytest.mark.backends("tensorflow", reason="recipes set the same on every backend")
@@ -132,7 +133,7 @@ def test_a_kept_head_computes_as_before(kind, tmp_path):
         ("ViT_Ti16", {}, "is for a trained model .*model='ViT_Ti16'"),
         (case_path("a_vit_token"), {"loss": "pixels"}, "is to classify images.*loss='pixels'"),
         (case_path("a_vit_token"), {}, "is for a model whose class names are known"),
-        ("ViT_Ti61", {}, "is for a trained model .*model='ViT_Ti61'"),
+        ("ViT_Ti61", {}, "must be the name of a variant, such as .*model='ViT_Ti61'"),
     ],
 )
 def test_a_head_that_cannot_be_kept(model, changes, message):
@@ -163,6 +164,17 @@ def test_a_model_that_does_what_the_recipe_wants_is_not_logged(trained, caplog):
     wanted = dataclasses.replace(small_recipe(image_size=16), **ASKED)
     make_model(wanted, "ViT_Ti16", num_classes=3)
     assert not caplog.text
+
+
+@pytest.mark.slow
+def test_another_resizing_than_that_of_runs_is_logged(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    model = small_model(small_recipe())
+    model.resizing = Resizing("bicubic", antialias=True)
+    model.save(tmp_path / "m.keras")
+    made = make_model(small_recipe(), str(tmp_path / "m.keras"), num_classes=3)
+    assert "images were resized with interpolation='bicubic', antialias=True;" in caplog.text
+    assert made.resizing == Resizing()
 
 
 @pytest.mark.parametrize("recipe", [PRETRAIN, FINETUNE])

@@ -67,24 +67,37 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
     if not rows:
         known = f": no published checkpoint of {variant} is known"
     elif variant is None:
-        known = f" or the name of a checkpoint, such as {', '.join(_nearest(str(name), rows))}"
+        known = _alternatives(str(name), rows)
     else:
         tags = {row.tag: row.name for row in rows.values()}
         nearest = _nearest(str(name).rpartition("/")[2], tags)
         known = f" or a checkpoint of {variant}, such as {', '.join(nearest)}"
-    variants = {row.variant for row in CHECKPOINTS}
-    owner, slash, repository = str(name).partition("/")
-    is_file = "/" in repository or str(name).endswith(_SUFFIXES)
-    if variant is None and (slash or is_file) and (sibling := _nearest_file(str(name))):
-        known = f", such as {sibling},{known}"
-    elif variant is None and slash and owner not in variants and not is_file:
-        known += f", or hf://{name} if it is a repository of the Hugging Face Hub"
     raise ValueError(
         f"`{argument}` must be an existing file or directory{known}. Received: {argument}={name!r}"
     )
 
 
-def _nearest_file(path):
+def _alternatives(name, rows):
+    """Return what may have been meant by a name, to follow "must be an existing file or directory".
+
+    Names of checkpoints resemble every path, and are not listed for one.
+    """
+    own = [row.name for row in rows.values() if row.variant == name]
+    if own:
+        listed = ", ".join(own[:3])
+        return f" or the name of a checkpoint, such as {listed}: {name} alone has no weights"
+    sibling = nearest_file(name)
+    found = f", such as {sibling}," if sibling else ""
+    owner, slash, repository = name.partition("/")
+    is_file = name.endswith(_SUFFIXES)
+    if not is_file and (not slash or owner in {row.variant for row in CHECKPOINTS}):
+        return f"{found} or the name of a checkpoint, such as {', '.join(_nearest(name, rows))}"
+    is_repository = owner and "/" not in repository and not (is_file or sibling)
+    hub = f", or hf://{name} if it is a repository of the Hugging Face Hub" if is_repository else ""
+    return f"{found} or the name of a checkpoint (`keras-vit checkpoints` lists them){hub}"
+
+
+def nearest_file(path):
     """Return the path with the most similar name in the same folder, or `None`."""
     try:
         path = pathlib.Path(path).expanduser()

@@ -3,13 +3,18 @@
 import hashlib
 import pathlib
 
-from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.checkpoints.catalog import CHECKPOINTS, nearest_file
 from keras_vit.checkpoints.catalog.download import files_of, find_file
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.trained.loading import saved_by_run
 from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.core.files import exists
-from keras_vit.models.variants import find_variant, is_variant, is_variant_or_mistyped
+from keras_vit.models.variants import (
+    find_variant,
+    is_variant,
+    is_variant_or_mistyped,
+    nearest_variants,
+)
 
 
 def check_source(model):
@@ -17,9 +22,15 @@ def check_source(model):
 
     A checkpoint is downloaded.
     """
-    if is_variant_or_mistyped(model):
+    if is_variant(model):
         find_variant(model)
         return
+    if is_variant_or_mistyped(model):
+        sibling = nearest_file(model)
+        raise ValueError(
+            f"`model` must be the name of a variant, such as {nearest_variants(model)}, or a path "
+            f"that exists{f', such as {sibling}' if sibling else ''}. Received: model={model!r}"
+        )
     file = find_file(model, argument="model")
     if file.suffix == ".keras":
         saved_by_run(file)

@@ -11,6 +11,8 @@ from keras_vit.training.distribution import is_first_process, num_replicas
 
 # Number of names of classes to show.
 _SHOWN = 5
+# VTAB-1k has the most of the recipes: 2,500 steps of 512 images, on 800.
+_MANY_PASSES = 1600
 # Number of validation images below which a single one is more than a percent of the accuracy.
 _FEW = 100
 
@@ -40,6 +42,13 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
         log("each batch is shared by %d replicas", num_replicas())
     parts = f"in {epochs} epochs of {updates:,} steps" if epochs > 1 else "in one epoch"
     log("%s, %s%s", steps, parts, after)
+    passes = epochs * updates * recipe.batch_size // train.num_examples
+    if passes > _MANY_PASSES:
+        log(
+            "each image is seen %s times: fewer `--steps` may do; `keras-vit train auto` chooses "
+            "them by the number of images",
+            f"{passes:,}",
+        )
     if _has_few(recipe, validation):
         share = 100 / validation.num_examples
         log("each validation image is %.1f %% of the accuracy: small differences are chance", share)

@@ -9,7 +9,12 @@ from keras_vit.training import auto
 from keras_vit.training.auto import Facts, auto_recipe, find_facts, recipe_for_images
 from keras_vit.training.recipes import machine
 from tests.fixtures.images import write_folder
-from tests.fixtures.small_runs import save_small_model, small_recipe, write_uneven_folder
+from tests.fixtures.small_runs import (
+    save_small_model,
+    small_model,
+    small_recipe,
+    write_uneven_folder,
+)
 
 VIT_B16 = {"patch_size": (16, 16), "image_size": (224, 224)}
 RESNET = {"stages": (3, 4, 6, 3), "width": 64, "image_size": (224, 224)}
@@ -136,6 +141,11 @@ def test_memory_and_time_of_this_machine(model):
     assert not machine.has_accelerator()
     recipe = small_recipe(image_size=16)
     assert 0 < machine.seconds_per_image(recipe, load_model(model), batch_size=4) < 10
+
+
+def test_a_built_model_is_refused():
+    with pytest.raises(ValueError, match="`model` must be the name of a variant, a path"):
+        auto_recipe("digits", small_model(small_recipe()))
 
 
 @pytest.mark.parametrize(

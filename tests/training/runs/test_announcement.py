@@ -49,6 +49,15 @@ def test_a_run_says_what_it_will_do(model, words, caplog):
     )
 
 
+def test_a_run_of_very_many_passes_says_so(caplog):
+    recipe = dataclasses.replace(RECIPE, steps=20_000)
+    datasets = load_training_data(recipe, "digits", classes=("3", "5", "7"))
+    with caplog.at_level(logging.INFO, "keras_vit"):
+        announce(recipe, *datasets, "ViT_Ti16", datasets[0].num_examples)
+    passes = 20_000 * 32 // datasets[0].num_examples
+    assert any(line.startswith(f"each image is seen {passes:,} times") for line in caplog.messages)
+
+
 def test_a_run_says_which_model_and_head_it_starts_from(tmp_path, caplog):
     (tmp_path / "run.json").write_text("{}")
     small_model(RECIPE, 3).save(tmp_path / "best.keras")
