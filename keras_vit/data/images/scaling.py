@@ -27,9 +27,9 @@ def preprocess(images: Any) -> Any:
         An array or tensor of the same kind and shape, `(images - 127.5) / 127.5`.
 
     Raises:
-        ValueError: if the images are not numbers, integers are not in [0, 255], or floating-point
-            values are NaN or not in [-63.75, 318.75]. Tensors without values, in a traced function,
-            are not checked.
+        ValueError: if a list has images of several sizes, the images are not numbers, integers are
+            not in [0, 255], or floating-point values are NaN or not in [-63.75, 318.75]. Tensors
+            without values, in a traced function, are not checked.
 
     Reference:
         `vit_jax/input_pipeline.py`.
@@ -39,7 +39,14 @@ def preprocess(images: Any) -> Any:
     array([-1. , -0.6,  1. ], dtype=float32)
     """
     if not hasattr(images, "dtype"):
-        images = np.asarray(images)
+        try:
+            images = np.asarray(images)
+        except ValueError as error:
+            shapes = ", ".join(sorted({str(np.shape(image)) for image in images})[:3])
+            raise ValueError(
+                "`images` must be an array, or a list of images of one size; `keras_vit.data.load` "
+                f"resizes those of a folder. Received: the shapes {shapes}"
+            ) from error
     _check_values(images)
     return scale_pixels(images)
 

@@ -53,6 +53,12 @@ def test_preprocess_refuses_invalid_values(images, received):
         keras_vit.preprocess(images)
 
 
+def test_preprocess_names_the_sizes_of_a_list():
+    message = r"a list of images of one size.* Received: the shapes \(16, 16, 3\), \(8, 16, 3\)"
+    with pytest.raises(ValueError, match=message):
+        keras_vit.preprocess([PHOTOS[0], PHOTOS[0, :8]])
+
+
 def test_preprocess_names_the_range_of_floats():
     keras_vit.preprocess(np.array([-63.75, 318.75]))
     with pytest.raises(ValueError, match=r"floating-point values in \[-63\.75, 318\.75\]\. Rec"):
