@@ -5,18 +5,20 @@ import importlib.util
 import io
 import logging
 import os
-import re
 import sys
 
 import tyro
 
-from keras_vit.cli.commands import check_recipe, command_type, nearest_option, with_one_length
+from keras_vit.cli.commands import command_type, with_one_length
+from keras_vit.cli.mistakes import check_command, check_recipe, describe_mistake
 from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, without_stderr
+from keras_vit.version import __version__
 
 _DESCRIPTION = (
     "Vision Transformers for Keras 3. `keras-vit COMMAND --help` shows options and an example, "
-    "`--help-verbose` what each option does. Start with `keras-vit quickstart`."
+    "`--help-verbose` what each option does, and `keras-vit --version` prints the version. "
+    "Start with `keras-vit quickstart`."
 )
 _NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
 
@@ -36,26 +38,41 @@ def _is_not_of_retracing(record):
     return "retracing" not in record.getMessage()
 
 
+class _Log(logging.StreamHandler):
+    """Write the log of the package to the standard error, and keep the last message."""
+
+    last = ""
+
+    def emit(self, record):
+        self.last = record.getMessage()
+        super().emit(record)
+
+
 def show_log():
-    """Write the log of the package to the standard error."""
-    handler = logging.StreamHandler()
+    """Write the log of the package to the standard error; return the handler."""
+    handler = _Log()
     handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
     # An earlier handler may hold a standard error that is closed.
     logger.handlers[:] = [handler]
+    return handler
 
 
 def parse(args=None):
     """Parse the arguments of a command, by default those of the process.
 
-    Show only the first part of tyro's error box.
+    Tyro's error box is shown as one line.
     """
     box, args = io.StringIO(), sys.argv[1:] if args is None else args
     args = [_with_new_name(word) for word in args]
     if args[:2] == ["study", "paper"]:
         # It trains nothing, and has none of the arguments of the studies.
         args[:2] = ["study-paper"]
+    if args == ["--version"]:
+        print(f"keras-vit {__version__}")
+        sys.exit()
+    check_command(args)
     check_recipe(args)
     args = complete(with_one_length(args))
     try:
@@ -70,10 +87,7 @@ def parse(args=None):
             )
     except SystemExit:
         if box.getvalue():
-            what = first_part(box.getvalue())
-            nearest = nearest_option(args, what) if what.startswith("Unrecognized") else None
-            hint = f"did you mean {nearest}? See" if nearest else "see"
-            print(f"keras-vit: error: {what}; {hint} --help", file=sys.stderr)
+            print(f"keras-vit: error: {describe_mistake(args, box.getvalue())}", file=sys.stderr)
         raise
 
 
@@ -82,25 +96,14 @@ def _with_new_name(word):
     return _NEW_FLAGS.get(flag.replace("_", "-"), flag) + equals + value
 
 
-def first_part(box):
-    """Return the words of an error box between its title and its first rule."""
-    # The rules are hyphens where there is no Unicode.
-    part = re.split("─{4,}|-{4,}", box, maxsplit=2)[1]
-    words = " ".join(part.replace("│", " ").strip("╮╯ \n").split())
-    # The rest lists the types of all recipes, or explains the order of commands.
-    words = words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0]
-    words = words.partition(" Arguments are applied to")[0]
-    return re.sub(r" \(applied to [\w -]+\)", "", words).rstrip(".")
-
-
 def main(args=None):
     """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
-    command = None
+    command = log = None
     try:
         command = parse(args)
         if getattr(command, "needs_keras", True):
             import_keras_quietly()
-        show_log()
+        log = show_log()
         command.run()
     except BrokenPipeError:
         # The reader of the output stopped reading, as `head` does.
@@ -113,4 +116,7 @@ def main(args=None):
         print(f"keras-vit: error: {what}{' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
+        # A run or a study that can be resumed logs how.
+        if log is None or "resume" not in log.last:
+            print("keras-vit: stopped", file=sys.stderr)
         sys.exit(130)

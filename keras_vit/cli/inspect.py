@@ -20,13 +20,14 @@ class Inspect:
     out: pathlib.Path
     """Directory for the figures and `index.html`; existing figures are replaced."""
     images: tuple[pathlib.Path, ...] = ()
-    """Image files to use instead of `--data`."""
+    """Image files, and folders of them, to use instead of `--data`."""
     data: str | None = None
     """Dataset as in `keras-vit train`; by default the data of the run."""
     split: str = "test"
     """train, validation or test."""
     count: int = 128
-    """Number of images for the attention distance; some of them are shown in the other figures."""
+    """Greatest number of images for the attention distance, taken evenly from `--images`; some of
+    them are shown in the other figures."""
     image_size: tuple[int, ...] | None = None
     """Image size, one number or height and width: resizes a model for another size. A file that
     does not record its size needs this."""
@@ -61,12 +62,20 @@ class Inspect:
         from keras_vit.serving.predict import read_image
 
         if self.images:
-            return preprocess_files(map(read_image, self.images), size, resizing)
+            return preprocess_files(map(read_image, self._files()), size, resizing)
         dataset = self._dataset(size, resizing)
         images, _ = first_images(dataset, self.count)
         if len(dataset.skipped):
             print(dataset.skipped)
         return images
+
+    def _files(self):
+        """Return at most `count` image files, from all folders: a folder starts with one class."""
+        from keras_vit.serving.verify import find_images
+
+        files = find_images(self.images)
+        count = min(self.count, len(files))
+        return [files[number * len(files) // count] for number in range(count)]
 
     def _dataset(self, size, resizing):
         """Return the split, shuffled as for training: a folder starts with one class."""

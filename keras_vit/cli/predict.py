@@ -71,6 +71,11 @@ class Predict:
         from keras_vit.data.inputs.find import find_images
         from keras_vit.serving import Predictor
 
+        if not self.images:
+            raise ValueError(
+                "`images` must name at least one file, after the model, the first argument. "
+                f"Received: the model {self.model!r} and no images"
+            )
         check_images(self.images, self.top)
         shard = as_shard(self.shard)
         self._check_flags()

@@ -4,7 +4,7 @@ import pathlib
 import shlex
 
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
-from keras_vit.cli.train import as_recipe, train_command
+from keras_vit.cli.run_commands import as_recipe, train_command
 from keras_vit.training.recipes import RECIPES
 
 # The facts of a study, in the folder of its runs; its module imports Keras.
@@ -26,7 +26,9 @@ def complete(args):
         return args
     words = [word for flag in args[1:] for word in flag.split("=", 1)]
     if "--workdir" not in words[:-1]:
-        return args
+        raise ValueError(
+            "`--resume` needs `--workdir`, the directory of the run. Received: no `--workdir`"
+        )
     # `auto` is a strategy, too, and a directory may have the name of a recipe.
     others = {
         word

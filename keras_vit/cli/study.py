@@ -26,9 +26,12 @@ class Study:
     """
 
     study: Annotated[
-        Literal[tuple(STUDIES)], tyro.conf.Positional, tyro.conf.arg(help=f"Changed: {_WHAT}.")
+        Literal[tuple(STUDIES)],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="STUDY", help=f"One of {', '.join(STUDIES)}. Changed: {_WHAT}."),
     ]
     recipe: NamedRecipe
+    """Recipe of the runs."""
     workdir: pathlib.Path
     """Directory for the table, the figure and the runs."""
     data: str | None = None

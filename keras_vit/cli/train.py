@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.cli.run_commands import as_recipe, train_command
 from keras_vit.cli.run_lines import describe_best, describe_fewshot, describe_seeds
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.choices import SEGMENTATION
-from keras_vit.training.recipes import RECIPES, ROWS, Recipe
+from keras_vit.training.recipes import RECIPES, ROWS
 
 DESCRIPTIONS = {
     name: f"{row.source}." + (f" Reported: {row.reported}." if row.reported else "")
@@ -33,12 +34,18 @@ class Auto:
     """Side of the images in pixels; by default it follows the images and the model."""
 
 
-def recipe_type(names, with_auto=False):
-    """Return the type of a choice among named recipes, and perhaps `auto`."""
+def recipe_type(names, with_auto=False, note=""):
+    """Return the type of a choice among named recipes, and perhaps `auto`.
+
+    The note is added to the description of each.
+    """
     named = tyro.extras.subcommand_type_from_defaults(
-        {name: RECIPES[name] for name in names}, DESCRIPTIONS
+        {name: RECIPES[name] for name in names},
+        {name: DESCRIPTIONS[name] + note for name in names},
     )
-    return Annotated[Auto, tyro.conf.subcommand("auto")] | named if with_auto else named
+    about_auto = " ".join(Auto.__doc__.split()) + note
+    auto = Annotated[Auto, tyro.conf.subcommand("auto", description=about_auto)]
+    return auto | named if with_auto else named
 
 
 # Those that `--help` lists; `--help-verbose` lists all.
@@ -61,6 +68,7 @@ class Train:
     """
 
     recipe: AnyRecipe
+    """Settings of the training: `auto`, or those of a recipe."""
     model: str
     """Name of a variant (see `keras-vit models`), also with other sizes, as in
     'ViT_Ti16(patch_size=4, depth=6)'; a .keras file, a run's directory, or a checkpoint as in
@@ -202,6 +210,8 @@ class Train:
     def _choose(self, auto):
         """Return the recipe of `auto`, or that of the run to be resumed."""
         from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
+        from keras_vit.checkpoints.trained.sources import absolute_source
+        from keras_vit.data.sources.kinds import absolute_name
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
         from keras_vit.training.runs.run import check_new
@@ -218,12 +228,15 @@ class Train:
         fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
         options = {field.name: getattr(self, field.name) for field in fields}
         known = {name: options[name] for name in ("classes", "data_dir", "exclude")}
-        known |= {**dataclasses.asdict(auto), "may_freeze": self.teacher is None}
+        # A head that is kept is trained already.
+        may_freeze = self.teacher is None and not self.keep_head
+        known |= {**dataclasses.asdict(auto), "may_freeze": may_freeze}
         recipe = auto_recipe(self.data, self.model, **known)
         if self.sweep_lr:
             arguments = {k: v for k, v in options.items() if k not in _NOT_ARGUMENTS}
             recipe = sweep_shortly(recipe, workdir=self.workdir, **arguments)
         given = {f.name: options[f.name] for f in fields if options[f.name] != f.default}
+        given |= {"model": absolute_source(self.model), "data": absolute_name(self.data)}
         base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
         again = self.workdir.with_name(f"{self.workdir.name}-again")
         print(f"The same again: {train_command(base, recipe, {**given, 'workdir': again})}")
@@ -272,28 +285,3 @@ def _sweep(*arguments, **options):
         result = "diverged" if accuracy is None else f"validation {measure} {accuracy:.2%}"
         print(f"learning rate {rate:g}: {result}{chosen}")
     return run
-
-
-def as_recipe(recorded):
-    """Return the recipe of a `run.json`, where tuples are lists."""
-    lists = {name: tuple(value) for name, value in recorded.items() if isinstance(value, list)}
-    return Recipe(**{**recorded, **lists})
-
-
-def train_command(base, recipe, options):
-    """Return the command of a recipe, by the settings that differ from those of the row `base`.
-
-    Options that are `None` are left out; words are quoted for a shell.
-    """
-    before = dataclasses.asdict(RECIPES[base])
-    settings = {k: v for k, v in dataclasses.asdict(recipe).items() if v != before[k]}
-    settings |= {k: v for k, v in options.items() if v is not None}
-    words = ["keras-vit", "train", base]
-    for name, value in settings.items():
-        flag = name.replace("_", "-")
-        if isinstance(value, bool):
-            words.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            values = value if isinstance(value, (tuple, list)) else [value]
-            words += [f"--{flag}", *map(str, values)]
-    return shlex.join(words)

@@ -8,6 +8,16 @@ import numbers
 
 import numpy as np
 
+# Our names of arguments that have others in Keras, timm or transformers.
+_NAMES_ELSEWHERE = {
+    "input_shape": "image_size",
+    "img_size": "image_size",
+    "classes": "num_classes",
+    "num_labels": "num_classes",
+    "drop_rate": "dropout",
+    "hidden_dropout_prob": "dropout",
+}
+
 
 def as_pair(value, argument):
     """Return the value as a pair of integers, checked to be positive."""
@@ -38,7 +48,9 @@ def check_options(function, options, known):
     """
     for name, value in options.items():
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)[0]
+            nearest = _NAMES_ELSEWHERE.get(name)
+            if nearest not in known:
+                (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
             raise TypeError(
                 f"`{function}` has no argument of this name; the nearest one is `{nearest}`. "
                 f"Received: {name}={value!r}"

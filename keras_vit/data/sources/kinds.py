@@ -91,6 +91,20 @@ def find_kind(name):
     return (kind if is_complete else None), argument
 
 
+def name_of_path(path):
+    """Return the name of the dataset in a folder or a CSV file, or `None` for another path.
+
+    Example:
+    >>> from keras_vit.data.sources.kinds import name_of_path
+    >>> name_of_path("tests"), name_of_path("cifar")
+    ('folder:tests', None)
+    """
+    file = pathlib.Path(path).expanduser()
+    if path and file.is_dir():
+        return f"folder:{path}"
+    return f"csv:{path}" if file.suffix == ".csv" and file.is_file() else None
+
+
 def names_with(option):
     """Return the names of the kinds with an option, for help and errors.
 

@@ -1,6 +1,16 @@
 """Which examples make up the train, validation and test splits."""
 
+import difflib
+
 SPLITS = ("train", "validation", "test")
+# Their names elsewhere, for errors.
+_NAMES_ELSEWHERE = {
+    "val": "validation",
+    "valid": "validation",
+    "dev": "validation",
+    "training": "train",
+    "testing": "test",
+}
 
 # For datasets without a validation split; the paper holds out 10 % of Pets and Flowers.
 _LAST_TENTH_HELD_OUT = {"train": ("train", 0.0, 0.9), "validation": ("train", 0.9, 1.0)}
@@ -22,9 +32,18 @@ def split_names(split):
     if not set(names) <= set(SPLITS) or len(set(names)) < len(names):
         raise ValueError(
             f"`split` must be one of {SPLITS}, or several joined with '+'. "
-            f"Received: split={split!r}"
+            f"Received: split={split!r}{_did_you_mean(names)}"
         )
     return names
+
+
+def _did_you_mean(names):
+    """Return a question about the first name that is not a split; empty if none is similar."""
+    unknown = [name for name in names if name not in SPLITS][:1]
+    for name in unknown:
+        for found in difflib.get_close_matches(name, (*SPLITS, *_NAMES_ELSEWHERE), n=1):
+            return f"; did you mean {_NAMES_ELSEWHERE.get(found, found)!r}?"
+    return ""
 
 
 def find_parts(split, given):

@@ -72,7 +72,14 @@ def test_wrong_preprocessing(options, message):
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("flipp", "flip"), ("seeds", "seed"), ("start_steps", "start_step"), ("one_hots", "one_hot")],
+    [
+        ("flipp", "flip"),
+        ("seeds", "seed"),
+        ("start_steps", "start_step"),
+        ("one_hots", "one_hot"),
+        # Of timm.
+        ("img_size", "image_size"),
+    ],
 )
 def test_an_unknown_argument_has_a_nearest_one(name, nearest):
     with pytest.raises(TypeError, match=f"nearest one is `{nearest}`. Received: {name}=1"):

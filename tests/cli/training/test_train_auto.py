@@ -1,12 +1,13 @@
 """`keras-vit train auto`: the printed command repeats the run."""
 
 import dataclasses
+import os
 import shlex
 
 import pytest
 
 from keras_vit.cli import main, parse
-from keras_vit.cli.train import train_command
+from keras_vit.cli.run_commands import train_command
 from keras_vit.training import auto
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.images import write_folder
@@ -51,6 +52,38 @@ def test_short_runs_choose_the_learning_rate(photos, model, tmp_path, capsys, mo
     rates = {path.name for path in (tmp_path / "run-sweep").iterdir()}
     assert rates == {"0.003", "0.03"}
     assert "The same again: keras-vit train finetune" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "may_freeze"),
+    [((), True), (("--keep-head",), False), (("--teacher", "ViT_Ti16"), False)],
+)
+def test_the_printed_paths_are_absolute_and_a_kept_head_is_not_trained_alone(
+    more, may_freeze, photos, model, capsys, monkeypatch
+):
+    class ChosenError(Exception):
+        pass
+
+    def stop(**_):
+        raise ChosenError
+
+    def choose(*_, **options):
+        asked.update(options)
+        return RECIPES["finetune"]
+
+    asked = {}
+    monkeypatch.setattr(auto, "auto_recipe", choose)
+    monkeypatch.setattr("keras_vit.training.starting_model.check_keeps_head", lambda model: None)
+    monkeypatch.setattr("keras_vit.training.job.train", stop)
+    monkeypatch.chdir(photos.parent)
+    places = ["--data", f"folder:{photos.name}", "--model", os.path.relpath(model)]
+    with pytest.raises(ChosenError):
+        main(["train", "auto", *places, "--workdir", "run", *more])
+    assert asked["may_freeze"] == may_freeze
+    (line,) = capsys.readouterr().out.splitlines()
+    assert f"--data folder:{photos} " in line
+    assert f"--model {model} " in line
+    assert f"--workdir {photos.parent}/run-again" in line
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -80,7 +80,7 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
     [
         ("--data folder:missing", "`folder:PATH` must name a folder"),
         ("--data cifar", "`name` must be `digits`"),
-        ("--model ViT_B17", "`variant` must be the name of an architecture"),
+        ("--model ViT_B17", "`model` must be the name of a variant"),
         ("--model missing.keras", "`model` must be an existing file"),
         ("--image-size 18", "`image_size` must be a multiple of (4, 4)"),
         ("--warmup-steps 30", "`warmup_steps` must be smaller"),
@@ -116,13 +116,6 @@ def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, cap
 def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tmp_path, capsys):
     arguments = train_arguments(start, tmp_path, tmp_path / "run")
     assert message in mistake_of(capsys, *arguments, flag, value)
-
-
-def test_an_option_has_another_name_in_another_command(capsys):
-    line = mistake_of(capsys, "convert", "a.npz", "b", "--format", "timm")
-    assert line.endswith("options: --format timm; did you mean --to? See --help")
-    line = mistake_of(capsys, "export", "a.keras", "b", "--to", "onnx")
-    assert "did you mean --format?" in line
 
 
 def test_an_unknown_recipe(capsys):

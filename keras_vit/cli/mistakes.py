@@ -1,0 +1,156 @@
+"""Mistakes on the command line, described in one line."""
+
+import dataclasses
+import difflib
+import re
+import typing
+
+import tyro
+
+from keras_vit.cli.commands import COMMANDS
+from keras_vit.cli.train import COMMON_RECIPES, Auto
+from keras_vit.cli.usage import arguments, usage
+from keras_vit.experiments.studies.settings import STUDIES
+from keras_vit.training.recipes import RECIPES, Recipe
+
+# The option by a name that it has in another command or in another library.
+OTHER_NAMES = {"--format": "--to", "--to": "--format", "--lr": "--learning-rate"}
+
+
+def check_command(args):
+    """Raise `ValueError` if the first word is not the name of a command."""
+    if not args or args[0].startswith("-") or args[0].replace("_", "-") in COMMANDS:
+        return
+    nearest = difflib.get_close_matches(args[0], COMMANDS, n=1)
+    hint = f"; did you mean {nearest[0]}?" if nearest else ""
+    raise ValueError(
+        "The first word must be the name of a command; `keras-vit --help` lists them. "
+        f"Received: {args[0]!r}{hint}"
+    )
+
+
+def check_recipe(args):
+    """Raise `ValueError` if the word in the place of a recipe is not the name of one."""
+    place = {"train": 1, "study": 2}.get(args[0] if args else None)
+    if place is None or len(args) <= place:
+        return
+    word, known = args[place], _recipes_of(args[0])
+    is_flag_before = any(word.startswith("-") for word in args[1 : place + 1])
+    if word not in known and not is_flag_before and (place == 1 or args[1] in STUDIES):
+        nearest = difflib.get_close_matches(word, RECIPES, n=3, cutoff=0)
+        raise ValueError(
+            f"`recipe` must be the name of a recipe, such as {', '.join(nearest)}. "
+            f"`keras-vit {args[0]} --help-verbose` lists all. Received: {word!r}"
+        )
+
+
+def _recipes_of(name):
+    return {*RECIPES, *(("auto",) if name == "train" else ())}
+
+
+def describe_mistake(args, box):
+    """Describe in one line why tyro refuses the arguments, and how the command is used.
+
+    Args:
+        args: list of the arguments.
+        box: text of tyro's error box.
+
+    Returns:
+        A string.
+    """
+    parts = parts_of(box)
+    name = args[0].replace("_", "-") if args else None
+    command = COMMANDS.get(name)
+    if command is None:
+        return f"{parts[0]}; see --help"
+    given = {_flag(word) for word in args}
+    shown = arguments(command)
+    what = [part for part in parts if part.startswith("Unrecognized")]
+    if flags := [a for a in shown if a.is_positional and f"--{a.field}" in given]:
+        what = [f"`--{flags[0].field}` is not an option: give {flags[0].name} without it"]
+    elif what and (nearest := nearest_option(args, what[0])):
+        return f"{what[0]}; did you mean {nearest}? See --help"
+    elif parts[0].startswith("Expected one of"):
+        what.append(_missing_recipe(name))
+    elif parts[0].startswith("Missing from"):
+        what.append(_missing(box, name, shown, args))
+    elif not what:
+        what = parts[:1]
+    return f"{'; '.join(what)}; see --help. Usage: {usage(name, command)}"
+
+
+def parts_of(box):
+    """Return the texts of an error box between its rules, without the title."""
+    # The rules are hyphens where there is no Unicode.
+    _, *parts = re.split("─{4,}|-{4,}", box)
+    return [_text_of(part) for part in parts]
+
+
+def _text_of(part):
+    words = " ".join(part.replace("│", " ").strip("╮╯ \n").split())
+    # The rest lists the types of all recipes, or explains the order of commands.
+    words = words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0]
+    words = words.partition(" Arguments are applied to")[0]
+    return re.sub(r" \(applied to [\w -]+\)", "", words).rstrip(".")
+
+
+def _missing_recipe(name):
+    auto = "`auto` chooses settings for your images; others are " if name == "train" else ""
+    common = ", ".join(f"`{recipe}`" for recipe in COMMON_RECIPES)
+    return f"a recipe is missing: {auto}{common}; `keras-vit {name} --help-verbose` lists all"
+
+
+def _missing(box, name, shown, args):
+    """Name the missing arguments; the box has each on a line, with its type, and then its help."""
+    lines = [line.strip("│ ") for line in box.splitlines()]
+    first_words = {line.partition(" ")[0] for line in lines}
+    has_recipe = bool(_recipes_of(name) & {*args})
+    missing = [
+        f"`{argument.name}`"
+        for argument in shown
+        if argument.is_required
+        and (not has_recipe if argument.name == "RECIPE" else argument.name in first_words)
+    ]
+    *others, last = missing
+    return f"{', '.join(others)} and {last} are missing" if others else f"{last} is missing"
+
+
+def nearest_option(args, words):
+    """Return the option of a command that is most similar to one in an error, or `None`.
+
+    Example:
+    >>> nearest_option(["predict", "runs/small", "--topp=3"], "Unrecognized options: --topp=3")
+    '--top'
+    """
+    command = COMMANDS.get(args[0]) if args else None
+    if command is None or not (wrong := re.search(r"--[\w-]+", words)):
+        return None
+    known = _options_of(command)
+    if "recipe" in (field.name for field in dataclasses.fields(command)):
+        known += _options_of(Auto if "auto" in args else Recipe)
+    wrong = _flag(wrong.group())
+    if OTHER_NAMES.get(wrong) in known:
+        return OTHER_NAMES[wrong]
+    nearest = difflib.get_close_matches(wrong, known, n=1)
+    # One that exists is in the wrong place.
+    return nearest[0] if nearest and nearest != [wrong] else None
+
+
+def _flag(word):
+    return word.partition("=")[0].replace("_", "-")
+
+
+def _options_of(command):
+    """Return the options of a dataclass, without its positional arguments."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    names = [
+        name
+        for name, hint in hints.items()
+        if name != "recipe" and tyro.conf.Positional not in getattr(hint, "__metadata__", ())
+    ]
+    options = [f"--{name.replace('_', '-')}" for name in names]
+    return options + [
+        option.replace("--", "--no-", 1)
+        for name, option in zip(names, options, strict=True)
+        if hints[name] is bool
+    ]

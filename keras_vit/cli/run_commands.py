@@ -1,0 +1,31 @@
+"""Runs as commands: the recipe that a run has recorded, and the command that repeats it."""
+
+import dataclasses
+import shlex
+
+from keras_vit.training.recipes import RECIPES, Recipe
+
+
+def as_recipe(recorded):
+    """Return the recipe of a `run.json`, where tuples are lists."""
+    lists = {name: tuple(value) for name, value in recorded.items() if isinstance(value, list)}
+    return Recipe(**{**recorded, **lists})
+
+
+def train_command(base, recipe, options):
+    """Return the command of a recipe, by the settings that differ from those of the row `base`.
+
+    Options that are `None` are left out; words are quoted for a shell.
+    """
+    before = dataclasses.asdict(RECIPES[base])
+    settings = {k: v for k, v in dataclasses.asdict(recipe).items() if v != before[k]}
+    settings |= {k: v for k, v in options.items() if v is not None}
+    words = ["keras-vit", "train", base]
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            values = value if isinstance(value, (tuple, list)) else [value]
+            words += [f"--{flag}", *map(str, values)]
+    return shlex.join(words)

@@ -1,0 +1,81 @@
+"""Mistakes on the command line are one line, which says what to do."""
+
+import pytest
+
+from tests.fixtures.commands import mistake_of
+
+TRAIN = "keras-vit train RECIPE --model MODEL --data DATA --workdir WORKDIR [options]"
+PREDICT = "keras-vit predict MODEL [IMAGE ...] [options]"
+GIVEN = "--model ViT_Ti16 --data digits --workdir run"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "usage"),
+    [
+        ("predict", "`MODEL` is missing", PREDICT),
+        ("predict --model m a.jpg", "`--model` is not an option: give MODEL without it", PREDICT),
+        ("predict m a.jpg --top x", "Error parsing --top", PREDICT),
+        (
+            "benchmark --image-sizes 32 ViT_Ti16",
+            "Error parsing --image-sizes",
+            "keras-vit benchmark MODEL [MODEL ...] [options]",
+        ),
+        ("inspect m", "`--out` is missing", "keras-vit inspect MODEL --out OUT [options]"),
+        ("train", "`RECIPE`, `--model`, `--data` and `--workdir` are missing", TRAIN),
+        (
+            "train finetune ViT_Ti16",
+            "Unrecognized options: ViT_Ti16; `--model`, `--data` and `--workdir` are missing",
+            TRAIN,
+        ),
+        ("train finetune --model m --data d", "error: `--workdir` is missing", TRAIN),
+        (
+            f"train {GIVEN}",
+            "a recipe is missing: `auto` chooses settings for your images; others are `pretrain`, "
+            "`finetune`",
+            TRAIN,
+        ),
+        (
+            "study positions --workdir w",
+            "a recipe is missing: `pretrain`, `finetune`",
+            "keras-vit study STUDY RECIPE --workdir WORKDIR [options]",
+        ),
+        ("study", "`STUDY`, `RECIPE` and `--workdir` are missing", "keras-vit study STUDY"),
+        ("study paper --table x", "Error parsing --table", "keras-vit study paper [options]"),
+    ],
+)
+def test_an_error_ends_with_the_usage(arguments, what, usage, capsys):
+    line = mistake_of(capsys, *arguments.split())
+    assert what in line
+    assert f"; see --help. Usage: {usage}" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        ("trian", "train"),
+        ("trian auto", "train"),
+        (f"train finetune {GIVEN} --lr 0.1", "--learning-rate"),
+        (f"train finetune {GIVEN} --stps 3", "--steps"),
+        ("vtab m --workdir w --lr 0.1", "--learning-rate"),
+        ("convert a.npz b --format timm", "--to"),
+        ("export a.keras b --to onnx", "--format"),
+    ],
+)
+def test_an_error_names_what_was_meant(arguments, meant, capsys):
+    assert f"; did you mean {meant}?" in mistake_of(capsys, *arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("zzz", "must be the name of a command; `keras-vit --help` lists them. Received: 'zzz'"),
+        ("train --resume", "`--resume` needs `--workdir`, the directory of the run"),
+        ("train auto --resume", "`--resume` needs `--workdir`, the directory of the run"),
+        ("predict cat.jpg", "after the model, the first argument. Received: the model 'cat.jpg'"),
+        ("evaluate START --data digits --split val", "; did you mean 'validation'?"),
+        ("data .", "; did you mean folder:.?"),
+    ],
+)
+def test_an_error_says_what_to_do(arguments, message, start, capsys):
+    words = [str(start) if word == "START" else word for word in arguments.split()]
+    assert message in mistake_of(capsys, *words)
