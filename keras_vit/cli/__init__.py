@@ -38,25 +38,14 @@ def _is_not_of_retracing(record):
     return "retracing" not in record.getMessage()
 
 
-class _Log(logging.StreamHandler):
-    """Write the log of the package to the standard error, and keep the last message."""
-
-    last = ""
-
-    def emit(self, record):
-        self.last = record.getMessage()
-        super().emit(record)
-
-
 def show_log():
-    """Write the log of the package to the standard error; return the handler."""
-    handler = _Log()
+    """Write the log of the package to the standard error."""
+    handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
     # An earlier handler may hold a standard error that is closed.
     logger.handlers[:] = [handler]
-    return handler
 
 
 def parse(args=None):
@@ -98,12 +87,12 @@ def _with_new_name(word):
 
 def main(args=None):
     """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
-    command = log = None
+    command = None
     try:
         command = parse(args)
         if getattr(command, "needs_keras", True):
             import_keras_quietly()
-        log = show_log()
+        show_log()
         command.run()
     except BrokenPipeError:
         # The reader of the output stopped reading, as `head` does.
@@ -115,8 +104,8 @@ def main(args=None):
         what = "out of memory: " if is_out_of_memory(error) else ""
         print(f"keras-vit: error: {what}{' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        # A run or a study that can be resumed logs how.
-        if log is None or "resume" not in log.last:
+    except KeyboardInterrupt as error:
+        # A run that has saved its state has said so.
+        if not error.args:
             print("keras-vit: stopped", file=sys.stderr)
         sys.exit(130)

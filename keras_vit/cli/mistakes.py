@@ -63,20 +63,25 @@ def describe_mistake(args, box):
     command = COMMANDS.get(name)
     if command is None:
         return f"{parts[0]}; see --help"
-    given = {_flag(word) for word in args}
-    shown = arguments(command)
-    what = [part for part in parts if part.startswith("Unrecognized")]
-    if flags := [a for a in shown if a.is_positional and f"--{a.field}" in given]:
-        what = [f"`--{flags[0].field}` is not an option: give {flags[0].name} without it"]
-    elif what and (nearest := nearest_option(args, what[0])):
-        return f"{what[0]}; did you mean {nearest}? See --help"
-    elif parts[0].startswith("Expected one of"):
-        what.append(_missing_recipe(name))
-    elif parts[0].startswith("Missing from"):
-        what.append(_missing(box, name, shown, args))
-    elif not what:
-        what = parts[:1]
-    return f"{'; '.join(what)}; see --help. Usage: {usage(name, command)}"
+    unrecognized = [part for part in parts if part.startswith("Unrecognized")]
+    for part in unrecognized[:1]:
+        if nearest := nearest_option(command, args, part):
+            return f"{part}; did you mean {nearest}? See --help"
+    reasons = _reasons(args, name, box, parts, unrecognized)
+    return f"{'; '.join(reasons)}; see --help. Usage: {usage(name, command)}"
+
+
+def _reasons(args, name, box, parts, unrecognized):
+    """Return what is wrong with the arguments of a command, a list of texts."""
+    given, shown = {_flag(word) for word in args}, arguments(COMMANDS[name])
+    for argument in shown:
+        if argument.is_positional and f"--{argument.field}" in given:
+            return [f"`--{argument.field}` is not an option: give {argument.name} without it"]
+    if parts[0].startswith("Expected one of"):
+        return [*unrecognized, _missing_recipe(name)]
+    if parts[0].startswith("Missing from"):
+        return [*unrecognized, _missing(box, name, shown, args) or parts[0]]
+    return unrecognized or parts[:1]
 
 
 def parts_of(box):
@@ -101,7 +106,7 @@ def _missing_recipe(name):
 
 
 def _missing(box, name, shown, args):
-    """Name the missing arguments; the box has each on a line, with its type, and then its help."""
+    """Name the missing arguments, each of which begins a line of the box; "" if none does."""
     lines = [line.strip("│ ") for line in box.splitlines()]
     first_words = {line.partition(" ")[0] for line in lines}
     has_recipe = bool(_recipes_of(name) & {*args})
@@ -111,19 +116,20 @@ def _missing(box, name, shown, args):
         if argument.is_required
         and (not has_recipe if argument.name == "RECIPE" else argument.name in first_words)
     ]
-    *others, last = missing
-    return f"{', '.join(others)} and {last} are missing" if others else f"{last} is missing"
+    if len(missing) < 2:
+        return "".join(f"{name} is missing" for name in missing)
+    return f"{', '.join(missing[:-1])} and {missing[-1]} are missing"
 
 
-def nearest_option(args, words):
+def nearest_option(command, args, words):
     """Return the option of a command that is most similar to one in an error, or `None`.
 
     Example:
-    >>> nearest_option(["predict", "runs/small", "--topp=3"], "Unrecognized options: --topp=3")
+    >>> from keras_vit.cli.predict import Predict
+    >>> nearest_option(Predict, ["predict", "runs", "--topp=3"], "Unrecognized options: --topp=3")
     '--top'
     """
-    command = COMMANDS.get(args[0]) if args else None
-    if command is None or not (wrong := re.search(r"--[\w-]+", words)):
+    if not (wrong := re.search(r"--[\w-]+", words)):
         return None
     known = _options_of(command)
     if "recipe" in (field.name for field in dataclasses.fields(command)):

@@ -23,7 +23,9 @@ class Predict:
 
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """An export's or a run's directory, a .keras file, or a checkpoint as in `convert`."""
-    images: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[IMAGE ...]")]
+    images: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE [IMAGE ...]")
+    ]
     """Image files and folders of them; the name of a dataset as in `keras-vit train`; or Parquet
     files with a column of encoded images."""
     top: int = 3

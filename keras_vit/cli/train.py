@@ -209,8 +209,8 @@ class Train:
 
     def _choose(self, auto):
         """Return the recipe of `auto`, or that of the run to be resumed."""
+        from keras_vit.checkpoints.trained.model_paths import absolute_model_name
         from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
-        from keras_vit.checkpoints.trained.sources import absolute_source
         from keras_vit.data.sources.kinds import absolute_name
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
@@ -236,7 +236,11 @@ class Train:
             arguments = {k: v for k, v in options.items() if k not in _NOT_ARGUMENTS}
             recipe = sweep_shortly(recipe, workdir=self.workdir, **arguments)
         given = {f.name: options[f.name] for f in fields if options[f.name] != f.default}
-        given |= {"model": absolute_source(self.model), "data": absolute_name(self.data)}
+        given |= {"model": absolute_model_name(self.model), "data": absolute_name(self.data)}
+        if self.teacher is not None:
+            given["teacher"] = absolute_model_name(self.teacher)
+        if self.exclude is not None:
+            given["exclude"] = self.exclude.expanduser().resolve()
         base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
         again = self.workdir.with_name(f"{self.workdir.name}-again")
         print(f"The same again: {train_command(base, recipe, {**given, 'workdir': again})}")

@@ -91,7 +91,7 @@ def usage(name, command):
     Example:
     >>> from keras_vit.cli.predict import Predict
     >>> usage("predict", Predict)
-    'keras-vit predict MODEL [IMAGE ...] [options]'
+    'keras-vit predict MODEL IMAGE [IMAGE ...] [options]'
     """
     words = [argument.usage for argument in arguments(command)]
     return " ".join(["keras-vit", name.replace("study-", "study "), *words, "[options]"])

@@ -71,13 +71,14 @@ def check_array(images, model, argument="x"):
     Anything else, such as a dataset or a dictionary, is not checked.
 
     Raises:
-        ValueError: if the images have not the shape of the model's, or as `check_pixels`.
+        ValueError: if the images do not have the input shape of the model, or as `check_pixels`.
     """
     if not isinstance(images, np.ndarray) and not keras.ops.is_tensor(images):
         return
     shape = tuple(images.shape)
     expected = tuple(model.inputs[0].shape)
-    pairs = zip(shape, expected, strict=False)
+    # Keras divides any number of images into batches.
+    pairs = zip(shape[1:], expected[1:], strict=False)
     if len(shape) != len(expected) or any(own not in (None, size) for size, own in pairs):
         raise ValueError(
             f"`{argument}` must be images `(batch, height, width, channels)` of the shape "

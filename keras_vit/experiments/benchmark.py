@@ -105,11 +105,11 @@ def benchmark(
 def _find_models(models):
     """Check that the models can be opened, and download checkpoints."""
     # The processes of the measurements import this module, and would import TensorFlow.
-    from keras_vit.checkpoints.trained.sources import check_source
+    from keras_vit.checkpoints.trained.model_paths import check_model_path
 
     for model in models:
         try:
-            check_source(model)
+            check_model_path(model)
         except ValueError as error:
             raise ValueError(
                 "`models` must be names of variants, or trained models. "
@@ -118,6 +118,7 @@ def _find_models(models):
 
 
 def _measure_all(cases, batch_sizes, dtype, seconds, show):
+    """Check all cases if there are several, then yield the `Cost` of each."""
     # A wrong size of the last model is found before the first is measured.
     if len(cases) > 1:
         if show is not None:
@@ -125,6 +126,8 @@ def _measure_all(cases, batch_sizes, dtype, seconds, show):
         for kind, value in _in_process("check", (cases, dtype)):
             if kind == "error":
                 raise ValueError(value)
+            if kind == "status" and value not in (0, _KILLED):
+                raise RuntimeError(f"Checking the models failed with the status {value}.")
     for model, image_size, task in cases:
         yield measure(model, image_size, task, batch_sizes, dtype, seconds, show)
 
@@ -182,14 +185,14 @@ def _measure_in_process(options, show):
     return {**found, "failing": tried} if found["status"] == _KILLED else found
 
 
-def _in_process(function, options):
+def _in_process(function_name, options):
     """Yield what a function of `benchmark_process` sends from a process of its own.
 
     The last pair is `"status"` and the exit status.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(function, theirs, options))
+    process = context.Process(target=_run, args=(function_name, theirs, options))
     process.start()
     theirs.close()
     try:
@@ -202,11 +205,11 @@ def _in_process(function, options):
     yield "status", process.exitcode
 
 
-def _run(function, connection, options):
+def _run(function_name, connection, options):
     # Each process would print TensorFlow's start-up messages.
     with without_stderr():
         from keras_vit.experiments import benchmark_process
-    getattr(benchmark_process, function)(connection, options)
+    getattr(benchmark_process, function_name)(connection, options)
 
 
 def estimate_largest_batch(points, memory, failing=None):

@@ -80,9 +80,14 @@ def run(connection, options):
 
 
 def check(connection, options):
-    """Send an `"error"` for the first model that cannot be measured at its size."""
-    cases, dtype = options
+    """Send an `"error"` for the first case, a model, its size and a task, that is wrong."""
+    (cases, dtype), seen = options, set()
     for model, image_size, task in cases:
+        # Sizes do not depend on tasks.
+        parts = {(model, image_size), (model, task)}
+        if parts <= seen:
+            continue
+        seen |= parts
         try:
             if is_variant(model):
                 sizes = {"num_classes": NUM_CLASSES, "image_size": image_size}

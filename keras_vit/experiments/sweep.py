@@ -19,7 +19,7 @@ from keras_vit.training.runs.run import check_new
 
 def sweep(
     recipe: Recipe | str,
-    model: keras.Model | str | os.PathLike,
+    model: str | os.PathLike,
     data: str,
     workdir: str | os.PathLike,
     *,
@@ -52,6 +52,11 @@ def sweep(
     """
     workdir = pathlib.Path(workdir).expanduser().resolve()
     check_new(workdir, resume)
+    if isinstance(model, keras.Model):
+        raise ValueError(
+            "`model` must be a name or a path, so that each learning rate starts from the same "
+            f"weights. Received: the built model {model.name!r}"
+        )
 
     def train(recipe, workdir, split="train", validation="validation", **more):
         return job.train(

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 
-from keras_vit.checkpoints.trained.sources import absolute_source, file_digest
+from keras_vit.checkpoints.trained.model_paths import absolute_model_name, model_digest
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.paper import DATASETS
@@ -111,7 +111,9 @@ def vtab(
     recipe = _with_one_rate(find_recipe(recipe))
     given = (datasets or {}).items()
     datasets = {task: data for name, data in given for task in find_tasks([name])}
-    runs = _Runs(absolute_source(model), workdir, recipe, datasets, data_dir, dtype, keep_models)
+    runs = _Runs(
+        absolute_model_name(model), workdir, recipe, datasets, data_dir, dtype, keep_models
+    )
     tell = functools.partial(print, flush=True)
     with distribution.strategy(strategy).scope():
         tasks, settings, reported = _check(runs, tasks, compare)
@@ -216,7 +218,7 @@ def _check(runs, tasks, compare):
     # The runs of a sweep train on 800 images, which may be too few for the warm-up.
     recipe.epoch_lengths(800)
     settings = {"model": runs.model, "dtype": runs.dtype, **dataclasses.asdict(recipe)}
-    settings |= file_digest(runs.model)
+    settings |= model_digest(runs.model)
     for task, data in runs.datasets.items():
         splits = ("train", "validation", "test")
         settings |= {task: data, **data_digests(data, splits, prefix=f"{task}_")}

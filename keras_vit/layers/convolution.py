@@ -123,7 +123,7 @@ class StandardizedConv2D(KeepsFrozen, keras.layers.Conv2D):
     def convolution_op(self, inputs, kernel):
         check_floats(inputs, "inputs")
         if inputs.shape[-1] is None:
-            # TensorFlow would take twice as many channels for two groups.
+            # TensorFlow would take six channels for two groups of three.
             channels = self.input_spec.axes[-1]
             inputs = ops.reshape(inputs, (*ops.shape(inputs)[:3], channels))
         if keras.backend.backend() == "torch":

@@ -80,19 +80,19 @@ class PatchEmbedding(Layer):
         rows, columns = self.grid_size or grid_size(ops.shape(images)[1:3], self.patch_size)
         if None in images.shape[1:]:
             sides = rows * self.patch_size[0], columns * self.patch_size[1]
-            images = self._of_size(images, *sides)
+            images = self._with_checked_size(images, *sides)
         return ops.reshape(self.projection(images), (-1, rows * columns, self.embedding_dim))
 
-    def _of_size(self, images, height, width):
-        """Return images of a graph without sizes; other sizes are errors when the graph is run.
+    def _with_checked_size(self, images, height, width):
+        """Give the images of a graph their size; other sizes are errors when the graph runs.
 
         `model.predict` traces such a graph after images of two shapes. Reshaping tokens of images
         of another size would give another number of images, or drop incomplete patches.
         """
         shape = (ops.shape(images)[0], height, width)
-        # The sides of both are compared, and nothing is added.
-        nothing = ops.zeros((*shape, 0), images.dtype)
-        images = ops.concatenate([images, nothing], axis=-1)
+        # To be concatenated, both must have the same height and width; no channels are added.
+        no_channels = ops.zeros((*shape, 0), images.dtype)
+        images = ops.concatenate([images, no_channels], axis=-1)
         return ops.reshape(images, (*shape, self.input_spec.axes[3]))
 
     def compute_output_shape(self, input_shape):

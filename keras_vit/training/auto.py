@@ -11,8 +11,8 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints import inspect_checkpoint
+from keras_vit.checkpoints.trained.model_paths import check_model_path
 from keras_vit.checkpoints.trained.runs import find_model
-from keras_vit.checkpoints.trained.sources import check_source
 from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size
@@ -128,7 +128,7 @@ def auto_recipe(
             "`model` must be the name of a variant, a path or a checkpoint, from which the steps "
             f"are timed. Received: the built model {model.name!r}"
         )
-    check_source(model)
+    check_model_path(model)
     facts = find_facts(data, model, split, **options)
     recipe = recipe_for_images(facts, seed, image_size)
     if minutes is None and not machine.has_accelerator():

@@ -23,6 +23,7 @@ from keras_vit.training.runs.run import (
     discard,
     locked,
     open_run,
+    record_places,
     write_text,
 )
 from keras_vit.training.runs.saved_models import images_trained_before, run_metadata
@@ -150,9 +151,10 @@ def fit(
                     run.images = state[1].get("images")
                 elif images:
                     run.images = record_images(own, images, before)
+                record_places(own, facts, has_same_images)
                 set_origin(model, own / RUN_FILE)
                 if state is None and facts.get("keep_head"):
-                    _log_metrics_before(recipe, task)
+                    _log_initial_metrics(recipe, task)
                 run.fit(task, model, state)
         except BaseException:
             # A run that failed before it saved anything leaves nothing in the way of the next.
@@ -170,8 +172,8 @@ def fit(
     return run.history
 
 
-def _log_metrics_before(recipe, task):
-    """Log how good a trained model is on the validation images before the first step."""
+def _log_initial_metrics(recipe, task):
+    """Log the validation metrics of a starting model that keeps its head."""
     if task.validation is None:
         return
     batch_size = recipe.batch_size // recipe.accumulation_steps
@@ -179,7 +181,8 @@ def _log_metrics_before(recipe, task):
         images = for_evaluation(task.validation, batch_size)
         metrics = task.model.evaluate(images, return_dict=True, verbose=0)
     found = " - ".join(f"val_{name}: {value:.4f}" for name, value in metrics.items())
-    logging.getLogger("keras_vit").info("before the first step: %s", found)
+    if is_first_process():
+        logging.getLogger("keras_vit").info("before the first step: %s", found)
 
 
 def _check_callbacks(recipe, callbacks):

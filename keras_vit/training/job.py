@@ -10,8 +10,12 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_vit.checkpoints.trained.model_paths import (
+    absolute_model_name,
+    check_model_path,
+    model_digest,
+)
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
-from keras_vit.checkpoints.trained.sources import absolute_source, check_source, file_digest
 from keras_vit.data.datasets import find_source
 from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
@@ -139,17 +143,12 @@ def train(
         )
     workdir = pathlib.Path(workdir).expanduser()
     begun = read_run(workdir / LAST_MODEL) if resume else {}
-    if not is_built:
-        _check_starting_model(model, begun)
-    if keep_head:
-        check_keeps_head(model, recipe.loss)
     facts = {
-        "model": model.name if is_built else absolute_source(model),
-        **({} if is_built else file_digest(model)),
+        "model": model.name if is_built else absolute_model_name(model),
         "data": absolute_name(data),
         "split": split,
         "classes": classes,
-        "exclude": exclude and str(exclude),
+        "exclude": exclude and str(pathlib.Path(exclude).expanduser().resolve()),
         "dtype": dtype,
         **({"fraction": fraction} if fraction < 1 else {}),
         **({"strategy": strategy} if strategy != "auto" else {}),
@@ -159,7 +158,7 @@ def train(
     }
     if teacher is not None:
         is_named = not isinstance(teacher, keras.Model)
-        facts["teacher"] = absolute_source(teacher) if is_named else teacher.name
+        facts["teacher"] = absolute_model_name(teacher) if is_named else teacher.name
     # Before version 0.2 datasets were divided in another way.
     name = data_of(begun, data)
     # The model of an earlier run may be in a reference cycle and take the memory of this one.
@@ -167,6 +166,11 @@ def train(
     with _scope(is_built, strategy, model_shards):
         if distribution.is_first_process():
             check_new(workdir, resume)
+        if not is_built:
+            _check_starting_model(model, begun)
+            facts |= model_digest(model)
+        if keep_head:
+            check_keeps_head(model, recipe.loss)
         # Before the data are read, and before the model is made, which sets the seed.
         with explaining_shards("teacher"):
             teacher = load_teacher(teacher)
@@ -200,13 +204,13 @@ def train(
 def _check_starting_model(model, begun):
     """Check that there is a model before the data are read; `begun` is `run.json` of the run."""
     try:
-        check_source(model)
+        check_model_path(model)
     except ValueError as error:
         if not begun:
             raise
         raise ValueError(
-            "`model` (`--model`) must be the model that the run was begun with; it may be in "
-            f"another place now. Received: model={str(model)!r} ({error})"
+            "`model` (`--model`) must be the model that the run was begun with; if it has moved, "
+            f"give its new path. Received: model={str(model)!r} ({error})"
         ) from error
 
 

@@ -13,8 +13,8 @@ import keras
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.trained.loading import class_names_of, load_unscaled
+from keras_vit.checkpoints.trained.model_paths import check_model_path
 from keras_vit.checkpoints.trained.runs import find_model
-from keras_vit.checkpoints.trained.sources import check_source
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.imagenet import as_words
 from keras_vit.core.resizing import WHOLE_IMAGE
@@ -136,7 +136,7 @@ def _make_model(recipe, model, num_classes, dtype):
 
 def check_keeps_head(model, loss=CLASS_LOSSES[0]):
     """Raise `ValueError` if a run cannot keep the head of a model, whatever its classes are."""
-    check_source(model)
+    check_model_path(model)
     if is_variant(model) or loss not in CLASS_LOSSES:
         raise ValueError(
             "`keep_head` (`--keep-head`) is for a trained model that is to classify images. "

@@ -5,7 +5,7 @@ import pytest
 from tests.fixtures.commands import mistake_of
 
 TRAIN = "keras-vit train RECIPE --model MODEL --data DATA --workdir WORKDIR [options]"
-PREDICT = "keras-vit predict MODEL [IMAGE ...] [options]"
+PREDICT = "keras-vit predict MODEL IMAGE [IMAGE ...] [options]"
 GIVEN = "--model ViT_Ti16 --data digits --workdir run"
 
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from keras_vit.experiments.sweep import choose_learning_rate
+from keras_vit.experiments.sweep import choose_learning_rate, sweep
 from keras_vit.training.callbacks import NotFiniteError
-from tests.fixtures.small_runs import small_recipe
+from tests.fixtures.small_runs import small_model, small_recipe
 
 
 def test_the_learning_rate_is_chosen_by_the_last_epoch():
@@ -37,3 +37,9 @@ def test_a_learning_rate_that_diverges_has_no_accuracy():
         choose_learning_rate(small_recipe(learning_rates=(0.2, 0.3)), train)
     with pytest.raises(ValueError, match="must differ in their first 6 digits"):
         choose_learning_rate(small_recipe(learning_rates=(0.01, 0.010000001)), train)
+
+
+def test_each_learning_rate_starts_from_the_same_weights(tmp_path):
+    recipe = dataclasses.replace(small_recipe(), learning_rates=(0.01, 0.03))
+    with pytest.raises(ValueError, match="`model` must be a name or a path.*built model"):
+        sweep(recipe, small_model(recipe), "digits", tmp_path / "run")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from keras_vit.checkpoints.trained.sources import file_digest
+from keras_vit.checkpoints.trained.model_paths import model_digest
 from keras_vit.data import DATASETS, load
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments import vtab, vtab_run
@@ -210,7 +210,7 @@ def test_the_results_are_of_a_model_and_its_data(tmp_path, monkeypatch):
     found = vtab(path, tmp_path / "vtab", ["svhn"], recipe, datasets=digits)
     assert found.means["natural"] == (0.5, ("vtab/svhn",))
     settings = json.loads((tmp_path / "vtab" / "results.json").read_text())["settings"]
-    assert file_digest(path).items() <= settings.items()
+    assert model_digest(path).items() <= settings.items()
     assert {"vtab/svhn", "vtab/svhn_train_digest"} <= set(settings)
     with pytest.raises(ValueError, match="begun with. Received: vtab/svhn=None instead of"):
         vtab(path, tmp_path / "vtab", ["svhn"], recipe)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from keras_vit.checkpoints.trained.sources import file_digest
+from keras_vit.checkpoints.trained.model_paths import model_digest
 from keras_vit.experiments.vtab_tasks import GROUPS, TASKS, find_tasks, run_tasks
 from tests.fixtures.small_runs import no_training
 
@@ -76,12 +76,12 @@ def test_tasks_are_of_the_same_model(tmp_path, caplog):
     run_with("vtab/dtd")
     caplog.clear()
     # The file of a version before digests.
-    run_with("vtab/svhn", **file_digest(path))
+    run_with("vtab/svhn", **model_digest(path))
     (record,) = [record for record in caplog.records if record.name == "keras_vit"]
     assert "did not record digests" in record.getMessage()
-    run_with("vtab/dmlab", **file_digest(path))
+    run_with("vtab/dmlab", **model_digest(path))
     path.write_bytes(b"another")
     with pytest.raises(ValueError, match="begun with. Received: model_digest='.*' instead of '"):
-        run_with("vtab/resisc45", **file_digest(path))
+        run_with("vtab/resisc45", **model_digest(path))
     assert len(caplog.records) == 1
-    assert file_digest("ViT_L16/imagenet21k") == {}
+    assert model_digest("ViT_L16/imagenet21k") == {}

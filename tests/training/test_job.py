@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.trained.sources import file_digest
+from keras_vit.checkpoints.trained.model_paths import model_digest
 from keras_vit.training import Run, distribution
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.contract import to_numpy
@@ -52,7 +52,7 @@ def test_what_is_fitted_and_recorded(tmp_path, monkeypatch, fitted):
     ((recipe, model, (train, validation), workdir, facts, options),) = fitted
     assert facts == {
         "model": str(tmp_path / "start.keras"),
-        **file_digest(tmp_path / "start.keras"),
+        **model_digest(tmp_path / "start.keras"),
         "data": "digits",
         "split": "train",
         "classes": CLASSES,

@@ -78,9 +78,9 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
 
 
 def _alternatives(name, rows):
-    """Return what may have been meant by a name, to follow "must be an existing file or directory".
+    """Return the suggestions that end the error for a name.
 
-    Names of checkpoints resemble every path, and are not listed for one.
+    For a path no checkpoints are listed: some of their names always resemble it.
     """
     own = [row.name for row in rows.values() if row.variant == name]
     if own:

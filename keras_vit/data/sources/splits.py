@@ -4,7 +4,7 @@ import difflib
 
 SPLITS = ("train", "validation", "test")
 # Their names elsewhere, for errors.
-_NAMES_ELSEWHERE = {
+_SPLITS_ELSEWHERE = {
     "val": "validation",
     "valid": "validation",
     "dev": "validation",
@@ -41,8 +41,8 @@ def _did_you_mean(names):
     """Return a question about the first name that is not a split; empty if none is similar."""
     unknown = [name for name in names if name not in SPLITS][:1]
     for name in unknown:
-        for found in difflib.get_close_matches(name, (*SPLITS, *_NAMES_ELSEWHERE), n=1):
-            return f"; did you mean {_NAMES_ELSEWHERE.get(found, found)!r}?"
+        for found in difflib.get_close_matches(name, (*SPLITS, *_SPLITS_ELSEWHERE), n=1):
+            return f"; did you mean {_SPLITS_ELSEWHERE.get(found, found)!r}?"
     return ""
 
 

@@ -178,7 +178,7 @@ class SaveState(keras.callbacks.Callback):
             shlex.quote(str(self.states.directory.parent)),
         )
         if self._asked_by == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("stopped after a batch")
         raise SystemExit(128 + signal.SIGTERM)
 
 

@@ -11,7 +11,7 @@ from keras_vit.training.distribution import is_first_process, num_replicas
 
 # Number of names of classes to show.
 _SHOWN = 5
-# VTAB-1k has the most of the recipes: 2,500 steps of 512 images, on 800.
+# Largest number of passes of a recipe: 2,500 steps of 512 images on the 800 of VTAB-1k.
 _MANY_PASSES = 1600
 # Number of validation images below which a single one is more than a percent of the accuracy.
 _FEW = 100
@@ -45,8 +45,8 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
     passes = epochs * updates * recipe.batch_size // train.num_examples
     if passes > _MANY_PASSES:
         log(
-            "each image is seen %s times: fewer `--steps` may do; `keras-vit train auto` chooses "
-            "them by the number of images",
+            "each image is seen %s times: fewer `--steps` may be enough; `keras-vit train auto` "
+            "chooses them by the number of images",
             f"{passes:,}",
         )
     if _has_few(recipe, validation):

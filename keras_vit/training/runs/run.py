@@ -5,12 +5,13 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import re
 import shutil
 
 import keras
 
+from keras_vit.checkpoints.trained.model_paths import absolute_model_name
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
-from keras_vit.checkpoints.trained.sources import absolute_source
 from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.core.locks import exclusive_lock
 from keras_vit.data.sources.kinds import find_kind
@@ -24,14 +25,15 @@ VALIDATED_ON = "validated_on.jsonl"
 TRAINED_BEFORE = "trained_before.jsonl"
 STATES = "states"
 TENSORBOARD = "tensorboard"
+_OF_DIGEST = re.compile(r"\w+_digest=")
 
 
 def open_run(workdir, recipe, facts, resume=False, digests=(), has_same_images=False):
     """Make the directory of a run and write its settings to `run.json`.
 
     The id of the run depends on the recipe, the facts and the digests of its images. A resumed run
-    may have its model, its teacher and, if it `has_same_images`, its data in another place, which
-    is recorded. Return a list of the paths that were made, for `discard`.
+    may have its model, its teacher and, if it `has_same_images`, its data in another place. Return
+    a list of the paths that were made, for `discard`.
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     # Equal runs have equal ids, so that their files can be compared.
@@ -102,7 +104,7 @@ def locked(workdir):
 
 
 def _check_same(workdir, run, recipe, has_same_images):
-    """Check that a directory holds the same run, which can be resumed; record what has moved."""
+    """Check that a directory holds the same run, which can be resumed."""
     before = read_run(workdir / LAST_MODEL)
     if "recipe" not in before:
         raise ValueError(
@@ -115,42 +117,51 @@ def _check_same(workdir, run, recipe, has_same_images):
     known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
     unrecorded = json.loads(json.dumps({name: defaults[name] for name in known}))
     unrecorded |= {"split": "train", "keep_head": False, "model_digest": run.get("model_digest")}
-    moved = list(_moved(before, run, has_same_images))
     # A run may go on on other devices.
-    names = ("recipe", "keras", "id", "strategy", "model_shards", *moved)
-    not_compared = dict.fromkeys(names)
+    names = ("recipe", "keras", "id", "strategy", "model_shards")
+    not_compared = dict.fromkeys((*names, *_moved(before, run, has_same_images)))
     old, new = (
         {**unrecorded, **settings["recipe"], **settings, **not_compared}
         for settings in (before, run)
     )
     # A dataset orders the classes to keep itself.
     changed = differences(old, new, unordered=("classes",))
-    # A name says more than a digest.
-    changed = [change for change in changed if "_digest=" not in change] or changed
+    # If both changed, the path says more than the digest.
+    changed = [change for change in changed if not _OF_DIGEST.match(change)] or changed
     if changed:
+        is_longer = changed[0].startswith(("steps=", "epochs=")) and recipe.is_of_classes
+        hint = "; a new run of its model with `keep_head` (`--keep-head`) trains it further"
         raise ValueError(
-            f"A resumed run must have the settings it was begun with. Received: {changed[0]}"
-            + (f" and {len(changed) - 1} more" if changed[1:] else "")
-            + "; a new run of its model with `keep_head` (`--keep-head`) trains it further"
+            f"A resumed run must have the settings it was begun with{hint if is_longer else ''}. "
+            f"Received: {changed[0]}" + (f" and {len(changed) - 1} more" if changed[1:] else "")
         )
+
+
+def record_places(workdir, facts, has_same_images):
+    """Record in `run.json` where the model, the teacher and the data of a resumed run are now."""
+    before = read_run(workdir / LAST_MODEL)
+    moved = {name: facts[name] for name in _moved(before, facts, has_same_images)}
     if moved:
-        places = {name: run[name] for name in moved}
-        write_text(workdir / RUN_FILE, json.dumps({**before, **places}, indent=2) + "\n")
+        write_text(workdir / RUN_FILE, json.dumps({**before, **moved}, indent=2) + "\n")
 
 
 def _moved(before, run, has_same_images):
-    """Yield the names of the settings that are files which have other names than before alone."""
+    """Yield the settings, of files and folders, whose path changed and whose contents did not."""
     for name in ("model", "teacher"):
         digest = run.get(f"{name}_digest")
         is_same = digest is not None and before.get(f"{name}_digest") == digest
         # Earlier versions recorded relative paths.
-        is_same |= absolute_source(before.get(name)) == run.get(name)
+        is_same |= absolute_model_name(before.get(name)) == run.get(name)
         if is_same and before.get(name) != run.get(name):
             yield name
-    old, new = (facts.get("data", "") for facts in (before, run))
+    if not has_same_images:
+        return
+    # The list decides which images there are. Earlier versions recorded relative paths.
+    if before.get("exclude") and run.get("exclude") and before["exclude"] != run["exclude"]:
+        yield "exclude"
+    old, new = (str(facts.get("data", "")) for facts in (before, run))
     kind, _ = find_kind(old)
-    is_of_paths = kind is not None and kind.is_path and find_kind(new)[0] == kind
-    if has_same_images and is_of_paths and old != new:
+    if kind is not None and kind.is_path and find_kind(new)[0] == kind and old != new:
         yield "data"
 
 

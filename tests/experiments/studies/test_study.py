@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from keras_vit.checkpoints.trained.sources import file_digest
+from keras_vit.checkpoints.trained.model_paths import model_digest
 from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.experiments import study
 from keras_vit.experiments.digests import data_digests, recorded_differences
@@ -130,7 +130,7 @@ def test_files_next_to_weights_are_of_the_model(other, tmp_path):
         (tmp_path / name).write_text("{}")
     index = tmp_path / "model.safetensors.index.json"
     index.write_text("{}")
-    before = file_digest(index)
-    assert before == file_digest(index)
+    before = model_digest(index)
+    assert before == model_digest(index)
     (tmp_path / other).write_text('{"num_attention_heads": 2}')
-    assert file_digest(index) != before
+    assert model_digest(index) != before

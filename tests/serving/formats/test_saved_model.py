@@ -106,7 +106,7 @@ def test_bad_images_are_named_by_their_index(served):
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 32, 48, 3), (2, 3, 16, 24), (2, 16, 24, 6), (2, 24, 16, 3)])
 def test_images_of_another_shape_are_refused(shape, served):
-    """Of four times as many patches, too, which would be four answers."""
+    """An image of four times as many patches would have four answers."""
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected shape \[\?,16,24,3\]"):
         served[2]["float"](images=tf.zeros(shape))
 

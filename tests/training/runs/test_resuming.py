@@ -16,7 +16,7 @@ import pytest
 from keras_vit.models import vision_transformer
 from keras_vit.training.callbacks import SaveState
 from keras_vit.training.optimizers import make_optimizer
-from keras_vit.training.runs.run import open_run
+from keras_vit.training.runs.run import open_run, record_places
 from keras_vit.training.runs.saved_models import save_model
 from keras_vit.training.runs.state import States
 from tests.fixtures.contract import to_numpy
@@ -199,9 +199,10 @@ def test_a_run_goes_on_with_the_weights_that_it_was_begun_with_wherever_they_are
 ):
     digest = f"{name}_digest"
     open_run(tmp_path / "new", RECIPE, {name: "/here/m.keras", digest: "a"})
-    open_run(tmp_path / "new", RECIPE, {name: "/there/m.keras", digest: "a"}, resume=True)
-    # The other place has been recorded.
-    message = f"Received: {name}='/here/m.keras' instead of '/there/m.keras';"
+    moved = {name: "/there/m.keras", digest: "a"}
+    open_run(tmp_path / "new", RECIPE, moved, resume=True)
+    record_places(tmp_path / "new", moved, has_same_images=False)
+    message = f"Received: {name}='/here/m.keras' instead of '/there/m.keras'$"
     with pytest.raises(ValueError, match=message):
         open_run(tmp_path / "new", RECIPE, {name: "/here/m.keras", digest: "b"}, resume=True)
     # Versions before recorded the path as it was given.

@@ -1,8 +1,9 @@
-"""What models are read from: checked before anything that takes longer, and named in records."""
+"""Check, name and digest the files that models are read from."""
 
 import hashlib
 import pathlib
 
+from keras_vit.checkpoints.archives import FILE_SUFFIXES
 from keras_vit.checkpoints.catalog import CHECKPOINTS, nearest_file
 from keras_vit.checkpoints.catalog.download import files_of, find_file
 from keras_vit.checkpoints.reader import open_checkpoint
@@ -17,7 +18,7 @@ from keras_vit.models.variants import (
 )
 
 
-def check_source(model):
+def check_model_path(model):
     """Check that a model is a variant, or a file that can be opened; no weights are read.
 
     A checkpoint is downloaded.
@@ -39,28 +40,33 @@ def check_source(model):
         pass
 
 
-def absolute_source(model):
+def absolute_model_name(model):
     """Return the name of a model with an absolute path, for use in any working directory.
 
     Example:
-    >>> from keras_vit.checkpoints.trained.sources import absolute_source
-    >>> absolute_source("ViT_Ti16"), absolute_source("tests/data/digits.py")
+    >>> from keras_vit.checkpoints.trained.model_paths import absolute_model_name
+    >>> absolute_model_name("ViT_Ti16"), absolute_model_name("tests/data/digits.py")
     ('ViT_Ti16', '/...tests/data/digits.py')
     """
     text = str(model)
     if is_variant(text) or "://" in text or any(row.name == text for row in CHECKPOINTS):
         return text
     path = pathlib.Path(text).expanduser()
-    # The target of a link may have another suffix, as in the cache of the Hub.
-    return str(path.absolute()) if exists(path) else text
+    if not exists(path):
+        return text
+    # The target of a link to a file may have another suffix, as in the cache of the Hub.
+    return str(path.resolve() if path.is_dir() else path.parent.resolve() / path.name)
 
 
-def file_digest(model):
+def model_digest(model):
     """Return a dictionary with the digest of a model's files; empty for a name or an address."""
     path = find_model(model)
     if is_variant(model) or not exists(path):
         return {}
-    others = path.iterdir() if path.is_dir() else {*files_of(path)} - {path}
+    others = {*files_of(path)} - {path}
+    if path.is_dir():
+        # Not those of an editor, a file browser or a run.
+        others = {file for file in path.iterdir() if file.suffix in FILE_SUFFIXES}
     found = hashlib.sha256()
     for file in filter(pathlib.Path.is_file, [path, *sorted(others)]):
         found.update(file.name.encode() if file != path else b"")
