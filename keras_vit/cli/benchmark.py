@@ -30,7 +30,7 @@ class Benchmark:
     tasks: tuple[Literal["forward", "training"], ...] = ("forward", "training")
     """What to measure: `model.predict`, `model.fit`, or both. Segmenters are measured `forward`."""
     dtype: Literal["float32", "mixed_bfloat16", "mixed_float16"] | None = None
-    """Dtype policy of the models; float32 by default, a .keras file has its own."""
+    """Dtype policy of the models; by default float32, and for a .keras file its own."""
     seconds: float = 2.0
     """Least time of a measurement."""
     output: pathlib.Path | None = None

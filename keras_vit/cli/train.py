@@ -64,7 +64,7 @@ class Train:
 
     `--help-verbose` describes the options and lists all recipes.
 
-    Example: keras-vit train auto --model ViT_B16/augreg --data folder:photos --workdir runs/photos
+    Example: keras-vit train auto --model ViT_B16/imagenet21k --data folder:pets --workdir runs/pets
     """
 
     recipe: AnyRecipe

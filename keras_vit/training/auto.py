@@ -267,10 +267,11 @@ def _describe(recipe, facts, gave_up, seconds, limit):
         *(num_images, len(facts.counts), min(facts.counts), max(facts.counts), facts.side),
     )
     _log(
-        "%d pixels (the model: %d), %d steps of %d images (%d at a time), %.1f passes; %s",
+        "%d pixels (the model: %d), %d steps of %d images (%d at a time), %.1f passes; %s, %s",
         *(recipe.image_size, max(facts.options["image_size"]), recipe.steps, recipe.batch_size),
         recipe.batch_size // recipe.accumulation_steps,
         recipe.steps * recipe.batch_size / num_images,
+        f"{recipe.optimizer} with a learning rate of {recipe.learning_rate:g}",
         "only the head is trained" if recipe.freeze else "all layers are trained",
     )
     if recipe.class_balance != "none":

@@ -120,7 +120,6 @@ def fit(
         before = _find_trained_before(model, teacher, trained_before, images) if is_new else None
         digests = [found.digest() for found in (*images.values(), before) if found is not None]
         facts = {**task.facts, **(facts or {}), **measurements}
-        made = open_run(own, recipe, facts, resume, digests, has_same_images)
         # A teacher may have other dtypes.
         trained = task.model if teacher is None else model
         task.model.compile(
@@ -130,6 +129,7 @@ def fit(
         )
         # Otherwise TensorFlow would trace the first step twice.
         task.model.optimizer.build(task.model.trainable_variables)
+        made = open_run(own, recipe, facts, resume, digests, has_same_images)
         run = ResumableFit(
             recipe,
             own,

@@ -16,10 +16,11 @@ from keras_vit.checkpoints.trained.model_paths import (
     model_digest,
 )
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
+from keras_vit.core.files import exists
 from keras_vit.data.datasets import find_source
 from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
-from keras_vit.data.sources.kinds import absolute_name, has_path
+from keras_vit.data.sources.kinds import absolute_name, find_kind, has_path
 from keras_vit.data.sources.listing import describe_left_out
 from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
@@ -171,6 +172,8 @@ def train(
             facts |= model_digest(model)
         if keep_head:
             check_keeps_head(model, recipe.loss)
+        if begun and has_path(name):
+            _check_data_path(name)
         # Before the data are read, and before the model is made, which sets the seed.
         with explaining_shards("teacher"):
             teacher = load_teacher(teacher)
@@ -212,6 +215,16 @@ def _check_starting_model(model, begun):
             "`model` (`--model`) must be the model that the run was begun with; if it has moved, "
             f"give its new path. Received: model={str(model)!r} ({error})"
         ) from error
+
+
+def _check_data_path(name):
+    """Check that the folder or the file of a resumed run's data is there; patterns are not."""
+    kind, path = find_kind(name)
+    if kind.placeholder != "PATTERN" and not exists(pathlib.Path(path).expanduser()):
+        raise ValueError(
+            "`data` (`--data`) must be the images that the run was begun with; if they have moved, "
+            f"give their new path. Received: data={name!r}, which does not exist"
+        )
 
 
 def _scope(is_built, strategy, model_shards):

@@ -29,9 +29,15 @@ def is_dataset(name):
 def absolute_names(names):
     """Return the names of images with absolute paths, for use in any working directory."""
     return tuple(
-        absolute_name(name) if is_dataset(name) else str(pathlib.Path(name).expanduser().absolute())
+        absolute_name(name) if is_dataset(name) else _absolute_path(name)
         for name in map(str, names)
     )
+
+
+def _absolute_path(name):
+    # A link keeps its name, unless the path leads through the folder above.
+    path = pathlib.Path(name).expanduser()
+    return str(path.resolve() if ".." in path.parts else path.absolute())
 
 
 def find_images(names, split=None, data_dir=None):

@@ -61,6 +61,7 @@ class ServedModel(tf.Module):
 
     def answer_uint8(self, images):
         """Classify images of one size, with values from 0 to 255."""
+        images = tf.ensure_shape(images, images.shape)
         return self._answer(evaluation_image(images, self.image_size, self.resizing))
 
     def answer_float(self, images):

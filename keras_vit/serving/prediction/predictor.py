@@ -97,6 +97,11 @@ class Predictor:
                 f"`batch` must be a dictionary of arrays. Received: {type(batch).__name__}"
             )
         column = self.image_column(batch)
+        if isinstance(batch[column], (str, bytes)):
+            raise ValueError(
+                f"`{column}` must have one value for each image, also for a single one. "
+                f"Received: {column}={batch[column]!r:.80}"
+            )
         lengths = {name: len(values) for name, values in batch.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"The arrays of a batch must have one length. Received: {lengths}")

@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from keras_vit.data import find_source, write_records
-from keras_vit.data.inputs.find import find_images
+from keras_vit.data.inputs.find import absolute_names, find_images
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.images import encode, random_image, write_folder
 
@@ -19,6 +19,16 @@ def labels_by_id(name, split=ALL):
     source = find_source(name, split)
     examples = source.examples.as_numpy_iterator()
     return {source.find_id(int(n)): source.class_names[label] for n, _, label in examples}
+
+
+def test_paths_are_the_same_from_any_directory(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "here")
+    expected = (str(tmp_path / "here"), str(tmp_path / "link"), "folder:" + str(tmp_path / "here"))
+    monkeypatch.chdir(tmp_path)
+    assert absolute_names(("here", "link", "folder:here")) == expected
+    monkeypatch.chdir(tmp_path / "here")
+    assert absolute_names(("../here", "../here/.")) == expected[:1] * 2
 
 
 @pytest.fixture

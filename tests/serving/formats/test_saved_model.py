@@ -111,6 +111,14 @@ def test_images_of_another_shape_are_refused(shape, served):
         served[2]["float"](images=tf.zeros(shape))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [(2, 20, 30, 6), (2, 3, 20, 30), (20, 30, 3)])
+def test_pixels_of_another_shape_are_refused(shape, served):
+    """Six channels would be two groups of three for TensorFlow."""
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected shape \[\?,\?,\?,3\]"):
+        served[2]["uint8"](images=tf.zeros(shape, "uint8"))
+
+
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 255.0])
 def test_images_that_are_not_scaled_are_refused(value, served):
     serve, pixels = served[2]["float"], preprocessed(files(2))

@@ -259,6 +259,7 @@ def test_arguments_are_checked(options, message, path):
         ([b""], "`batch` must be a dictionary of arrays. Received: list"),
         ({"bytes": [b""], "id": [1, 2]}, "must have one length. Received: {'bytes': 1, 'id': 2}"),
         ({"image": np.zeros((1, 0, 4, 3), "uint8")}, r"Received: an array \(0, 4, 3\) of uint8"),
+        ({"path": "a.jpg"}, "`path` must have one value for each image.* Received: path='a.jpg'"),
         ({"id": [1]}, "must have one of the columns bytes, content, image, path. Received: id"),
         ({"bytes": [b""], "error": [1]}, "must not have columns .* Received: error"),
         ({"image": np.zeros((1, 4, 4, 3))}, "must be the bytes of a file, or uint8 .*float64"),
