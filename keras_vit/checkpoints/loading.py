@@ -12,7 +12,7 @@ from keras_vit.checkpoints.known_files import described_options, published_row, 
 from keras_vit.checkpoints.positions import resizing_for, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
-from keras_vit.core.arguments import as_pair, check_integer
+from keras_vit.core.arguments import ARGUMENTS_ELSEWHERE, as_pair, check_integer
 from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names
 from keras_vit.models import architecture_differences
 from keras_vit.models.base import ImageModel, carry, set_origin
@@ -244,9 +244,10 @@ def _check_given(options, callers_options):
     for name, value in callers_options.items():
         if name not in recorded:
             family = "ResNet" if is_resnet(options) else "Vision Transformer"
+            own = ARGUMENTS_ELSEWHERE.get(name)
             raise ValueError(
-                f"`{name}` must not be given for the file of a {family}: it has no such option. "
-                f"Received: {name}={value!r}"
+                f"`{name}` must not be given for the file of a {family}: it has no such option"
+                f"{f', which is `{own}` here' if own else ''}. Received: {name}={value!r}"
             )
         if name not in UNRECORDED_OPTIONS and value != recorded[name]:
             raise ValueError(

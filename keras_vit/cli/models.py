@@ -38,6 +38,14 @@ class Models:
             print(table(COST_COLUMNS, list(cost_rows(*sizes))))
         else:
             print(table(COLUMNS, list(table_rows(*sizes))))
+        self._explain_gaps()
+
+    def _explain_gaps(self):
+        from keras_vit.models.variants import VARIANTS
+
+        is_of_size = not (self.scaling_study or self.markdown)
+        if is_of_size and not all(_fits(row, self.image_size) for row in VARIANTS):
+            print(f"-: the patches of the model do not tile images of {self.image_size} pixels")
 
 
 COLUMNS = (

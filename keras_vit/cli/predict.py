@@ -203,9 +203,10 @@ class Predict:
         mine, missing = parts.of_shard(shard), parts.missing(shard)
         if len(missing) < len(mine):
             print(f"{len(mine) - len(missing)} of {len(mine)} files are there already")
-        with tqdm.tqdm(total=parts.size(missing), unit=" images") as bar:
-            broken = self._write(parts, missing, bar.update) if missing else 0
-        print(f"{parts.size(missing)} images predicted, {broken} of them cannot be decoded")
+        if missing:
+            with tqdm.tqdm(total=parts.size(missing), unit=" images") as bar:
+                broken = self._write(parts, missing, bar.update)
+            print(f"{parts.size(missing)} images predicted, {broken} of them cannot be decoded")
         print(f"Written to {self.output}")
 
     def _write(self, parts, missing, on_images):

@@ -9,7 +9,7 @@ import numbers
 import numpy as np
 
 # Our names of arguments that have others in Keras, timm or transformers.
-_ARGUMENTS_ELSEWHERE = {
+ARGUMENTS_ELSEWHERE = {
     "input_shape": "image_size",
     "img_size": "image_size",
     "classes": "num_classes",
@@ -48,7 +48,7 @@ def check_options(function, options, known):
     """
     for name, value in options.items():
         if name not in known:
-            nearest = _ARGUMENTS_ELSEWHERE.get(name)
+            nearest = ARGUMENTS_ELSEWHERE.get(name)
             if nearest not in known:
                 (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
             raise TypeError(

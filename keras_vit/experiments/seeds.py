@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import os
 import pathlib
 import statistics
@@ -113,7 +114,8 @@ def train_seeds(
     asked = range(recipe.seed, recipe.seed + seeds)
     # Otherwise the file would lack finished runs that are resumed later, or not at all.
     values = _recorded(workdir)
-    for seed in asked:
+    for number, seed in enumerate(asked, start=1):
+        logging.getLogger("keras_vit").info("seed %d (run %d of %d)", seed, number, seeds)
         own = dataclasses.replace(recipe, seed=seed)
         run = train(own, model, data, seed_directory(workdir, seed), resume=resume, **options)
         metric, values[seed] = best_of(run.history, run.recipe.monitor)

@@ -122,6 +122,9 @@ def export(
     if class_names is None:
         carried = getattr(model, "class_names", None)
         class_names = list(carried or map(str, range(num_classes)))
+        if not carried:
+            text = "no class names are given or carried by the model: the labels are numbers"
+            logging.getLogger("keras_vit").info(text)
     else:
         class_names = list(check_class_names(class_names, num_classes=num_classes))
     if image_size is not None:

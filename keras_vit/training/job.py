@@ -22,6 +22,7 @@ from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
 from keras_vit.data.sources.kinds import absolute_name, find_kind, has_path
 from keras_vit.data.sources.listing import describe_left_out
+from keras_vit.models.variants import find_variant, is_variant, token_grid_of
 from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
@@ -144,6 +145,9 @@ def train(
         )
     workdir = pathlib.Path(workdir).expanduser()
     begun = read_run(workdir / LAST_MODEL) if resume else {}
+    if recipe.steps is not None:
+        # A wrong warm-up is one whatever the number of images is.
+        recipe.epoch_lengths(num_examples=1)
     facts = {
         "model": model.name if is_built else absolute_model_name(model),
         "data": absolute_name(data),
@@ -168,7 +172,7 @@ def train(
         if distribution.is_first_process():
             check_new(workdir, resume)
         if not is_built:
-            _check_starting_model(model, begun)
+            _check_starting_model(recipe, model, begun)
             facts |= model_digest(model)
         if keep_head:
             check_keeps_head(model, recipe.loss)
@@ -204,10 +208,14 @@ def train(
     return Run(model, history, workdir, recipe)
 
 
-def _check_starting_model(model, begun):
+def _check_starting_model(recipe, model, begun):
     """Check that there is a model before the data are read; `begun` is `run.json` of the run."""
     try:
         check_model_path(model)
+        if is_variant(model):
+            # The patches must tile the recipe's images.
+            sizes = {"image_size": (recipe.image_size, recipe.image_size)}
+            token_grid_of({**find_variant(model).architecture, **sizes})
     except ValueError as error:
         if not begun:
             raise

@@ -88,7 +88,7 @@ def test_a_head_that_is_kept_is_recorded(tmp_path, fitted):
 def test_a_head_that_cannot_be_kept_is_refused_before_the_data_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
     with pytest.raises(ValueError, match="`keep_head` .* is for a trained model"):
-        arguments = ("digits_finetune", "ViT_Ti16", "digits", tmp_path / "run")
+        arguments = ("digits_finetune", "ViT_Ti16(patch_size=8)", "digits", tmp_path / "run")
         keras_vit.training.train(*arguments, keep_head=True)
 
 
@@ -131,9 +131,10 @@ def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeyp
     [
         ({"model": "ViT_Ti61"}, "`model` must be the name of a variant, such as ViT_Ti16"),
         ({"model": "nowhere.keras"}, "`model` must be an existing file"),
+        ({"model": "ViT_Ti16"}, "`image_size` must be a multiple of .*Received: .*24, 24"),
         ({"model": "nowhere.npz"}, "must be an existing file"),
         ({"model": "tests"}, "must be a directory with model.safetensors"),
-        ({"model": "ViT_Ti16", "teacher": "nowhere.keras"}, "`teacher` must be a trained model"),
+        ({"model": "ViT_Ti16(patch_size=8)", "teacher": "nowhere.keras"}, "`teacher` must be a trained model"),
     ],
 )
 def test_a_wrong_model_is_refused_before_the_data_are_read(

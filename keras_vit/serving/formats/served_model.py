@@ -72,7 +72,8 @@ class ServedModel(tf.Module):
         sizes = tf.where(tf.math.is_nan(images), np.inf, tf.abs(images))
         largest = tf.reduce_max(sizes)
         refused = tf.debugging.Assert(
-            largest <= MAX_NORMALIZED, [f"`images` {RULE}. Received: values up to", largest]
+            largest <= MAX_NORMALIZED,
+            [f"`images` {RULE}. Received: values up to (inf is NaN, too)", largest],
         )
         with tf.control_dependencies([refused]):
             return self._answer(tf.identity(images))

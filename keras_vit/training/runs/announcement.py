@@ -42,6 +42,9 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
         log("each batch is shared by %d replicas", num_replicas())
     parts = f"in {epochs} epochs of {updates:,} steps" if epochs > 1 else "in one epoch"
     log("%s, %s%s", steps, parts, after)
+    if recipe.accumulation_steps > 1:
+        parts = recipe.accumulation_steps
+        log("each step is %d batches of %d images", parts, recipe.batch_size // parts)
     passes = epochs * updates * recipe.batch_size // train.num_examples
     if passes > _MANY_PASSES:
         log(
