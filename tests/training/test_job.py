@@ -134,7 +134,10 @@ def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeyp
         ({"model": "ViT_Ti16"}, "`image_size` must be a multiple of .*Received: .*24, 24"),
         ({"model": "nowhere.npz"}, "must be an existing file"),
         ({"model": "tests"}, "must be a directory with model.safetensors"),
-        ({"model": "ViT_Ti16(patch_size=8)", "teacher": "nowhere.keras"}, "`teacher` must be a trained model"),
+        (
+            {"model": "ViT_Ti16(patch_size=8)", "teacher": "nowhere.keras"},
+            "`teacher` must be a trained model",
+        ),
     ],
 )
 def test_a_wrong_model_is_refused_before_the_data_are_read(
