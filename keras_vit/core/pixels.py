@@ -65,26 +65,35 @@ def check_floats(images, argument="images"):
         raise ValueError(f"`{argument}` {RULE}. Received: {argument} of dtype {dtype}")
 
 
-def check_array(images, model, argument="x"):
+def check_array(model, images, argument="x"):
     """Check an array or a tensor of images for a model: its shape and its first images.
 
     Anything else, such as a dataset or a dictionary, is not checked.
 
     Raises:
-        ValueError: if the images do not have the input shape of the model, or as `check_pixels`.
+        ValueError: as `check_shape` and `check_pixels`.
     """
     if not isinstance(images, np.ndarray) and not keras.ops.is_tensor(images):
         return
-    shape = tuple(images.shape)
-    expected = tuple(model.inputs[0].shape)
-    # Keras divides any number of images into batches.
-    pairs = zip(shape[1:], expected[1:], strict=False)
-    if len(shape) != len(expected) or any(own not in (None, size) for size, own in pairs):
-        raise ValueError(
-            f"`{argument}` must be images `(batch, height, width, channels)` of the shape "
-            f"{expected}. Received: {argument} of the shape {shape}"
-        )
+    check_shape(model, images, argument)
     check_pixels(images[:_CHECKED], argument, model)
+
+
+def check_shape(model, images, argument="images"):
+    """Raise an error unless images are an array of at least one image of the model's shape."""
+    expected = tuple(model.inputs[0].shape)[1:]
+    shape = tuple(getattr(images, "shape", ()))
+    if (
+        len(shape) != len(expected) + 1
+        or shape[0] == 0
+        or any(size not in (None, n) for size, n in zip(expected, shape[1:], strict=True))
+    ):
+        sizes = ", ".join("any" if size is None else str(size) for size in expected)
+        what = f"shape {shape}" if hasattr(images, "shape") else f"type {type(images).__name__}"
+        raise ValueError(
+            f"`{argument}` must be an array (batch, {sizes}) of at least one image. "
+            f"Received: {argument} of {what}"
+        )
 
 
 def value_range(images):

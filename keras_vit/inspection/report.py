@@ -6,7 +6,7 @@ import html
 import pathlib
 
 from keras_vit.core.files import replacing
-from keras_vit.core.pixels import check_pixels, warned_of_range
+from keras_vit.core.pixels import check_pixels, check_shape, warned_of_range
 from keras_vit.inspection.attention import attention_maps
 from keras_vit.inspection.distance import attention_distance
 from keras_vit.inspection.embeddings import filter_components, position_similarity
@@ -15,7 +15,6 @@ from keras_vit.inspection.figures.drawing import check_matplotlib, is_drawn_here
 from keras_vit.inspection.figures.embeddings import draw_filters, draw_position_similarity
 from keras_vit.inspection.rollout import attention_rollout
 from keras_vit.models.parts import find_blocks, has_class_output, has_positions, token_grid
-from keras_vit.models.prediction import check_shape
 
 PAGE = "index.html"
 # Identifies the pages of this package, so that no other page is replaced.

@@ -106,12 +106,12 @@ class ImageModel(keras.Model):
 
     def fit(self, x=None, *args, **kwargs):
         """Train as `keras.Model.fit` does; an array of images is checked."""
-        check_array(x, self)
+        check_array(self, x)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
         """Evaluate as `keras.Model.evaluate` does; an array of images is checked."""
-        check_array(x, self)
+        check_array(self, x)
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
@@ -119,7 +119,7 @@ class ImageModel(keras.Model):
 
         An array of images is checked.
         """
-        check_array(x, self)
+        check_array(self, x)
         model = self._for_inference()
         return keras.Model.predict(model, x, *args, **kwargs)
 

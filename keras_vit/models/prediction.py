@@ -11,6 +11,7 @@ from keras_vit.core.arguments import check_integer, check_names
 from keras_vit.core.pixels import (
     check_pixels,
     check_range,
+    check_shape,
     scales_inputs,
     warn_of_range,
     warned_of_range,
@@ -100,7 +101,8 @@ def predict_images(model, extractor, images, batch_size=32, verbose=0):
     if is_array or images is None or isinstance(images, (list, tuple, dict, str, int, float)):
         check_shape(model, images)
         check_pixels(images, model=model)
-        return extractor.predict(images, **options)
+        with warned_of_range():
+            return extractor.predict(images, **options)
     if hasattr(images, "element_spec") or isinstance(images, keras.utils.PyDataset):
         _check_first_batch(model, images)
     found = _WithRange(extractor).predict(images, **options)
@@ -188,20 +190,3 @@ def _check_first_batch(model, dataset):
             check_pixels(images, model=model)
         return
     raise ValueError("`images` must have at least one batch. Received: an empty dataset")
-
-
-def check_shape(model, images):
-    """Raise an error unless images are an array of at least one image of the model's shape."""
-    expected = tuple(model.inputs[0].shape)[1:]
-    shape = tuple(getattr(images, "shape", ()))
-    if (
-        len(shape) != len(expected) + 1
-        or shape[0] == 0
-        or any(size not in (None, n) for size, n in zip(expected, shape[1:], strict=True))
-    ):
-        sizes = ", ".join("any" if size is None else str(size) for size in expected)
-        what = f"shape {shape}" if hasattr(images, "shape") else f"type {type(images).__name__}"
-        raise ValueError(
-            f"`images` must be an array (batch, {sizes}) of at least one image. "
-            f"Received: images of {what}"
-        )

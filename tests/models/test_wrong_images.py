@@ -38,8 +38,8 @@ def compiled():
     [
         (PIXELS, "must be scaled to .*preprocess.* of dtype uint8"),
         (PIXELS.astype("float32"), "must be scaled to .*preprocess.* values from"),
-        (SCALED[0], r"`x` must be images .*\(None, 16, 16, 3\). Received: .*\(16, 16, 3\)"),
-        (SCALED.transpose(0, 3, 1, 2), r"`x` must be images .*shape \(4, 3, 16, 16\)"),
+        (SCALED[0], r"`x` must be an array \(batch, 16, 16, 3\).* Received: .*\(16, 16, 3\)"),
+        (SCALED.transpose(0, 3, 1, 2), r"`x` must be an array .*shape \(4, 3, 16, 16\)"),
     ],
     ids=["integers", "pixels", "one image", "channels first"],
 )

@@ -7,8 +7,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import replacing
+from keras_vit.core.pixels import check_shape
 from keras_vit.models.parts import check_classifier
-from keras_vit.models.prediction import check_shape, predict_images
+from keras_vit.models.prediction import predict_images
 
 COLUMNS = 6
 SHEET_COLUMNS = 8
