@@ -72,7 +72,15 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0].__name__)
+# It takes seconds.
+SLOW = (layers.AxialTransformerBlock,)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[pytest.mark.slow] * (case[0] in SLOW)) for case in CASES],
+    ids=lambda case: case[0].__name__,
+)
 def test_layer_keeps_the_contract(case, tmp_path):
     check_layer(*case, tmp_path)
 

@@ -14,6 +14,7 @@ from tests.fixtures.images import encode, random_image
 from tests.fixtures.tiny import TINY
 
 
+@pytest.mark.slow
 def test_train_on_a_folder(finished_run):
     facts = json.loads((finished_run / "run.json").read_text())
     assert facts["class_names"] == ["cat", "dog"]
@@ -144,6 +145,7 @@ def test_the_length_of_a_recipe_in_steps_may_be_given_in_epochs(capsys):
     assert "Exactly one of `epochs` and `steps` must be given" in both
 
 
+@pytest.mark.slow
 def test_an_existing_run_is_kept(finished_run, start, photos, capsys):
     before = (finished_run / "best.keras").read_bytes()
     message = error_of(capsys, *train_arguments(start, photos, finished_run))
