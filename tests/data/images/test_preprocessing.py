@@ -77,7 +77,7 @@ def test_wrong_preprocessing(options, message):
         ("seeds", "seed"),
         ("start_steps", "start_step"),
         ("one_hots", "one_hot"),
-        # Of timm.
+        # The name in timm.
         ("img_size", "image_size"),
     ],
 )
