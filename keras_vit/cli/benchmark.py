@@ -80,7 +80,7 @@ class Benchmark:
         from keras_vit.core.files import write_csv
 
         rows = [
-            (cost.model, cost.image_size, cost.task, *point)
+            (cost.model, cost.image_size, cost.task, *point, cost.dtype)
             for cost in costs
             for point in cost.points
         ]
@@ -104,10 +104,13 @@ class Benchmark:
 
 
 COLUMNS = (
-    *("model", "pixels", "task", "images/s", "batch", "peak memory, GiB"),
+    *("model", "pixels", "task", "dtype", "images/s", "batch", "peak memory, GiB"),
     "largest batch",
 )
-CSV_COLUMNS = ("model", "image_size", "task", "batch_size", "images_per_second", "peak_bytes")
+CSV_COLUMNS = (
+    *("model", "image_size", "task", "batch_size", "images_per_second", "peak_bytes"),
+    "dtype",
+)
 
 
 def cells(cost):
@@ -118,4 +121,5 @@ def cells(cost):
     if cost.points:
         batch_size, speed, memory = cost.best
         best = f"{speed:,.1f}", f"{batch_size}", f"{memory / 2**30:.2f}"
-    return cost.model, f"{cost.image_size or '?'}", cost.task, *best, largest
+    found = cost.model, f"{cost.image_size or '?'}", cost.task, cost.dtype or "?"
+    return *found, *best, largest

@@ -29,6 +29,7 @@ class Cost:
         largest_batch: largest batch size that fits into the memory, 0 if none does; `None` if it
             is not known.
         is_estimated: whether that follows from the memory of smaller ones.
+        dtype: name of the model's dtype policy; `None` if it does not fit into the memory.
     """
 
     model: str
@@ -37,6 +38,7 @@ class Cost:
     points: tuple[tuple[int, float, int], ...]
     largest_batch: int | None
     is_estimated: bool
+    dtype: str | None = None
 
     @property
     def best(self):
@@ -108,13 +110,7 @@ def _find_models(models):
     from keras_vit.checkpoints.trained.model_paths import check_model_path
 
     for model in models:
-        try:
-            check_model_path(model)
-        except ValueError as error:
-            raise ValueError(
-                "`models` must be names of variants, or trained models. "
-                f"Received: {model!r} ({error})"
-            ) from error
+        check_model_path(model)
 
 
 def _measure_all(cases, batch_sizes, dtype, seconds, show):
@@ -161,7 +157,10 @@ def measure(model, image_size, task, batch_sizes, dtype, seconds, show=None):
     else:
         largest = estimate_largest_batch(points, available_memory(), failing)
         is_estimated = largest is not None
-    return Cost(model, found["image_size"], task, tuple(points), largest, is_estimated)
+    return Cost(
+        *(model, found["image_size"], task, tuple(points), largest, is_estimated),
+        dtype=found.get("dtype"),
+    )
 
 
 def _measure_in_process(options, show):
@@ -237,7 +236,7 @@ def find_largest(fits, fitting, failing=None, expected=None):
     Sizes near an `expected` one are tried first: if it fits and 9/8 of it do not, or 7/8 fit and it
     does not, the search is over.
     """
-    near = [expected * eighths // 8 for eighths in (8, 9, 7, 12)] if expected else []
+    near = [expected * eighths // 8 for eighths in (8, 9, 7, *range(10, 16))] if expected else []
     while failing is None or failing - fitting > max(fitting // 8, 1):
         tried = 2 * fitting if failing is None else (fitting + failing) // 2
         tried = next((n for n in near if fitting < n and (failing is None or n < failing)), tried)

@@ -1,5 +1,6 @@
 """The process in which `benchmark` measures one model, at one image size, in one task."""
 
+import collections
 import functools
 import math
 import time
@@ -11,6 +12,7 @@ from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.core.process import is_out_of_memory, peak_memory
+from keras_vit.layers.base import parts
 from keras_vit.models import freeze_blocks
 from keras_vit.models.options import variable_shapes
 from keras_vit.models.variants import find_variant, is_variant
@@ -45,8 +47,8 @@ class Repeated(keras.utils.PyDataset):
 def run(connection, options):
     """Send `(kind, value)` pairs of what is measured; runs in a process of its own.
 
-    The kinds are `"image_size"`, `"accelerator"` for its memory in bytes if there is one,
-    `"trying"` for a batch size that is to be tried, `"point"` for each that was measured,
+    The kinds are `"image_size"`, `"dtype"`, `"accelerator"` for its memory in bytes if there is
+    one, `"trying"` for a batch size that is to be tried, `"point"` for each that was measured,
     `"failing"` for one that does not fit, and `"error"`.
     """
     model, image_size, task, batch_sizes, may_stop, dtype, seconds = options
@@ -56,6 +58,7 @@ def run(connection, options):
         connection.send(("error", str(error)))
         return
     connection.send(("image_size", built.input_shape[1]))
+    connection.send(("dtype", dtype_of(built)))
     step = make_step(built, task)
     best, without_gain = 0, 0
     on_accelerator = accelerator_peak_memory() is not None
@@ -130,6 +133,13 @@ def build_or_load(model, image_size, task, dtype):
             f"square. Received: model={model!r} for images of {height} x {width} pixels"
         )
     return built
+
+
+def dtype_of(model):
+    """Return the name of the dtype policy of a model's blocks, such as int8_from_float32."""
+    kernels = [part for part in parts(model) if hasattr(part, "kernel")]
+    names = collections.Counter(part.dtype_policy.name for part in kernels)
+    return names.most_common(1)[0][0]
 
 
 def make_step(built, task):

@@ -38,6 +38,8 @@ def test_a_trained_model(run_directory):
     assert changed.input_shape[1] == 48
     dtypes = [m.get_layer("block_0").compute_dtype for m in (own, trained, changed)]
     assert dtypes == ["bfloat16", "bfloat16", "float32"]
+    names = [benchmark_process.dtype_of(m) for m in (own, trained, changed)]
+    assert names == ["int8_from_mixed_bfloat16", "mixed_bfloat16", "float32"]
     assert len(trained.trainable_variables) == len(trained.variables)
     options = {"batch_sizes": (1,), "tasks": ("training",), "seconds": 0.01}
     (cost,) = benchmark([run_directory], **options)
