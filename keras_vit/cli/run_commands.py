@@ -19,6 +19,9 @@ def train_command(base, recipe, options):
     """
     before = dataclasses.asdict(RECIPES[base])
     settings = {k: v for k, v in dataclasses.asdict(recipe).items() if v != before[k]}
+    if settings.get("steps"):
+        # They replace the epochs.
+        settings.pop("epochs", None)
     settings |= {k: v for k, v in options.items() if v is not None}
     words = ["keras-vit", "train", base]
     for name, value in settings.items():

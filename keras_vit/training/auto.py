@@ -37,8 +37,8 @@ CPU_MINUTES = 60
 # were chosen on images of CIFAR-10 (`benchmarks/auto.py`). Otherwise as in the paper.
 FEW_IMAGES, FEW_CROP_AREA, SMALL_BATCH_RATE = 20_000, 0.5, 0.01
 UNEVEN = 1.5
-# For evaluations and saving; and seconds for starting.
-OVERHEAD, START = 1.2, 30
+# For evaluations and saving; and seconds for starting, and of a step that is measured.
+OVERHEAD, START, LONGEST_STEP = 1.2, 30, 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,8 +218,13 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
     recipe = _accumulate(recipe, facts)
     measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, smallest))
     made = make_model(measured, model, len(facts.counts))
-    size = min(recipe.batch_size // recipe.accumulation_steps, SMALLEST_BATCH)
-    per_pixel = machine.seconds_per_image(measured, made, size) / measured.image_size**2
+    part = recipe.batch_size // recipe.accumulation_steps
+    size = min(part, SMALLEST_BATCH)
+    seconds = machine.seconds_per_image(measured, made, size)
+    if size < part and part * seconds < LONGEST_STEP:
+        # Most of the time of a short step is not spent on its images.
+        seconds = machine.seconds_per_image(measured, made, part)
+    per_pixel = seconds / measured.image_size**2
     limit = math.inf if minutes is None else 60 * minutes
     chosen, gave_up = recipe, []
     if _estimate(chosen, facts, per_pixel) > limit and measured != recipe:

@@ -117,6 +117,20 @@ def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, cap
         assert ("more than the time limit" in caplog.text) == recipe.freeze
 
 
+@pytest.mark.parametrize(("seconds", "sizes"), [(0.0001, [32, 256]), (0.1, [32])])
+def test_short_steps_are_measured_with_whole_batches(seconds, sizes, monkeypatch):
+    measured = []
+
+    def seconds_per_image(recipe, model, size):
+        measured.append(size)
+        return seconds
+
+    monkeypatch.setattr(auto.machine, "seconds_per_image", seconds_per_image)
+    variant = "ViT_Ti16(depth=1, embedding_dim=16, mlp_dim=32, num_heads=2)"
+    assert auto_recipe("digits", variant).batch_size == 256
+    assert measured == sizes
+
+
 def test_a_wrong_resolution_is_refused(folder, model):
     with pytest.raises(ValueError, match="`image_size` must be an integer of at least 1"):
         auto_recipe(folder, model, image_size=0)
