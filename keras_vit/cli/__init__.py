@@ -10,6 +10,7 @@ import sys
 import tyro
 
 from keras_vit.cli.commands import command_type, with_one_length
+from keras_vit.cli.metavars import OPTIONAL_TYPES
 from keras_vit.cli.mistakes import check_command, check_recipe, describe_mistake
 from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, without_stderr
@@ -72,6 +73,7 @@ def parse(args=None):
                 description=_DESCRIPTION,
                 args=args,
                 compact_help=True,
+                registry=OPTIONAL_TYPES,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.CascadeSubcommandArgs),
             )
     except SystemExit:

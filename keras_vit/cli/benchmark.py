@@ -18,7 +18,9 @@ class Benchmark:
     """
 
     models: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL [MODEL ...]")
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="MODEL [MODEL ...]", help_behavior_hint="(required)"),
     ]
     """Names of variants (see `keras-vit models`), .keras files, directories of runs, or checkpoints
     as in `keras-vit convert`."""

@@ -16,7 +16,9 @@ class Client:
     """
 
     images: Annotated[
-        tuple[pathlib.Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE [IMAGE ...]")
+        tuple[pathlib.Path, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="IMAGE [IMAGE ...]", help_behavior_hint="(required)"),
     ]
     """Image files."""
     url: str

@@ -8,6 +8,7 @@ import typing
 import tyro
 
 from keras_vit.cli.commands import COMMANDS
+from keras_vit.cli.metavars import plain_error
 from keras_vit.cli.train import COMMON_RECIPES, Auto
 from keras_vit.cli.usage import arguments, usage
 from keras_vit.experiments.studies.settings import STUDIES
@@ -96,7 +97,8 @@ def _text_of(part):
     # The rest lists the types of all recipes, or explains the order of commands.
     words = words.removeprefix("Error parsing recipe: ").partition(" Got errors:")[0]
     words = words.partition(" Arguments are applied to")[0]
-    return re.sub(r" \(applied to [\w -]+\)", "", words).rstrip(".")
+    words = re.sub(r" \(applied to [\w -]+\)", "", words).rstrip(".")
+    return plain_error(words)
 
 
 def _missing_recipe(name):

@@ -24,7 +24,9 @@ class Predict:
     model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """An export's or a run's directory, a .keras file, or a checkpoint as in `convert`."""
     images: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE [IMAGE ...]")
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="IMAGE [IMAGE ...]", help_behavior_hint="(required)"),
     ]
     """Image files and folders of them; the name of a dataset as in `keras-vit train`; or Parquet
     files with a column of encoded images."""

@@ -20,7 +20,9 @@ class Search:
     features: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FEATURES")]
     """A directory of `keras-vit predict MODEL DATA --output DIR --outputs features`."""
     images: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IMAGE [IMAGE ...]")
+        tuple[str, ...],
+        tyro.conf.Positional,
+        tyro.conf.arg(metavar="IMAGE [IMAGE ...]", help_behavior_hint="(required)"),
     ]
     """Image files and folders of them, or another such directory of features of the same model."""
     top: int = 5

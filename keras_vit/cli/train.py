@@ -22,9 +22,7 @@ DESCRIPTIONS = {
 
 @dataclasses.dataclass
 class Auto:
-    """Settings for the data, the model and this machine; they are logged, with an estimate of the
-    time, and printed as a command that repeats the run.
-    """
+    """Settings for the data, the model and this machine, logged with an estimate of the time."""
 
     minutes: float | None = None
     """Greatest time of the training; by default 60 on a CPU, and none on an accelerator."""

@@ -14,10 +14,10 @@ GIVEN = "--model ViT_Ti16 --data digits --workdir run"
     [
         ("predict", "`MODEL` is missing", PREDICT),
         ("predict --model m a.jpg", "`--model` is not an option: give MODEL without it", PREDICT),
-        ("predict m a.jpg --top x", "Error parsing --top", PREDICT),
+        ("predict m a.jpg --top x", "`--top` must be an integer. Received: 'x'", PREDICT),
         (
             "benchmark --image-sizes 32 ViT_Ti16",
-            "Error parsing --image-sizes",
+            "`--image-sizes` must be integers. Received: '32', 'ViT_Ti16'",
             "keras-vit benchmark MODEL [MODEL ...] [options]",
         ),
         ("inspect m", "`--out` is missing", "keras-vit inspect MODEL --out OUT [options]"),
@@ -40,7 +40,7 @@ GIVEN = "--model ViT_Ti16 --data digits --workdir run"
             "keras-vit study STUDY RECIPE --workdir WORKDIR [options]",
         ),
         ("study", "`STUDY`, `RECIPE` and `--workdir` are missing", "keras-vit study STUDY"),
-        ("study paper --table x", "Error parsing --table", "keras-vit study paper [options]"),
+        ("study paper --table x", "`--table` must be an integer", "keras-vit study paper [options]"),
     ],
 )
 def test_an_error_ends_with_the_usage(arguments, what, usage, capsys):

@@ -109,8 +109,11 @@ def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, cap
         ("--batch-size", "0", "`batch_size` must be positive"),
         ("--min-crop-area", "2", "`min_crop_area` must be greater than 0"),
         ("--accumulation-steps", "3", "`accumulation_steps` must divide `batch_size`"),
-        ("--steps", "many", "Error parsing --steps: no type matching {None}|INT"),
-        ("--dtype", "float8", "invalid choice 'float8' for argument '--dtype'"),
+        ("--steps", "many", "error: `--steps` must be an integer. Received: 'many'; see"),
+        ("--batch-size", "1.5", "error: `--batch-size` must be an integer. Received: '1.5'; see"),
+        ("--learning-rate", "x", "error: `--learning-rate` must be a number. Received: 'x'; see"),
+        ("--boundaries", "x", "error: `--boundaries` must be numbers. Received: 'x'; see"),
+        ("--dtype", "float8", "error: `--dtype` must be one of float32, mixed_bfloat16,"),
         ("--stps", "3", "Unrecognized options: --stps, 3; did you mean --steps? See --help"),
     ],
 )

@@ -1,0 +1,68 @@
+"""Names of the values of options, for help and errors, without `None`."""
+
+import dataclasses
+import re
+import typing
+
+import tyro.constructors
+
+OPTIONAL_TYPES = tyro.constructors.ConstructorRegistry()
+# In words, by the name of the values or by Python's error.
+KINDS = {
+    "INT": "an integer",
+    "INT [INT ...]": "integers",
+    "FLOAT": "a number",
+    "invalid literal for int() with base 10": "an integer",
+    "could not convert string to float": "a number",
+    # Of several values, which are numbers or names; names have a message of their own.
+    "Could not find valid parse for arguments": "numbers",
+}
+# Types whose own rule is being asked for.
+_asked = []
+
+
+@OPTIONAL_TYPES.primitive_rule
+def _without_none(type_info):
+    """Parse a type that may be `None` as tyro does, under a plain name."""
+    if type(None) not in typing.get_args(type_info.type) or type_info.type in _asked:
+        return None
+    _asked.append(type_info.type)
+    try:
+        spec = OPTIONAL_TYPES.get_primitive_spec(type_info)
+    finally:
+        _asked.remove(type_info.type)
+    return dataclasses.replace(spec, metavar=plain_metavar(spec.metavar))
+
+
+def plain_metavar(metavar):
+    """Return tyro's name of the values of an option, without `None` and nested brackets.
+
+    Example:
+    >>> plain_metavar("{None}|INT"), plain_metavar("{None}|{[INT [INT ...]]}")
+    ('INT', 'INT [INT ...]')
+    >>> plain_metavar("{None,int8,int4}")
+    '{int8,int4}'
+    """
+    metavar = metavar.replace("{None}|", "").replace("{None,", "{")
+    return re.sub(r"^\{\[(.*)\]\}$", r"\1", metavar)
+
+
+def plain_error(text):
+    """Return a text of tyro that says which values it cannot read, with plain names.
+
+    Example:
+    >>> plain_error("Error parsing --steps: no type matching {None}|INT could be instantiated "
+    ...             "from ['many']")
+    "`--steps` must be an integer. Received: 'many'"
+    >>> plain_error("invalid choice 'f' for argument '--dtype'. Expected one of ('None', 'int8')")
+    "`--dtype` must be one of int8. Received: 'f'"
+    """
+    for wrong in (r"no type matching (.*) could .* from \[(.*)\]", r"([^:]*): \[?('.*')\]?"):
+        if found := re.match(rf"Error parsing (\S+): {wrong}$", text):
+            name, kind, given = found.groups()
+            return f"`{name}` must be {KINDS.get(plain_metavar(kind), kind)}. Received: {given}"
+    if found := re.match(r"invalid choice (.*) for argument '(.*)'\. Expected .* \((.*)\)", text):
+        given, name, choices = found.groups()
+        known = sorted(set(re.findall(r"'([^']*)'", choices)) - {"None"})
+        return f"`{name}` must be one of {', '.join(known)}. Received: {given}"
+    return text
