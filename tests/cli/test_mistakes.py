@@ -40,7 +40,7 @@ GIVEN = "--model ViT_Ti16 --data digits --workdir run"
             "keras-vit study STUDY RECIPE --workdir WORKDIR [options]",
         ),
         ("study", "`STUDY`, `RECIPE` and `--workdir` are missing", "keras-vit study STUDY"),
-        ("study paper --table x", "`--table` must be an integer", "keras-vit study paper [options]"),
+        ("study paper --table x", "`--table` must be an integer", "keras-vit study paper"),
     ],
 )
 def test_an_error_ends_with_the_usage(arguments, what, usage, capsys):
