@@ -49,7 +49,8 @@ def build(
     for name in set(options) & set(row.architecture):
         raise ValueError(
             f"`{name}` must not be given to {row.name}; "
-            f"`keras_vit.{maker(row.architecture).__name__}` builds any. "
+            f"`keras_vit.{maker(row.architecture).__name__}` builds any, and "
+            f"`keras_vit.models.build('{builder_name(row)}({name}={options[name]!r})')` this one. "
             f"Received: {name}={options[name]!r}"
         )
     check_options(row.name, options, _signature(row).parameters)

@@ -84,6 +84,10 @@ def save_checkpoint(
     suffix = pathlib.PurePath(str(path)).suffix
     if format is None and suffix in {row.suffix for row in formats.values()}:
         format = format_for(model, suffix)
+    if format in ("hf", "transformers"):
+        raise ValueError(
+            f"`format` must be 'huggingface' for transformers. Received: format={format!r}"
+        )
     check_choice("format", format, tuple(formats))
     format = _format_of(formats[format], path)
     path = _check_path(path, format)

@@ -13,6 +13,7 @@ ARGUMENTS_ELSEWHERE = {
     "input_shape": "image_size",
     "img_size": "image_size",
     "classes": "num_classes",
+    "pretrained": "weights",
     "num_labels": "num_classes",
     "drop_rate": "dropout",
     "hidden_dropout_prob": "dropout",

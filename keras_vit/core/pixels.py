@@ -68,11 +68,18 @@ def check_floats(images, argument="images"):
 def check_array(model, images, argument="x"):
     """Check an array or a tensor of images for a model: its shape and its first images.
 
-    Anything else, such as a dataset or a dictionary, is not checked.
+    So is the only value of a list or a dictionary; anything else, as a dataset, is not checked.
 
     Raises:
-        ValueError: as `check_shape` and `check_pixels`.
+        ValueError: if images are a list; or as `check_shape` and `check_pixels`.
     """
+    if isinstance(images, (list, tuple)) and len(images) != 1 == len(model.inputs):
+        raise ValueError(
+            f"`{argument}` must be an array of images, as `np.stack` makes, or a dataset. "
+            f"Received: a {type(images).__name__} of {len(images)}"
+        )
+    if isinstance(images, (list, tuple, dict)) and len(images) == 1 == len(model.inputs):
+        (images,) = images.values() if isinstance(images, dict) else images
     if not isinstance(images, np.ndarray) and not keras.ops.is_tensor(images):
         return
     check_shape(model, images, argument)

@@ -40,8 +40,11 @@ def compiled():
         (PIXELS.astype("float32"), "must be scaled to .*preprocess.* values from"),
         (SCALED[0], r"`x` must be an array \(batch, 16, 16, 3\).* Received: .*\(16, 16, 3\)"),
         (SCALED.transpose(0, 3, 1, 2), r"`x` must be an array .*shape \(4, 3, 16, 16\)"),
+        (list(SCALED), "`x` must be an array of images, as `np.stack` .* Received: a list of 4"),
+        ([PIXELS.astype("float32")], "must be scaled to .*preprocess.* values from"),
+        ({"images": PIXELS.astype("float32")}, "must be scaled to .*preprocess.* values from"),
     ],
-    ids=["integers", "pixels", "one image", "channels first"],
+    ids=["integers", "pixels", "one image", "channels first", "a list", "in a list", "by name"],
 )
 def test_arrays(use, images, message, compiled):
     labels = () if use == "predict" else (np.zeros(len(images)),)
