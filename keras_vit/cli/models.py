@@ -1,16 +1,22 @@
 """`keras-vit models`."""
 
 import dataclasses
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+import tyro
 
 
 @dataclasses.dataclass
 class Models:
     """List the architectures with their sizes and costs.
 
-    Example: keras-vit models --image-size 384
+    Example: keras-vit models ViT_B --image-size 384
     """
 
+    filter: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[WORD ...]")
+    ] = ()
+    """Words that the name of a model must contain."""
     image_size: int = 224
     """Side of the square images that parameters and operations are counted for."""
     num_classes: int = 1000
@@ -33,18 +39,27 @@ class Models:
         table = markdown_table if self.markdown else plain_table
         sizes = self.image_size, self.num_classes
         if self.scaling_study:
-            print(table(STUDY_COLUMNS, list(study_rows())))
+            columns, rows = STUDY_COLUMNS, study_rows()
         elif self.flops:
-            print(table(COST_COLUMNS, list(cost_rows(*sizes))))
+            columns, rows = COST_COLUMNS, cost_rows(*sizes)
         else:
-            print(table(COLUMNS, list(table_rows(*sizes))))
-        self._explain_gaps()
+            columns, rows = COLUMNS, table_rows(*sizes)
+        words = [word.lower() for word in self.filter]
+        found = [row for row in rows if all(word in row[0].lower() for word in words)]
+        if not found:
+            raise ValueError(
+                "`filter` must be words of the names of models. "
+                f"Received: {' '.join(self.filter)!r}, which none contains"
+            )
+        print(table(columns, found))
+        if not (self.scaling_study or self.markdown):
+            self._explain_gaps(found)
 
-    def _explain_gaps(self):
+    def _explain_gaps(self, found):
         from keras_vit.models.variants import VARIANTS
 
-        is_of_size = not (self.scaling_study or self.markdown)
-        if is_of_size and not all(_fits(row, self.image_size) for row in VARIANTS):
+        names = [row[0] for row in found]
+        if not all(_fits(row, self.image_size) for row in VARIANTS if row.name in names):
             print(f"-: the patches of the model do not tile images of {self.image_size} pixels")
 
 

@@ -26,6 +26,7 @@ from keras_vit.models.variants import find_variant, is_variant, token_grid_of
 from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
+from keras_vit.training.optimizers import check_accumulation
 from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import check_new
@@ -136,6 +137,7 @@ def train(
     True
     """
     recipe = find_recipe(recipe)
+    check_accumulation(recipe, dtype)
     is_built = isinstance(model, keras.Model)
     if is_built and (dtype, strategy, model_shards, keep_head) != (None, "auto", None, False):
         raise ValueError(

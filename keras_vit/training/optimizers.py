@@ -123,14 +123,19 @@ def make_optimizer(
     )
     # Keras scales the loss itself only under a global float16 policy.
     if any(layer.compute_dtype == "float16" for layer in model.layers):
-        if recipe.accumulation_steps > 1:
-            # A part with overflowing gradients is skipped, which would shift all later parts.
-            raise ValueError(
-                "`accumulation_steps` cannot be combined with float16; use `mixed_bfloat16`. "
-                f"Received: accumulation_steps={recipe.accumulation_steps}"
-            )
+        check_accumulation(recipe, "float16")
         return keras.optimizers.LossScaleOptimizer(optimizer)
     return optimizer
+
+
+def check_accumulation(recipe, dtype):
+    """Raise an error if a recipe accumulates gradients that are computed in float16."""
+    if recipe.accumulation_steps > 1 and dtype in ("float16", "mixed_float16"):
+        # A part with overflowing gradients is skipped, which would shift all later parts.
+        raise ValueError(
+            "`accumulation_steps` cannot be combined with float16; use `mixed_bfloat16`. "
+            f"Received: accumulation_steps={recipe.accumulation_steps}"
+        )
 
 
 def _find_optimizer(name):

@@ -30,6 +30,9 @@ def test_models(capsys):
     assert lines[-1].split()[-2:] == ["698.3", "-"]
     lines = run(capsys, "models", "--flops", "--image-size", 300).splitlines()
     assert lines[1].split() == ["ViT_Ti16", *"-----"]
+    lines = run(capsys, "models", "bit", "50").splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["BiT_R50x1", "BiT_R50x2", "BiT_R50x3"]
+    assert "words of the names of models. Received: 'vgg'" in error_of(capsys, "models", "vgg")
 
 
 def test_checkpoints(capsys):

@@ -1,5 +1,6 @@
 """`keras_vit.training.train`: what it records, and what it refuses."""
 
+import dataclasses
 import importlib
 
 import numpy as np
@@ -117,6 +118,15 @@ def test_wrong_arguments(changes, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         keras_vit.training.train(**arguments, workdir=tmp_path / "run", classes=CLASSES)
     assert not (tmp_path / "run").exists()
+
+
+def test_float16_with_accumulation_is_refused_before_the_data_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
+    recipe = dataclasses.replace(RECIPES["digits_finetune"], accumulation_steps=2)
+    with pytest.raises(ValueError, match="`accumulation_steps` cannot be combined with float16"):
+        keras_vit.training.train(
+            recipe, "ViT_Ti16(patch_size=8)", "digits", tmp_path, dtype="mixed_float16"
+        )
 
 
 def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeypatch):
