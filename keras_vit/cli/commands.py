@@ -26,7 +26,12 @@ from keras_vit.cli.search import Search
 from keras_vit.cli.study import Study
 from keras_vit.cli.study_paper import Paper
 from keras_vit.cli.train import COMMON_RECIPES, Train, recipe_type
-from keras_vit.cli.usage import arguments, describe_arguments, describe_command
+from keras_vit.cli.usage import (
+    arguments,
+    describe_arguments,
+    describe_command,
+    with_paragraphs,
+)
 from keras_vit.cli.vtab import Vtab
 from keras_vit.training.recipes import RECIPES
 
@@ -69,7 +74,10 @@ def command_type(args):
             description = describe_command(command) if is_short_help else None
             recipes = _recipes_for_help(command, before_help) if is_short_help else None
         about = tyro.conf.subcommand(name, description=description)
-        types.append(Annotated[_with_debug(command, recipes), about])
+        shown = command
+        if {"-H", "--help-verbose"} & {*args}:
+            shown = with_paragraphs(command)
+        types.append(Annotated[_with_debug(shown, recipes), about])
     return functools.reduce(operator.or_, types)
 
 

@@ -139,7 +139,7 @@ def nearest_option(command, args, words):
     wrong = _flag(wrong.group())
     if OTHER_NAMES.get(wrong) in known:
         return OTHER_NAMES[wrong]
-    nearest = difflib.get_close_matches(wrong, known, n=1)
+    nearest = difflib.get_close_matches(wrong, known, n=1, cutoff=0.7)
     # One that exists is in the wrong place.
     return nearest[0] if nearest and nearest != [wrong] else None
 

@@ -7,6 +7,7 @@ import itertools
 import shutil
 import textwrap
 import typing
+from typing import Annotated
 
 import tyro
 
@@ -81,6 +82,24 @@ def _field_docs(command):
         for field, text in itertools.pairwise(definition.body)
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
     }
+
+
+def with_paragraphs(command):
+    """Return a command each option of which is described by one paragraph.
+
+    Tyro would keep the line ends of the source.
+    """
+    hints, docs = typing.get_type_hints(command, include_extras=True), _field_docs(command)
+    fields = []
+    for field in dataclasses.fields(command):
+        if field.name in docs:
+            described = Annotated[hints[field.name], tyro.conf.arg(help=docs[field.name])]
+            default = dataclasses.field(default=field.default)
+            fields.append((field.name, described, default))
+    namespace = {"__doc__": command.__doc__}
+    return dataclasses.make_dataclass(
+        command.__name__, fields, bases=(command,), namespace=namespace
+    )
 
 
 def usage(name, command):
