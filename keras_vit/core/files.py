@@ -82,3 +82,14 @@ def exists(path):
         return pathlib.Path(path).exists()
     except OSError:
         return False
+
+
+def absolute_place(path):
+    """Return the absolute path of a file or a folder that exists, and any other text as it is.
+
+    A file keeps its name: the target of a link may have another suffix, as in the Hub's cache.
+    """
+    local = pathlib.Path(path).expanduser()
+    if not exists(local):
+        return str(path)
+    return str(local.resolve() if local.is_dir() else local.parent.resolve() / local.name)

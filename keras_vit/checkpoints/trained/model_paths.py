@@ -9,7 +9,7 @@ from keras_vit.checkpoints.catalog.download import files_of, find_file
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.trained.loading import saved_by_run
 from keras_vit.checkpoints.trained.runs import find_model
-from keras_vit.core.files import exists
+from keras_vit.core.files import absolute_place, exists
 from keras_vit.models.variants import (
     find_variant,
     is_variant,
@@ -51,11 +51,7 @@ def absolute_model_name(model):
     text = str(model)
     if is_variant(text) or "://" in text or any(row.name == text for row in CHECKPOINTS):
         return text
-    path = pathlib.Path(text).expanduser()
-    if not exists(path):
-        return text
-    # The target of a link to a file may have another suffix, as in the cache of the Hub.
-    return str(path.resolve() if path.is_dir() else path.parent.resolve() / path.name)
+    return absolute_place(text)
 
 
 def model_digest(model):

@@ -3,7 +3,6 @@
 import collections.abc
 import functools
 import os
-import pathlib
 import threading
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from keras_vit.core.arguments import as_objects, as_pair, check_integer
 from keras_vit.core.choices import DTYPES, ENCODED_COLUMNS
+from keras_vit.core.files import absolute_place
 
 OUTPUTS = (
     *("prediction", "probability", "probabilities", "logits", "features"),
@@ -84,7 +84,7 @@ class Predictor:
             raise ValueError(
                 f"`dtype` must be one of {', '.join(DTYPES)}. Received: dtype={dtype!r}"
             )
-        self.path = absolute_path(path)
+        self.path = absolute_place(path)
         self.batch_size = batch_size
         self.dtype = dtype
         self.image_size = None if image_size is None else as_pair(image_size, "image_size")
@@ -143,12 +143,6 @@ def _as_array(values):
     except ValueError:
         # Lists of several lengths.
         return as_objects(values)
-
-
-def absolute_path(path):
-    """Return the absolute path of a model, for another working directory; a name as it is."""
-    local = pathlib.Path(path).expanduser()
-    return str(local.resolve()) if local.exists() else str(path)
 
 
 # Spark unpickles a predictor for each of its tasks.

@@ -1,6 +1,7 @@
 """Paths and digests of the files that models are read from."""
 
 from keras_vit.checkpoints.trained.model_paths import absolute_model_name, model_digest
+from keras_vit.serving import Predictor
 
 
 def test_names_are_found_from_any_directory(tmp_path, monkeypatch):
@@ -15,7 +16,8 @@ def test_names_are_found_from_any_directory(tmp_path, monkeypatch):
     folder = tmp_path / "snapshot"
     for name in ("../snapshot", "../linked", "../snapshot/."):
         assert absolute_model_name(name) == str(folder)
-        assert absolute_model_name(f"{name}/model.safetensors") == str(folder / "model.safetensors")
+        for absolute in (absolute_model_name, lambda file: Predictor(file).path):
+            assert absolute(f"{name}/model.safetensors") == str(folder / "model.safetensors")
     for name in ("ViT_B16", "ViT_B16/imagenet21k", "hf://org/name", "../nowhere"):
         assert absolute_model_name(name) == name
 
