@@ -90,6 +90,10 @@ def _with_new_name(word):
 def main(args=None):
     """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
     command = None
+    if not sys.stderr.isatty():
+        # In a log file, each update of a progress bar is a line; tqdm reads this when it is
+        # imported.
+        os.environ.setdefault("TQDM_MININTERVAL", "10")
     try:
         command = parse(args)
         if getattr(command, "needs_keras", True):

@@ -2,11 +2,12 @@
 
 import dataclasses
 import logging
-import sys
+import math
 from typing import Any
 
 import keras
 import numpy as np
+import tqdm
 
 from keras_vit.data.processes import process
 from keras_vit.data.skipped import explaining_errors
@@ -139,20 +140,21 @@ def check_ends(dataset):
 def _logits_and_labels(model, dataset):
     """Yield the arrays of each batch; the first process shows a progress bar."""
     predict, size = logits_function(model), 0
-    # In a log file a moving bar would be hundreds of lines: 2 prints one at the end.
-    shown = 1 if sys.stdout.isatty() else 2
-    bar = keras.utils.Progbar(int(dataset.cardinality()), verbose=shown if process()[0] == 0 else 0)
-    step = 0
-    with explaining_errors(dataset):
-        for step, (images, labels) in enumerate(dataset.as_numpy_iterator(), start=1):
+    progress = tqdm.tqdm(
+        desc="classified",
+        total=math.ceil(dataset.num_examples / dataset.shard[1]),
+        unit="image",
+        disable=process()[0] > 0,
+    )
+    with explaining_errors(dataset), progress:
+        for images, labels in dataset.as_numpy_iterator():
             # A smaller batch is padded: JAX would compile again for it, and several devices could
             # not share it.
             size = max(size, len(images))
             padding = np.zeros((size - len(images), *images.shape[1:]), images.dtype)
             logits = predict(np.concatenate([images, padding]))
             yield np.asarray(logits, "float64")[: len(images)], labels
-            bar.update(step, finalize=False)
-    bar.update(step, finalize=True)
+            progress.update(len(images))
 
 
 def _keep(logits, labels):
