@@ -91,6 +91,7 @@ def _read_sound(folder, num_images):
     """Read the rows of the images that could be decoded."""
     import pyarrow.compute
     import pyarrow.dataset
+    import pyarrow.parquet
 
     # A file that another job wrote at the same time has rows that do not belong here.
     jobs = {

@@ -9,9 +9,18 @@ import keras
 import numpy as np
 
 from keras_vit.core.class_names import check_class_names
-from keras_vit.core.pixels import check_array, check_floats, scales_inputs
+from keras_vit.core.pixels import (
+    check_array,
+    check_floats,
+    check_range,
+    scales_inputs,
+    value_range,
+)
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.core.several_labels import check_thresholds
+from keras_vit.models.calls.images import checked
+from keras_vit.models.calls.losses import warn_of_loss
+from keras_vit.models.calls.values import keeping_values
 from keras_vit.models.kernels.folding import assign_folded, fold
 
 # Arguments of the functions that build models which are no part of the architecture.
@@ -54,6 +63,7 @@ class ImageModel(keras.Model):
     # differ in which other constructors they accept.
     _options = None
     _class_names = _thresholds = None
+    _has_seen_values = False
     normalization = CENTERED
     resizing = WHOLE_IMAGE
     layout = None
@@ -65,7 +75,9 @@ class ImageModel(keras.Model):
     @class_names.setter
     def class_names(self, names):
         if names is not None:
-            names = check_class_names(list(names), num_classes=self.output_shape[-1])
+            # An array has an order; a dictionary or a set has not that of the classes.
+            names = names.tolist() if hasattr(names, "tolist") else names
+            names = check_class_names(names, num_classes=self.output_shape[-1])
         self._class_names = names
 
     @property
@@ -102,26 +114,54 @@ class ImageModel(keras.Model):
         if len(self.inputs) == 1 and not scales_inputs(self):
             for images in keras.tree.flatten(inputs):
                 check_floats(images)
+                self._check_first(images)
         return super().call(inputs, training=training, mask=mask)
 
+    def _check_first(self, images):
+        """Check the values of the first images that are not those of a graph."""
+        # Later ones would make an accelerator wait for each call.
+        if not self._has_seen_values and (bounds := value_range(images)):
+            check_range(bounds)
+            self._has_seen_values = True
+
+    def compile(self, *args, **kwargs):
+        """Compile as `keras.Model.compile` does; a loss that takes no logits is logged."""
+        super().compile(*args, **kwargs)
+        warn_of_loss(self)
+
     def fit(self, x=None, *args, **kwargs):
-        """Train as `keras.Model.fit` does; an array of images is checked."""
-        check_array(self, x)
-        return super().fit(x, *args, **kwargs)
+        """Train as `keras.Model.fit` does; arrays, or the first image of `tf.data`, are checked."""
+        with keeping_values(self), checked(self, x) as images:
+            return super().fit(images, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
-        """Evaluate as `keras.Model.evaluate` does; an array of images is checked."""
-        check_array(self, x)
-        return super().evaluate(x, *args, **kwargs)
+        """Evaluate as `keras.Model.evaluate` does; images are checked as in `fit`."""
+        with keeping_values(self), checked(self, x) as images:
+            return super().evaluate(images, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
         """Predict as `keras.Model.predict` does, with kernels standardized and cast once.
 
-        An array of images is checked.
+        Images are checked as in `fit`.
         """
-        check_array(self, x)
         model = self._for_inference()
-        return keras.Model.predict(model, x, *args, **kwargs)
+        with keeping_values(model), checked(self, x) as images:
+            return keras.Model.predict(model, images, *args, **kwargs)
+
+    def train_on_batch(self, x, *args, **kwargs):
+        """Train as `keras.Model.train_on_batch` does; images are checked."""
+        check_array(self, x, "x")
+        return super().train_on_batch(x, *args, **kwargs)
+
+    def test_on_batch(self, x, *args, **kwargs):
+        """Evaluate as `keras.Model.test_on_batch` does; images are checked."""
+        check_array(self, x, "x")
+        return super().test_on_batch(x, *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        """Predict as `keras.Model.predict_on_batch` does; images are checked."""
+        check_array(self, x, "x")
+        return super().predict_on_batch(x)
 
     def _for_inference(self):
         # Quantization and LoRA replace them.

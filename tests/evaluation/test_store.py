@@ -11,7 +11,7 @@ from keras_vit.data import find_source
 from keras_vit.evaluation.fewshot import evaluate_fewshot
 from keras_vit.evaluation.search import find_similar, nearest
 from keras_vit.evaluation.store import FeatureStore, evaluate_stores, read_features
-from tests.fixtures.commands import error_of, run
+from tests.fixtures.commands import error_of, run, run_python
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import classifier
 
@@ -49,6 +49,14 @@ def test_the_accuracy_is_that_of_the_model_itself(stores, folder, capsys):
         assert evaluate_stores(train, test, method=method, seeds=(0, 1)) == expected
     arguments = ("fewshot", stores / "train", "--data", stores / "test", "--method", "knn")
     assert "all" in run(capsys, *arguments)
+
+
+@pytest.mark.slow
+def test_features_are_read_in_a_process_of_its_own(stores):
+    """In which nothing else has imported the parts of pyarrow."""
+    code = "import sys; from keras_vit.evaluation.store import read_features"
+    printed = run_python(f"{code}; print(len(read_features(sys.argv[1]).ids))", stores / "test")
+    assert int(printed) == len(read_features(stores / "test").ids)
 
 
 def test_broken_images_have_no_features(stores, folder, caplog):

@@ -67,6 +67,69 @@ def test_integers_in_batches(compiled):
         compiled(PIXELS)
 
 
+@pytest.mark.parametrize("use", ["train_on_batch", "test_on_batch", "predict_on_batch"])
+def test_one_batch(use, compiled):
+    labels = () if use == "predict_on_batch" else (np.zeros(4),)
+    with pytest.raises(ValueError, match="must be scaled to .*preprocess.* values from"):
+        getattr(compiled, use)(PIXELS.astype("float32"), *labels)
+    getattr(compiled, use)(SCALED, *labels)
+
+
+def test_the_first_call(compiled):
+    """Of the model, and of one in another, which hides the images from other checks."""
+    whole = keras.Sequential([keras.Input((16, 16, 3)), compiled])
+    for model in (whole, compiled):
+        with pytest.raises(ValueError, match="must be scaled to .*preprocess.* values from"):
+            model(PIXELS.astype("float32"))
+    compiled(SCALED)
+
+
+def dataset(images, labels=True):
+    tf = pytest.importorskip("tensorflow")
+    parts = (images, np.zeros(len(images))) if labels else images
+    return tf.data.Dataset.from_tensor_slices(parts).batch(2)
+
+
+@pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
+def test_datasets(use, compiled):
+    weights = compiled.get_weights()
+    has_labels = use != "predict"
+    options = {"verbose": 0} | ({"shuffle": False} if use == "fit" else {})
+    for images in (PIXELS.astype("float32"), PIXELS.astype("float16")):
+        with pytest.raises(ValueError, match=r"`x` must be scaled .* values beyond \[-10, 10\]$"):
+            getattr(compiled, use)(dataset(images, has_labels), **options)
+    with pytest.raises(ValueError, match="must be scaled to .*preprocess.* of dtype uint8"):
+        getattr(compiled, use)(dataset(PIXELS, has_labels), **options)
+    # Keras on JAX had taken the weights out of the model.
+    for before, after in zip(weights, compiled.get_weights(), strict=True):
+        np.testing.assert_array_equal(before, after)
+    outputs = compiled.predict(SCALED, verbose=0)
+    found = compiled.predict(dataset(SCALED, labels=False), verbose=0)
+    np.testing.assert_allclose(found, outputs, rtol=0, atol=1e-6)
+    # Later images may have outliers.
+    scaled = np.concatenate([SCALED, 12 * SCALED])
+    getattr(compiled, use)(dataset(scaled, has_labels), **options)
+
+
+def test_an_error_of_the_data_keeps_the_last_step(compiled):
+    class Ending(keras.utils.PyDataset):
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            if index == 39:
+                raise OSError("gone")
+            return SCALED, np.arange(4) % 3
+
+    compiled.compile("sgd", compiled.loss)
+    with pytest.raises(Exception, match="gone"):
+        compiled.fit(Ending(), shuffle=False, verbose=0)
+    steps = int(compiled.optimizer.iterations)
+    loss = compiled.evaluate(SCALED, np.arange(4) % 3, verbose=0)
+    assert steps > 0
+    assert loss < np.log(3)
+
+
 def test_a_model_that_scales_takes_pixels(compiled):
     images = keras.Input((16, 16, 3))
     whole = ImageModel(images, compiled(keras.layers.Rescaling(1 / 127.5, -1)(images)))

@@ -1,0 +1,1 @@
+"""What models check when they are compiled and called."""

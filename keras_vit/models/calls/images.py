@@ -1,0 +1,51 @@
+"""Images of `fit`, `evaluate` and `predict`: arrays, or a `tf.data.Dataset`."""
+
+import contextlib
+import sys
+
+from keras_vit.core.pixels import MAX_NORMALIZED, RULE, check_array, scales_inputs
+
+_MESSAGE = f"`x` {RULE}. Received: values beyond [{-MAX_NORMALIZED}, {MAX_NORMALIZED}]"
+
+
+@contextlib.contextmanager
+def checked(model, images):
+    """Give images for a model: an array that was checked, or a dataset that checks its first image.
+
+    Anything else, such as a generator, is given as it is.
+
+    Raises:
+        ValueError: as `check_array`.
+    """
+    # Where there is a dataset, TensorFlow is imported.
+    tensorflow = sys.modules.get("tensorflow")
+    if not tensorflow or not isinstance(images, tensorflow.data.Dataset):
+        check_array(model, images, "x")
+        yield images
+        return
+    if len(model.inputs) != 1 or scales_inputs(model):
+        yield images
+        return
+    try:
+        yield _checking(images, tensorflow)
+    except tensorflow.errors.InvalidArgumentError as error:
+        if _MESSAGE in str(error):
+            raise ValueError(_MESSAGE) from None
+        raise
+
+
+def _checking(dataset, tf):
+    """Return the same dataset, which checks the values of its first image."""
+    spec = tf.nest.flatten(dataset.element_spec)[0]
+    if not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_floating):
+        # The model refuses integers.
+        return dataset
+
+    def check(number, element):
+        first = tf.abs(tf.nest.flatten(element)[0][:1])
+        is_right = tf.reduce_all(first <= tf.cast(MAX_NORMALIZED, first.dtype))
+        # Others may have outliers.
+        tf.debugging.Assert((number > 0) | is_right, [_MESSAGE])
+        return element
+
+    return dataset.enumerate().map(check)

@@ -1,0 +1,32 @@
+"""Losses that do not fit the outputs of a model."""
+
+import logging
+
+import keras
+
+_CROSSENTROPIES = (
+    *("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy"),
+    *("categorical_focal_crossentropy", "binary_focal_crossentropy"),
+)
+
+
+def warn_of_loss(model):
+    """Log a warning if a model returns logits, or features, and its loss takes probabilities."""
+    loss, names = model.loss, [layer.name for layer in model.layers]
+    if isinstance(loss, str):
+        loss = keras.losses.get(loss)
+    name = getattr(loss, "name", getattr(loss, "__name__", None))
+    if name not in _CROSSENTROPIES:
+        return
+    log = logging.getLogger("keras_vit")
+    if (model.options or {}).get("num_classes") == 0:
+        log.warning("the model has no head: the loss %s takes its features for classes", name)
+    # The functions take probabilities by default.
+    elif not getattr(loss, "from_logits", False) and "head" in names:
+        head = model.get_layer("head")
+        if model.outputs[0] is head.output and head.activation is keras.activations.linear:
+            log.warning(
+                "the model returns logits, and the loss %s takes probabilities: give it "
+                "from_logits=True, or build the model with classifier_activation='softmax'",
+                name,
+            )

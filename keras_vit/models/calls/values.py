@@ -1,0 +1,39 @@
+"""The values of a model's variables while Keras on JAX has them elsewhere."""
+
+import contextlib
+
+import keras
+
+
+@contextlib.contextmanager
+def keeping_values(model):
+    """Give a model its values back if an error ends `fit`, `evaluate` or `predict`.
+
+    On JAX, Keras 3.15 takes the values out of the variables during a call, and an error of the data
+    or of the first step would leave a model without weights. After an error in a later step they
+    are those of the step before.
+    """
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *(optimizer.variables if optimizer else ())]
+    before = [(variable, variable.value) for variable in variables]
+    try:
+        yield
+    except BaseException:
+        if any(value.is_deleted() for _, value in before):
+            # A step was computed, which takes its arguments for its results.
+            model.jax_state_sync()
+        for variable, value in before:
+            if not _has_value(variable):
+                variable.assign(value)
+        raise
+
+
+def _has_value(variable):
+    try:
+        return variable.value is not None
+    # Keras asks for its initializer, which is gone.
+    except TypeError:
+        return False

@@ -1,0 +1,29 @@
+"""Losses that take probabilities where the model returns logits, or features: a warning."""
+
+import keras
+import pytest
+
+from keras_vit.models import vision_transformer
+from tests.fixtures.tiny import TINY
+
+NAME = "sparse_categorical_crossentropy"
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "message"),
+    [
+        (NAME, {}, "returns logits, and the loss sparse_categorical_crossentropy takes probab"),
+        (keras.losses.CategoricalCrossentropy(), {}, "the loss categorical_crossentropy takes"),
+        (keras.losses.binary_crossentropy, {}, "the loss binary_crossentropy takes probab"),
+        (keras.losses.SparseCategoricalCrossentropy(from_logits=True), {}, None),
+        (NAME, {"classifier_activation": "softmax"}, None),
+        (NAME, {"num_classes": 0}, "has no head: the loss sparse_categorical_crossentropy takes"),
+        ("mse", {"num_classes": 0}, None),
+        (None, {}, None),
+    ],
+)
+def test_a_loss_of_probabilities(loss, options, message, caplog):
+    model = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 3, **options})
+    model.compile("sgd", loss)
+    assert bool(caplog.records) == bool(message)
+    assert (message or "") in caplog.text
