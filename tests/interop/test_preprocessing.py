@@ -11,6 +11,8 @@ import torch
 import transformers
 
 import keras_vit
+from keras_vit.checkpoints.configuration.images import CROP
+from keras_vit.checkpoints.configuration.images import PROCESSORS as PROCESSORS_OF_OURS
 from keras_vit.data.images.transforms import read_evaluation_image
 from tests.data.images.test_resizing import photograph
 from tests.fixtures.checkpoint_files import config_next_to
@@ -139,6 +141,25 @@ def test_a_file_without_a_normalization(name, tmp_path):
     mean, deviation = keras_vit.from_checkpoint(path).normalization
     np.testing.assert_allclose(np.broadcast_to(mean, 3), theirs.image_mean, rtol=1e-9)
     np.testing.assert_allclose(np.broadcast_to(deviation, 3), theirs.image_std, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", PROCESSORS_OF_OURS)
+def test_defaults_of_classes(name):
+    # DINOv3's needs torchvision even for its defaults.
+    kind = getattr(transformers, f"{name}ImageProcessorPil", None)
+    if kind is None:
+        pytest.skip(f"transformers has no {name}ImageProcessorPil")
+    ours = PROCESSORS_OF_OURS[name]
+    assert ours.resample == kind.resample
+    assert bool(getattr(kind, "do_center_crop", False)) == ours.crops
+    if ours.crops:
+        assert kind.crop_size == {"height": CROP, "width": CROP}
+    # SigLIP 2's has patches in place of a size.
+    if kind.size is not None:
+        assert set(kind.size.values()) == {ours.size}
+        assert ("shortest_edge" in kind.size) == ours.keeps_aspect_ratio
+    for found, values in zip(ours.normalization, (kind.image_mean, kind.image_std), strict=True):
+        np.testing.assert_array_equal(np.broadcast_to(found, 3), values)
 
 
 def test_pixels_that_no_patch_reaches(jpeg, tmp_path):

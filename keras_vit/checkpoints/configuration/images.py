@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 
 from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
 from keras_vit.core.resizing import Resizing
@@ -11,6 +12,8 @@ IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OPENAI = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 # Names of the two in files of transformers, and of timm.
 NAMES_OF_NORMALIZATION = ("image_mean", "mean"), ("image_std", "std")
+# Side of the images of all classes, unless a file records another.
+CROP = 224
 # Numbers of Pillow's filters in files of transformers.
 FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
@@ -24,24 +27,39 @@ class Processor:
         keeps_aspect_ratio: whether a size that is one number is the length of the smaller side.
         crops: whether the middle is cut out.
         normalization: mean and standard deviation of pixels in [0, 1].
+        size: side of the images before the middle, of 224 pixels, is cut out.
     """
 
     resample: int = 3
     keeps_aspect_ratio: bool = False
     crops: bool = False
     normalization: tuple = ((0.5,), (0.5,))
+    size: int = 224
 
 
-# By the beginning of `image_processor_type`, or of `feature_extractor_type` in older files.
+# By `image_processor_type`, or `feature_extractor_type` in older files, without these endings.
+ENDINGS = re.compile("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$")
 PROCESSORS = {
     "ViT": Processor(resample=2),
     "DINOv3ViT": Processor(resample=2, normalization=IMAGENET),
-    "DeiT": Processor(crops=True),
+    "DeiT": Processor(crops=True, size=256),
     "CLIP": Processor(keeps_aspect_ratio=True, crops=True, normalization=OPENAI),
     "Bit": Processor(keeps_aspect_ratio=True, crops=True, normalization=OPENAI),
     "Siglip": Processor(),
     "Siglip2": Processor(resample=2),
 }
+# Of files that name no class, by the beginning of the `model_type`, as `AutoImageProcessor` does.
+PROCESSORS_OF_MODELS = {
+    "deit": "DeiT",
+    "clip": "CLIP",
+    "dinov2": "Bit",
+    "dinov3": "DINOv3ViT",
+    "siglip": "Siglip",
+    "siglip2": "Siglip2",
+}
+# What a file of another class must record, and what only such a class has.
+RECORDED = {"size", "resample", "image_mean", "image_std"}
+UNKNOWN = {"crop_pct"}
 
 
 def recorded_normalization(config, preprocessor, path):
@@ -58,7 +76,7 @@ def recorded_normalization(config, preprocessor, path):
     recorded = timm or preprocessor
     if not recorded:
         return None
-    defaults = IMAGENET if timm else _defaults_of(preprocessor).normalization
+    defaults = IMAGENET if timm else _defaults_of(preprocessor, config, path).normalization
     found = tuple(
         _first(recorded, names, default)
         for names, default in zip(NAMES_OF_NORMALIZATION, defaults, strict=True)
@@ -92,12 +110,16 @@ def recorded_resizing(config, preprocessor, path):
     The arguments are those of `recorded_normalization`.
     """
     try:
-        timm = _timm_settings(config)
-        return _resizing_of_timm(timm) if timm else _resizing_of_transformers(preprocessor)
+        if timm := _timm_settings(config):
+            return _resizing_of_timm(timm)
+        if not preprocessor:
+            return None
+        return _resizing_of_transformers(preprocessor, _defaults_of(preprocessor, config, path))
     except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
             "The files next to weights must say how to resize images by the filters bilinear, "
-            "bicubic or lanczos, and how to crop the middle of them. "
+            "bicubic or lanczos, and how to crop the middle of them; without the "
+            "preprocessor_config.json only the weights are read. "
             f"Received: {str(path)!r} ({error})"
         ) from error
 
@@ -164,39 +186,58 @@ def _resizing_of_timm(settings):
     return Resizing(settings["interpolation"], crop_share=share, **facts)
 
 
-def _resizing_of_transformers(settings):
-    size = settings.get("size")
-    # NaFlex files record `max_num_patches` and no size: the model's image size is used.
-    has_size = size is not None or "max_num_patches" in settings
-    if not has_size or settings.get("do_resize") is False:
+def _resizing_of_transformers(settings, default):
+    if settings.get("do_resize") is False:
         return None
-    default = _defaults_of(settings)
     resample = settings.get("resample")
     filter = default.resample if resample is None else resample
     if filter not in FILTERS:
         raise ValueError(f"resample={filter!r}")
-    if size is None:
+    # NaFlex files record `max_num_patches` and no size: the model's image size is used.
+    if "max_num_patches" in settings and settings.get("size") is None:
         return Resizing(FILTERS[filter], antialias=True)
-    length, keeps_aspect_ratio = _length_of(size, default)
+    size = settings.get("size") or default.size
+    (height, width), keeps_aspect_ratio = _lengths_of(size, default.keeps_aspect_ratio)
     share = 1.0
     if settings.get("do_center_crop", default.crops):
-        share = min(1.0, _length_of(settings.get("crop_size") or length, default)[0] / length)
+        crop = settings.get("crop_size") or CROP
+        (rows, columns), _ = _lengths_of(crop, keeps_aspect_ratio=False)
+        if keeps_aspect_ratio:
+            rows = columns = min(rows, columns)
+        # Another image before the crop would have borders, or another aspect ratio. A pixel is
+        # rounding.
+        if rows > height or columns > width or abs(rows / height * width - columns) > 1:
+            raise ValueError(f"{size=} and crop_size={crop}")
+        share = rows / height
     return Resizing(FILTERS[filter], True, share, keeps_aspect_ratio)
 
 
-def _defaults_of(settings):
-    """Return the `Processor` of the class that a `preprocessor_config.json` names, or of ViT."""
-    kind = settings.get("image_processor_type") or settings.get("feature_extractor_type") or ""
-    names = sorted(PROCESSORS, key=len, reverse=True)
-    return PROCESSORS[next((name for name in names if kind.startswith(name)), "ViT")]
+def _defaults_of(settings, config, path):
+    """Return the `Processor` of the class that a file names, or of the model's."""
+    kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
+    if not kind:
+        model = str(config.get("model_type", ""))
+        known = [name for name in PROCESSORS_OF_MODELS if model.startswith(name)]
+        return PROCESSORS[PROCESSORS_OF_MODELS[max(known, key=len)] if known else "ViT"]
+    name = ENDINGS.sub("", str(kind))
+    if name not in PROCESSORS and (RECORDED - {*settings} or UNKNOWN & {*settings}):
+        raise ValueError(
+            f"The class of an image processor must be one of {', '.join(PROCESSORS)}, unless its "
+            f"file records {', '.join(sorted(RECORDED))} and no {', '.join(UNKNOWN)}; without the "
+            "preprocessor_config.json only the weights are read. "
+            f"Received: {kind!r} next to {str(path)!r}"
+        )
+    return PROCESSORS.get(name, Processor())
 
 
-def _length_of(size, default):
-    """Return the length of a side in pixels, and whether it is the smaller side of an image."""
+def _lengths_of(size, keeps_aspect_ratio):
+    """Return `(height, width)` in pixels, and whether they are of the smaller side of an image."""
     if not isinstance(size, dict):
-        size = {("shortest_edge" if default.keeps_aspect_ratio else "height"): size}
+        size = {"shortest_edge": size} if keeps_aspect_ratio else {"height": size, "width": size}
     smaller = size.get("shortest_edge")
-    return (size["height"], False) if smaller is None else (smaller, True)
+    if smaller is None:
+        return (size["height"], size["width"]), False
+    return (smaller, smaller), True
 
 
 def _as_channels(values, path):

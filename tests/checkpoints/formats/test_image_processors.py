@@ -1,0 +1,72 @@
+"""Image processors of transformers: the defaults of their classes, and what cannot be done."""
+
+import json
+
+import pytest
+
+from keras_vit import from_checkpoint
+from keras_vit.core.resizing import Resizing
+from tests.fixtures.checkpoint_files import config_next_to
+
+SQUARE = {"height": 32, "width": 32}
+WHOLE = Resizing("bilinear", antialias=True)
+SMALLER_SIDE = Resizing("bicubic", antialias=True, keeps_aspect_ratio=True)
+
+
+def load(tmp_path, settings, case="hf_classifier"):
+    path = config_next_to(case, tmp_path, {})
+    (path / "preprocessor_config.json").write_text(json.dumps(settings))
+    return from_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "resizing"),
+    [
+        ({"image_processor_type": "ViTImageProcessor"}, WHOLE),
+        ({"feature_extractor_type": "ViTFeatureExtractor"}, WHOLE),
+        ({"image_processor_type": "CLIPImageProcessorFast"}, SMALLER_SIDE),
+        ({"image_processor_type": "BitImageProcessorPil"}, SMALLER_SIDE),
+        ({"image_processor_type": "DeiTImageProcessor"}, Resizing("bicubic", True, 224 / 256)),
+        (
+            {"image_processor_type": "DeiTImageProcessor", "size": 36, "crop_size": 32},
+            Resizing("bicubic", True, 32 / 36),
+        ),
+        ({"image_processor_type": "SiglipImageProcessor"}, Resizing("bicubic", True)),
+        ({"image_mean": [0.5] * 3}, WHOLE),
+    ],
+    ids=str,
+)
+def test_sizes_that_are_not_recorded(settings, resizing, tmp_path):
+    assert load(tmp_path, settings).resizing == resizing
+
+
+def test_a_file_without_a_class_is_of_the_models(tmp_path):
+    model = load(tmp_path, {"image_mean": [0.5] * 3}, "hf_dinov2_classifier")
+    assert model.resizing == SMALLER_SIDE
+
+
+def test_another_class_must_record_everything(tmp_path):
+    settings = {"resample": 3, "image_mean": [0.25] * 3, "image_std": [0.5] * 3, "size": SQUARE}
+    model = load(tmp_path, {"image_processor_type": "ConvNextImageProcessor", **settings})
+    assert model.resizing == Resizing("bicubic", True)
+    assert model.normalization == ((0.25,) * 3, (0.5,) * 3)
+    for wrong in ({"resample": 3, "size": SQUARE}, {**settings, "crop_pct": 0.875}):
+        with pytest.raises(ValueError, match="The class of an image processor must be one of ViT"):
+            load(tmp_path, {"image_processor_type": "ConvNextImageProcessor", **wrong})
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "crop_size"),
+    [
+        # Another aspect ratio, or borders.
+        ("DeiT", {"height": 37, "width": 43}, SQUARE),
+        ("DeiT", {"height": 40, "width": 32}, SQUARE),
+        ("CLIP", {"shortest_edge": 24}, SQUARE),
+        ("CLIP", 32, None),
+    ],
+)
+def test_crops_that_are_refused(kind, size, crop_size, tmp_path):
+    settings = {"image_processor_type": f"{kind}ImageProcessor", "size": size}
+    settings |= {"crop_size": crop_size} if crop_size else {}
+    with pytest.raises(ValueError, match=r"how to crop the middle .*size=.* and crop_size"):
+        load(tmp_path, settings)
