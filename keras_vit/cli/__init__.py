@@ -11,7 +11,7 @@ import tyro
 
 from keras_vit.cli.commands import command_type, with_one_length
 from keras_vit.cli.metavars import OPTIONAL_TYPES
-from keras_vit.cli.mistakes import check_command, check_recipe, describe_mistake
+from keras_vit.cli.mistakes import check_command, check_recipe, describe_mistake, smaller
 from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, without_stderr
 from keras_vit.version import __version__
@@ -107,8 +107,10 @@ def main(args=None):
         is_expected = isinstance(error, (ValueError, OSError, ImportError))
         if getattr(command, "debug", False) or not (is_expected or is_out_of_memory(error)):
             raise
-        what = "out of memory: " if is_out_of_memory(error) else ""
-        print(f"keras-vit: error: {what}{' '.join(str(error).split())}", file=sys.stderr)
+        text = " ".join(str(error).split())
+        if is_out_of_memory(error):
+            text = f"out of memory{smaller(command)}: {text:.200}"
+        print(f"keras-vit: error: {text}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:
         # A run that has saved its state has said so.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import sys
 from typing import Annotated
 
 import tyro
@@ -53,7 +54,7 @@ class Inspect:
         model = load_trained(self.model, as_image_size(self.image_size))
         images = self._read(model.input_shape[1:3], resizing_of(model))
         print(f"Inspecting {model.name} on {len(images)} images")
-        page = write_report(model, images, self.out, verbose="auto")
+        page = write_report(model, images, self.out, verbose="auto" if sys.stdout.isatty() else 0)
         print(f"The figures are in {page.parent}, and all of them on one page: {page}")
 
     def _read(self, size, resizing):

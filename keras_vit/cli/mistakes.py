@@ -15,7 +15,11 @@ from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES, Recipe
 
 # The option by a name that it has in another command or in another library.
-OTHER_NAMES = {"--format": "--to", "--to": "--format", "--lr": "--learning-rate"}
+OTHER_NAMES = {
+    **{"--format": "--to", "--to": "--format", "--lr": "--learning-rate"},
+    **{"--wd": "--weight-decay", "--total-steps": "--steps", "--max-steps": "--steps"},
+    **{"--num-epochs": "--epochs", "--num-train-epochs": "--epochs"},
+}
 
 
 def check_command(args):
@@ -28,6 +32,27 @@ def check_command(args):
         "The first word must be the name of a command; `keras-vit --help` lists them. "
         f"Received: {args[0]!r}{hint}"
     )
+
+
+def smaller(command):
+    """Return which options of a command make it need less memory, as part of an error.
+
+    Example:
+    >>> from keras_vit.cli.evaluate import Evaluate
+    >>> smaller(Evaluate("runs/photos"))
+    '; smaller --batch-size or --image-size need less'
+    """
+    own = [command, getattr(command, "recipe", None)]
+    has = [f"--{name}" for name in ("batch-size", "image-size") if _has(own, name)]
+    more = ["--accumulation-steps", "--remat"] if _has(own, "remat") else []
+    if not has:
+        return ""
+    also = f", or {' and '.join(more)}," if more else ""
+    return f"; smaller {' or '.join(has)}{also} need less"
+
+
+def _has(parts, option):
+    return any(hasattr(part, option.replace("-", "_")) for part in parts)
 
 
 def check_recipe(args):
@@ -66,6 +91,8 @@ def describe_mistake(args, box):
         return f"{parts[0]}; see --help"
     unrecognized = [part for part in parts if part.startswith("Unrecognized")]
     for part in unrecognized[:1]:
+        if "auto" in args and set(re.findall(r"--[\w-]+", part)) & {*_options_of(Recipe)}:
+            return f"{part}: `auto` chooses these, and recipes such as `finetune` take them"
         if nearest := nearest_option(command, args, part):
             return f"{part}; did you mean {nearest}? See --help"
     reasons = _reasons(args, name, box, parts, unrecognized)

@@ -13,10 +13,13 @@ ARGUMENTS_ELSEWHERE = {
     "input_shape": "image_size",
     "img_size": "image_size",
     "classes": "num_classes",
+    "include_top": "num_classes",
     "pretrained": "weights",
     "num_labels": "num_classes",
     "drop_rate": "dropout",
     "hidden_dropout_prob": "dropout",
+    "drop_path_rate": "stochastic_depth",
+    "torch_dtype": "dtype",
 }
 
 
@@ -26,7 +29,7 @@ def as_pair(value, argument):
     if len(pair) != 2 or not all(is_integer(size) and size > 0 for size in pair):
         raise ValueError(
             f"`{argument}` must be a positive integer or a pair of them. "
-            f"Received: {argument}={value!r}"
+            f"Received: {argument}={value!r:.200}"
         )
     return tuple(int(size) for size in pair)
 

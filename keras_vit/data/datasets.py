@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import logging
 import numbers
 import os
 from collections.abc import Sequence
@@ -128,6 +129,10 @@ def load(
     maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
     check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
+    if training and classes is not None and tuple(classes) != tuple(source.class_names):
+        logging.getLogger("keras_vit").info(
+            "classes are numbered in the order of the dataset: %s", ", ".join(source.class_names)
+        )
     source = leave_out(source, exclude, name, split, functools.partial(find_every, name, data_dir))
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
     stored = source if cache is None else cached(source, cache, find_fingerprints)

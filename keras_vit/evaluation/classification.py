@@ -103,6 +103,11 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
             has a label.
     """
     num_classes = check_classifier(model)
+    if not hasattr(dataset, "num_examples"):
+        raise ValueError(
+            "`dataset` must be one of `keras_vit.data.load`; `model.evaluate` takes others. "
+            f"Received: {dataset!r:.80}"
+        )
     check_ends(dataset)
     if num_classes != len(dataset.class_names):
         raise ValueError(

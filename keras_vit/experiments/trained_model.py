@@ -18,7 +18,7 @@ from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint
 from keras_vit.experiments.reported import find_reported
 from keras_vit.models.base import resizing_of
 from keras_vit.training.runs.run import EXCLUDED_FILE
-from keras_vit.training.runs.saved_models import data_of, warn_of_images
+from keras_vit.training.runs.saved_models import check_data_path, data_of, warn_of_images
 
 
 def open_trained(
@@ -84,6 +84,8 @@ class TrainedModel:
                 as `keras_vit.data.load`.
         """
         name = self._name_of(data)
+        if data is None:
+            check_data_path(name)
         if not options.get("central_crop_from"):
             options.setdefault("resizing", resizing_of(self.model))
         dataset = load(

@@ -40,8 +40,8 @@ def as_activation(name, argument="activation"):
         return keras.activations.get(name)
     except ValueError as error:
         raise ValueError(
-            f"`{argument}` must be 'gelu_tanh', 'gelu' or another name that Keras knows. "
-            f"Received: {argument}={name!r}"
+            f"`{argument}` must be a name of `keras.activations`, or one of "
+            f"{', '.join(OWN_ACTIVATIONS)}. Received: {argument}={name!r}"
         ) from error
 
 

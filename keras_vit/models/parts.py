@@ -121,7 +121,8 @@ def check_classifier(model):
         raise ValueError(
             "`model` must have one input, one output and a layer called `head`. "
             f"Received: a model of {len(model.inputs)} inputs, {len(model.outputs)} outputs and "
-            f"{len(heads)} heads; `keras_vit.replace_head` makes one"
+            f"{len(heads)} heads; `keras_vit.replace_head` makes one, and `--outputs features` of "
+            "`keras-vit predict` needs none"
         )
     if heads[0].activation is not keras.activations.linear:
         raise ValueError(

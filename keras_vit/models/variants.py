@@ -187,6 +187,8 @@ def _changed(variant, text):
     try:
         call = ast.parse(text, mode="eval").body
         changes = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
+        if len(changes) < len(call.keywords):
+            raise ValueError(text)
         is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
         _check_sizes(variant, changes if is_call else {})
     except (AttributeError, SyntaxError, ValueError) as error:

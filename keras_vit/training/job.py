@@ -16,11 +16,10 @@ from keras_vit.checkpoints.trained.model_paths import (
     model_digest,
 )
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
-from keras_vit.core.files import exists
 from keras_vit.data.datasets import find_source
 from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
-from keras_vit.data.sources.kinds import absolute_name, find_kind, has_path
+from keras_vit.data.sources.kinds import absolute_name, has_path
 from keras_vit.data.sources.listing import describe_left_out
 from keras_vit.models.variants import find_variant, is_variant, token_grid_of
 from keras_vit.training import distribution
@@ -30,7 +29,7 @@ from keras_vit.training.optimizers import check_accumulation
 from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import check_new
-from keras_vit.training.runs.saved_models import data_of
+from keras_vit.training.runs.saved_models import check_data_path, data_of
 from keras_vit.training.starting_model import check_keeps_head, explaining_shards, make_model
 from keras_vit.training.training_data import load_training_data
 
@@ -145,6 +144,14 @@ def train(
             f"yet. Received: dtype={dtype!r}, strategy={strategy!r}, model_shards={model_shards}, "
             f"keep_head={keep_head} and the model {model.name!r}"
         )
+    if is_built and model.input_shape[1:3] not in ((recipe.image_size,) * 2, (None, None)):
+        raise ValueError(
+            "`image_size` of the recipe must be that of the model, which `keras_vit.resize` "
+            f"changes. Received: image_size={recipe.image_size} for images of "
+            f"{model.input_shape[1:3]}"
+        )
+    if isinstance(callbacks, keras.callbacks.Callback):
+        callbacks = (callbacks,)
     workdir = pathlib.Path(workdir).expanduser()
     begun = read_run(workdir / LAST_MODEL) if resume else {}
     if recipe.steps is not None:
@@ -178,8 +185,8 @@ def train(
             facts |= model_digest(model)
         if keep_head:
             check_keeps_head(model, recipe.loss)
-        if begun and has_path(name):
-            _check_data_path(name)
+        if begun:
+            check_data_path(name)
         # Before the data are read, and before the model is made, which sets the seed.
         with explaining_shards("teacher"):
             teacher = load_teacher(teacher)
@@ -225,16 +232,6 @@ def _check_starting_model(recipe, model, begun):
             "`model` (`--model`) must be the model that the run was begun with; if it has moved, "
             f"give its new path. Received: model={str(model)!r} ({error})"
         ) from error
-
-
-def _check_data_path(name):
-    """Check that the folder or the file of a resumed run's data is there; patterns are not."""
-    kind, path = find_kind(name)
-    if kind.placeholder != "PATTERN" and not exists(pathlib.Path(path).expanduser()):
-        raise ValueError(
-            "`data` (`--data`) must be the images that the run was begun with; if they have moved, "
-            f"give their new path. Received: data={name!r}, which does not exist"
-        )
 
 
 def _scope(is_built, strategy, model_shards):

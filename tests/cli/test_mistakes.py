@@ -55,6 +55,7 @@ def test_an_error_ends_with_the_usage(arguments, what, usage, capsys):
         ("trian", "train"),
         ("trian auto", "train"),
         (f"train finetune {GIVEN} --lr 0.1", "--learning-rate"),
+        (f"train finetune {GIVEN} --total-steps 9", "--steps"),
         (f"train finetune {GIVEN} --stps 3", "--steps"),
         ("vtab m --workdir w --lr 0.1", "--learning-rate"),
         ("convert a.npz b --format timm", "--to"),
@@ -74,6 +75,7 @@ def test_an_error_names_what_was_meant(arguments, meant, capsys):
         ("predict cat.jpg", "after the model, the first argument. Received: the model 'cat.jpg'"),
         ("evaluate START --data digits --split val", "; did you mean 'validation'?"),
         ("data .", "; did you mean folder:.?"),
+        (f"train auto {GIVEN} --steps 9", "`auto` chooses these, and recipes such as `finetune`"),
     ],
 )
 def test_an_error_says_what_to_do(arguments, message, start, capsys):

@@ -161,6 +161,7 @@ def test_other_sizes_in_parentheses():
     "text",
     [
         *("ViT_Ti16()", "ViT_Ti16(", "ViT_Ti16(4)", "ViT_Ti16(depth=0)", "ViT_Ti16(depth=2.5)"),
+        "ViT_Ti16(depth=2, depth=3)",
         *("ViT_Ti16(pooling='gap')", "ViT_Ti16(name='a')", "ViT_Ti16(depth=x)", "ViT_Ti16(**{})"),
         *("ViT_Ti16(depth=2).name", "BiT_R50x1(stages=(1, 0))", "BiT_R50x1(depth=2)"),
         "ViT_Ti16(gated_mlp=2)",

@@ -156,3 +156,19 @@ def test_a_wrong_model_is_refused_before_the_data_are_read(
     monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
     with pytest.raises(ValueError, match=message):
         keras_vit.training.train("digits_finetune", data="digits", workdir=tmp_path, **arguments)
+
+
+@pytest.mark.parametrize("data", [(np.zeros(3), np.zeros(3)), None, 3], ids=str)
+def test_data_must_be_a_name(data, tmp_path):
+    with pytest.raises(ValueError, match="dataset must be given by its name, such as 'digits'"):
+        keras_vit.training.train("digits_finetune", "ViT_Ti16", data, tmp_path)
+    with pytest.raises(ValueError, match="`dataset` must be one of `keras_vit.data.load`"):
+        keras_vit.evaluation.evaluate(small_model(small_recipe()), data)
+
+
+def test_a_built_model_of_another_size(tmp_path):
+    recipe = small_recipe()
+    model = small_model(recipe)
+    larger = dataclasses.replace(recipe, image_size=2 * recipe.image_size)
+    with pytest.raises(ValueError, match=r"`image_size` of the recipe must be .*keras_vit.resize"):
+        keras_vit.training.train(larger, model, "digits", tmp_path)

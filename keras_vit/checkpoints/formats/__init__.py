@@ -68,6 +68,9 @@ def recognize(archive, format=None, opened_by=None):
             return candidate, naming
     names = list(archive.shapes)
     what = f"which holds {len(names)} arrays such as {', '.join(names[:4])}"
+    prefixes = {name.partition(".")[0] for name in names}
+    if len(names) > 1 == len(prefixes):
+        what += f"; without {prefixes.pop() + '.'!r} before each name the layout may be known"
     kinds = "a Vision Transformer or a ResNet of a known layout"
     rule = kinds if format is None else f"of format {format!r}"
     raise path_error(archive.path, f"be {rule}", f", {what}")

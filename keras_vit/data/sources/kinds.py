@@ -85,6 +85,11 @@ def find_kind(name):
     >>> find_kind("cifar10")
     (None, '')
     """
+    if not isinstance(name, str):
+        raise ValueError(
+            "A dataset must be given by its name, such as 'digits' or 'folder:PATH'; `model.fit` "
+            f"takes other datasets. Received: {name!r:.80}"
+        )
     first, colon, argument = name.removeprefix(BY_POSITION).partition(":")
     kind = KINDS.get(first)
     is_complete = kind is not None and (bool(argument) if kind.placeholder else not colon)

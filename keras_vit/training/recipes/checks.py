@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import numbers
 import typing
 
 from keras_vit.core.arguments import check_choice, is_integer
@@ -22,6 +23,7 @@ POSITIVE = (
 )
 NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed", "unfreeze_steps")
 SHARES = ("dropout", "label_smoothing", "ema_momentum", "label_weight")
+OTHERS = ("min_crop_area", "head_bias")
 
 
 # Settings that do not go together: a test of a recipe, the rule it breaks, and the fields to show.
@@ -143,9 +145,14 @@ def _is_rising(values):
     return all(start < end for start, end in itertools.pairwise(values))
 
 
+def _is_real(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
 def _check_ranges(recipe):
     rules = [
         (WHOLE, "be a whole number", is_integer),
+        ((*POSITIVE, *NOT_NEGATIVE, *SHARES, *OTHERS), "be a number", _is_real),
         (("boundaries",), "be whole numbers", lambda values: all(map(is_integer, values))),
         (POSITIVE, "be positive", lambda value: 0 < value < math.inf),
         (NOT_NEGATIVE, "not be negative", lambda value: 0 <= value < math.inf),
@@ -159,7 +166,7 @@ def _check_ranges(recipe):
         for field in fields:
             value = getattr(recipe, field)
             if value is not None and not is_right(value):
-                raise ValueError(f"`{field}` must {rule}. Received: {field}={value}")
+                raise ValueError(f"`{field}` must {rule}. Received: {field}={value!r}")
 
 
 def _check_choices(recipe):

@@ -60,10 +60,11 @@ def check_new(workdir, resume=False):
     """Check that a directory is new or empty, unless a run is resumed in it."""
     workdir = pathlib.Path(workdir)
     if not resume and _holds_something(workdir):
+        holds = "already holds something" if workdir.is_dir() else "is a file"
         raise ValueError(
             "`workdir` must be a new or empty directory, so that no run is overwritten; with "
             "`resume` a stopped run continues. "
-            f"Received: workdir={str(workdir)!r}, which already holds something"
+            f"Received: workdir={str(workdir)!r}, which {holds}"
         )
 
 

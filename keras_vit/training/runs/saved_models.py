@@ -10,8 +10,8 @@ from keras import ops
 
 from keras_vit.checkpoints.trained.loading import METADATA_FILE, run_of, saved_by_run
 from keras_vit.checkpoints.trained.runs import RUN_FILE, read_run
-from keras_vit.core.files import replacing
-from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind
+from keras_vit.core.files import exists, replacing
+from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind, has_path
 from keras_vit.models.base import ImageModel, origin_of, pass_on
 from keras_vit.training.distribution import is_spread, to_numpy
 from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
@@ -114,6 +114,18 @@ def _warn_of_lost_record(path):
         "cannot be named",
         *(path, saved_by_run(path)),
     )
+
+
+def check_data_path(name):
+    """Check that the folder or the file of a run's images is there; patterns are not checked."""
+    kind, path = find_kind(name)
+    if not has_path(name) or kind.placeholder == "PATTERN":
+        return
+    if not exists(pathlib.Path(path).expanduser()):
+        raise ValueError(
+            "`data` (`--data`) must be the images that the run was begun with; if they have moved, "
+            f"give their new path. Received: data={name!r}, which does not exist"
+        )
 
 
 def data_of(run, name=None):

@@ -174,6 +174,13 @@ def test_builders_take_weights(tmp_path):
         keras_vit.BiT_R50x1(weights=case_path("a_vit_token"))
 
 
+def test_a_prefix_of_all_names_is_told(tmp_path):
+    arrays = dict(np.load(case_path("a_vit_token")))
+    np.savez(tmp_path / "a.npz", **{f"module.{name}": arrays[name] for name in arrays})
+    with pytest.raises(ValueError, match=r"known layout.*; without 'module\.' before each name"):
+        keras_vit.from_checkpoint(tmp_path / "a.npz")
+
+
 UNKNOWN = "`path` must be a Vision Transformer or a ResNet of a known layout"
 ROOT = "resnet/root_block/standardized_conv2d/kernel"
 

@@ -168,4 +168,4 @@ def test_the_best_epoch_is_described_by_the_metric_that_selects_it():
     history = [{"val_accuracy": 0.5, "val_loss": 2.0}, {"val_accuracy": 0.4, "val_loss": 1.0}]
     assert describe_best(history) == "Best validation accuracy 50.00%"
     assert describe_best(history, "val_loss") == "Best validation loss 1.0000"
-    assert describe_best([{"loss": 1.0}]) == "Trained for 1 epochs"
+    assert describe_best([{"loss": 1.0}]) == "Trained for 1 epoch"
