@@ -17,11 +17,14 @@ from keras_vit.checkpoints.weight_map import Entry, Naming
 from keras_vit.layers.projection import LORA_KERNELS
 from keras_vit.models.files import check_finite
 from keras_vit.models.kernels.lora import lora_parts
+from keras_vit.models.kernels.plain import base_kernel
 from keras_vit.models.parts import HEAD_LAYERS
 
 SUFFIX = ".safetensors"
-# Name in our files of alpha divided by the rank.
-SCALE = "lora_scale"
+# Names in our files of alpha divided by the rank, and of a number for each kernel of the base.
+SCALE, BASE = "lora_scale", "lora_base"
+# Those of other random kernels differ by 1.4, those of kernels in int4 by 0.06 (ViT-Ti/16).
+MOST_DIFFERENT = 0.3
 
 
 def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
@@ -47,7 +50,8 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     check_finite(model)
     values = {name: ops.convert_to_numpy(variable) for name, variable in variables.items()}
     if path.suffix == SUFFIX:
-        write_files(path, {**values, SCALE: np.float32([scale])}, {}, None)
+        base = np.float32(_sketches(model))
+        write_files(path, {**values, SCALE: np.float32([scale]), BASE: base}, {}, None)
         return
     arrays = {
         entry.source: TRANSFORMS[entry.transform].write([values[name] for name in entry.targets])
@@ -61,12 +65,13 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
 
     Args:
-        model: a model of `keras_vit.enable_lora` with the layers, rank and alpha of the file.
+        model: a model of `keras_vit.enable_lora` with the layers, rank, alpha and base of the file.
         path: path of a `.safetensors` file, or of a directory of peft for transformers' ViT.
 
     Raises:
-        ValueError: if the file is not exactly the adapter of the model, or needs options of peft
-            that are not supported. The model does not change then.
+        ValueError: if the file is not exactly the adapter of the model, has the adapter of another
+            base (files of peft do not say of which), or needs options of peft that are not
+            supported. The model does not change then.
     """
     path, (variables, _, own_scale) = _as_path(path), _adapter(model)
     is_peft = path.suffix != SUFFIX
@@ -78,11 +83,13 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         found, scale = peft.entries_of(model, variables), peft.scale_of(path)
     archive = SafetensorsArchive(file)
     try:
-        shapes = {name: shape for name, shape in archive.shapes.items() if name != SCALE}
+        own = (SCALE, BASE)
+        shapes = {name: shape for name, shape in archive.shapes.items() if name not in own}
         naming = Naming.of(shapes, peft.name_of if is_peft else lambda name: name)
         if not is_peft:
             scale = archive.read(SCALE).item() if SCALE in archive.shapes else np.nan
         values = _values(variables, archive, found, naming, scale, own_scale)
+        _check_base(model, archive)
     finally:
         archive.close()
     for name, value in values.items():
@@ -108,6 +115,32 @@ def _values(variables, archive, found, naming, scale, own_scale):
             f"Received: path={str(archive.path)!r}, with {'; '.join(problems)}"
         )
     return values
+
+
+def _check_base(model, archive):
+    """Raise an error if the base of an adapter differs from that of a model."""
+    # A file of an earlier version, or of peft, does not have it.
+    if BASE not in archive.shapes:
+        return
+    difference = archive.read(BASE) - _sketches(model)
+    if np.sqrt(np.mean(difference**2)) > MOST_DIFFERENT:
+        raise ValueError(
+            "`path` must hold an adapter of the model's weights: a model with other weights would "
+            f"compute something else. Received: path={str(archive.path)!r}, of another base"
+        )
+
+
+def _sketches(model):
+    """Return a number for each kernel under LoRA, which those of other weights do not share.
+
+    It is the projection onto a fixed wave, in standard deviations of that of random numbers.
+    """
+    found = []
+    for part in lora_parts(model):
+        values = ops.convert_to_numpy(ops.cast(base_kernel(part), "float32")).ravel()
+        norm = np.linalg.norm(values) / np.sqrt(2) or 1.0
+        found.append(values @ np.cos(np.arange(values.size, dtype="float32")) / norm)
+    return found
 
 
 def _adapter(model):

@@ -50,6 +50,15 @@ def copy_of(model, kernels=None):
 
 def plain_kernel(layer):
     """Return the float kernel with which a dense layer computes the same without its changes."""
+    kernel = base_kernel(layer)
+    if isinstance(layer, Flat) and layer.lora_rank:
+        product = ops.tensordot(layer.lora_kernel_a, layer.lora_kernel_b, axes=1)
+        kernel = ops.cast(kernel, "float32") + product * (layer.lora_alpha / layer.lora_rank)
+    return kernel
+
+
+def base_kernel(layer):
+    """Return the kernel of a dense layer as floats, without LoRA."""
     kernel, mode = layer.kernel, layer.quantization_mode
     shape, num_summed = kernel.shape, getattr(layer, "num_summed", 1)
     if mode not in (None, "int8", "int4", "float8"):
@@ -66,9 +75,6 @@ def plain_kernel(layer):
                 for values in (layer.kernel_scale, layer.kernel_zero)
             )
             kernel = (kernel - zero) * scale
-    if isinstance(layer, Flat) and layer.lora_rank:
-        product = ops.tensordot(layer.lora_kernel_a, layer.lora_kernel_b, axes=1)
-        kernel = ops.cast(kernel, "float32") + product * (layer.lora_alpha / layer.lora_rank)
     return kernel
 
 

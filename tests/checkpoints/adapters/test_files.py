@@ -33,6 +33,23 @@ def test_size_of_the_file(tmp_path):
     assert 12 * (tmp_path / "block.safetensors").stat().st_size < 0.02 * 4 * 86_567_656
 
 
+@pytest.mark.parametrize("mode", [None, "int8", "int4"])
+def test_the_base_is_that_of_the_file(mode, tmp_path):
+    path = tmp_path / "adapter.safetensors"
+    keras_vit.save_adapter(tuned(), path)
+    other = small() if mode is None else keras_vit.quantize(small(), mode)
+    keras_vit.enable_lora(other, 2, 3)
+    keras_vit.load_adapter(other, path)
+    for layer in other.layers:
+        if layer.name.startswith("block"):
+            for weight in layer.weights:
+                if "lora" not in weight.path and weight.dtype == "float32":
+                    weight.assign(np.random.default_rng(1).normal(size=weight.shape))
+    if mode is None:
+        with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
+            keras_vit.load_adapter(other, path)
+
+
 WRONG = {
     "another rank": ({"rank": 3, "alpha": 4.5}, "misshapen: 'block_0/attention/query/lora_kernel"),
     "another depth": ({"depth": 1}, "unused: .*block_1"),

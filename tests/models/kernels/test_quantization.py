@@ -133,6 +133,8 @@ def test_accuracy_and_the_commands(tmp_path, capsys):
     loaded = keras.models.load_model(target)
     assert loaded.get_layer("block_0").mlp.dense_0.kernel.dtype == "int8"
     assert abs(evaluate(loaded, validation)["accuracy"] - exact) <= 0.01
+    # The bar of the evaluation.
+    capsys.readouterr()
     error = error_of(capsys, "convert", tmp_path / "run", tmp_path / "a.npz", "--quantize", "int8")
     assert "`--quantize` is for `--to keras`" in error
 
