@@ -34,7 +34,9 @@ def make_lazy(package, homes, public_modules=()):
             elif name in submodules:
                 value = importlib.import_module(submodules[name])
             else:
-                raise AttributeError(f"module {package!r} has no attribute {name!r}")
+                text = f"module {package!r} has no attribute {name!r}"
+                # With these, Python suggests the nearest name.
+                raise AttributeError(text, name=name, obj=self)
             self.__dict__[name] = value
             return value
 
