@@ -131,7 +131,7 @@ class ImageModel(keras.Model):
 
     def fit(self, x=None, *args, **kwargs):
         """Train as `keras.Model.fit` does; arrays, or the first image of `tf.data`, are checked."""
-        with keeping_values(self), checked(self, x) as images:
+        with keeping_values(self, in_training=True), checked(self, x) as images:
             return super().fit(images, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):

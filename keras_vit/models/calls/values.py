@@ -6,7 +6,7 @@ import keras
 
 
 @contextlib.contextmanager
-def keeping_values(model):
+def keeping_values(model, in_training=False):
     """Give a model its values back if an error ends `fit`, `evaluate` or `predict`.
 
     On JAX, Keras 3.15 takes the values out of the variables during a call, and an error of the data
@@ -16,7 +16,10 @@ def keeping_values(model):
     if keras.backend.backend() != "jax":
         yield
         return
-    optimizer = getattr(model, "optimizer", None)
+    optimizer = getattr(model, "optimizer", None) if in_training else None
+    if optimizer is not None and not optimizer.built:
+        # As Keras would, but before its variables are recorded.
+        optimizer.build(model.trainable_variables)
     variables = [*model.variables, *(optimizer.variables if optimizer else ())]
     before = [(variable, variable.value) for variable in variables]
     try:
