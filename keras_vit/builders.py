@@ -50,7 +50,7 @@ def build(
         raise ValueError(
             f"`{name}` must not be given to {row.name}; "
             f"`keras_vit.{maker(row.architecture).__name__}` builds any, and "
-            f"`keras_vit.models.build('{builder_name(row)}({name}={options[name]!r})')` this one. "
+            f"`keras_vit.models.build('{builder_name(row)}({name}=...)')` such a one. "
             f"Received: {name}={options[name]!r}"
         )
     check_options(row.name, options, _signature(row).parameters)

@@ -11,7 +11,7 @@ import tyro
 
 from keras_vit.cli.commands import command_type, with_one_length
 from keras_vit.cli.metavars import OPTIONAL_TYPES
-from keras_vit.cli.mistakes import check_command, check_recipe, describe_mistake, smaller
+from keras_vit.cli.mistakes import check_command, check_recipe, describe_mistake, memory_hint
 from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, without_stderr
 from keras_vit.version import __version__
@@ -109,7 +109,7 @@ def main(args=None):
             raise
         text = " ".join(str(error).split())
         if is_out_of_memory(error):
-            text = f"out of memory{smaller(command)}: {text:.200}"
+            text = f"out of memory{memory_hint(command)}: {text:.200}"
         print(f"keras-vit: error: {text}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:

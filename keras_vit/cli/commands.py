@@ -1,6 +1,5 @@
 """The commands as types of tyro, whose help fits a screen."""
 
-import dataclasses
 import functools
 import itertools
 import operator
@@ -30,6 +29,7 @@ from keras_vit.cli.usage import (
     arguments,
     describe_arguments,
     describe_command,
+    with_fields,
     with_paragraphs,
 )
 from keras_vit.cli.vtab import Vtab
@@ -119,7 +119,4 @@ def _with_debug(command, recipes):
     fields = [] if recipes is None else [("recipe", recipes)]
     debug = Annotated[bool, tyro.conf.arg(help="Show the traceback of an error.")]
     fields.append(("debug", debug, False))
-    namespace = {"__doc__": command.__doc__}
-    return dataclasses.make_dataclass(
-        command.__name__, fields, bases=(command,), namespace=namespace
-    )
+    return with_fields(command, fields)

@@ -14,10 +14,10 @@ KINDS = {
     "FLOAT": "a number",
     "invalid literal for int() with base 10": "an integer",
     "could not convert string to float": "a number",
-    # Of several values, which are numbers or names; names have a message of their own.
+    # Of an option with several values.
     "Could not find valid parse for arguments": "numbers",
 }
-# Types whose own rule is being asked for.
+# Types that are being resolved: `_without_none` leaves them out, so that it does not call itself.
 _asked = []
 
 
@@ -60,7 +60,9 @@ def plain_error(text):
     for wrong in (r"no type matching (.*) could .* from \[(.*)\]", r"([^:]*): \[?('.*')\]?"):
         if found := re.match(rf"Error parsing (\S+): {wrong}$", text):
             name, kind, given = found.groups()
-            return f"`{name}` must be {KINDS.get(plain_metavar(kind), kind)}. Received: {given}"
+            kind = plain_metavar(kind)
+            if kind in KINDS:
+                return f"`{name}` must be {KINDS[kind]}. Received: {given}"
     if found := re.match(r"invalid choice (.*) for argument '(.*)'\. Expected .* \((.*)\)", text):
         given, name, choices = found.groups()
         known = sorted(set(re.findall(r"'([^']*)'", choices)) - {"None"})

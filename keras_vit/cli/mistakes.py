@@ -34,21 +34,18 @@ def check_command(args):
     )
 
 
-def smaller(command):
+def memory_hint(command):
     """Return which options of a command make it need less memory, as part of an error.
 
     Example:
     >>> from keras_vit.cli.evaluate import Evaluate
-    >>> smaller(Evaluate("runs/photos"))
-    '; smaller --batch-size or --image-size need less'
+    >>> memory_hint(Evaluate("runs/photos"))
+    '; use a smaller --batch-size, or a smaller --image-size'
     """
     own = [command, getattr(command, "recipe", None)]
-    has = [f"--{name}" for name in ("batch-size", "image-size") if _has(own, name)]
-    more = ["--accumulation-steps", "--remat"] if _has(own, "remat") else []
-    if not has:
-        return ""
-    also = f", or {' and '.join(more)}," if more else ""
-    return f"; smaller {' or '.join(has)}{also} need less"
+    hints = [f"a smaller --{name}" for name in ("batch-size", "image-size") if _has(own, name)]
+    hints += [f"--{name}" for name in ("accumulation-steps", "remat") if _has(own, name)]
+    return f"; use {', or '.join(hints)}" if hints else ""
 
 
 def _has(parts, option):
@@ -91,7 +88,8 @@ def describe_mistake(args, box):
         return f"{parts[0]}; see --help"
     unrecognized = [part for part in parts if part.startswith("Unrecognized")]
     for part in unrecognized[:1]:
-        if "auto" in args and set(re.findall(r"--[\w-]+", part)) & {*_options_of(Recipe)}:
+        named = set(re.findall(r"--[\w-]+", part))
+        if args[:2] == ["train", "auto"] and named & {*_options_of(Recipe)}:
             return f"{part}: `auto` chooses these, and recipes such as `finetune` take them"
         if nearest := nearest_option(command, args, part):
             return f"{part}; did you mean {nearest}? See --help"

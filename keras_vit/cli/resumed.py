@@ -46,10 +46,11 @@ def complete(args):
             f"workdir={str(workdir)!r}, a run of `keras-vit study`, which the study resumes"
         )
     if not {"recipe", "model", "data"} <= run.keys():
-        seeds = ", of `--seeds`: give the command that began it" * any(workdir.glob("seed-*"))
+        has_seeds = any(workdir.glob("seed-*"))
+        seeds = ", which has runs of `--seeds`: repeat the command that began them"
         raise ValueError(
             f"`--workdir` must be the directory of a run, with a {RUN_FILE}, to resume it without "
-            f"its recipe. Received: workdir={str(workdir)!r}{seeds}"
+            f"its recipe. Received: workdir={str(workdir)!r}{seeds if has_seeds else ''}"
         )
     if run.get("split", "train") != "train":
         raise ValueError(

@@ -20,7 +20,7 @@ def train_command(base, recipe, options):
     before = dataclasses.asdict(RECIPES[base])
     settings = {k: v for k, v in dataclasses.asdict(recipe).items() if v != before[k]}
     if settings.get("steps"):
-        # They replace the epochs.
+        # `--steps` replaces the epochs.
         settings.pop("epochs", None)
     settings |= {k: v for k, v in options.items() if v is not None}
     words = ["keras-vit", "train", base]

@@ -20,7 +20,7 @@ def describe_best(history, monitor=None):
 
     metric, best = best_of(history, monitor)
     if metric is None:
-        return f"Trained for {len(history)} epoch{'s' * (len(history) != 1)}"
+        return f"Trained for {len(history)} epoch{'' if len(history) == 1 else 's'}"
     return f"Best {_named(metric)} {best:{_format_of(metric)}}"
 
 

@@ -240,7 +240,7 @@ class Train:
         if self.exclude is not None:
             given["exclude"] = self.exclude.expanduser().resolve()
         base = "finetune" if recipe.optimizer == "sgd" else "pretrain"
-        # The rates of a sweep, which is over.
+        # Without the rates of the sweep, which has chosen one.
         recorded = dataclasses.replace(recipe, learning_rates=RECIPES[base].learning_rates)
         again = self.workdir.with_name(f"{self.workdir.name}-again")
         print(f"The same again: {train_command(base, recorded, {**given, 'workdir': again})}")

@@ -85,7 +85,7 @@ def _field_docs(command):
 
 
 def with_paragraphs(command):
-    """Return a command each option of which is described by one paragraph.
+    """Return a command whose help has one paragraph per option.
 
     Tyro would keep the line ends of the source.
     """
@@ -94,8 +94,12 @@ def with_paragraphs(command):
     for field in dataclasses.fields(command):
         if field.name in docs:
             described = Annotated[hints[field.name], tyro.conf.arg(help=docs[field.name])]
-            default = dataclasses.field(default=field.default)
-            fields.append((field.name, described, default))
+            fields.append((field.name, described, dataclasses.field(default=field.default)))
+    return with_fields(command, fields)
+
+
+def with_fields(command, fields):
+    """Return a command with other fields, as of `dataclasses.make_dataclass`."""
     namespace = {"__doc__": command.__doc__}
     return dataclasses.make_dataclass(
         command.__name__, fields, bases=(command,), namespace=namespace

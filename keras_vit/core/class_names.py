@@ -23,7 +23,8 @@ def check_class_names(names, what="`class_names`", num_classes=None):
     """Check that class names are valid, and that no two look alike.
 
     Args:
-        names: list or tuple of strings.
+        names: list, tuple or array of strings; dictionaries and sets are refused, as their order
+            may differ from that of the classes.
         what: description of the names for the error message.
         num_classes: required number of names; `None` for at least 2.
 
@@ -44,6 +45,7 @@ def check_class_names(names, what="`class_names`", num_classes=None):
     Traceback (most recent call last):
     ValueError: `class_names` must differ by more than case. Received: 'cat' and 'Cat'
     """
+    names = names.tolist() if hasattr(names, "tolist") else names
     is_list = isinstance(names, (list, tuple))
     if not is_list or (num_classes is not None and len(names) != num_classes):
         raise ValueError(

@@ -84,8 +84,8 @@ def exists(path):
         return False
 
 
-def absolute_place(path):
-    """Return the absolute path of a file or a folder that exists, and any other text as it is.
+def absolute_path(path):
+    """Return the absolute path of an existing file or folder, and any other name unchanged.
 
     A file keeps its name: the target of a link may have another suffix, as in the Hub's cache.
     """

@@ -68,10 +68,12 @@ def check_floats(images, argument="images"):
 def check_array(model, images, argument="x"):
     """Check an array or a tensor of images for a model: its shape and its first images.
 
-    So is the only value of a list or a dictionary; anything else, as a dataset, is not checked.
+    A list or a dictionary of one value is checked as that value. Other inputs, such as datasets,
+    are not checked.
 
     Raises:
-        ValueError: if images are a list; or as `check_shape` and `check_pixels`.
+        ValueError: if `images` is a list or tuple of several; or as `check_shape` and
+            `check_pixels`.
     """
     if isinstance(images, (list, tuple)) and len(images) != 1 == len(model.inputs):
         raise ValueError(

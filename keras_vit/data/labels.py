@@ -92,9 +92,7 @@ def _labels(logits, class_names):
         raise ValueError(
             f"`logits` must have the shape (batch, classes). Received: logits.shape={logits.shape}"
         )
-    # An array of names has an order; a dictionary or a set has not that of the classes.
-    names = class_names.tolist() if hasattr(class_names, "tolist") else class_names
-    return list(enumerate(check_class_names(names, num_classes=logits.shape[1])))
+    return list(enumerate(check_class_names(class_names, num_classes=logits.shape[1])))
 
 
 def _to_float64(values):

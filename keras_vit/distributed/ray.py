@@ -5,7 +5,7 @@ import logging
 import socket
 import warnings
 
-from keras_vit.core.files import absolute_place
+from keras_vit.core.files import absolute_path
 from keras_vit.distributed.batch import PartWriter
 from keras_vit.serving.prediction.predictor import Predictor
 
@@ -42,7 +42,7 @@ def predict(dataset, model, workers=2, rows=256, num_cpus=1, num_gpus=0, **setti
     # Wrong settings are found here, and not in a worker.
     Predictor(model, **settings)
     options = {"num_cpus": num_cpus, "num_gpus": num_gpus, "fn_constructor_kwargs": settings}
-    arguments = (absolute_place(model),)
+    arguments = (absolute_path(model),)
     return _map(ray, dataset, Predictor, arguments, rows, workers, **options)
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import math
+import sys
 from typing import Any
 
 import keras
@@ -106,7 +107,7 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
     if not hasattr(dataset, "num_examples"):
         raise ValueError(
             "`dataset` must be one of `keras_vit.data.load`; `model.evaluate` takes others. "
-            f"Received: {dataset!r:.80}"
+            f"Received: dataset={dataset!r:.80}"
         )
     check_ends(dataset)
     if num_classes != len(dataset.class_names):
@@ -149,6 +150,8 @@ def _logits_and_labels(model, dataset):
         desc="classified",
         total=math.ceil(dataset.num_examples / dataset.shard[1]),
         unit="image",
+        # In a log file, each update is a line.
+        mininterval=0.1 if sys.stderr.isatty() else 10,
         disable=process()[0] > 0,
     )
     with explaining_errors(dataset), progress:

@@ -233,8 +233,8 @@ def estimate_largest_batch(points, memory, failing=None):
 def find_largest(fits, fitting, failing=None, expected=None):
     """Return the largest batch size that fits, to an eighth, by trying until the memory is full.
 
-    Sizes near an `expected` one are tried first: if it fits and 9/8 of it do not, or 7/8 fit and it
-    does not, the search is over.
+    Sizes near an `expected` one are tried first: 8/8 of it, then 9/8 or 7/8. While they fit, 10/8
+    to 15/8 follow. The search is over when a size fits and the next one does not.
     """
     near = [expected * eighths // 8 for eighths in (8, 9, 7, *range(10, 16))] if expected else []
     while failing is None or failing - fitting > max(fitting // 8, 1):

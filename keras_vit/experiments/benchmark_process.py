@@ -84,13 +84,13 @@ def run(connection, options):
 
 def check(connection, options):
     """Send an `"error"` for the first case, a model, its size and a task, that is wrong."""
-    (cases, dtype), seen = options, set()
+    (cases, dtype), checked = options, set()
     for model, image_size, task in cases:
         # Sizes do not depend on tasks.
-        parts = {(model, image_size), (model, task)}
-        if parts <= seen:
+        pairs = {(model, image_size), (model, task)}
+        if pairs <= checked:
             continue
-        seen |= parts
+        checked |= pairs
         try:
             if is_variant(model):
                 sizes = {"num_classes": NUM_CLASSES, "image_size": image_size}
@@ -136,7 +136,7 @@ def build_or_load(model, image_size, task, dtype):
 
 
 def dtype_of(model):
-    """Return the name of the dtype policy of a model's blocks, such as int8_from_float32."""
+    """Return the dtype policy of most of a model's layers with kernels, as int8_from_float32."""
     kernels = [part for part in parts(model) if hasattr(part, "kernel")]
     names = collections.Counter(part.dtype_policy.name for part in kernels)
     return names.most_common(1)[0][0]

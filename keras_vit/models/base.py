@@ -75,8 +75,6 @@ class ImageModel(keras.Model):
     @class_names.setter
     def class_names(self, names):
         if names is not None:
-            # An array has an order; a dictionary or a set has not that of the classes.
-            names = names.tolist() if hasattr(names, "tolist") else names
             names = check_class_names(names, num_classes=self.output_shape[-1])
         self._class_names = names
 
@@ -118,14 +116,19 @@ class ImageModel(keras.Model):
         return super().call(inputs, training=training, mask=mask)
 
     def _check_first(self, images):
-        """Check the values of the first images that are not those of a graph."""
-        # Later ones would make an accelerator wait for each call.
-        if not self._has_seen_values and (bounds := value_range(images)):
+        """Check the values of the first image with which the model is called eagerly."""
+        # To check later ones, an accelerator would have to wait in each call.
+        if not self._has_seen_values and (bounds := value_range(images[:1])):
             check_range(bounds)
             self._has_seen_values = True
 
+    def _check_first_batch(self, images):
+        if not self._has_seen_values:
+            check_array(self, images)
+            self._has_seen_values = True
+
     def compile(self, *args, **kwargs):
-        """Compile as `keras.Model.compile` does; a loss that takes no logits is logged."""
+        """Compile as `keras.Model.compile` does; warn if the loss does not take the outputs."""
         super().compile(*args, **kwargs)
         warn_of_loss(self)
 
@@ -149,18 +152,18 @@ class ImageModel(keras.Model):
             return keras.Model.predict(model, images, *args, **kwargs)
 
     def train_on_batch(self, x, *args, **kwargs):
-        """Train as `keras.Model.train_on_batch` does; images are checked."""
-        check_array(self, x, "x")
+        """Train as `keras.Model.train_on_batch` does; the first images are checked."""
+        self._check_first_batch(x)
         return super().train_on_batch(x, *args, **kwargs)
 
     def test_on_batch(self, x, *args, **kwargs):
-        """Evaluate as `keras.Model.test_on_batch` does; images are checked."""
-        check_array(self, x, "x")
+        """Evaluate as `keras.Model.test_on_batch` does; the first images are checked."""
+        self._check_first_batch(x)
         return super().test_on_batch(x, *args, **kwargs)
 
     def predict_on_batch(self, x):
-        """Predict as `keras.Model.predict_on_batch` does; images are checked."""
-        check_array(self, x, "x")
+        """Predict as `keras.Model.predict_on_batch` does; the first images are checked."""
+        self._check_first_batch(x)
         return super().predict_on_batch(x)
 
     def _for_inference(self):

@@ -37,8 +37,10 @@ CPU_MINUTES = 60
 # were chosen on images of CIFAR-10 (`benchmarks/auto.py`). Otherwise as in the paper.
 FEW_IMAGES, FEW_CROP_AREA, SMALL_BATCH_RATE = 20_000, 0.5, 0.01
 UNEVEN = 1.5
-# For evaluations and saving; and seconds for starting, and of a step that is measured.
-OVERHEAD, START, LONGEST_STEP = 1.2, 30, 2.0
+# For evaluations and saving; and seconds for starting.
+OVERHEAD, START = 1.2, 30
+# A step that takes fewer seconds is measured again, with a whole batch.
+SHORT_STEP = 2.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,8 +223,8 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
     part = recipe.batch_size // recipe.accumulation_steps
     size = min(part, SMALLEST_BATCH)
     seconds = machine.seconds_per_image(measured, made, size)
-    if size < part and part * seconds < LONGEST_STEP:
-        # Most of the time of a short step is not spent on its images.
+    if size < part and part * seconds < SHORT_STEP:
+        # A short step of few images is mostly overhead.
         seconds = machine.seconds_per_image(measured, made, part)
     per_pixel = seconds / measured.image_size**2
     limit = math.inf if minutes is None else 60 * minutes

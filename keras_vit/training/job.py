@@ -25,8 +25,8 @@ from keras_vit.models.variants import find_variant, is_variant, token_grid_of
 from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
-from keras_vit.training.optimizers import check_accumulation
 from keras_vit.training.recipes import Recipe, find_recipe
+from keras_vit.training.recipes.checks import check_accumulation
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import check_new
 from keras_vit.training.runs.saved_models import check_data_path, data_of
@@ -75,7 +75,7 @@ def train(
     epoch_examples: int | None = None,
     teacher: keras.Model | str | os.PathLike | None = None,
     keep_head: bool = False,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
+    callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] = (),
     verbose: int | str = "auto",
 ) -> Run:
     """Train a model on a dataset by a recipe, in a directory.
@@ -113,7 +113,7 @@ def train(
             `label_weight` say. `None` for none.
         keep_head: whether a trained model keeps its head, which must be of the same classes in the
             same order; by default it gets a new one.
-        callbacks: further callbacks of `model.fit`, such as a
+        callbacks: a further callback of `model.fit`, or several, such as a
             `keras_vit.training.callbacks.MeasureRegularly`, whose measurements are part of the run.
         verbose: as in `model.fit`; `"auto"` for 1 on a terminal and 2 elsewhere.
 
@@ -146,8 +146,8 @@ def train(
         )
     if is_built and model.input_shape[1:3] not in ((recipe.image_size,) * 2, (None, None)):
         raise ValueError(
-            "`image_size` of the recipe must be that of the model, which `keras_vit.resize` "
-            f"changes. Received: image_size={recipe.image_size} for images of "
+            "`image_size` of the recipe must be the size of the model's images; `keras_vit.resize` "
+            f"changes a model. Received: image_size={recipe.image_size}, a model of "
             f"{model.input_shape[1:3]}"
         )
     if isinstance(callbacks, keras.callbacks.Callback):

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_vit.core.arguments import check_rate
 from keras_vit.training.paper_optimizer import PaperOptimizer, PaperUpdates
-from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS
+from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_accumulation
 from keras_vit.training.recipes.recipe import KERAS_OPTIMIZERS, Recipe
 from keras_vit.training.schedules import learning_rate_schedule
 
@@ -126,16 +126,6 @@ def make_optimizer(
         check_accumulation(recipe, "float16")
         return keras.optimizers.LossScaleOptimizer(optimizer)
     return optimizer
-
-
-def check_accumulation(recipe, dtype):
-    """Raise an error if a recipe accumulates gradients that are computed in float16."""
-    if recipe.accumulation_steps > 1 and dtype in ("float16", "mixed_float16"):
-        # A part with overflowing gradients is skipped, which would shift all later parts.
-        raise ValueError(
-            "`accumulation_steps` cannot be combined with float16; use `mixed_bfloat16`. "
-            f"Received: accumulation_steps={recipe.accumulation_steps}"
-        )
 
 
 def _find_optimizer(name):

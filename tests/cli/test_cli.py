@@ -163,8 +163,8 @@ def test_too_little_memory_is_a_line(error, expected, capsys, monkeypatch):
     monkeypatch.setattr("keras_vit.serving.prediction.models.open_model", load)
     with pytest.raises(expected):
         main(["predict", "m.keras", "image.png", "--image-size", "999999"])
-    smaller = "out of memory; smaller --batch-size or --image-size need less"
-    lines = [f"keras-vit: error: {smaller}: {error}"] if expected is SystemExit else []
+    hint = "out of memory; use a smaller --batch-size, or a smaller --image-size"
+    lines = [f"keras-vit: error: {hint}: {error}"] if expected is SystemExit else []
     assert capsys.readouterr().err.splitlines() == lines
 
 

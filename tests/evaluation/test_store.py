@@ -53,7 +53,7 @@ def test_the_accuracy_is_that_of_the_model_itself(stores, folder, capsys):
 
 @pytest.mark.slow
 def test_features_are_read_in_a_process_of_its_own(stores):
-    """In which nothing else has imported the parts of pyarrow."""
+    """A new process has not imported `pyarrow.parquet` yet."""
     code = "import sys; from keras_vit.evaluation.store import read_features"
     printed = run_python(f"{code}; print(len(read_features(sys.argv[1]).ids))", stores / "test")
     assert int(printed) == len(read_features(stores / "test").ids)

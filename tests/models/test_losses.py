@@ -15,6 +15,8 @@ NAME = "sparse_categorical_crossentropy"
         (NAME, {}, "returns logits, and the loss sparse_categorical_crossentropy takes probab"),
         (keras.losses.CategoricalCrossentropy(), {}, "the loss categorical_crossentropy takes"),
         (keras.losses.binary_crossentropy, {}, "the loss binary_crossentropy takes probab"),
+        (keras.losses.BinaryCrossentropy(name="bce"), {}, "the loss binary_crossentropy takes"),
+        ([NAME], {}, None),
         (keras.losses.SparseCategoricalCrossentropy(from_logits=True), {}, None),
         (NAME, {"classifier_activation": "softmax"}, None),
         (NAME, {"num_classes": 0}, "has no head: the loss sparse_categorical_crossentropy takes"),

@@ -9,6 +9,7 @@ from keras_vit.models import ImageModel, resnet, vision_transformer
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY
 
+SLOW = pytest.mark.slow
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
 SCALED = keras_vit.preprocess(PIXELS)
 LABELS = np.arange(4) % 3
@@ -91,13 +92,15 @@ def dataset(images, labels=True):
     return tf.data.Dataset.from_tensor_slices(parts).batch(2)
 
 
-@pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
+@pytest.mark.parametrize(
+    "use", [pytest.param("fit", marks=SLOW), pytest.param("evaluate", marks=SLOW), "predict"]
+)
 def test_datasets(use, compiled):
     weights = compiled.get_weights()
     has_labels = use != "predict"
     options = {"verbose": 0} | ({"shuffle": False} if use == "fit" else {})
     for images in (PIXELS.astype("float32"), PIXELS.astype("float16")):
-        with pytest.raises(ValueError, match=r"`x` must be scaled .* values beyond \[-10, 10\]$"):
+        with pytest.raises(ValueError, match=r"`x` must be .* NaN, or values beyond \[-10, 10\]$"):
             getattr(compiled, use)(dataset(images, has_labels), **options)
     with pytest.raises(ValueError, match="must be scaled to .*preprocess.* of dtype uint8"):
         getattr(compiled, use)(dataset(PIXELS, has_labels), **options)
@@ -112,7 +115,7 @@ def test_datasets(use, compiled):
     getattr(compiled, use)(dataset(scaled, has_labels), **options)
 
 
-@pytest.mark.parametrize("last", [1, 39])
+@pytest.mark.parametrize("last", [1, pytest.param(39, marks=SLOW)])
 def test_an_error_of_the_data_keeps_the_last_step(last, compiled):
     class Ending(keras.utils.PyDataset):
         def __len__(self):

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 
+import keras
 import numpy as np
 import pytest
 
@@ -93,6 +94,14 @@ def test_a_head_that_cannot_be_kept_is_refused_before_the_data_are_read(tmp_path
         keras_vit.training.train(*arguments, keep_head=True)
 
 
+def test_one_callback(tmp_path, fitted):
+    recipe, callback = small_recipe(), keras.callbacks.Callback()
+    keras_vit.training.train(
+        recipe, small_model(recipe), "digits", tmp_path, classes=CLASSES, callbacks=callback
+    )
+    assert fitted[0][-1]["callbacks"] == (callback,)
+
+
 def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
     recipe = small_recipe()
     arguments = (recipe, small_model(recipe), "digits", tmp_path / "run")
@@ -160,7 +169,7 @@ def test_a_wrong_model_is_refused_before_the_data_are_read(
 
 @pytest.mark.parametrize("data", [(np.zeros(3), np.zeros(3)), None, 3], ids=str)
 def test_data_must_be_a_name(data, tmp_path):
-    with pytest.raises(ValueError, match="dataset must be given by its name, such as 'digits'"):
+    with pytest.raises(ValueError, match="`data` must be the name of a dataset, such as 'digits'"):
         keras_vit.training.train("digits_finetune", "ViT_Ti16", data, tmp_path)
     with pytest.raises(ValueError, match="`dataset` must be one of `keras_vit.data.load`"):
         keras_vit.evaluation.evaluate(small_model(small_recipe()), data)

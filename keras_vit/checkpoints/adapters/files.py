@@ -21,10 +21,10 @@ from keras_vit.models.kernels.plain import base_kernel
 from keras_vit.models.parts import HEAD_LAYERS
 
 SUFFIX = ".safetensors"
-# Names in our files of alpha divided by the rank, and of a number for each kernel of the base.
-SCALE, BASE = "lora_scale", "lora_base"
-# Those of other random kernels differ by 1.4, those of kernels in int4 by 0.06 (ViT-Ti/16).
-MOST_DIFFERENT = 0.3
+# Names in our files of alpha divided by the rank, and of the fingerprints of the base.
+SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
+# Root mean square of the differences: 1.4 for other random kernels, 0.06 after int4 (ViT-Ti/16).
+MAX_BASE_DIFFERENCE = 0.12
 
 
 def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
@@ -50,8 +50,8 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     check_finite(model)
     values = {name: ops.convert_to_numpy(variable) for name, variable in variables.items()}
     if path.suffix == SUFFIX:
-        base = np.float32(_sketches(model))
-        write_files(path, {**values, SCALE: np.float32([scale]), BASE: base}, {}, None)
+        facts = {SCALE: np.float32([scale]), BASE_FINGERPRINTS: _base_fingerprints(model)}
+        write_files(path, {**values, **facts}, {}, None)
         return
     arrays = {
         entry.source: TRANSFORMS[entry.transform].write([values[name] for name in entry.targets])
@@ -69,9 +69,9 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         path: path of a `.safetensors` file, or of a directory of peft for transformers' ViT.
 
     Raises:
-        ValueError: if the file is not exactly the adapter of the model, has the adapter of another
-            base (files of peft do not say of which), or needs options of peft that are not
-            supported. The model does not change then.
+        ValueError: if the file is not exactly the adapter of the model, was saved with an
+            unrelated base (small changes of the base are not found, and files of peft do not record
+            it), or needs options of peft that are not supported. The model does not change then.
     """
     path, (variables, _, own_scale) = _as_path(path), _adapter(model)
     is_peft = path.suffix != SUFFIX
@@ -83,8 +83,8 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         found, scale = peft.entries_of(model, variables), peft.scale_of(path)
     archive = SafetensorsArchive(file)
     try:
-        own = (SCALE, BASE)
-        shapes = {name: shape for name, shape in archive.shapes.items() if name not in own}
+        facts = (SCALE, BASE_FINGERPRINTS)
+        shapes = {name: shape for name, shape in archive.shapes.items() if name not in facts}
         naming = Naming.of(shapes, peft.name_of if is_peft else lambda name: name)
         if not is_peft:
             scale = archive.read(SCALE).item() if SCALE in archive.shapes else np.nan
@@ -118,29 +118,28 @@ def _values(variables, archive, found, naming, scale, own_scale):
 
 
 def _check_base(model, archive):
-    """Raise an error if the base of an adapter differs from that of a model."""
-    # A file of an earlier version, or of peft, does not have it.
-    if BASE not in archive.shapes:
+    """Raise an error if an adapter was saved with a base that is unrelated to the model's."""
+    # Files of earlier versions and of peft do not record it.
+    if BASE_FINGERPRINTS not in archive.shapes:
         return
-    difference = archive.read(BASE) - _sketches(model)
-    if np.sqrt(np.mean(difference**2)) > MOST_DIFFERENT:
+    differences = archive.read(BASE_FINGERPRINTS) - _base_fingerprints(model)
+    # NaN is no small difference.
+    if not np.sqrt(np.mean(differences**2)) <= MAX_BASE_DIFFERENCE:
         raise ValueError(
-            "`path` must hold an adapter of the model's weights: a model with other weights would "
+            "`path` must hold an adapter of the model's weights: with others the model would "
             f"compute something else. Received: path={str(archive.path)!r}, of another base"
         )
 
 
-def _sketches(model):
-    """Return a number for each kernel under LoRA, which those of other weights do not share.
-
-    It is the projection onto a fixed wave, in standard deviations of that of random numbers.
-    """
+def _base_fingerprints(model):
+    """Return one number per adapted kernel: its projection onto a cosine, divided by its norm."""
     found = []
     for part in lora_parts(model):
         values = ops.convert_to_numpy(ops.cast(base_kernel(part), "float32")).ravel()
+        # Of random kernels, the numbers have a standard deviation of 1.
         norm = np.linalg.norm(values) / np.sqrt(2) or 1.0
         found.append(values @ np.cos(np.arange(values.size, dtype="float32")) / norm)
-    return found
+    return np.float32(found)
 
 
 def _adapter(model):

@@ -12,7 +12,7 @@ IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OPENAI = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 # Names of the two in files of transformers, and of timm.
 NAMES_OF_NORMALIZATION = ("image_mean", "mean"), ("image_std", "std")
-# Side of the images of all classes, unless a file records another.
+# Default side of the crop of all classes, in pixels.
 CROP = 224
 # Numbers of Pillow's filters in files of transformers.
 FILTERS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
@@ -48,7 +48,7 @@ PROCESSORS = {
     "Siglip": Processor(),
     "Siglip2": Processor(resample=2),
 }
-# Of files that name no class, by the beginning of the `model_type`, as `AutoImageProcessor` does.
+# Class by prefix of `model_type`, for files that name no class, as of `AutoImageProcessor`.
 PROCESSORS_OF_MODELS = {
     "deit": "DeiT",
     "clip": "CLIP",
@@ -57,9 +57,9 @@ PROCESSORS_OF_MODELS = {
     "siglip": "Siglip",
     "siglip2": "Siglip2",
 }
-# What a file of another class must record, and what only such a class has.
-RECORDED = {"size", "resample", "image_mean", "image_std"}
-UNKNOWN = {"crop_pct"}
+# What a file of another class must record; and classes that crop in ways of their own.
+RECORDED = {"size", "resample", "image_mean", "image_std", "do_center_crop"}
+UNKNOWN = ("ConvNext", "Levit")
 
 
 def recorded_normalization(config, preprocessor, path):
@@ -109,13 +109,13 @@ def recorded_resizing(config, preprocessor, path):
 
     The arguments are those of `recorded_normalization`.
     """
+    timm = _timm_settings(config)
+    if not timm and not preprocessor:
+        return None
+    default = None if timm else _defaults_of(preprocessor, config, path)
     try:
-        if timm := _timm_settings(config):
-            return _resizing_of_timm(timm)
-        if not preprocessor:
-            return None
-        return _resizing_of_transformers(preprocessor, _defaults_of(preprocessor, config, path))
-    except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
+        return _resizing_of_timm(timm) if timm else _resizing_of_transformers(preprocessor, default)
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
             "The files next to weights must say how to resize images by the filters bilinear, "
             "bicubic or lanczos, and how to crop the middle of them; without the "
@@ -204,8 +204,8 @@ def _resizing_of_transformers(settings, default):
         (rows, columns), _ = _lengths_of(crop, keeps_aspect_ratio=False)
         if keeps_aspect_ratio:
             rows = columns = min(rows, columns)
-        # Another image before the crop would have borders, or another aspect ratio. A pixel is
-        # rounding.
+        # A crop larger than the image would add borders; another aspect ratio cannot be recorded.
+        # A pixel may be due to rounding.
         if rows > height or columns > width or abs(rows / height * width - columns) > 1:
             raise ValueError(f"{size=} and crop_size={crop}")
         share = rows / height
@@ -220,11 +220,11 @@ def _defaults_of(settings, config, path):
         known = [name for name in PROCESSORS_OF_MODELS if model.startswith(name)]
         return PROCESSORS[PROCESSORS_OF_MODELS[max(known, key=len)] if known else "ViT"]
     name = ENDINGS.sub("", str(kind))
-    if name not in PROCESSORS and (RECORDED - {*settings} or UNKNOWN & {*settings}):
+    if name not in PROCESSORS and (RECORDED - {*settings} or name in UNKNOWN):
         raise ValueError(
-            f"The class of an image processor must be one of {', '.join(PROCESSORS)}, unless its "
-            f"file records {', '.join(sorted(RECORDED))} and no {', '.join(UNKNOWN)}; without the "
-            "preprocessor_config.json only the weights are read. "
+            f"The class of an image processor must be one of {', '.join(PROCESSORS)}, or, except "
+            f"{' and '.join(UNKNOWN)}, one whose file records {', '.join(sorted(RECORDED))}; "
+            "without the preprocessor_config.json only the weights are read. "
             f"Received: {kind!r} next to {str(path)!r}"
         )
     return PROCESSORS.get(name, Processor())

@@ -9,7 +9,7 @@ from keras_vit.checkpoints.catalog.download import files_of, find_file
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.trained.loading import saved_by_run
 from keras_vit.checkpoints.trained.runs import find_model
-from keras_vit.core.files import absolute_place, exists
+from keras_vit.core.files import absolute_path, exists
 from keras_vit.models.variants import (
     find_variant,
     is_variant,
@@ -51,7 +51,7 @@ def absolute_model_name(model):
     text = str(model)
     if is_variant(text) or "://" in text or any(row.name == text for row in CHECKPOINTS):
         return text
-    return absolute_place(text)
+    return absolute_path(text)
 
 
 def model_digest(model):

@@ -87,8 +87,8 @@ def find_kind(name):
     """
     if not isinstance(name, str):
         raise ValueError(
-            "A dataset must be given by its name, such as 'digits' or 'folder:PATH'; `model.fit` "
-            f"takes other datasets. Received: {name!r:.80}"
+            "`data` must be the name of a dataset, such as 'digits' or 'folder:PATH'; `model.fit` "
+            f"takes other datasets. Received: data={name!r:.80}"
         )
     first, colon, argument = name.removeprefix(BY_POSITION).partition(":")
     kind = KINDS.get(first)

@@ -5,14 +5,14 @@ import sys
 
 from keras_vit.core.pixels import MAX_NORMALIZED, RULE, check_array, scales_inputs
 
-_MESSAGE = f"`x` {RULE}. Received: values beyond [{-MAX_NORMALIZED}, {MAX_NORMALIZED}]"
+_MESSAGE = f"`x` {RULE}. Received: NaN, or values beyond [{-MAX_NORMALIZED}, {MAX_NORMALIZED}]"
 
 
 @contextlib.contextmanager
 def checked(model, images):
-    """Give images for a model: an array that was checked, or a dataset that checks its first image.
+    """Yield the images: a checked array, or a dataset that checks its first image when it is read.
 
-    Anything else, such as a generator, is given as it is.
+    Anything else, such as a generator, is yielded as it is.
 
     Raises:
         ValueError: as `check_array`.
@@ -20,7 +20,7 @@ def checked(model, images):
     # Where there is a dataset, TensorFlow is imported.
     tensorflow = sys.modules.get("tensorflow")
     if not tensorflow or not isinstance(images, tensorflow.data.Dataset):
-        check_array(model, images, "x")
+        check_array(model, images)
         yield images
         return
     if len(model.inputs) != 1 or scales_inputs(model):
@@ -44,7 +44,7 @@ def _checking(dataset, tf):
     def check(number, element):
         first = tf.abs(tf.nest.flatten(element)[0][:1])
         is_right = tf.reduce_all(first <= tf.cast(MAX_NORMALIZED, first.dtype))
-        # Others may have outliers.
+        # Later images may have outliers.
         tf.debugging.Assert((number > 0) | is_right, [_MESSAGE])
         return element
 

@@ -4,20 +4,27 @@ import logging
 
 import keras
 
-_CROSSENTROPIES = (
-    *("sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy"),
-    *("categorical_focal_crossentropy", "binary_focal_crossentropy"),
-)
+_CROSSENTROPIES = {
+    keras.losses.SparseCategoricalCrossentropy: keras.losses.sparse_categorical_crossentropy,
+    keras.losses.CategoricalCrossentropy: keras.losses.categorical_crossentropy,
+    keras.losses.BinaryCrossentropy: keras.losses.binary_crossentropy,
+    keras.losses.CategoricalFocalCrossentropy: keras.losses.categorical_focal_crossentropy,
+    keras.losses.BinaryFocalCrossentropy: keras.losses.binary_focal_crossentropy,
+}
 
 
 def warn_of_loss(model):
-    """Log a warning if a model returns logits, or features, and its loss takes probabilities."""
+    """Log a warning if a model returns logits, or features, and its loss takes probabilities.
+
+    Lists and dictionaries of losses, and losses of one's own, are not looked at.
+    """
     loss, names = model.loss, [layer.name for layer in model.layers]
     if isinstance(loss, str):
         loss = keras.losses.get(loss)
-    name = getattr(loss, "name", getattr(loss, "__name__", None))
-    if name not in _CROSSENTROPIES:
+    function = _CROSSENTROPIES.get(type(loss), loss)
+    if function not in _CROSSENTROPIES.values():
         return
+    name = function.__name__
     log = logging.getLogger("keras_vit")
     if (model.options or {}).get("num_classes") == 0:
         log.warning("the model has no head: the loss %s takes its features for classes", name)

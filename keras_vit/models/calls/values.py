@@ -1,4 +1,4 @@
-"""The values of a model's variables while Keras on JAX has them elsewhere."""
+"""Restore the variables of a model after an error on JAX."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ import keras
 
 @contextlib.contextmanager
 def keeping_values(model, in_training=False):
-    """Give a model its values back if an error ends `fit`, `evaluate` or `predict`.
+    """Restore the variables of a model if `fit`, `evaluate` or `predict` raises an error.
 
     On JAX, Keras 3.15 takes the values out of the variables during a call, and an error of the data
     or of the first step would leave a model without weights. After an error in a later step they
@@ -26,7 +26,7 @@ def keeping_values(model, in_training=False):
         yield
     except BaseException:
         if any(value.is_deleted() for _, value in before):
-            # A step was computed, which takes its arguments for its results.
+            # A step was computed, and JAX has deleted (donated) its inputs.
             model.jax_state_sync()
         for variable, value in before:
             if not _has_value(variable):

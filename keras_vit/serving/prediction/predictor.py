@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit.core.arguments import as_objects, as_pair, check_integer
 from keras_vit.core.choices import DTYPES, ENCODED_COLUMNS
-from keras_vit.core.files import absolute_place
+from keras_vit.core.files import absolute_path
 
 OUTPUTS = (
     *("prediction", "probability", "probabilities", "logits", "features"),
@@ -84,7 +84,7 @@ class Predictor:
             raise ValueError(
                 f"`dtype` must be one of {', '.join(DTYPES)}. Received: dtype={dtype!r}"
             )
-        self.path = absolute_place(path)
+        self.path = absolute_path(path)
         self.batch_size = batch_size
         self.dtype = dtype
         self.image_size = None if image_size is None else as_pair(image_size, "image_size")

@@ -3,10 +3,9 @@
 import dataclasses
 import itertools
 import math
-import numbers
 import typing
 
-from keras_vit.core.arguments import check_choice, is_integer
+from keras_vit.core.arguments import check_choice, is_integer, is_real
 from keras_vit.core.choices import SEGMENTATION, TARGETS
 from keras_vit.models.checks import check_axial, check_positions
 
@@ -23,7 +22,7 @@ POSITIVE = (
 )
 NOT_NEGATIVE = ("warmup_steps", "weight_decay", "frozen_blocks", "seed", "unfreeze_steps")
 SHARES = ("dropout", "label_smoothing", "ema_momentum", "label_weight")
-OTHERS = ("min_crop_area", "head_bias")
+OTHER_NUMBERS = ("min_crop_area", "head_bias")
 
 
 # Settings that do not go together: a test of a recipe, the rule it breaks, and the fields to show.
@@ -141,18 +140,24 @@ def check_recipe(recipe):
         check_axial(recipe.pooling, recipe.position_embedding)
 
 
+def check_accumulation(recipe, dtype):
+    """Raise an error if a recipe accumulates gradients that are computed in float16."""
+    if recipe.accumulation_steps > 1 and dtype in ("float16", "mixed_float16"):
+        # A part with overflowing gradients is skipped, which would shift all later parts.
+        raise ValueError(
+            "`accumulation_steps` cannot be combined with float16; use `mixed_bfloat16`. "
+            f"Received: accumulation_steps={recipe.accumulation_steps}"
+        )
+
+
 def _is_rising(values):
     return all(start < end for start, end in itertools.pairwise(values))
-
-
-def _is_real(value):
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def _check_ranges(recipe):
     rules = [
         (WHOLE, "be a whole number", is_integer),
-        ((*POSITIVE, *NOT_NEGATIVE, *SHARES, *OTHERS), "be a number", _is_real),
+        ((*POSITIVE, *NOT_NEGATIVE, *SHARES, *OTHER_NUMBERS), "be a number", is_real),
         (("boundaries",), "be whole numbers", lambda values: all(map(is_integer, values))),
         (POSITIVE, "be positive", lambda value: 0 < value < math.inf),
         (NOT_NEGATIVE, "not be negative", lambda value: 0 <= value < math.inf),

@@ -47,12 +47,16 @@ def test_a_file_without_a_class_is_of_the_models(tmp_path):
 
 def test_another_class_must_record_everything(tmp_path):
     settings = {"resample": 3, "image_mean": [0.25] * 3, "image_std": [0.5] * 3, "size": SQUARE}
-    model = load(tmp_path, {"image_processor_type": "ConvNextImageProcessor", **settings})
+    settings |= {"image_processor_type": "BlipImageProcessor", "do_center_crop": False}
+    model = load(tmp_path, settings)
     assert model.resizing == Resizing("bicubic", True)
     assert model.normalization == ((0.25,) * 3, (0.5,) * 3)
-    for wrong in ({"resample": 3, "size": SQUARE}, {**settings, "crop_pct": 0.875}):
+    changes = [{name: ...} for name in settings.keys() - {"image_processor_type"}]
+    changes += [{"image_processor_type": f"{name}ImageProcessor"} for name in ("ConvNext", "Levit")]
+    for change in changes:
+        wrong = {name: value for name, value in (settings | change).items() if value is not ...}
         with pytest.raises(ValueError, match="The class of an image processor must be one of ViT"):
-            load(tmp_path, {"image_processor_type": "ConvNextImageProcessor", **wrong})
+            load(tmp_path, wrong)
 
 
 @pytest.mark.parametrize(
@@ -63,10 +67,13 @@ def test_another_class_must_record_everything(tmp_path):
         ("DeiT", {"height": 40, "width": 32}, SQUARE),
         ("CLIP", {"shortest_edge": 24}, SQUARE),
         ("CLIP", 32, None),
+        # Sizes that are not understood.
+        ("DeiT", {"height": 36}, SQUARE),
+        ("DeiT", {"longest_edge": 36}, SQUARE),
     ],
 )
 def test_crops_that_are_refused(kind, size, crop_size, tmp_path):
     settings = {"image_processor_type": f"{kind}ImageProcessor", "size": size}
     settings |= {"crop_size": crop_size} if crop_size else {}
-    with pytest.raises(ValueError, match=r"how to crop the middle .*size=.* and crop_size"):
+    with pytest.raises(ValueError, match=r"how to crop the middle .*('width'|'height'|crop_size=)"):
         load(tmp_path, settings)
