@@ -193,7 +193,7 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     _check_given(options, callers_options)
     ignored = checkpoint.naming.ignored
     if ignored:
-        text = "%s: %d arrays such as %s are not part of the model, and are left out"
+        text = "%s: arrays that are left out, as no part of the model: %d, such as %s"
         logger.info(text, checkpoint.path, len(ignored), ignored[0])
     model = build_model({**options, **callers_options})
     if options["image_size"] != stored_size and not is_resnet(options):

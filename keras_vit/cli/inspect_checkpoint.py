@@ -94,7 +94,7 @@ def facts(summary):
     yield "stored as", ", ".join(summary.dtypes)
     yield "parameters", f"{summary.parameters:,}"
     if summary.ignored:
-        yield "ignored", f"{len(summary.ignored)} arrays such as {summary.ignored[0]}"
+        yield "ignored", f"arrays: {len(summary.ignored)}, such as {summary.ignored[0]}"
 
 
 def recorded_names(source, num_classes):
