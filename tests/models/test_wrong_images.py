@@ -9,7 +9,6 @@ from keras_vit.models import ImageModel, resnet, vision_transformer
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.tiny import TINY
 
-SLOW = pytest.mark.slow
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype="uint8")
 SCALED = keras_vit.preprocess(PIXELS)
 LABELS = np.arange(4) % 3
@@ -69,6 +68,7 @@ def test_integers_in_batches(compiled):
         compiled(PIXELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", ["train_on_batch", "test_on_batch", "predict_on_batch"])
 def test_one_batch(use, compiled):
     labels = () if use == "predict_on_batch" else (np.zeros(4),)
@@ -92,9 +92,8 @@ def dataset(images, labels=True):
     return tf.data.Dataset.from_tensor_slices(parts).batch(2)
 
 
-@pytest.mark.parametrize(
-    "use", [pytest.param("fit", marks=SLOW), pytest.param("evaluate", marks=SLOW), "predict"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("use", ["fit", "evaluate", "predict"])
 def test_datasets(use, compiled):
     weights = compiled.get_weights()
     has_labels = use != "predict"
@@ -115,7 +114,8 @@ def test_datasets(use, compiled):
     getattr(compiled, use)(dataset(scaled, has_labels), **options)
 
 
-@pytest.mark.parametrize("last", [1, pytest.param(39, marks=SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [1, 39])
 def test_an_error_of_the_data_keeps_the_last_step(last, compiled):
     class Ending(keras.utils.PyDataset):
         def __len__(self):

@@ -117,6 +117,7 @@ def test_what_is_given_up_for_the_time_is_logged(folder, model, monkeypatch, cap
         assert ("more than the time limit" in caplog.text) == recipe.freeze
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seconds", "sizes"), [(0.0001, [32, 256]), (0.1, [32])])
 def test_short_steps_are_measured_with_whole_batches(seconds, sizes, monkeypatch):
     measured = []
