@@ -46,7 +46,9 @@ class InspectCheckpoint:
             print(f"{name:<13} {value}")
         if names := recorded_names(file, summary.options["num_classes"]):
             more = ", ..." if len(names) > MAX_NAMED else ""
-            print(f"{'class names':<13} {', '.join(map(printable, names[:MAX_NAMED]))}{more}")
+            # A name may have a comma.
+            named = [repr(name) if "," in name else printable(name) for name in names[:MAX_NAMED]]
+            print(f"{'class names':<13} {', '.join(named)}{more}")
         if self.against is None:
             return
         variants = {row.name: row for row in list_variants()}

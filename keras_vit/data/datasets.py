@@ -127,7 +127,7 @@ def load(
     check_options("load", changes, [*fields, *own, "start_step", "skip", "balanced"])
     preprocessing = find_preprocessing(preprocessing, training, image_size)
     maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
-    check_order(batch_size, repeat, start_step, skip, max_skipped, shard)
+    check_order(batch_size, repeat, start_step, skip, max_skipped, shard, seed)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
     if training and classes is not None and tuple(classes) != tuple(source.class_names):
         logging.getLogger("keras_vit").info(

@@ -23,7 +23,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from keras_vit.core.arguments import is_integer
+from keras_vit.core.arguments import check_integer, is_integer
 from keras_vit.data.in_flight import END, IN_PARALLEL, InFlight, call, first_key_of, position_of
 from keras_vit.data.skipped import IN_A_LIST, Skipped
 from keras_vit.data.sources.base import Source, not_among
@@ -183,8 +183,9 @@ class Pipeline:
         return tf.stack([tf.constant(self.seed, tf.int64), position * count + index])
 
 
-def check_order(batch_size, repeat, start_step, skip, max_skipped, shard):
+def check_order(batch_size, repeat, start_step, skip, max_skipped, shard, seed=0):
     """Check the arguments of `load` that say which batches come, and in which order."""
+    check_integer("seed", seed, 0)
     for name, value, least in (("batch_size", batch_size, 1), ("start_step", start_step, 0)):
         if not is_integer(value) or not least <= value < 2**31:
             raise ValueError(

@@ -11,7 +11,7 @@ from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, Patch
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
 from keras_vit.models.checks import GRID_ARGUMENTS, known_grids
-from keras_vit.models.kernels.lora import freeze_base, lora_parts
+from keras_vit.models.kernels.lora import freeze_base, lora_parts, warn_if_compiled
 from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import (
     BLOCKS,
@@ -188,6 +188,7 @@ def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
         )
     end = blocks[num_blocks - 1] + 1 if num_blocks else 0
     set_trainable(model, True)
+    warn_if_compiled(model)
     if lora_parts(model):
         freeze_base(model)
     for layer in model.layers[:end]:

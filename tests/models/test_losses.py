@@ -1,8 +1,9 @@
-"""Losses that take probabilities where the model returns logits, or features: a warning."""
+"""Warnings of `compile`, and of changes after it."""
 
 import keras
 import pytest
 
+import keras_vit
 from keras_vit.models import vision_transformer
 from tests.fixtures.tiny import TINY
 
@@ -29,3 +30,13 @@ def test_a_loss_of_probabilities(loss, options, message, caplog):
     model.compile("sgd", loss)
     assert bool(caplog.records) == bool(message)
     assert (message or "") in caplog.text
+
+
+def test_what_is_frozen_after_compile(caplog):
+    model = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 3})
+    keras_vit.freeze_blocks(model, 1)
+    assert not caplog.records
+    model.compile("sgd")
+    keras_vit.freeze_blocks(model, 0)
+    keras_vit.enable_lora(model, rank=1)
+    assert caplog.text.count("compile the model again") == 2

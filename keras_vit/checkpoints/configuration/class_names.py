@@ -42,6 +42,8 @@ def _numbered(names):
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return names
     counts = collections.Counter(map(str.casefold, names))
+    if len(counts) < len(names):
+        logger.info("classes with the same name get their numbers after it")
     return [
         name if counts[name.casefold()] == 1 else f"{name} ({index})"
         for index, name in enumerate(names)

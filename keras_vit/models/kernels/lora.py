@@ -1,5 +1,6 @@
 """Low-rank adaptation (LoRA) of a Vision Transformer's projections and MLPs."""
 
+import logging
 import math
 from collections.abc import Sequence
 
@@ -64,6 +65,7 @@ def enable_lora(
         )
     for part in found:
         part.enable_lora(rank, lora_alpha=alpha)
+    warn_if_compiled(model)
     freeze_base(model)
     model.train_function = model.test_function = model.predict_function = None
 
@@ -99,6 +101,14 @@ def lora_parts(model, required=False):
             f"`model` must have LoRA, see `keras_vit.enable_lora`. Received: {name!r} without it"
         )
     return found
+
+
+def warn_if_compiled(model):
+    """Log that a compiled model goes on to train the same variables as before."""
+    if getattr(model, "compiled", False):
+        logging.getLogger("keras_vit").warning(
+            "compile the model again: until then it trains the variables that it trained before"
+        )
 
 
 def freeze_base(model):

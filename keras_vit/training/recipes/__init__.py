@@ -5,6 +5,7 @@ Where the paper chooses among several learning rates, a recipe has the rate of
 """
 
 import dataclasses
+import difflib
 
 from keras_vit.training.recipes.recipe import Recipe
 
@@ -267,7 +268,15 @@ _TABLE = (
     RecipeRow("function_matching", FUNCTION_MATCHING, MATCHING),
 )
 ROWS = {row.name: row for row in _TABLE}
-RECIPES = {name: row.recipe for name, row in ROWS.items()}
+
+
+class _Recipes(dict):
+    def __missing__(self, name):
+        nearest = difflib.get_close_matches(str(name), self, n=3, cutoff=0)
+        raise KeyError(f"There is no recipe {name!r}; the nearest are {', '.join(nearest)}")
+
+
+RECIPES = _Recipes({name: row.recipe for name, row in ROWS.items()})
 
 
 def find_recipe(recipe, argument="recipe"):

@@ -210,6 +210,11 @@ def test_warmup_longer_than_the_run():
         recipe.epoch_lengths(1000)
 
 
+def test_a_mistyped_name():
+    with pytest.raises(KeyError, match="no recipe 'fintune'; the nearest are finetune"):
+        RECIPES["fintune"]
+
+
 @pytest.mark.parametrize("steps", [10, 400])
 def test_boundaries_that_are_not_reached(steps):
     """The last boundary of `bit_hyperrule_small` is 400."""
