@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import math
 import sys
 from typing import Any
 
@@ -104,7 +103,7 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
             has a label.
     """
     num_classes = check_classifier(model)
-    if not hasattr(dataset, "num_examples"):
+    if not hasattr(dataset, "class_names"):
         raise ValueError(
             "`dataset` must be one of `keras_vit.data.load`; `model.evaluate` takes others. "
             f"Received: dataset={dataset!r:.80}"
@@ -148,8 +147,8 @@ def _logits_and_labels(model, dataset):
     predict, size = logits_function(model), 0
     progress = tqdm.tqdm(
         desc="classified",
-        total=math.ceil(dataset.num_examples / dataset.shard[1]),
-        unit="image",
+        total=int(dataset.cardinality()),
+        unit="batch",
         # In a log file, each update is a line.
         mininterval=0.1 if sys.stderr.isatty() else 10,
         disable=process()[0] > 0,
@@ -162,7 +161,7 @@ def _logits_and_labels(model, dataset):
             padding = np.zeros((size - len(images), *images.shape[1:]), images.dtype)
             logits = predict(np.concatenate([images, padding]))
             yield np.asarray(logits, "float64")[: len(images)], labels
-            progress.update(len(images))
+            progress.update()
 
 
 def _keep(logits, labels):

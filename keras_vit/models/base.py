@@ -127,13 +127,10 @@ class ImageModel(keras.Model):
             check_array(self, images)
             self._has_seen_values = True
 
-    def compile(self, *args, **kwargs):
-        """Compile as `keras.Model.compile` does; warn if the loss does not take the outputs."""
-        super().compile(*args, **kwargs)
-        warn_of_loss(self)
-
     def fit(self, x=None, *args, **kwargs):
         """Train as `keras.Model.fit` does; arrays, or the first image of `tf.data`, are checked."""
+        # Not in `compile`: Keras would not compile a loaded model if that were overridden.
+        warn_of_loss(self)
         with keeping_values(self, in_training=True), checked(self, x) as images:
             return super().fit(images, *args, **kwargs)
 

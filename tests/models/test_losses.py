@@ -1,10 +1,12 @@
-"""Warnings of `compile`, and of changes after it."""
+"""Warnings of `fit`, and of changes after `compile`."""
 
 import keras
+import numpy as np
 import pytest
 
 import keras_vit
 from keras_vit.models import vision_transformer
+from keras_vit.models.calls.losses import warn_of_loss
 from tests.fixtures.tiny import TINY
 
 NAME = "sparse_categorical_crossentropy"
@@ -28,8 +30,20 @@ NAME = "sparse_categorical_crossentropy"
 def test_a_loss_of_probabilities(loss, options, message, caplog):
     model = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 3, **options})
     model.compile("sgd", loss)
+    warn_of_loss(model)
     assert bool(caplog.records) == bool(message)
     assert (message or "") in caplog.text
+
+
+@pytest.mark.slow
+def test_fit_warns(caplog, tmp_path):
+    model = vision_transformer(**{**TINY, "image_size": 16, "num_classes": 3})
+    model.compile("sgd", NAME)
+    model.save(tmp_path / "model.keras")
+    # Keras compiles a loaded model only if its class has the `compile` of Keras.
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    loaded.fit(np.zeros((2, 16, 16, 3)), np.zeros(2), verbose=0)
+    assert "takes probabilities" in caplog.text
 
 
 def test_what_is_frozen_after_compile(caplog):

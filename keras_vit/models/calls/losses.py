@@ -18,7 +18,7 @@ def warn_of_loss(model):
 
     Lists and dictionaries of losses, and losses of one's own, are not looked at.
     """
-    loss, names = model.loss, [layer.name for layer in model.layers]
+    loss, names = getattr(model, "loss", None), [layer.name for layer in model.layers]
     if isinstance(loss, str):
         loss = keras.losses.get(loss)
     function = _CROSSENTROPIES.get(type(loss), loss)
