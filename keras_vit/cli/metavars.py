@@ -14,7 +14,7 @@ KINDS = {
     "FLOAT": "a number",
     "invalid literal for int() with base 10": "an integer",
     "could not convert string to float": "a number",
-    # Of an option with several values.
+    # Tyro's error for an option with several values.
     "Could not find valid parse for arguments": "numbers",
 }
 # Types that are being resolved: `_without_none` leaves them out, so that it does not call itself.

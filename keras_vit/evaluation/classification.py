@@ -147,7 +147,8 @@ def _logits_and_labels(model, dataset):
     predict, size = logits_function(model), 0
     progress = tqdm.tqdm(
         desc="classified",
-        total=int(dataset.cardinality()),
+        # It is negative if it is not known.
+        total=max(int(dataset.cardinality()), 0) or None,
         unit="batch",
         # In a log file, each update is a line.
         mininterval=0.1 if sys.stderr.isatty() else 10,

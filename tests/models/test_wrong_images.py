@@ -78,7 +78,7 @@ def test_one_batch(use, compiled):
 
 
 def test_the_first_call(compiled):
-    """Of the model, and of one in another, which hides the images from other checks."""
+    """The first eager call is checked, also where the model is a layer of another one."""
     whole = keras.Sequential([keras.Input((16, 16, 3)), compiled])
     for model in (whole, compiled):
         with pytest.raises(ValueError, match="must be scaled to .*preprocess.* values from"):

@@ -136,7 +136,7 @@ def _base_fingerprints(model):
     found = []
     for part in lora_parts(model):
         values = ops.convert_to_numpy(ops.cast(base_kernel(part), "float32")).ravel()
-        # Of random kernels, the numbers have a standard deviation of 1.
+        # For random kernels, these numbers have a standard deviation of 1.
         norm = np.linalg.norm(values) / np.sqrt(2) or 1.0
         found.append(values @ np.cos(np.arange(values.size, dtype="float32")) / norm)
     return np.float32(found)

@@ -1,1 +1,1 @@
-"""What models check when they are compiled and called."""
+"""What models check when they are called, and what they restore after an error."""
