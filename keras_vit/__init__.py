@@ -109,6 +109,19 @@ REGISTERED = (
     "keras_vit.training.metrics",
     "keras_vit.training.optimizers",
 )
+# What is used here for names of transformers, timm and keras.applications.
+_LOAD, _BUILD = "`keras_vit.from_checkpoint`", "a builder, such as `keras_vit.ViT_B16`"
+_READ = "`keras_vit.serving.Predictor` for photographs, `keras_vit.preprocess` for arrays"
+ELSEWHERE = {
+    **dict.fromkeys(("from_pretrained", "load_pretrained", "AutoModel", "ViTModel"), _LOAD),
+    **dict.fromkeys(("ViTForImageClassification", "TFViTForImageClassification"), _LOAD),
+    **dict.fromkeys(("AutoModelForImageClassification", "TFViTModel"), _LOAD),
+    **dict.fromkeys(("create_model", "applications", "VisionTransformer"), _BUILD),
+    **dict.fromkeys(("AutoImageProcessor", "ViTImageProcessor"), _READ),
+    "preprocess_input": "`keras_vit.preprocess`",
+    "list_models": "`keras_vit.list_variants` or `keras_vit.list_checkpoints`",
+    "load_model": "`keras.models.load_model`",
+}
 
 
 def _register():
@@ -116,7 +129,7 @@ def _register():
         importlib.import_module(module)
 
 
-__all__ = make_lazy(__name__, PUBLIC, PUBLIC_MODULES)
+__all__ = make_lazy(__name__, PUBLIC, PUBLIC_MODULES, ELSEWHERE)
 
 find_moved_modules()
 call_after_import("keras", _register)

@@ -32,8 +32,8 @@ class Checkpoints:
         found = list_checkpoints(" ".join(self.filter))
         if not found:
             raise ValueError(
-                "`filter` must be words of the names or addresses of published checkpoints. "
-                f"Received: {' '.join(self.filter)!r}, which none contains"
+                "Each WORD must be a part of the name or address of a published checkpoint. "
+                f"Received: {' '.join(self.filter)!r}, which none of them contains"
             )
         columns = ("name", "size", "classes", "top-1") + ("address",) * self.urls
         rows = [table_row(checkpoint)[: len(columns)] for checkpoint in found]

@@ -48,8 +48,8 @@ class Models:
         found = [row for row in rows if all(word in row[0].lower() for word in words)]
         if not found:
             raise ValueError(
-                "`filter` must be words of the names of models. "
-                f"Received: {' '.join(self.filter)!r}, which none contains"
+                "Each WORD must be a part of the name of a model. "
+                f"Received: {' '.join(self.filter)!r}, which no name contains"
             )
         print(table(columns, found))
         if not (self.scaling_study or self.markdown):

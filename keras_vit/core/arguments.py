@@ -5,8 +5,12 @@ import functools
 import inspect
 import math
 import numbers
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import numpy as np
+
+Function = TypeVar("Function", bound=Callable)
 
 # Our names of arguments that have others in Keras, timm or transformers.
 ARGUMENTS_ELSEWHERE = {
@@ -63,6 +67,18 @@ def check_options(function, options, known):
                 f"`{function}` has no argument of this name; the nearest one is `{nearest}`. "
                 f"Received: {name}={value!r}"
             )
+
+
+def checks_names(function: Function) -> Function:
+    """Decorate a function: the error of a keyword argument that it has not names the nearest."""
+    known = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def checked(*args, **kwargs):
+        check_options(function.__name__, kwargs, known)
+        return function(*args, **kwargs)
+
+    return cast(Function, checked)
 
 
 def check_integer(argument, value, minimum):

@@ -5,7 +5,7 @@ import sys
 import types
 
 
-def make_lazy(package, homes, public_modules=()):
+def make_lazy(package, homes, public_modules=(), elsewhere=None):
     """Give a package public names that are imported from their modules at first use.
 
     A public name takes precedence over a module of the same name: `keras_vit.models.resnet` stays
@@ -15,6 +15,7 @@ def make_lazy(package, homes, public_modules=()):
         package: name of the package, its `__name__`.
         homes: dictionary from the full names of modules to the public names that they define.
         public_modules: full names of modules that are public under the last part of their names.
+        elsewhere: dictionary from names in other packages to what is used here, for the errors.
 
     Returns:
         The public names, for `__all__`.
@@ -35,6 +36,8 @@ def make_lazy(package, homes, public_modules=()):
                 value = importlib.import_module(submodules[name])
             else:
                 text = f"module {package!r} has no attribute {name!r}"
+                if elsewhere and name in elsewhere:
+                    text += f": use {elsewhere[name]}"
                 # With these, Python suggests the nearest name.
                 raise AttributeError(text, name=name, obj=self)
             self.__dict__[name] = value

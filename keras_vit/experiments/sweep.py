@@ -167,4 +167,8 @@ def choose_learning_rate(recipe: Recipe, train: Callable) -> tuple[Recipe, dict]
             f"Received: learning_rates={recipe.learning_rates}"
         )
     best = max(measured, key=measured.get)
+    equal = [f"{rate:g}" for rate, value in measured.items() if value == measured[best]]
+    if len(equal) > 1:
+        log = logging.getLogger("keras_vit")
+        log.info("the rates %s are equally good: the smallest is chosen", ", ".join(equal))
     return dataclasses.replace(recipe, learning_rate=best), accuracies

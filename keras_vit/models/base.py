@@ -8,6 +8,7 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_vit.core.arguments import check_options
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.pixels import (
     check_array,
@@ -233,6 +234,7 @@ def carries_options(build):
 
     @functools.wraps(build)
     def build_with_options(*args, **kwargs):
+        check_options(build.__name__, kwargs, signature.parameters)
         model, normalized = build(*args, **kwargs)
         arguments = signature.bind(*args, **kwargs)
         arguments.apply_defaults()

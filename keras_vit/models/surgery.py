@@ -6,7 +6,7 @@ import re
 import keras
 import numpy as np
 
-from keras_vit.core.arguments import as_pair, check_integer, grid_size, is_integer
+from keras_vit.core.arguments import as_pair, check_integer, checks_names, grid_size, is_integer
 from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
@@ -33,6 +33,7 @@ from keras_vit.models.positions import (
 from keras_vit.models.stem_and_head import zero_head
 
 
+@checks_names
 def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     """Make a model with the same backbone and a new linear head, zero at the start.
 
@@ -83,6 +84,7 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     return copy
 
 
+@checks_names
 def resize(
     model: keras.Model,
     image_size: int | tuple[int, int] | None = None,
@@ -156,8 +158,7 @@ def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
       file keep frozen layers and variables. A new head is trained.
     - `Model.save` and `keras.models.load_model` keep `trainable` of the model, of its layers, and
       of all sublayers and variables of this package's layers. For Keras's own layers (the norms
-      outside the blocks, `pre_logits` and `head`) a file records whether the layer is frozen, but
-      not whether a single variable is: freeze the whole layer.
+      outside the blocks, `pre_logits` and `head`) a file does not record single frozen variables.
     - `keras.models.clone_model` only keeps `trainable` of layers. Files of other formats do not
       record it.
     - A run of a recipe trains all but its `frozen_blocks`, whatever is frozen in the model that it
@@ -270,9 +271,8 @@ def _copy_weights(source, target, method="bilinear"):
             value, size = keras.ops.convert_to_numpy(old.value), tuple(new.shape[:2])
             if isinstance(layer, AddPositionEmbedding):
                 num_prefix_tokens = old.shape[1] - math.prod(grids[0])
-                value = resize_position_embedding(
-                    value, grids[1], grids[0], num_prefix_tokens, method
-                )
+                size_and_old = grids[1], grids[0]
+                value = resize_position_embedding(value, *size_and_old, num_prefix_tokens, method)
             elif is_table:
                 value = resize_line_embedding(value, size, method)
             elif old.name == "relative_embedding":

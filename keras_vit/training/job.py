@@ -28,7 +28,7 @@ from keras_vit.training.fit import fit
 from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.recipes.checks import check_accumulation
 from keras_vit.training.runs.announcement import announce
-from keras_vit.training.runs.run import check_new
+from keras_vit.training.runs.run import check_new, check_same_recipe
 from keras_vit.training.runs.saved_models import check_data_path, data_of
 from keras_vit.training.starting_model import check_keeps_head, explaining_shards, make_model
 from keras_vit.training.training_data import load_training_data
@@ -154,6 +154,9 @@ def train(
         callbacks = (callbacks,)
     workdir = pathlib.Path(workdir).expanduser()
     begun = read_run(workdir / LAST_MODEL) if resume else {}
+    if "recipe" in begun:
+        # The recipe's part of what `fit` compares, before the data are read.
+        check_same_recipe(begun, recipe)
     if recipe.steps is not None:
         # A wrong warm-up is one whatever the number of images is.
         recipe.epoch_lengths(num_examples=1)

@@ -32,7 +32,7 @@ def test_models(capsys):
     assert lines[1].split() == ["ViT_Ti16", *"-----"]
     lines = run(capsys, "models", "bit", "50").splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["BiT_R50x1", "BiT_R50x2", "BiT_R50x3"]
-    assert "words of the names of models. Received: 'vgg'" in error_of(capsys, "models", "vgg")
+    assert "part of the name of a model. Received: 'vgg'" in error_of(capsys, "models", "vgg")
 
 
 def test_checkpoints(capsys):
@@ -106,7 +106,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ("convert missing.npz x.keras", "`path` must be an existing file"),
         ("inspect-checkpoint missing.npz", "`path` must be an existing file"),
         ("inspect-checkpoint FILE --against ViT_B17", "the name of a checkpoint, such"),
-        ("checkpoints resnext", "`filter` must be words of"),
+        ("checkpoints resnext", "Each WORD must be a part of"),
     ],
 )
 def test_wrong_argument(arguments, message, start, tmp_path, capsys, monkeypatch):

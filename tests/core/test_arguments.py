@@ -1,7 +1,11 @@
-"""Errors of arguments."""
+"""Errors of arguments and names."""
+
+import operator
+import re
 
 import pytest
 
+import keras_vit
 from keras_vit.core.arguments import check_options
 
 
@@ -28,3 +32,25 @@ def test_names_of_other_libraries_are_known(name, nearest):
 def test_a_name_elsewhere_is_not_offered_where_there_is_no_such_argument():
     with pytest.raises(TypeError, match="the nearest one is `name`"):
         check_options("load", {"num_labels": 3}, ("name", "split"))
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "nearest"),
+    [
+        ("vision_transformer", {"img_size": 3}, "image_size"),
+        ("resnet", {"num_labels": 3}, "num_classes"),
+        ("replace_head", {"num_labels": 3}, "num_classes"),
+        ("resize", {"img_size": 3}, "image_size"),
+    ],
+)
+def test_functions_name_the_nearest_argument(name, options, nearest):
+    with pytest.raises(TypeError, match=f"`{name}` has no argument.*is `{nearest}`. Received"):
+        getattr(keras_vit, name)(**options)
+
+
+@pytest.mark.parametrize("name", keras_vit.ELSEWHERE)
+def test_errors_of_names_elsewhere_say_what_is_used_here(name):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}': use .*`keras") as raised:
+        getattr(keras_vit, name)
+    for used in re.findall(r"`keras_vit[.]([^`]*)`", str(raised.value)):
+        assert callable(operator.attrgetter(used)(keras_vit))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import json
 
 import keras
 import numpy as np
@@ -181,3 +182,18 @@ def test_a_built_model_of_another_size(tmp_path):
     larger = dataclasses.replace(recipe, image_size=2 * recipe.image_size)
     with pytest.raises(ValueError, match=r"`image_size` of the recipe must be .*keras_vit.resize"):
         keras_vit.training.train(larger, model, "digits", tmp_path)
+
+
+def test_a_run_of_other_settings_is_refused_before_its_data_are_read(tmp_path):
+    recipe = small_recipe()
+    settings = dataclasses.asdict(recipe)
+    (tmp_path / "run.json").write_text(json.dumps({"recipe": settings}))
+    changed = dataclasses.replace(recipe, seed=7)
+    with pytest.raises(ValueError, match="settings it was begun with. Received: seed=7 instead"):
+        keras_vit.training.train(
+            changed, "ViT_Ti16(patch_size=4)", "folder:none", tmp_path, resume=True
+        )
+    with pytest.raises(ValueError, match="folder:none"):
+        keras_vit.training.train(
+            recipe, "ViT_Ti16(patch_size=4)", "folder:none", tmp_path, resume=True
+        )

@@ -122,9 +122,10 @@ def _check_base(model, archive):
     # Files of earlier versions and of peft do not record it.
     if BASE_FINGERPRINTS not in archive.shapes:
         return
-    differences = archive.read(BASE_FINGERPRINTS) - _base_fingerprints(model)
+    recorded, own = archive.read(BASE_FINGERPRINTS), _base_fingerprints(model)
+    is_same_shape = recorded.shape == own.shape
     # NaN is no small difference.
-    if not np.sqrt(np.mean(differences**2)) <= MAX_BASE_DIFFERENCE:
+    if not is_same_shape or not np.sqrt(np.mean((recorded - own) ** 2)) <= MAX_BASE_DIFFERENCE:
         raise ValueError(
             "`path` must hold an adapter of the model's weights: with others the model would "
             f"compute something else. Received: path={str(archive.path)!r}, of another base"

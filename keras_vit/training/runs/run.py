@@ -114,10 +114,11 @@ def _check_same(workdir, run, recipe, has_same_images):
         )
     # Earlier versions had fewer settings. Not all recorded the split in studies, and the
     # digest of the model.
-    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
-    known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
-    unrecorded = json.loads(json.dumps({name: defaults[name] for name in known}))
-    unrecorded |= {"split": "train", "keep_head": False, "model_digest": run.get("model_digest")}
+    unrecorded = _default_settings(recipe) | {
+        "split": "train",
+        "keep_head": False,
+        "model_digest": run.get("model_digest"),
+    }
     # A run may go on on other devices.
     names = ("recipe", "keras", "id", "strategy", "model_shards")
     not_compared = dict.fromkeys((*names, *_moved(before, run, has_same_images)))
@@ -129,6 +130,24 @@ def _check_same(workdir, run, recipe, has_same_images):
     changed = differences(old, new, unordered=("classes",))
     # If both changed, the path says more than the digest.
     changed = [change for change in changed if not _OF_DIGEST.match(change)] or changed
+    _refuse(changed, recipe)
+
+
+def check_same_recipe(begun, recipe):
+    """Check that a run, whose `run.json` is `begun`, was begun with the recipe."""
+    before = _default_settings(recipe) | begun["recipe"]
+    _refuse(differences(before, dataclasses.asdict(recipe)), recipe)
+
+
+def _default_settings(recipe):
+    """Return the defaults of those settings of a recipe that have one, as JSON stores them."""
+    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
+    known = [name for name, value in defaults.items() if value is not dataclasses.MISSING]
+    return json.loads(json.dumps({name: defaults[name] for name in known}))
+
+
+def _refuse(changed, recipe):
+    """Raise an error that lists the settings that changed since a run was begun, if any did."""
     if changed:
         is_longer = changed[0].startswith(("steps=", "epochs=")) and recipe.is_of_classes
         hint = "; a new run of its model with `keep_head` (`--keep-head`) trains it further"

@@ -53,8 +53,11 @@ def test_another_base_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
         keras_vit.load_adapter(other, path)
     np.testing.assert_array_equal(logits_of(other), before)
-    # A file of an earlier version does not record the base.
     arrays = safetensors.numpy.load_file(path)
+    safetensors.numpy.save_file({**arrays, "lora_base": arrays["lora_base"][:1]}, path)
+    with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
+        keras_vit.load_adapter(tuned(), path)
+    # A file of an earlier version does not record the base.
     del arrays["lora_base"]
     safetensors.numpy.save_file(arrays, path)
     keras_vit.load_adapter(other, path)
