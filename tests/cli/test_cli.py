@@ -8,7 +8,7 @@ from keras_vit.cli.commands import COMMANDS
 from keras_vit.cli.models import COLUMNS, table_rows
 from keras_vit.cli.tables import markdown_table
 from keras_vit.models import VARIANTS
-from keras_vit.training.recipes import RECIPES
+from keras_vit.training.recipes import RECIPES, Recipe
 from keras_vit.version import __version__
 from tests.fixtures.commands import CASE, error_of, run
 from tests.fixtures.reference import case_path
@@ -242,3 +242,6 @@ def test_verbose_help_has_all_recipes_and_what_options_do(capsys):
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert all(f" {name} " in text for name in RECIPES)
     assert "Share of the training images to train on." in text
+    # Tyro keeps the end of a line if the next one does not begin with a letter.
+    lines = [line.strip() for line in Recipe.__doc__.splitlines() if line.startswith(" " * 12)]
+    assert lines and not [line for line in lines if not line[0].isalnum()]

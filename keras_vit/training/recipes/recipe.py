@@ -40,27 +40,27 @@ class Recipe:
             another class of `keras.optimizers` in lower case, such as `"lion"` or `"muon"`.
         learning_rate: learning rate at the end of the warm-up.
         decay: decay of the learning rate after the warm-up: linear or cosine to the end of
-            training, by the reciprocal square root of the steps, or piecewise constant
-            (`"staircase"`).
+            training, by the reciprocal square root of the steps, or piecewise
+            constant (`"staircase"`).
         warmup_steps: number of steps in which the learning rate rises linearly from 0.
         boundaries: steps of a staircase after which the learning rate is divided by 10.
         epochs: number of passes over the training split.
         steps: number of updates of the weights.
         weight_decay: decoupled weight decay of kernels; it is multiplied by the learning rate.
         loss: `"softmax"` or `"sigmoid"`, the cross-entropy of the softmax or of one sigmoid per
-            class; a target of masked patch prediction, `"mean_colour"` (mean color of a patch),
-            `"downsized"` (colors of 4 x 4 parts) or `"pixels"`; or `"segmentation"`, the
+            class; a target of masked patch prediction, `"mean_colour"` (mean color of a
+            patch), `"downsized"` (colors of 4 x 4 parts) or `"pixels"`; or `"segmentation"`, the
             cross-entropy of the softmax of each pixel.
         label_smoothing: share of a label that is spread over all classes; softmax only.
         head_bias: bias of a new head; with a sigmoid, -10 means that each class is rare.
-        momentum_dtype: dtype in which the momentum of SGD, or the first moment of AdamW, is stored:
-            `"bfloat16"` as in vit_jax and big_vision, in half the memory; `None` for that of the
-            weights. `"adamw"` and `"sgd"` only.
+        momentum_dtype: dtype in which the momentum of SGD, or the first moment of AdamW, is
+            stored: `"bfloat16"` as in vit_jax and big_vision, in half the memory; `None` for that
+            of the weights. `"adamw"` and `"sgd"` only.
         layer_decay: ratio of a block's learning rate to that of the next block.
         frozen_blocks: number of blocks, from the first, that are not trained. The layers before
             them are not trained either.
-        lora_rank: rank of the matrices that are trained instead of the blocks (LoRA), see
-            `keras_vit.enable_lora`; `None` to train the blocks.
+        lora_rank: rank of the matrices that are trained instead of the blocks (LoRA),
+            see `keras_vit.enable_lora`; `None` to train the blocks.
         lora_alpha: factor of their product, which is divided by the rank; `None` for the rank.
         accumulation_steps: number of parts of a batch that are computed one after the other, where
             the whole batch does not fit into memory.
@@ -84,12 +84,13 @@ class Recipe:
         flip: whether training images are flipped left and right: never, at random, or always, as in
             big_transfer.
         augmentation: further augmentation of training images, a row of `data.AUGMENTATIONS`.
-        learning_rates: learning rates of a sweep, which chooses one on held-out images: with
-            `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
+        learning_rates: learning rates of a sweep, which chooses one on held-out images:
+            with `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
         seed: seed of weights, dropout, shuffling and augmentation.
-        monitor: metric of an epoch that selects the best model, such as `"val_loss"`,
-            `"val_accuracy"` or `"val_balanced_accuracy"` (mean of the accuracies per class); by
-            default the accuracy, then the loss. If the name contains `loss`, smaller is better.
+        monitor: metric of an epoch that selects the best model, such
+            as `"val_loss"`, `"val_accuracy"` or `"val_balanced_accuracy"` (mean of the accuracies
+            per class); by default the accuracy, then the loss. If the name contains `loss`, smaller
+            is better.
         patience: number of epochs without a better model after which training ends; `None` to
             train to the end.
         class_balance: how classes are balanced: `"weights"` weights each image
@@ -97,11 +98,11 @@ class Recipe:
             about equally many of each class, `"none"` does neither.
         freeze: whether only the head is trained (linear probing), on features that are computed
             once, without crops, flips and augmentation.
-        unfreeze_steps: number of steps after which the next block, from the last, is trained too
-            (gradual unfreezing); the head is trained from the start. 0 trains all from the start.
-            The norm that `clip_norm` limits is that of all gradients.
-        distillation: what a student learns of its teacher, if there is one: the probabilities
-            (`"soft"`), or the most likely class (`"hard"`).
+        unfreeze_steps: number of steps after which the next block, from the last, is trained
+            too (gradual unfreezing); the head is trained from the start. 0 trains all from the
+            start. The norm that `clip_norm` limits is that of all gradients.
+        distillation: what a student learns of its teacher, if there is one: the
+            probabilities (`"soft"`), or the most likely class (`"hard"`).
         temperature: temperature of the probabilities that a student learns.
         label_weight: weight of the loss of the labels, where there is a teacher, whose loss has the
             rest. 0 is function matching: labels are not used.
