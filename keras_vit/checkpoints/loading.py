@@ -227,6 +227,10 @@ def _carry(checkpoint, model, keeps_head=True):
         model.normalization = checkpoint.normalization
         model.resizing = resizing_for(checkpoint, model.options)
         model.layout = checkpoint.format.name
+        made, taken = checkpoint.processed_size, model.options["image_size"]
+        if made is not None and taken is not None and made != taken:
+            text = "%s: its image processor makes images of %s pixels, the model takes %s"
+            logger.warning(text, checkpoint.path, *("x".join(map(str, s)) for s in (made, taken)))
         if checkpoint.format.has_normalizations and not checkpoint.archive.preprocessor:
             text = "%s: no file records the normalization of images: mean and deviation are 0.5"
             logger.warning(text, checkpoint.path)

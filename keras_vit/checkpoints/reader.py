@@ -8,7 +8,11 @@ from keras import ops
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.configuration.class_names import valid_class_names
-from keras_vit.checkpoints.configuration.images import recorded_normalization, recorded_resizing
+from keras_vit.checkpoints.configuration.images import (
+    processed_size,
+    recorded_normalization,
+    recorded_resizing,
+)
 from keras_vit.checkpoints.formats import FORMATS, opening_format, recognize
 from keras_vit.checkpoints.matching import HEAD_PATHS, listed, mismatches
 from keras_vit.checkpoints.normalization import (
@@ -51,7 +55,8 @@ class CheckpointReader:
     """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
     `archive` has the arrays under the names in the file, and the configuration next to it.
-    `normalization` and `resizing` are those of `ImageModel`.
+    `normalization` and `resizing` are those of `ImageModel`, `processed_size` is that of the images
+    of an image processor, or `None`.
     """
 
     def __init__(self, archive, format, naming):
@@ -62,6 +67,7 @@ class CheckpointReader:
         facts = archive.config, archive.preprocessor, archive.path
         self.normalization = recorded_normalization(*facts) or CENTERED
         self.resizing = recorded_resizing(*facts) or WHOLE_IMAGE
+        self.processed_size = processed_size(*facts)
         self._finite = set()
         self._has_warned_of_head = False
         self._rows = {target: row for row in format.rows for target in row.targets}
@@ -126,6 +132,10 @@ class CheckpointReader:
 
     def class_names(self, num_classes):
         """Return the names of the classes that are recorded next to the file, or `None`."""
+        kinds = [str(kind) for kind in self.archive.config.get("architectures") or ()]
+        if num_classes == 0 and any(kind.endswith("ForImageClassification") for kind in kinds):
+            text = "%s has no classifier, though its config.json says %s: the model has no head"
+            logger.warning(text, self.path, kinds[0])
         return valid_class_names(
             self.format.class_names(self.archive.config), num_classes, self.path
         )

@@ -1,4 +1,4 @@
-"""`tf_model.h5` of and for the real transformers before version 5, on TensorFlow."""
+"""Files of and for the real transformers before version 5, on TensorFlow."""
 
 import pathlib
 import subprocess
@@ -66,6 +66,17 @@ def test_theirs_is_read(case, theirs):
     np.testing.assert_allclose(outputs, expected, rtol=0, atol=5e-5)
     if case == "classifier":
         assert model.class_names[1:3] == ("goldfish", "great white shark")
+
+
+@pytest.mark.parametrize("part", ["whole", "parts"])
+@pytest.mark.parametrize("case", CASES)
+def test_their_safetensors_are_read(case, part, theirs):
+    assert len(list((theirs / case / part).glob("*.safetensors"))) > (part == "parts")
+    model, same = (keras_vit.from_checkpoint(theirs / case / name) for name in (".", part))
+    # The processor's settings are not next to them.
+    for ours, theirs in zip(same.weights[3:], model.weights[3:], strict=True):
+        assert ours.path == theirs.path
+        np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (ours, theirs)))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -6,7 +6,13 @@ import pathlib
 import numpy as np
 
 from keras_vit.checkpoints.archives.npz import as_float32, incomplete_error
-from keras_vit.checkpoints.configuration import MODEL, SHARD_INDEX, read_configuration, read_json
+from keras_vit.checkpoints.configuration import (
+    MODEL,
+    SHARD_INDEX,
+    TF_MODEL,
+    read_configuration,
+    read_json,
+)
 from keras_vit.core.arguments import path_error
 
 # What older repositories hold; it is never read.
@@ -47,7 +53,8 @@ class SafetensorsArchive:
         self._files.update(dict.fromkeys(tensors.keys(), tensors))
 
     def _check_index(self, listed):
-        absent = [name for name in listed if name not in self._files]
+        # TensorFlow's index has the name of the model before those of the arrays.
+        absent = [n for n in listed if not {n, n.partition("/")[2]} & self._files.keys()]
         if absent:
             raise path_error(self.path, "hold each array of its index", f", without {absent[0]!r}")
 
@@ -93,6 +100,11 @@ def _shards(path):
     if not index.exists():
         pickled = [name for name in PICKLED if (directory / name).exists()]
         held = f"only {pickled[0]}, which is pickled" if pickled else "none of them"
+        if (directory / f"{TF_MODEL}.index.json").exists():
+            held = (
+                f"a {TF_MODEL} in parts, which is not read: transformers 4 writes one file with "
+                "`max_shard_size='100GB'`"
+            )
         if any(file.parent.name.isdecimal() for file in directory.glob("*/model.json")):
             held = "an export, which `keras-vit predict` takes, and no other command"
         raise ValueError(

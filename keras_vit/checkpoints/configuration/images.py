@@ -81,8 +81,13 @@ def recorded_normalization(config, preprocessor, path):
         _first(recorded, names, default)
         for names, default in zip(NAMES_OF_NORMALIZATION, defaults, strict=True)
     )
-    # Without rescaling, the caller of the model has scaled the pixels to [0, 1].
     is_scaling = recorded.get("do_rescale") is not False
+    if not is_scaling:
+        logger.warning(
+            "%s: with `do_rescale: false` pixels are taken to be in [0, 1] before they are "
+            "normalized, as the caller of the image processor must have scaled them",
+            path,
+        )
     factor = (is_scaling and recorded.get("rescale_factor")) or 1 / 255
     if recorded.get("do_normalize") is False:
         found = [0], [1]
@@ -188,6 +193,7 @@ def _resizing_of_timm(settings):
 
 def _resizing_of_transformers(settings, default):
     if settings.get("do_resize") is False:
+        logger.warning("`do_resize: false`: images of other sizes are resized bilinearly")
         return None
     resample = settings.get("resample")
     filter = default.resample if resample is None else resample
@@ -196,20 +202,43 @@ def _resizing_of_transformers(settings, default):
     # NaFlex files record `max_num_patches` and no size: the model's image size is used.
     if "max_num_patches" in settings and settings.get("size") is None:
         return Resizing(FILTERS[filter], antialias=True)
-    size = settings.get("size") or default.size
-    (height, width), keeps_aspect_ratio = _lengths_of(size, default.keeps_aspect_ratio)
+    (height, width), crop, keeps_aspect_ratio = _sizes_of(settings, default)
     share = 1.0
-    if settings.get("do_center_crop", default.crops):
-        crop = settings.get("crop_size") or CROP
-        (rows, columns), _ = _lengths_of(crop, keeps_aspect_ratio=False)
-        if keeps_aspect_ratio:
-            rows = columns = min(rows, columns)
+    if crop is not None:
+        rows, columns = 2 * (min(crop),) if keeps_aspect_ratio else crop
         # A crop larger than the image would add borders; another aspect ratio cannot be recorded.
         # A pixel may be due to rounding.
         if rows > height or columns > width or abs(rows / height * width - columns) > 1:
-            raise ValueError(f"{size=} and crop_size={crop}")
+            raise ValueError(f"size={settings.get('size')} and crop_size={crop}")
         share = rows / height
     return Resizing(FILTERS[filter], True, share, keeps_aspect_ratio)
+
+
+def processed_size(config, preprocessor, path):
+    """Return the size of the images that an image processor makes of all images.
+
+    `None` if there is no record of one. The arguments are those of `recorded_normalization`.
+    """
+    is_resizing = preprocessor.get("do_resize") is not False
+    if _timm_settings(config) or not preprocessor.get("size") or not is_resizing:
+        return None
+    size, crop, keeps_aspect_ratio = _sizes_of(
+        preprocessor, _defaults_of(preprocessor, config, path)
+    )
+    return crop or (None if keeps_aspect_ratio else size)
+
+
+def _sizes_of(settings, default):
+    """Return the lengths before the crop, those of the crop or `None`, and what the first are of.
+
+    The last is whether they are of the smaller side of an image.
+    """
+    size = settings.get("size") or default.size
+    before_crop, keeps_aspect_ratio = _lengths_of(size, default.keeps_aspect_ratio)
+    if not settings.get("do_center_crop", default.crops):
+        return before_crop, None, keeps_aspect_ratio
+    crop, _ = _lengths_of(settings.get("crop_size") or CROP, keeps_aspect_ratio=False)
+    return before_crop, crop, keeps_aspect_ratio
 
 
 def _defaults_of(settings, config, path):

@@ -71,6 +71,10 @@ def recognize(archive, format=None, opened_by=None):
     prefixes = {name.partition(".")[0] for name in names}
     if len(names) > 1 == len(prefixes):
         what += f"; without {prefixes.pop() + '.'!r} before each name the layout may be known"
+    if any("/tf_" in name for name in names):
+        what += "; of transformers' TensorFlow files, those of ViT are read"
+    if model_type:
+        what += f"; its config.json says model_type={model_type!r}"
     kinds = "a Vision Transformer or a ResNet of a known layout"
     rule = kinds if format is None else f"of format {format!r}"
     raise path_error(archive.path, f"be {rule}", f", {what}")

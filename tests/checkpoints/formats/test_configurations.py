@@ -131,21 +131,23 @@ def test_one_number_for_all_channels(config, normalization, tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("value", "settings", "normalization"),
+    ("value", "settings", "normalization", "warning"),
     [
-        (1.0, {"rescale_factor": 1 / 127.5}, ((0.5,) * 3, (0.5,) * 3)),
-        (0.5, {"rescale_factor": 1 / 127.5}, ((0.25,) * 3, (0.25,) * 3)),
-        (0.5, {"rescale_factor": None}, ((0.5,) * 3, (0.5,) * 3)),
-        (0.5, {"do_rescale": False}, ((0.5,) * 3, (0.5,) * 3)),
-        (0.5, {"do_normalize": False}, ((0,), (1,))),
+        (1.0, {"rescale_factor": 1 / 127.5}, ((0.5,) * 3, (0.5,) * 3), ""),
+        (0.5, {"rescale_factor": 1 / 127.5}, ((0.25,) * 3, (0.25,) * 3), ""),
+        (0.5, {"rescale_factor": None}, ((0.5,) * 3, (0.5,) * 3), ""),
+        (0.5, {"do_rescale": False}, ((0.5,) * 3, (0.5,) * 3), "taken to be in [0, 1] before"),
+        (0.5, {"do_normalize": False}, ((0,), (1,)), ""),
+        (0.5, {"do_resize": False}, ((0.5,) * 3, (0.5,) * 3), "are resized bilinearly"),
+        (0.5, {"size": 40}, ((0.5,) * 3, (0.5,) * 3), "images of 40x40 pixels, the model takes"),
     ],
 )
-def test_how_pixels_are_rescaled_counts(value, settings, normalization, tmp_path, caplog):
+def test_what_a_processor_does(value, settings, normalization, warning, tmp_path, caplog):
     path = config_next_to("hf_classifier", tmp_path, {})
     settings = {"image_mean": [value] * 3, "image_std": [value] * 3, **settings}
     (path / "preprocessor_config.json").write_text(json.dumps(settings))
     assert from_checkpoint(path).normalization == normalization
-    assert not caplog.messages
+    assert warning in caplog.text and bool(caplog.messages) == bool(warning)
 
 
 def test_processors_of_images_and_texts(tmp_path, caplog):

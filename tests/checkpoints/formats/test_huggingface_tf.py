@@ -1,11 +1,13 @@
 """`tf_model.h5` of transformers before version 5, read and written."""
 
+import json
 import shutil
 
 import h5py
 import numpy as np
 import pytest
 from keras import ops
+from safetensors.numpy import save_file
 
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint, save_checkpoint
 from tests.fixtures.checkpoint_files import random_model, unchanged
@@ -52,6 +54,48 @@ def test_the_name_of_the_model_varies(folder):
         for layer in ("vit", "classifier"):
             file.move(f"{layer}/{WRITTEN_BY}", f"{layer}/{WRITTEN_BY}_4")
     assert_outputs(from_checkpoint(folder))
+
+
+def test_safetensors_of_tensorflow(folder):
+    """Their names are those of the HDF5 file without its groups."""
+    arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
+    arrays = {name.split("/", 2)[2]: array for name, array in arrays.items()}
+    assert {"vit/layernorm/gamma:0", "classifier/bias:0"} <= arrays.keys()
+    (folder / "tf_model.h5").unlink()
+    names = sorted(arrays)
+    parts = {"a.safetensors": names[:9], "b.safetensors": names[9:]}
+    for file, held in parts.items():
+        save_file({name: arrays[name] for name in held}, folder / file, {"format": "tf"})
+    # TensorFlow's index has the name of the model before those of the arrays.
+    index = {f"{WRITTEN_BY}_2/{name}": file for file, held in parts.items() for name in held}
+    path = folder / "model.safetensors.index.json"
+    path.write_text(json.dumps({"weight_map": index}))
+    assert_outputs(from_checkpoint(folder))
+    path.write_text(json.dumps({"weight_map": {**index, "model/other:0": "a.safetensors"}}))
+    with pytest.raises(ValueError, match="hold each array of its index.*without 'model/other:0'"):
+        from_checkpoint(folder)
+    save_file(arrays, folder / "model.safetensors", {"format": "tf"})
+    assert inspect_checkpoint(folder).format == "huggingface_tf"
+    assert_outputs(from_checkpoint(folder))
+
+
+def test_what_is_not_read_is_named(folder):
+    (folder / "parts").mkdir()
+    (folder / "parts" / "tf_model.h5.index.json").write_text("{}")
+    with pytest.raises(ValueError, match="a tf_model.h5 in parts, which is not read"):
+        from_checkpoint(folder / "parts")
+    swin = folder / "swin.h5"
+    with h5py.File(swin, "w") as file:
+        file["swin/tf_swin_model/swin/layernorm/gamma:0"] = np.ones(3)
+    with pytest.raises(ValueError, match="those of ViT are read; .*model_type='vit'"):
+        from_checkpoint(swin)
+
+
+def test_a_classifier_that_is_not_there_is_named(folder, caplog):
+    with h5py.File(folder / "tf_model.h5", "a") as file:
+        del file["classifier"]
+    assert from_checkpoint(folder).class_names is None
+    assert "no classifier, though its config.json says ViTForImageClassification" in caplog.text
 
 
 def test_without_the_number_of_heads(folder):

@@ -1,6 +1,10 @@
-"""The TensorFlow ViT of Hugging Face transformers before version 5: `tf_model.h5`."""
+"""The TensorFlow ViT of Hugging Face transformers before version 5: `tf_model.h5`.
+
+`save_pretrained(..., safe_serialization=True)` wrote the same arrays to `model.safetensors`.
+"""
 
 import dataclasses
+import re
 
 from keras_vit.checkpoints.configuration import TF_MODEL
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, HUGGINGFACE_ROWS
@@ -16,6 +20,9 @@ TRANSFORMS_OF_KERNELS = {
 MODEL_NAMES = {True: "tf_vi_t_for_image_classification", False: "tf_vi_t_model"}
 LAYER = "encoder/layer_._{i}/"
 MARKER = "embeddings/patch_embeddings/projection/kernel"
+# The group of a layer and the name of the model, which HDF5 files alone have before each name. The
+# name has a number if the program had made other models before.
+GROUP = re.compile(r"^(?!vit/(embeddings|encoder|layernorm|pooler)/)[^/]+/[^/]+/")
 
 
 def _tensorflow_row(row):
@@ -34,18 +41,16 @@ HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
 
 def find_huggingface_tf(shapes):
     """Return the arrays of transformers' TensorFlow ViT; see `Format.find`."""
-    names = {_short(name) for name in shapes if name.count("/") > 1}
-    return Naming.of(shapes, _short) if MARKER in names else None
+    is_known = MARKER in map(_short, shapes)
+    return Naming.of(shapes, _short) if is_known else None
 
 
 def _short(name):
-    """Return the name of an array in the weight map.
-
-    Each array is in the group of its layer, under its whole name. That begins with the name of the
-    model, which has a number if the program had made other models before.
-    """
-    _, _, path = name.split("/", 2)
-    return path.removesuffix(":0").removeprefix("vit/")
+    """Return the name of an array in the weight map."""
+    path = name.removesuffix(":0")
+    if not path.startswith("classifier/") or path.count("/") > 1:
+        path = GROUP.sub("", path, count=1)
+    return path.removeprefix("vit/")
 
 
 def describe_huggingface_tf(shape_of, config, num_heads):
