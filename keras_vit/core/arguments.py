@@ -23,7 +23,11 @@ ARGUMENTS_ELSEWHERE = {
     "drop_rate": "dropout",
     "hidden_dropout_prob": "dropout",
     "drop_path_rate": "stochastic_depth",
+    "attention_probs_dropout_prob": "attention_dropout",
     "torch_dtype": "dtype",
+    "r": "rank",
+    "lora_alpha": "alpha",
+    "target_modules": "layers",
 }
 
 

@@ -64,7 +64,7 @@ class ImageModel(keras.Model):
     # differ in which other constructors they accept.
     _options = None
     _class_names = _thresholds = None
-    _has_seen_values = False
+    _has_seen_values = _is_in_loop = False
     normalization = CENTERED
     resizing = WHOLE_IMAGE
     layout = None
@@ -117,9 +117,10 @@ class ImageModel(keras.Model):
         return super().call(inputs, training=training, mask=mask)
 
     def _check_first(self, images):
-        """Check the values of the first image with which the model is called eagerly."""
-        # To check later ones, an accelerator would have to wait in each call.
-        if not self._has_seen_values and (bounds := value_range(images[:1])):
+        """Check the values of the first image of each eager call."""
+        # In the calls of a loop, an accelerator would have to wait for each.
+        is_checked = self._has_seen_values and self._is_in_loop
+        if not is_checked and (bounds := value_range(images[:1])):
             check_range(bounds)
             self._has_seen_values = True
 
@@ -146,7 +147,7 @@ class ImageModel(keras.Model):
         Images are checked as in `fit`.
         """
         model = self._for_inference()
-        with keeping_values(model), checked(self, x) as images:
+        with keeping_values(model), checked(model, x) as images:
             return keras.Model.predict(model, images, *args, **kwargs)
 
     def train_on_batch(self, x, *args, **kwargs):

@@ -6,6 +6,8 @@ __all__ = make_lazy(
     __name__,
     {
         "keras_vit.serving.client": ["BadImageError", "Client"],
+        "keras_vit.serving.loaded": ["preprocess_files"],
         "keras_vit.serving.prediction.predictor": ["Predictor"],
+        "keras_vit.serving.runners": ["load_runner"],
     },
 )

@@ -1,11 +1,15 @@
 """Exports, loaded again as a server would load them."""
 
 import json
+import os
 import pathlib
+from collections.abc import Iterable
 
 import numpy as np
 
+from keras_vit.core.arguments import as_pair
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
+from keras_vit.data.images.decoding import explain
 from keras_vit.data.images.transforms import read_evaluation_image
 from keras_vit.serving.formats import file_names, format_of
 from keras_vit.serving.runners import load_runner
@@ -24,7 +28,7 @@ def load_export(version):
     if size is None:
         return answer
     resizing, _ = recorded(version)
-    return lambda encoded: answer(preprocess_files(encoded, size, resizing))
+    return lambda encoded: answer(preprocess_encoded(encoded, size, resizing))
 
 
 def load_parts(version, image_size=None):
@@ -101,19 +105,62 @@ def recorded(version):
         ) from error
 
 
-def preprocess_files(encoded, image_size, resizing=WHOLE_IMAGE):
+def preprocess_files(
+    encoded: Iterable[str | os.PathLike | bytes],
+    image_size: int | tuple[int, int],
+    resizing: Resizing = WHOLE_IMAGE,
+) -> np.ndarray:
     """Decode and preprocess image files as in evaluation.
+
+    The EXIF orientation is ignored, as in training by default and in transformers.
 
     Args:
         encoded: iterable of paths, or of bytes, the contents of the files.
-        image_size: `(height, width)`.
-        resizing: a `Resizing`, such as `model.resizing`.
+        image_size: int or `(height, width)`, in pixels, such as `model.input_shape[1:3]`.
+        resizing: a `Resizing`, such as `model.resizing`; by default the whole image is resized as
+            in the ViT paper.
 
     Returns:
         A float32 array `(images, height, width, 3)` in [-1, 1].
+
+    Raises:
+        ValueError: if there is no image, or one cannot be read or decoded, or the size is wrong.
+
+    Example:
+    >>> keras.utils.save_img(tmp_path / "black.png", np.zeros((40, 50, 3)))
+    >>> keras_vit.serving.preprocess_files([tmp_path / "black.png"], 32).shape
+    (1, 32, 32, 3)
     """
-    contents = [
-        file if isinstance(file, bytes) else pathlib.Path(file).expanduser().read_bytes()
-        for file in encoded
-    ]
-    return np.stack([read_evaluation_image(file, image_size, resizing) for file in contents])
+    image_size = as_pair(image_size, "image_size")
+    if isinstance(encoded, (str, bytes, os.PathLike)):
+        raise ValueError(
+            "`encoded` must be a list of paths, or of the bytes of files. "
+            f"Received: encoded={encoded!r:.80}"
+        )
+    images = [_prepared(number, file, image_size, resizing) for number, file in enumerate(encoded)]
+    if not images:
+        raise ValueError("`encoded` must have at least one image. Received: none")
+    return np.stack(images)
+
+
+def _prepared(number, file, image_size, resizing):
+    """Return an image, or raise an error that names its file or, of bytes, its number."""
+    # TensorFlow is there if the data are.
+    from tensorflow import errors
+
+    is_path = not isinstance(file, (bytes, bytearray, memoryview))
+    name = str(file) if is_path else f"number {number}"
+    try:
+        contents = pathlib.Path(file).expanduser().read_bytes() if is_path else bytes(file)
+    except (OSError, TypeError) as error:
+        raise ValueError(f"{name}: an image that cannot be read ({error})") from error
+    try:
+        return read_evaluation_image(contents, image_size, resizing)
+    except errors.OpError as error:
+        reason = explain(error, contents)
+        raise ValueError(f"{name}: an image that cannot be decoded ({reason})") from error
+
+
+def preprocess_encoded(encoded, image_size, resizing=WHOLE_IMAGE):
+    """Do as `preprocess_files` does with the bytes of files, with TensorFlow's errors."""
+    return np.stack([read_evaluation_image(file, image_size, resizing) for file in encoded])

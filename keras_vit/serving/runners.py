@@ -1,6 +1,7 @@
 """Predictions by the runtimes of the formats that take preprocessed images."""
 
 import importlib.util
+import os
 import pathlib
 
 import numpy as np
@@ -9,7 +10,7 @@ from keras_vit.core.pixels import check_floats, check_range, value_range
 from keras_vit.serving.formats import FORMATS
 
 
-def load_runner(path):
+def load_runner(path: str | os.PathLike) -> "Runner":
     """Load a file in its own runtime, on the CPU.
 
     Args:
@@ -27,7 +28,7 @@ def load_runner(path):
     Example:
     >>> from keras_vit.serving.formats import write_onnx
     >>> model = keras_vit.resnet((1,), width=32, num_classes=3, image_size=32)
-    >>> run = load_runner(write_onnx(model, tmp_path))  # or load_runner(tmp_path)
+    >>> run = keras_vit.serving.load_runner(write_onnx(model, tmp_path))  # or load_runner(tmp_path)
     >>> run(np.zeros((2, 32, 32, 3), "float32")).shape
     (2, 3)
     """

@@ -41,6 +41,7 @@ def test_a_name_elsewhere_is_not_offered_where_there_is_no_such_argument():
         ("resnet", {"num_labels": 3}, "num_classes"),
         ("replace_head", {"num_labels": 3}, "num_classes"),
         ("resize", {"img_size": 3}, "image_size"),
+        ("enable_lora", {"r": 4}, "rank"),
     ],
 )
 def test_functions_name_the_nearest_argument(name, options, nearest):

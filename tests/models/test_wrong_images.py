@@ -77,13 +77,13 @@ def test_one_batch(use, compiled):
     getattr(compiled, use)(SCALED, *labels)
 
 
-def test_the_first_call(compiled):
-    """The first eager call is checked, also where the model is a layer of another one."""
+def test_calls(compiled):
+    """Eager calls are checked, also where the model is a layer of another one."""
     whole = keras.Sequential([keras.Input((16, 16, 3)), compiled])
-    for model in (whole, compiled):
+    for model in (whole, compiled, whole, compiled):
         with pytest.raises(ValueError, match="must be scaled to .*preprocess.* values from"):
             model(PIXELS.astype("float32"))
-    compiled(SCALED)
+        model(SCALED)
 
 
 def dataset(images, labels=True):

@@ -100,3 +100,28 @@ def test_a_model_of_another_size_keeps_it(model):
     uncut = dataclasses.replace(RESIZING, cut_off=(0, 0))
     assert keras_vit.resize(model, 32).resizing == uncut
     assert preprocess_files(files(1), (32, 32), RESIZING).shape == (1, 32, 32, 3)
+
+
+@pytest.mark.parametrize(
+    ("paths", "size", "message"),
+    [
+        (
+            ["here/plain.png", "here/words.png"],
+            8,
+            "words.png: an image that cannot be decoded .Unk",
+        ),
+        ([b"no image"], 8, "number 0: an image that cannot be decoded .Unknown image file format"),
+        (["here/none.png"], 8, "none.png: an image that cannot be read"),
+        ([None], 8, "None: an image that cannot be read"),
+        ("here/plain.png", 8, "`encoded` must be a list of paths.*Received: encoded='here/plain"),
+        ([], 8, "`encoded` must have at least one image"),
+        (["here/plain.png"], (None, 8, 8, 3), "`image_size` must be a positive integer or a pair"),
+    ],
+)
+def test_files_that_are_wrong(paths, size, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "plain.png").write_bytes(files(1)[0])
+    (tmp_path / "here" / "words.png").write_text("no image")
+    with pytest.raises(ValueError, match=message):
+        keras_vit.serving.preprocess_files(paths, size)

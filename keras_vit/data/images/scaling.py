@@ -65,7 +65,7 @@ def _check_values(images):
     dtype = getattr(images.dtype, "name", str(images.dtype))
     is_integer = "int" in dtype
     if not is_integer and "float" not in dtype:
-        hint = "; `keras_vit.serving.loaded.preprocess_files` takes paths" if "str" in dtype else ""
+        hint = "; `keras_vit.serving.preprocess_files` takes paths" if "str" in dtype else ""
         raise ValueError(
             f"`images` must be numbers from 0 to 255. Received: images of dtype {dtype}{hint}"
         )

@@ -12,11 +12,22 @@ _MESSAGE = f"`x` {RULE}. Received: NaN, or values beyond [{-MAX_NORMALIZED}, {MA
 def checked(model, images):
     """Yield the images: a checked array, or a dataset that checks its first image when it is read.
 
-    Anything else, such as a generator, is yielded as it is.
+    Anything else, such as a generator, is yielded as it is: of those the model checks the first
+    eager call.
 
     Raises:
         ValueError: as `check_array`.
     """
+    model._is_in_loop = True
+    try:
+        with _checked_source(model, images) as found:
+            yield found
+    finally:
+        model._is_in_loop = False
+
+
+@contextlib.contextmanager
+def _checked_source(model, images):
     # Where there is a dataset, TensorFlow is imported.
     tensorflow = sys.modules.get("tensorflow")
     if not tensorflow or not isinstance(images, tensorflow.data.Dataset):

@@ -65,7 +65,7 @@ def _answer(function, argument, encoded, resizing, version):
     import tensorflow as tf
 
     from keras_vit.data.images.decoding import decode
-    from keras_vit.serving.loaded import input_size, preprocess_files
+    from keras_vit.serving.loaded import input_size, preprocess_encoded
 
     name, dtype = argument
     fixed = function.structured_outputs["logits"].shape[0]
@@ -77,7 +77,7 @@ def _answer(function, argument, encoded, resizing, version):
         inputs = part + part[-1:] * ((fixed or 0) - len(part))
         if dtype == tf.float32:
             size = input_size(version, function.structured_input_signature[1][name].shape[1:3])
-            inputs = preprocess_files(inputs, size, resizing)
+            inputs = preprocess_encoded(inputs, size, resizing)
         elif dtype == tf.uint8:
             inputs = tf.stack([decode(file, resizing.antialias) for file in inputs])
         outputs = function(**{name: tf.constant(inputs)})

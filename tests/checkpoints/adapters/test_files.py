@@ -118,3 +118,10 @@ def test_peft_needs_a_vit(tmp_path):
     archive = SafetensorsArchive(tmp_path / "peft" / "adapter_model.safetensors")
     assert archive.shapes["base_model.model.vit.layers.1.mlp.fc1.lora_B.weight"] == (16, 2)
     archive.close()
+
+
+@pytest.mark.backends("tensorflow", reason="files are the same on every backend")
+def test_adapters_say_nothing_of_images(tmp_path, caplog):
+    keras_vit.save_adapter(tuned(), tmp_path / "peft")
+    keras_vit.load_adapter(tuned(), tmp_path / "peft")
+    assert not caplog.messages
