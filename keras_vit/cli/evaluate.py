@@ -49,6 +49,8 @@ class Evaluate:
     original resizes the whole image."""
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
+    upright: bool | None = None
+    """Turn photographs upright as their EXIF orientation says; by default as the run did."""
 
     def run(self):
         """Print the metrics."""
@@ -90,12 +92,13 @@ class Evaluate:
         """Print the metrics of a model, and return them."""
         from keras_vit.cli.convert import as_image_size
         from keras_vit.cli.data import describe_part, print_left_out
+        from keras_vit.data.leaks import warn_of_turned
         from keras_vit.evaluation.classification import predictions
         from keras_vit.experiments.trained_model import open_trained
         from keras_vit.training import distribution
 
         trained = open_trained(self.model, as_image_size(self.image_size))
-        names = ("batch_size", "classes", "data_dir", "central_crop_from", "max_skipped")
+        names = ("batch_size", "classes", "data_dir", "central_crop_from", "max_skipped", "upright")
         options = {name: getattr(self, name) for name in names}
         dataset = trained.load(self.data, self.split, **options)
         if dataset.source.has_masks:
@@ -103,6 +106,8 @@ class Evaluate:
             print_left_out(dataset)
             trained.warn_of_images(self.data, self.split, dataset.fingerprints())
             return self._evaluate_masks(trained.model, dataset.source)
+        if not dataset.info.preprocessing.upright:
+            warn_of_turned([dataset.fingerprints()])
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
         refused = self.confusion or self.confusion_figure
         refused = refused or (self.compare if is_multilabel else self.per_class)

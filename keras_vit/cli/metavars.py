@@ -11,6 +11,7 @@ OPTIONAL_TYPES = tyro.constructors.ConstructorRegistry()
 KINDS = {
     "INT": "an integer",
     "INT [INT ...]": "integers",
+    "INT|{all} [INT|{all} ...]": "integers, or `all`",
     "FLOAT": "a number",
     "invalid literal for int() with base 10": "an integer",
     "could not convert string to float": "a number",

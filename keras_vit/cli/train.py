@@ -30,6 +30,8 @@ class Auto:
     """Seed of weights, dropout, shuffling and augmentation."""
     image_size: int | None = None
     """Side of the images in pixels; by default it follows the images and the model."""
+    upright: bool = False
+    """Turn photographs upright as their EXIF orientation says."""
 
 
 def recipe_type(names, with_auto=False, note=""):

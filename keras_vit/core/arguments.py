@@ -25,6 +25,8 @@ ARGUMENTS_ELSEWHERE = {
     "drop_path_rate": "stochastic_depth",
     "attention_probs_dropout_prob": "attention_dropout",
     "torch_dtype": "dtype",
+    "shuffle": "training",
+    "label_mode": "one_hot",
     "r": "rank",
     "lora_alpha": "alpha",
     "target_modules": "layers",

@@ -5,6 +5,8 @@ import hashlib
 
 import tqdm
 
+from keras_vit.data.images.decoding import is_turned
+
 # Two sets of a million images have a collision with a probability below 1e-26.
 DIGEST_BYTES = 16
 _SHOWN_FROM = 10_000
@@ -21,16 +23,17 @@ class Fingerprints:
         ids: the id of each image.
         labels: the label of each image, as text.
         digests: the hexadecimal digest of the stored bytes of each image.
+        num_turned: number of photographs whose EXIF orientation says that they are not upright.
     """
 
     ids: tuple[str, ...]
     labels: tuple[str, ...]
     digests: tuple[str, ...]
+    num_turned: int = 0
 
     def __add__(self, other):
-        return Fingerprints(
-            self.ids + other.ids, self.labels + other.labels, self.digests + other.digests
-        )
+        names = [field.name for field in dataclasses.fields(self)]
+        return Fingerprints(*(getattr(self, name) + getattr(other, name) for name in names))
 
     def rows(self):
         """Return lists `[digest, label, id]`, as they are written to files."""
@@ -62,7 +65,7 @@ def fingerprints(source):
     >>> found.ids[:2], found.labels[:2], len(set(found.digests))
     (('digits#55', 'digits#80'), ('0', '1'), 72)
     """
-    ids, labels, digests = [], [], []
+    ids, labels, digests, num_turned = [], [], [], 0
     # Files that cannot be read are skipped when images are loaded, too.
     batches = source.encoded().ignore_errors().batch(_BATCH_SIZE).as_numpy_iterator()
     total = source.num_examples
@@ -73,8 +76,9 @@ def fingerprints(source):
             ids += map(source.find_id, numbers.tolist())
             labels += [",".join(map(str, label.ravel().tolist())) for label in batch_labels]
             digests += [hashlib.blake2b(p, digest_size=DIGEST_BYTES).hexdigest() for p in payloads]
+            num_turned += sum(isinstance(p, bytes) and is_turned(p) for p in payloads)
             progress.update(len(numbers))
-    return Fingerprints(tuple(ids), tuple(labels), tuple(digests))
+    return Fingerprints(tuple(ids), tuple(labels), tuple(digests), num_turned)
 
 
 def source_digest(source):

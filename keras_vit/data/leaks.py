@@ -34,8 +34,10 @@ def find_two_labels(images):
     return found
 
 
-def check_splits(sources, find_fingerprints=None):
+def check_splits(sources, find_fingerprints=None, upright=False):
     """Log warnings of copies in two splits, of copies with two labels, and of missing classes.
+
+    Photographs that are not stored upright are counted, unless they are turned.
 
     All images are read. Only folders and TFRecord files are checked.
 
@@ -43,6 +45,7 @@ def check_splits(sources, find_fingerprints=None):
         sources: dictionary from names of splits to `Source`s; the first is the training split.
         find_fingerprints: dictionary from names of splits to functions that return their
             `Fingerprints`; those of other splits are computed.
+        upright: whether photographs are turned upright.
     """
     if any(source.path_of is None and not source.in_records for source in sources.values()):
         return
@@ -53,6 +56,19 @@ def check_splits(sources, find_fingerprints=None):
     }
     _warn_of_copies(found)
     _warn_of_missing_classes(found, sources)
+    if not (upright or any(source.has_masks for source in sources.values())):
+        warn_of_turned(found.values())
+
+
+def warn_of_turned(images):
+    """Log how many photographs are not upright as they are stored; of a list of `Fingerprints`."""
+    if turned := sum(split.num_turned for split in images):
+        logging.getLogger("keras_vit").warning(
+            "%d of %d photographs are not stored upright (EXIF orientation), and used as they are "
+            "stored; `keras-vit predict` turns them upright, as `train` and `evaluate` do with "
+            "`--upright` (`load` with `upright=True`)",
+            *(turned, sum(len(split.ids) for split in images)),
+        )
 
 
 def _warn_of_copies(found):

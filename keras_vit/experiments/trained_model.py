@@ -67,8 +67,8 @@ class TrainedModel:
         """Load the images to evaluate the model on, and check that they have its classes.
 
         Those of its own run are divided as the run divided them, with the same classes, and without
-        the images that it left out. They are resized as the model says, unless they are cropped. A
-        process among several loads its share.
+        the images that it left out. They are resized as the model says, unless they are cropped,
+        and turned upright if the run did so. A process among several loads its share.
 
         Args:
             data: name of a dataset, as in `keras_vit.data.load`; `None` for the run's.
@@ -88,6 +88,8 @@ class TrainedModel:
             check_data_path(name)
         if not options.get("central_crop_from"):
             options.setdefault("resizing", resizing_of(self.model))
+        if options.get("upright") is None:
+            options["upright"] = self.run.get("recipe", {}).get("upright", False)
         dataset = load(
             name,
             split,

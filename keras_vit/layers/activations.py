@@ -36,6 +36,11 @@ def as_activation(name, argument="activation"):
     """Return the activation function of a name."""
     if isinstance(name, str) and name in OWN_ACTIVATIONS:
         return OWN_ACTIVATIONS[name]
+    if argument == "activation" and name == "softmax":
+        raise ValueError(
+            "`activation` is that of the MLPs, which must not be softmax; that of the head is "
+            "`classifier_activation`. Received: activation='softmax'"
+        )
     try:
         return keras.activations.get(name)
     except ValueError as error:

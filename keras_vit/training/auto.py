@@ -92,6 +92,7 @@ def auto_recipe(
     image_size: int | None = None,
     split: str = "train",
     may_freeze: bool = True,
+    upright: bool = False,
     **options: Any,
 ) -> Recipe:
     """Choose the settings of a training run for a dataset, a model and this machine.
@@ -109,6 +110,7 @@ def auto_recipe(
         image_size: side of the images in pixels; by default it follows the images and the model.
         split: name of the split to train on.
         may_freeze: whether it may train only the head to meet the time; not with a teacher.
+        upright: whether photographs are turned upright, as in a `Recipe`.
         **options: `classes`, `data_dir` and `exclude`, as in `keras_vit.data.load`.
 
     Returns:
@@ -132,7 +134,7 @@ def auto_recipe(
         )
     check_model_path(model)
     facts = find_facts(data, model, split, **options)
-    recipe = recipe_for_images(facts, seed, image_size)
+    recipe = dataclasses.replace(recipe_for_images(facts, seed, image_size), upright=upright)
     if minutes is None and not machine.has_accelerator():
         minutes = CPU_MINUTES
     smallest = image_size or facts.usual_size

@@ -21,12 +21,14 @@ from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
 from keras_vit.data.sources.kinds import absolute_name, has_path
 from keras_vit.data.sources.listing import describe_left_out
+from keras_vit.models.base import ImageModel
 from keras_vit.models.variants import find_variant, is_variant, token_grid_of
 from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
 from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.recipes.checks import check_accumulation
+from keras_vit.training.recipes.machine import warn_of_memory
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import check_new, check_same_recipe
 from keras_vit.training.runs.saved_models import check_data_path, data_of
@@ -210,10 +212,12 @@ def train(
         if epoch_examples is not None:
             datasets[0].num_examples = epoch_examples
         loaded = {split: datasets[0], validation: datasets[1]}
-        warn_of_splits(name, loaded, classes, exclude or ())
+        warn_of_splits(name, loaded, classes, exclude or (), recipe.upright)
         if not is_built:
             names = datasets[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
+        if isinstance(model, ImageModel) and distribution.is_first_process():
+            warn_of_memory(recipe, model.options, distribution.num_replicas())
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
         options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
         history = fit(recipe, model, datasets, workdir, facts, **options)
@@ -243,11 +247,11 @@ def _scope(is_built, strategy, model_shards):
     return distribution.strategy(strategy, model_shards).scope()
 
 
-def warn_of_splits(name, datasets, classes=None, exclude=()):
+def warn_of_splits(name, datasets, classes=None, exclude=(), upright=False):
     """Log which files of a folder are left out, and what makes the splits of its images mislead.
 
     `datasets` is a dictionary from the names of splits to datasets of `load`, or `None`; `exclude`
-    are the ids that they leave out, or the path of their file.
+    are the ids that they leave out, or the path of their file; `upright` is that of the recipe.
     """
     if not has_path(name) or not distribution.is_first_process():
         return
@@ -259,4 +263,5 @@ def warn_of_splits(name, datasets, classes=None, exclude=()):
     test = find_source(name, "test", classes)
     left_out = read_ids(exclude) if isinstance(exclude, (str, os.PathLike)) else exclude
     sources["test"] = test.without(test.find_numbers(left_out))
-    check_splits(sources, {split: dataset.fingerprints for split, dataset in loaded.items()})
+    known = {split: dataset.fingerprints for split, dataset in loaded.items()}
+    check_splits(sources, known, upright)

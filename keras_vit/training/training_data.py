@@ -59,6 +59,7 @@ def load_training_data(
         "batch_size": recipe.batch_size // recipe.accumulation_steps // count,
         "classes": classes,
         "one_hot": recipe.needs_soft_labels,
+        "upright": recipe.upright,
         "seed": recipe.seed,
         "shard": (index, count),
         **options,

@@ -39,6 +39,11 @@ GIVEN = "--model ViT_Ti16 --data digits --workdir run"
             "a recipe is missing: `pretrain`, `finetune`",
             "keras-vit study STUDY RECIPE --workdir WORKDIR [options]",
         ),
+        (
+            "fewshot m --data digits --shots five",
+            "`--shots` must be integers, or `all`. Received: 'five'",
+            "keras-vit fewshot MODEL",
+        ),
         ("study", "`STUDY`, `RECIPE` and `--workdir` are missing", "keras-vit study STUDY"),
         ("study paper --table x", "`--table` must be an integer", "keras-vit study paper"),
     ],

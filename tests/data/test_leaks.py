@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from PIL import Image
 
 from keras_vit.data import find_source, leaks, load, write_records
 from keras_vit.data.fingerprints import fingerprints
@@ -138,3 +139,16 @@ def test_data_and_train_warn(photos, tmp_path, capsys, caplog):
     run(capsys, *train_arguments(tmp_path / "start.keras", photos, tmp_path / "run"))
     assert warning in caplog.text
     assert "1 file or folder is left out: 1 not an image (.txt)" in caplog.text
+
+
+def test_photographs_that_are_not_upright_are_counted(tmp_path, caplog):
+    root = write_folder(tmp_path / "photos", count=20)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for path in root.glob("cat/1?.jpg"):
+        Image.open(path).save(path, exif=exif)
+    ((message),) = warnings_of(caplog, f"folder:{root}")
+    assert message.startswith("10 of 40 photographs are not stored upright (EXIF orientation)")
+    caplog.clear()
+    check_splits({"train": find_source(f"folder:{root}", "train")}, upright=True)
+    assert not caplog.messages

@@ -1,4 +1,4 @@
-"""The reported accuracy that a trained model is compared with."""
+"""A trained model: the accuracy that it is compared with, and how its images are read."""
 
 import dataclasses
 import json
@@ -6,8 +6,10 @@ import pathlib
 import types
 
 from keras_vit.experiments import comparison
-from keras_vit.experiments.trained_model import TrainedModel
+from keras_vit.experiments.trained_model import TrainedModel, open_trained
 from keras_vit.training.recipes import RECIPES
+from tests.fixtures.images import write_folder
+from tests.fixtures.models import small_classifier
 
 
 def test_comparison_that_model_and_dataset_tell(monkeypatch):
@@ -26,3 +28,20 @@ def test_comparison_that_model_and_dataset_tell(monkeypatch):
     assert row("other.keras") is None
     for options in ({"split": "validation"}, {"data": "cifar10"}, {"central_crop_from": 448}):
         assert row("best.keras", **options) is None
+
+
+def test_images_are_turned_as_the_run_turned_them(tmp_path):
+    photos = write_folder(tmp_path / "photos", count=20)
+    run, model = tmp_path / "run", small_classifier("token", image_size=(16, 16))
+    run.mkdir()
+    model.save(run / "best.keras")
+    for recipe, given, expected in (
+        ({"upright": True}, {}, True),
+        ({"upright": True}, {"upright": None}, True),
+        ({"upright": True}, {"upright": False}, False),
+        ({}, {}, False),
+    ):
+        (run / "run.json").write_text(json.dumps({"recipe": recipe}))
+        trained = open_trained(run)
+        dataset = trained.load(f"folder:{photos}", "test", batch_size=2, classes=None, **given)
+        assert dataset.info.preprocessing.upright is expected

@@ -27,6 +27,12 @@ def test_crops_and_flips_are_left_out_where_they_change_the_label(asked):
     assert (asked[2]["min_crop_area"], asked[2]["flip"]) == (0.05, True)
 
 
+@pytest.mark.parametrize("upright", [False, True])
+def test_both_splits_are_turned_upright(upright, asked):
+    load_training_data(small_recipe(upright=upright), "cifar10")
+    assert [options["upright"] for options in asked] == [upright, upright]
+
+
 @pytest.mark.parametrize("name", ["vtab/dsprites_location", "cifar10"])
 def test_a_crop_of_bit_is_left_out_where_it_changes_the_label(name, asked, caplog):
     caplog.set_level("INFO")

@@ -90,8 +90,10 @@ def _alternatives(name, rows):
     found = f", such as {sibling}," if sibling else ""
     owner, slash, repository = name.partition("/")
     is_file = name.endswith(_SUFFIXES)
-    if not is_file and (not slash or owner in {row.variant for row in CHECKPOINTS}):
-        return f"{found} or the name of a checkpoint, such as {', '.join(_nearest(name, rows))}"
+    of_owner = [row.name for row in rows.values() if slash and row.variant == owner]
+    if not is_file and (not slash or of_owner):
+        nearest = _nearest(name, of_owner or rows)
+        return f"{found} or the name of a checkpoint, such as {', '.join(nearest)}"
     is_repository = owner and "/" not in repository and not (is_file or sibling)
     hub = f", or hf://{name} if it is a repository of the Hugging Face Hub" if is_repository else ""
     return f"{found} or the name of a checkpoint (`keras-vit checkpoints` lists them){hub}"

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shlex
 
 from keras_vit.core.choices import RENAMED_SETTING
 
@@ -42,3 +43,17 @@ def find_model(path):
     """Return the model file of a path: itself, or the best model of a run's directory."""
     path = pathlib.Path(path).expanduser()
     return path / BEST_MODEL if path.is_dir() and (path / RUN_FILE).is_file() else path
+
+
+def why_missing(path):
+    """Return why a model that is not there is missing, for an error; empty if that is not known."""
+    path = pathlib.Path(path)
+    if path.name not in MODELS or not path.with_name(RUN_FILE).is_file():
+        return ""
+    if path.with_name(LAST_MODEL).is_file():
+        return f"; its run has a {LAST_MODEL}"
+    run = shlex.quote(str(path.parent))
+    return (
+        "; its run was stopped before its first evaluation, and `keras-vit train --resume "
+        f"--workdir {run}` goes on"
+    )

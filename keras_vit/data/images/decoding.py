@@ -167,11 +167,28 @@ def explain(error, encoded=b""):
     return " ".join(reason.replace("[", "").replace("]", "").split())
 
 
+def is_turned(encoded):
+    """Whether the bytes of a file are those of a photograph whose EXIF says that it is not upright.
+
+    Example:
+    >>> from keras_vit.data.images.decoding import is_turned
+    >>> is_turned(b"no image")
+    False
+    """
+    # Most images have no EXIF; to open one takes longer.
+    has_exif = any(mark in encoded for mark in (b"Exif", b"eXIf", b"EXIF"))
+    return has_exif and _orientation_of(encoded) != 1
+
+
 def _read_orientation(encoded):
+    return _orientation_of(encoded.numpy())
+
+
+def _orientation_of(encoded):
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(encoded.numpy())) as image:
+        with Image.open(io.BytesIO(encoded)) as image:
             orientation = image.getexif().get(EXIF_ORIENTATION, 1)
     except Exception:
         # Pillow raises a dozen kinds of exceptions for broken files and broken EXIF data. The

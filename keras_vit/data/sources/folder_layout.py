@@ -118,6 +118,12 @@ def _check_classes(root, given):
             "would be classes"
         )
     below = [set(_folders(train / name)) for name in _folders(train)]
+    if len(below) == 1 and len(below[0]) > 1:
+        inner = train / _folders(train)[0]
+        raise ValueError(
+            f"A folder of images must have at least two folders of classes; folder:{inner} has "
+            f"{len(below[0])} folders. Received: {str(train)!r}, which has one"
+        )
     for name in set(_folders(train)).union(*below):
         if _split_of(name) is not None:
             raise ValueError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import logging
 import pathlib
 from collections.abc import Callable
 
@@ -79,6 +80,11 @@ def of_model(model, class_names, outputs, batch_size, dtype=None):
     if _CLASS_OUTPUTS & set(outputs):
         check_classifier(model)
         _check_names(class_names, model.output_shape[-1])
+        if class_names is None:
+            logging.getLogger("keras_vit").info(
+                "the model has no names of classes, only numbers: `model.class_names = [...]` "
+                "before it is saved gives it some"
+            )
         if has_zero_head(model):
             warn_of_zero_head(model.output_shape[-1])
         wanted["logits"] = as_float32(model.output)

@@ -1,6 +1,7 @@
 """Memory of the machine, and the time of a training step."""
 
 import dataclasses
+import logging
 import os
 import shutil
 import subprocess
@@ -51,6 +52,27 @@ def bytes_per_image(options):
     tokens, width = rows * columns + 1, options["embedding_dim"]
     layer = tokens * (9 * width + 2 * options["mlp_dim"]) + 2 * options["num_heads"] * tokens**2
     return maps + 4 * 2 * options["depth"] * layer
+
+
+def warn_of_memory(recipe, options, replicas=1):
+    """Log a warning if the activations of a training step may not fit into the memory.
+
+    Args:
+        recipe: a `Recipe`.
+        options: options of the model, as in `keras_vit.models.ImageModel`.
+        replicas: number of replicas that share a batch.
+    """
+    if recipe.freeze or recipe.remat:
+        return
+    options = {**options, "image_size": (recipe.image_size, recipe.image_size)}
+    images = recipe.batch_size // recipe.accumulation_steps // replicas
+    needed, usable = images * bytes_per_image(options), usable_memory()
+    if needed > usable:
+        logging.getLogger("keras_vit").warning(
+            "a step of %d images of %d pixels may need %.0f GiB, and there are %.0f: smaller are "
+            "`--batch-size` and `--image-size`, parts of the same batch `--accumulation-steps`",
+            *(images, recipe.image_size, needed / 2**30, usable / 2**30),
+        )
 
 
 def seconds_per_image(recipe, model, batch_size, steps=3):

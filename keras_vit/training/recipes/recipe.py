@@ -84,6 +84,8 @@ class Recipe:
         flip: whether training images are flipped left and right: never, at random, or always, as in
             big_transfer.
         augmentation: further augmentation of training images, a row of `data.AUGMENTATIONS`.
+        upright: whether photographs are turned upright as their EXIF orientation says, here and in
+            evaluations of the run. Otherwise they are used as they are stored, as in the original.
         learning_rates: learning rates of a sweep, which chooses one on held-out images:
             with `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
         seed: seed of weights, dropout, shuffling and augmentation.
@@ -141,6 +143,7 @@ class Recipe:
     random_crop_from: int | None = None
     flip: Literal[FLIPS] = "random"
     augmentation: Literal[tuple(AUGMENTATIONS)] = "none"
+    upright: bool = False
     learning_rates: tuple[float, ...] = ()
     seed: int = 0
     monitor: str | None = None

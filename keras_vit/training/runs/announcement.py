@@ -32,6 +32,8 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
         return
     log = logging.getLogger("keras_vit").info
     images = f"{train.num_examples:,} images to train on"
+    # Those of rare classes are counted as often as an epoch has them.
+    images += " (rare classes repeated)" if recipe.class_balance == "sampling" else ""
     images += f", {validation.num_examples:,} to validate on" if validation is not None else ""
     log("%s; %s", images, _classes(train.class_names))
     log("%s", _model(recipe, model, keep_head))
@@ -45,6 +47,8 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
     if recipe.accumulation_steps > 1:
         parts = recipe.accumulation_steps
         log("each step is %d batches of %d images", parts, recipe.batch_size // parts)
+    if recipe.batch_size > train.num_examples:
+        log("a step has more images than there are: `--batch-size` may be smaller")
     passes = epochs * updates * recipe.batch_size // train.num_examples
     if passes > _MANY_PASSES:
         log(

@@ -11,6 +11,7 @@ from keras_vit.data.images.decoding import (
     check_size,
     decode,
     decode_jpeg_part,
+    is_turned,
     read_orientation,
     turn_upright,
 )
@@ -163,9 +164,15 @@ def test_photographs_are_turned_as_pillow_turns_them():
             np.testing.assert_allclose(turned, expected, rtol=0, atol=levels)
 
 
+def test_photographs_that_are_not_upright_are_found():
+    expected = [False] + 7 * [True]
+    assert list(map(is_turned, oriented_photographs())) == 3 * expected
+
+
 @pytest.mark.parametrize("encoded", [*BROKEN.values(), *ODD.values()], ids=[*BROKEN, *ODD])
 def test_orientation_of_anything_else_is_upright(encoded):
     assert read_orientation(encoded) == 1
+    assert not is_turned(encoded)
 
 
 def test_nonsense_orientation_is_upright():

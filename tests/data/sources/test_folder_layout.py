@@ -55,6 +55,14 @@ def test_classes_may_have_the_name_of_a_split_as_a_word(tmp_path):
     assert source.class_names == ("test tube", "train station", "trainers")
 
 
+def test_classes_one_folder_deeper_are_found(tmp_path):
+    write_folder(tmp_path / "my photos")
+    with pytest.raises(
+        ValueError, match=f"two folders of classes; folder:{tmp_path}/my photos has 2"
+    ):
+        find_source(f"folder:{tmp_path}", "train")
+
+
 def test_one_folder_in_each_class_is_no_split(tmp_path):
     for name in ("n01443537", "n01629819"):
         write_folder(tmp_path / "train" / name, ("images",), count=10)

@@ -5,7 +5,9 @@ import logging
 
 import pytest
 
+from keras_vit.models import VARIANTS
 from keras_vit.training import RECIPES, load_training_data
+from keras_vit.training.recipes import machine
 from keras_vit.training.runs.announcement import announce
 from tests.fixtures.small_runs import small_model
 
@@ -47,6 +49,35 @@ def test_a_run_says_what_it_will_do(model, words, caplog):
         f"{epochs * steps} steps of 32 images, in {epochs} epochs of {steps} steps; "
         "validation after each epoch"
     )
+
+
+@pytest.mark.parametrize("balance", ["none", "sampling"])
+def test_batches_of_more_images_than_there_are(balance, caplog):
+    recipe = dataclasses.replace(RECIPE, batch_size=512, class_balance=balance)
+    datasets = load_training_data(recipe, "digits", classes=("3", "5", "7"))
+    with caplog.at_level(logging.INFO, "keras_vit"):
+        announce(recipe, *datasets, "ViT_Ti16", datasets[0].num_examples)
+    assert "a step has more images than there are: `--batch-size` may be smaller" in caplog.messages
+    assert (" to train on (rare classes repeated), " in caplog.messages[0]) == (
+        balance == "sampling"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "gigabytes", "expected"),
+    [
+        ({}, 64, "a step of 512 images of 384 pixels may need 178 GiB, and there are 64: "),
+        ({}, 256, None),
+        ({"accumulation_steps": 4}, 64, None),
+        ({"remat": True}, 64, None),
+        ({"freeze": True}, 64, None),
+    ],
+)
+def test_steps_that_may_not_fit_into_the_memory(changes, gigabytes, expected, caplog, monkeypatch):
+    monkeypatch.setattr(machine, "usable_memory", lambda: gigabytes * 2**30)
+    recipe = dataclasses.replace(RECIPES["finetune"], **changes)
+    machine.warn_of_memory(recipe, VARIANTS[0].architecture)
+    assert [text.startswith(expected) for text in caplog.messages] == [True] * bool(expected)
 
 
 def test_a_run_of_very_many_passes_says_so(caplog):
