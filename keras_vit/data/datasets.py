@@ -202,8 +202,6 @@ def load(
         )
         return info.attach(pipeline.batches())
 
-    if maker.preprocessing.upright and stored.has_masks:
-        raise ValueError("`upright` must be false for masks, which have no EXIF. Received: True")
     if balanced and stored.has_masks:
         raise ValueError("`balanced` must be false for masks. Received: balanced=True")
     stored = stored.balanced() if balanced else stored

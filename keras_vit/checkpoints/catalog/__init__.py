@@ -71,7 +71,7 @@ def find_checkpoint(name: str, variant: str | None = None, argument: str = "name
     else:
         tags = {row.tag: row.name for row in rows.values()}
         nearest = _nearest(str(name).rpartition("/")[2], tags)
-        known = f" or a checkpoint of {variant}, such as {', '.join(nearest)}"
+        known = f" or a checkpoint of {variant}, such as {', '.join(nearest)}{_hub_hint(str(name))}"
     raise ValueError(
         f"`{argument}` must be an existing file or directory{known}. Received: {argument}={name!r}"
     )
@@ -88,15 +88,23 @@ def _alternatives(name, rows):
         return f" or the name of a checkpoint, such as {listed}: {name} alone has no weights"
     sibling = nearest_file(name)
     found = f", such as {sibling}," if sibling else ""
-    owner, slash, repository = name.partition("/")
+    owner, slash, _ = name.partition("/")
     is_file = name.endswith(_SUFFIXES)
     of_owner = [row.name for row in rows.values() if slash and row.variant == owner]
     if not is_file and (not slash or of_owner):
         nearest = _nearest(name, of_owner or rows)
         return f"{found} or the name of a checkpoint, such as {', '.join(nearest)}"
-    is_repository = owner and "/" not in repository and not (is_file or sibling)
-    hub = f", or hf://{name} if it is a repository of the Hugging Face Hub" if is_repository else ""
+    hub = "" if sibling else _hub_hint(name)
     return f"{found} or the name of a checkpoint (`keras-vit checkpoints` lists them){hub}"
+
+
+def _hub_hint(name):
+    """Return a suggestion for what may be the name of a repository, else an empty string."""
+    owner, _, repository = name.partition("/")
+    is_repository = owner and repository and "/" not in repository and not name.endswith(_SUFFIXES)
+    if not is_repository or owner in {row.variant for row in CHECKPOINTS}:
+        return ""
+    return f", or hf://{name} if it is a repository of the Hugging Face Hub"
 
 
 def nearest_file(path):

@@ -5,7 +5,7 @@ import pathlib
 import zipfile
 
 from keras_vit.checkpoints.loading import from_checkpoint
-from keras_vit.checkpoints.trained.runs import MODELS, find_model, read_run, why_missing
+from keras_vit.checkpoints.trained.runs import MODELS, check_saved, find_model, read_run
 from keras_vit.core.pixels import scales_inputs
 from keras_vit.models.files import load_model
 from keras_vit.models.surgery import resize
@@ -34,6 +34,7 @@ def load_trained(source, image_size=None, any_size=False):
 
 def load_unscaled(path):
     """Load a `.keras` file of a model that takes images in [-1, 1]."""
+    check_saved(path)
     model = load_model(path)
     if scales_inputs(model):
         raise ValueError(
@@ -107,10 +108,9 @@ def _read_metadata(path):
 
 def _read_member(path, name):
     """Return the JSON object in a member of a `.keras` file; empty if there is none."""
+    check_saved(path)
     if not pathlib.Path(path).exists():
-        raise ValueError(
-            f"`model` must be an existing file. Received: model={str(path)!r}{why_missing(path)}"
-        )
+        raise ValueError(f"`model` must be an existing file. Received: model={str(path)!r}")
     try:
         with zipfile.ZipFile(path) as file:
             contents = json.loads(file.read(name)) if name in file.namelist() else {}

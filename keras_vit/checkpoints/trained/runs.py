@@ -45,15 +45,16 @@ def find_model(path):
     return path / BEST_MODEL if path.is_dir() and (path / RUN_FILE).is_file() else path
 
 
-def why_missing(path):
-    """Return why a model that is not there is missing, for an error; empty if that is not known."""
+def check_saved(path):
+    """Raise `ValueError` if a run has not saved the model of this path; the error says why."""
     path = pathlib.Path(path)
-    if path.name not in MODELS or not path.with_name(RUN_FILE).is_file():
-        return ""
-    if path.with_name(LAST_MODEL).is_file():
-        return f"; its run has a {LAST_MODEL}"
-    run = shlex.quote(str(path.parent))
-    return (
-        "; its run was stopped before its first evaluation, and `keras-vit train --resume "
-        f"--workdir {run}` goes on"
-    )
+    if path.exists() or path.name not in MODELS or not path.with_name(RUN_FILE).is_file():
+        return
+    why = f"whose run has a {LAST_MODEL}"
+    if not path.with_name(LAST_MODEL).is_file():
+        run = shlex.quote(str(path.parent))
+        why = (
+            "whose run was stopped before its first evaluation: `keras-vit train --resume "
+            f"--workdir {run}` goes on"
+        )
+    raise ValueError(f"`model` must be an existing file. Received: model={str(path)!r}, {why}")

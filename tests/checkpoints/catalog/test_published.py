@@ -119,6 +119,8 @@ def test_filter():
         ("imagenet21k", None, r"the name of a checkpoint, such as ViT_\w+/imagenet21k, "),
         ("augreg_imagenet2012_224", "ViT_B16", r"of ViT_B16, such as .*augreg_imagenet2012\b"),
         ("ViT_L16/sam", "ViT_B16", "a checkpoint of ViT_B16, such as sam, "),
+        ("ViT_Ti16/imagenet21k", None, "such as ViT_Ti16/augreg_imagenet21k, ViT_Ti16/"),
+        ("google/vit-base", "ViT_B16", "such as .*, or hf://google/vit-base if it is a repo"),
         ("imagenet21k", "ViT_g14", "directory: no published checkpoint of ViT_g14 is known"),
         ("", None, "the name of a checkpoint, such as "),
         ("google/vit-base", None, ", or hf://google/vit-base if it is a repository of the Hugging"),

@@ -181,3 +181,14 @@ def test_a_saved_model_keeps_what_is_frozen(whole, tmp_path):
     assert loaded.trainable == tiny.trainable
     assert [v.trainable for v in loaded.weights] == [v.trainable for v in tiny.weights]
     assert tiny.trainable == (not whole)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict", "export"])
+def test_a_run_that_was_stopped_before_its_first_evaluation(command, tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    more = {"evaluate": [], "predict": [__file__], "export": [tmp_path / "out"]}[command]
+    error = error_of(capsys, command, tmp_path / "run", *more)
+    assert f"`keras-vit train --resume --workdir {tmp_path}/run` goes on" in error
+    another_model().save(tmp_path / "run" / "last.keras")
+    assert error_of(capsys, command, tmp_path / "run", *more).endswith("whose run has a last.keras")
