@@ -1,6 +1,7 @@
 """Which models `SaveModels` saves, where the loss is checked, and when a model is measured."""
 
 import threading
+import time
 
 import keras
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from keras_vit.models.files import load_model
 from keras_vit.training.callbacks import CheckFinite, MeasureRegularly, NotFiniteError, SaveModels
+from keras_vit.training.callbacks.measuring import LogProgress
 from keras_vit.training.optimizers import make_optimizer
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import small_fit, small_model, small_recipe
@@ -105,3 +107,16 @@ def test_several_steps_in_one_execution():
 def test_a_wrong_number_of_steps():
     with pytest.raises(ValueError, match="`every` must be an integer of at least 1. .*every=0"):
         MeasureRegularly(0, Counting())
+
+
+def test_a_long_epoch_says_how_far_it_is(caplog, monkeypatch):
+    caplog.set_level("INFO", "keras_vit")
+    now = iter(range(0, 1000, 25))
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    callback = LogProgress()
+    callback.set_params({"steps": 9})
+    callback.on_epoch_begin(0)
+    for batch in range(9):
+        callback.on_train_batch_begin(batch)
+    expected = [f"{batch} of the 9 batches of this epoch" for batch in (2, 5, 8)]
+    assert caplog.messages == expected

@@ -4,6 +4,7 @@ A callback with an `on_train_batch_end` would make Keras wait for the loss of ev
 is `async_safe`: then Keras calls it in a thread, on the backends JAX and torch.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -66,6 +67,24 @@ class LogSpeed(keras.callbacks.Callback):
         # Waits until the device has done all batches so far.
         ops.convert_to_numpy(self.model.optimizer.iterations)
         return time.perf_counter() - self.paused(), self.waited()
+
+
+class LogProgress(keras.callbacks.Callback):
+    """Log how far an epoch is after every so many seconds, where no progress bar shows it."""
+
+    def __init__(self, seconds: float = 60) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._last = time.monotonic()
+
+    def on_train_batch_begin(self, batch, logs=None):
+        now = time.monotonic()
+        if now - self._last >= self.seconds:
+            self._last = now
+            text = "%d of the %d batches of this epoch"
+            logging.getLogger("keras_vit").info(text, batch, self.params["steps"])
 
 
 class NotFiniteError(ValueError):

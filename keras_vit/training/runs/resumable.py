@@ -12,10 +12,16 @@ import keras
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.timing import TimedDataset
 from keras_vit.training.averaging import EvaluateAverages
-from keras_vit.training.callbacks.measuring import CheckFinite, LogOptimizer, LogSpeed
+from keras_vit.training.callbacks.measuring import (
+    CheckFinite,
+    LogOptimizer,
+    LogProgress,
+    LogSpeed,
+)
 from keras_vit.training.callbacks.regular import MeasureRegularly
 from keras_vit.training.callbacks.saving import SaveModels, SaveState, write_metrics
 from keras_vit.training.callbacks.stopping import StopAfterEpoch, StopEarly
+from keras_vit.training.distribution import is_first_process
 from keras_vit.training.recipes import Recipe
 from keras_vit.training.runs.run import TENSORBOARD
 from keras_vit.training.runs.state import (
@@ -136,6 +142,7 @@ class ResumableFit:
             *([ChooseThresholds(task.validation, model)] if is_measured else []),
             # Its lines have the metrics, and not what the callbacks after it add for the curves.
             progress,
+            *([LogProgress()] if verbose == 2 and is_first_process() else []),
             LogOptimizer(),
             LogSpeed(batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             tensorboard,
