@@ -109,18 +109,23 @@ REGISTERED = (
     "keras_vit.training.metrics",
     "keras_vit.training.optimizers",
 )
-# What is used here for names of transformers, timm and keras.applications.
-_LOAD, _BUILD = "`keras_vit.from_checkpoint`", "a builder, such as `keras_vit.ViT_B16`"
-_READ = "`keras_vit.serving.Predictor` for photographs, `keras_vit.preprocess` for arrays"
+# What replaces names of transformers, timm and keras.applications.
 ELSEWHERE = {
-    **dict.fromkeys(("from_pretrained", "load_pretrained", "AutoModel", "ViTModel"), _LOAD),
-    **dict.fromkeys(("ViTForImageClassification", "TFViTForImageClassification"), _LOAD),
-    **dict.fromkeys(("AutoModelForImageClassification", "TFViTModel"), _LOAD),
-    **dict.fromkeys(("create_model", "applications", "VisionTransformer"), _BUILD),
-    **dict.fromkeys(("AutoImageProcessor", "ViTImageProcessor"), _READ),
-    "preprocess_input": "`keras_vit.preprocess`",
+    "AutoImageProcessor": "`keras_vit.serving.Predictor` or `keras_vit.serving.preprocess_files`",
+    "AutoModel": "`keras_vit.from_checkpoint`",
+    "AutoModelForImageClassification": "`keras_vit.from_checkpoint`",
+    "TFViTForImageClassification": "`keras_vit.from_checkpoint`",
+    "TFViTModel": "`keras_vit.from_checkpoint`",
+    "ViTForImageClassification": "`keras_vit.from_checkpoint`",
+    "ViTImageProcessor": "`keras_vit.serving.Predictor` or `keras_vit.serving.preprocess_files`",
+    "ViTModel": "`keras_vit.from_checkpoint`",
+    "VisionTransformer": "`keras_vit.vision_transformer`",
+    "applications": "a builder, such as `keras_vit.ViT_B16`",
+    "create_model": "a builder, such as `keras_vit.ViT_B16`",
+    "from_pretrained": "`keras_vit.from_checkpoint`",
     "list_models": "`keras_vit.list_variants` or `keras_vit.list_checkpoints`",
     "load_model": "`keras.models.load_model`",
+    "preprocess_input": "`keras_vit.preprocess`",
 }
 
 

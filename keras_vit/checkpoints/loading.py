@@ -178,6 +178,9 @@ def _load_keras_weights(model, file):
 
 def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
     options, stored_size = dict(described), described["image_size"]
+    if image_size is None and stored_size != (checkpoint.processed_size or stored_size):
+        text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
+        logger.warning(text, checkpoint.path, *checkpoint.processed_size, *stored_size)
     if new_head:
         num_classes = check_integer("num_classes", num_classes, minimum=0)
         options["num_classes"] = num_classes
@@ -227,15 +230,14 @@ def _carry(checkpoint, model, keeps_head=True):
         model.normalization = checkpoint.normalization
         model.resizing = resizing_for(checkpoint, model.options)
         model.layout = checkpoint.format.name
-        made, taken = checkpoint.processed_size, model.options["image_size"]
-        if made is not None and taken is not None and made != taken:
-            text = "%s: its image processor makes images of %s pixels, the model takes %s"
-            logger.warning(text, checkpoint.path, *("x".join(map(str, s)) for s in (made, taken)))
         if checkpoint.format.has_normalizations and not checkpoint.archive.preprocessor:
             text = "%s: no file records the normalization of images: mean and deviation are 0.5"
             logger.warning(text, checkpoint.path)
         if keeps_head:
             num_classes = model.options["num_classes"]
+            if num_classes == 0 and (kind := checkpoint.classifier_kind):
+                text = "%s has no classifier, though its config.json says %s: the model has no head"
+                logger.warning(text, checkpoint.path, kind)
             names = checkpoint.class_names(num_classes)
             if names is None and num_classes in LABEL_FILES and published_row(checkpoint.path):
                 names = imagenet_class_names(num_classes)

@@ -55,8 +55,8 @@ class CheckpointReader:
     """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
     `archive` has the arrays under the names in the file, and the configuration next to it.
-    `normalization` and `resizing` are those of `ImageModel`, `processed_size` is that of the images
-    of an image processor, or `None`.
+    `normalization` and `resizing` are those of `ImageModel`, `processed_size` is the size of the
+    images that the image processor returns, or `None`.
     """
 
     def __init__(self, archive, format, naming):
@@ -130,12 +130,14 @@ class CheckpointReader:
         }
         return {name: options[name] for name in self.options_without_config if not known.get(name)}
 
+    @property
+    def classifier_kind(self):
+        """The class of classifiers that the `config.json` names, or `None`."""
+        kinds = self.archive.config.get("architectures") or ()
+        return next((k for k in kinds if str(k).endswith("ForImageClassification")), None)
+
     def class_names(self, num_classes):
         """Return the names of the classes that are recorded next to the file, or `None`."""
-        kinds = [str(kind) for kind in self.archive.config.get("architectures") or ()]
-        if num_classes == 0 and any(kind.endswith("ForImageClassification") for kind in kinds):
-            text = "%s has no classifier, though its config.json says %s: the model has no head"
-            logger.warning(text, self.path, kinds[0])
         return valid_class_names(
             self.format.class_names(self.archive.config), num_classes, self.path
         )

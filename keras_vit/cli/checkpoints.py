@@ -33,7 +33,7 @@ class Checkpoints:
         if not found:
             raise ValueError(
                 "Each WORD must be a part of the name or address of a published checkpoint. "
-                f"Received: {' '.join(self.filter)!r}, which none of them contains"
+                f"Received: {' '.join(self.filter)!r}, which matches none"
             )
         columns = ("name", "size", "classes", "top-1") + ("address",) * self.urls
         rows = [table_row(checkpoint)[: len(columns)] for checkpoint in found]

@@ -49,8 +49,9 @@ class Evaluate:
     original resizes the whole image."""
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
-    upright: bool | None = None
-    """Turn photographs upright as their EXIF orientation says; by default as the run did."""
+    upright: bool = False
+    """Turn photographs upright by their EXIF orientation, as is done anyway for a run that was
+    trained with `--upright`."""
 
     def run(self):
         """Print the metrics."""
@@ -106,7 +107,7 @@ class Evaluate:
             print_left_out(dataset)
             trained.warn_of_images(self.data, self.split, dataset.fingerprints())
             return self._evaluate_masks(trained.model, dataset.source)
-        if not dataset.info.preprocessing.upright:
+        if not dataset.info.preprocessing.upright and distribution.is_first_process():
             warn_of_turned([dataset.fingerprints()])
         is_multilabel = getattr(trained.model, "thresholds", None) is not None
         refused = self.confusion or self.confusion_figure

@@ -49,7 +49,7 @@ class Models:
         if not found:
             raise ValueError(
                 "Each WORD must be a part of the name of a model. "
-                f"Received: {' '.join(self.filter)!r}, which no name contains"
+                f"Received: {' '.join(self.filter)!r}, which matches none"
             )
         print(table(columns, found))
         if not (self.scaling_study or self.markdown):

@@ -255,6 +255,7 @@ class Train:
 
             names = ("classes", "data_dir", "exclude", "max_skipped")
             options = {name: getattr(self, name) for name in names}
+            options["upright"] = self.recipe.upright
             for path in draw_run(workdir, self.data, **options):
                 print(f"Figure: {path}")
             return
@@ -272,6 +273,7 @@ class Train:
 
         model = load_model(workdir / LAST_MODEL)
         options = {"classes": self.classes, "data_dir": self.data_dir}
+        options["upright"] = self.recipe.upright
         images = load(self.data, "validation", model.input_shape[1:3], batch_size=8, **options)
         masked = mask_patches(images, token_stride(model), self.recipe.loss)
         picture = workdir / "masked_patches.png"

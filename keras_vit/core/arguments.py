@@ -75,8 +75,8 @@ def check_options(function, options, known):
             )
 
 
-def checks_names(function: Function) -> Function:
-    """Decorate a function: the error of a keyword argument that it has not names the nearest."""
+def names_nearest(function: Function) -> Function:
+    """Decorate a function: an unknown keyword argument is an error that names the nearest one."""
     known = inspect.signature(function).parameters
 
     @functools.wraps(function)

@@ -1,6 +1,5 @@
 """Packages whose public names are imported at first use."""
 
-import difflib
 import importlib
 import sys
 import types
@@ -16,7 +15,7 @@ def make_lazy(package, homes, public_modules=(), elsewhere=None):
         package: name of the package, its `__name__`.
         homes: dictionary from the full names of modules to the public names that they define.
         public_modules: full names of modules that are public under the last part of their names.
-        elsewhere: dictionary from names in other packages to what is used here, for the errors.
+        elsewhere: dictionary from names in other packages to what replaces them here, for errors.
 
     Returns:
         The public names, for `__all__`.
@@ -36,18 +35,13 @@ def make_lazy(package, homes, public_modules=(), elsewhere=None):
             elif name in submodules:
                 value = importlib.import_module(submodules[name])
             else:
-                raise AttributeError(self._describe(name))
+                text = f"module {package!r} has no attribute {name!r}"
+                if elsewhere and name in elsewhere:
+                    text += f": use {elsewhere[name]}"
+                # With these, Python suggests the nearest name.
+                raise AttributeError(text, name=name, obj=self)
             self.__dict__[name] = value
             return value
-
-        def _describe(self, name):
-            text = f"module {package!r} has no attribute {name!r}"
-            if elsewhere and name in elsewhere:
-                return f"{text}: use {elsewhere[name]}"
-            # Python would suggest a name that differs in capitals for none of these.
-            known = {other.lower(): other for other in (*modules, *submodules)}
-            nearest = difflib.get_close_matches(name.lower(), known, n=1)
-            return f"{text}; the nearest is {known[nearest[0]]!r}" if nearest else text
 
         def __setattr__(self, name, value):
             # Python binds a module to its package after each import.

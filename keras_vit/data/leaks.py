@@ -61,12 +61,12 @@ def check_splits(sources, find_fingerprints=None, upright=False):
 
 
 def warn_of_turned(images):
-    """Log how many photographs are not upright as they are stored; of a list of `Fingerprints`."""
+    """Log how many images of a list of `Fingerprints` are not stored upright."""
     if turned := sum(split.num_turned for split in images):
         logging.getLogger("keras_vit").warning(
-            "%d of %d photographs are not stored upright (EXIF orientation), and used as they are "
-            "stored; `keras-vit predict` turns them upright, as `train` and `evaluate` do with "
-            "`--upright` (`load` with `upright=True`)",
+            "%d of %d images are not stored upright (EXIF orientation) and are not turned. "
+            "`keras-vit predict` turns them; so do `train` and `evaluate` with `--upright`, and "
+            "`load` with `upright=True`",
             *(turned, sum(len(split.ids) for split in images)),
         )
 

@@ -170,5 +170,5 @@ def choose_learning_rate(recipe: Recipe, train: Callable) -> tuple[Recipe, dict]
     equal = [f"{rate:g}" for rate, value in measured.items() if value == measured[best]]
     if len(equal) > 1:
         log = logging.getLogger("keras_vit")
-        log.info("the rates %s are equally good: the smallest is chosen", ", ".join(equal))
+        log.info("the learning rates %s are equally good: the smallest is taken", ", ".join(equal))
     return dataclasses.replace(recipe, learning_rate=best), accuracies

@@ -68,7 +68,8 @@ class TrainedModel:
 
         Those of its own run are divided as the run divided them, with the same classes, and without
         the images that it left out. They are resized as the model says, unless they are cropped,
-        and turned upright if the run did so. A process among several loads its share.
+        and turned upright if the run did so, or if `upright` is true. A process among several loads
+        its share.
 
         Args:
             data: name of a dataset, as in `keras_vit.data.load`; `None` for the run's.
@@ -88,8 +89,8 @@ class TrainedModel:
             check_data_path(name)
         if not options.get("central_crop_from"):
             options.setdefault("resizing", resizing_of(self.model))
-        if options.get("upright") is None:
-            options["upright"] = self.run.get("recipe", {}).get("upright", False)
+        if self.run.get("recipe", {}).get("upright", False):
+            options["upright"] = True
         dataset = load(
             name,
             split,

@@ -148,7 +148,8 @@ class _Runs:
         run = self._train(task, recipe, workdir, "train+validation", facts)
         batch_size = recipe.batch_size // recipe.accumulation_steps
         data = self.datasets.get(task, task)
-        test = load(data, "test", recipe.image_size, batch_size, data_dir=self.data_dir)
+        options = {"data_dir": self.data_dir, "upright": recipe.upright}
+        test = load(data, "test", recipe.image_size, batch_size, **options)
         accuracy = evaluate(run.model, test)["accuracy"]
         if len(test.skipped):
             print(test.skipped)

@@ -36,11 +36,6 @@ def as_activation(name, argument="activation"):
     """Return the activation function of a name."""
     if isinstance(name, str) and name in OWN_ACTIVATIONS:
         return OWN_ACTIVATIONS[name]
-    if argument == "activation" and name == "softmax":
-        raise ValueError(
-            "`activation` is that of the MLPs, which must not be softmax; that of the head is "
-            "`classifier_activation`. Received: activation='softmax'"
-        )
     try:
         return keras.activations.get(name)
     except ValueError as error:
@@ -48,6 +43,17 @@ def as_activation(name, argument="activation"):
             f"`{argument}` must be a name of `keras.activations`, or one of "
             f"{', '.join(OWN_ACTIVATIONS)}. Received: {argument}={name!r}"
         ) from error
+
+
+def check_activations(activation, classifier_activation):
+    """Raise `ValueError` for unknown activations, or the head's given as that of the MLPs."""
+    as_activation(activation)
+    as_activation(classifier_activation, "classifier_activation")
+    if activation == "softmax":
+        raise ValueError(
+            "`activation`, of the MLPs, must not be softmax: `classifier_activation` is that of "
+            "the head. Received: activation='softmax'"
+        )
 
 
 def fuse(function):

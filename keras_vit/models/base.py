@@ -113,14 +113,14 @@ class ImageModel(keras.Model):
         if len(self.inputs) == 1 and not scales_inputs(self):
             for images in keras.tree.flatten(inputs):
                 check_floats(images)
-                self._check_first(images)
+                self._check_first(images, training)
         return super().call(inputs, training=training, mask=mask)
 
-    def _check_first(self, images):
-        """Check the values of the first image of each eager call."""
-        # In the calls of a loop, an accelerator would have to wait for each.
-        is_checked = self._has_seen_values and self._is_in_loop
-        if not is_checked and (bounds := value_range(images[:1])):
+    def _check_first(self, images, training):
+        """Check the values of the first image of an eager call."""
+        # Checking every step of a loop would make an accelerator wait.
+        is_step = training or self._is_in_loop
+        if not (is_step and self._has_seen_values) and (bounds := value_range(images[:1])):
             check_range(bounds)
             self._has_seen_values = True
 

@@ -6,7 +6,7 @@ import re
 import keras
 import numpy as np
 
-from keras_vit.core.arguments import as_pair, check_integer, checks_names, grid_size, is_integer
+from keras_vit.core.arguments import as_pair, check_integer, grid_size, is_integer, names_nearest
 from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
 from keras_vit.layers.base import copy_frozen, set_trainable
 from keras_vit.models.base import CENTERED, ImageModel, pass_on
@@ -33,7 +33,7 @@ from keras_vit.models.positions import (
 from keras_vit.models.stem_and_head import zero_head
 
 
-@checks_names
+@names_nearest
 def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     """Make a model with the same backbone and a new linear head, zero at the start.
 
@@ -84,7 +84,7 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     return copy
 
 
-@checks_names
+@names_nearest
 def resize(
     model: keras.Model,
     image_size: int | tuple[int, int] | None = None,
@@ -270,9 +270,9 @@ def _copy_weights(source, target, method="bilinear"):
                 continue
             value, size = keras.ops.convert_to_numpy(old.value), tuple(new.shape[:2])
             if isinstance(layer, AddPositionEmbedding):
-                num_prefix_tokens = old.shape[1] - math.prod(grids[0])
-                size_and_old = grids[1], grids[0]
-                value = resize_position_embedding(value, *size_and_old, num_prefix_tokens, method)
+                old_grid, new_grid = grids
+                num_prefix = old.shape[1] - math.prod(old_grid)
+                value = resize_position_embedding(value, new_grid, old_grid, num_prefix, method)
             elif is_table:
                 value = resize_line_embedding(value, size, method)
             elif old.name == "relative_embedding":

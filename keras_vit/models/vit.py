@@ -13,7 +13,7 @@ from keras_vit.core.arguments import (
 )
 from keras_vit.core.choices import ATTENTION_PATHS, POOLINGS
 from keras_vit.layers import AxialTransformerBlock, TransformerBlock
-from keras_vit.layers.activations import as_activation
+from keras_vit.layers.activations import check_activations
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 from keras_vit.models.base import ImageModel, carries_options, check_flags
 from keras_vit.models.checks import (
@@ -192,8 +192,7 @@ def vision_transformer(
     check_rate("dropout", dropout)
     check_rate("attention_dropout", attention_dropout)
     check_rate("stochastic_depth", stochastic_depth)
-    as_activation(activation)
-    as_activation(classifier_activation, "classifier_activation")
+    check_activations(activation, classifier_activation)
     check_choice("pooling", pooling, (*POOLINGS, None))
     check_positions(position_embedding, position_placement)
     class_token = has_class_token(pooling, axial) if class_token is None else class_token

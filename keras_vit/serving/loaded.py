@@ -112,7 +112,7 @@ def preprocess_files(
 ) -> np.ndarray:
     """Decode and preprocess image files as in evaluation.
 
-    The EXIF orientation is ignored, as in training by default and in transformers.
+    The EXIF orientation is ignored, as in training by default.
 
     Args:
         encoded: iterable of paths, or of bytes, the contents of the files.
@@ -145,22 +145,22 @@ def preprocess_files(
 
 def _prepared(number, file, image_size, resizing):
     """Return an image, or raise an error that names its file or, of bytes, its number."""
-    # TensorFlow is there if the data are.
     from tensorflow import errors
 
     is_path = not isinstance(file, (bytes, bytearray, memoryview))
-    name = str(file) if is_path else f"number {number}"
+    name = str(file) if is_path else f"image {number}"
+    rule = "`encoded` must be image files that can be"
     try:
         contents = pathlib.Path(file).expanduser().read_bytes() if is_path else bytes(file)
-    except (OSError, TypeError) as error:
-        raise ValueError(f"{name}: an image that cannot be read ({error})") from error
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(f"{rule} read. Received: {name} ({error})") from error
     try:
         return read_evaluation_image(contents, image_size, resizing)
     except errors.OpError as error:
         reason = explain(error, contents)
-        raise ValueError(f"{name}: an image that cannot be decoded ({reason})") from error
+        raise ValueError(f"{rule} decoded. Received: {name} ({reason})") from error
 
 
 def preprocess_encoded(encoded, image_size, resizing=WHOLE_IMAGE):
-    """Do as `preprocess_files` does with the bytes of files, with TensorFlow's errors."""
+    """Preprocess the bytes of files as `preprocess_files` does; errors are TensorFlow's."""
     return np.stack([read_evaluation_image(file, image_size, resizing) for file in encoded])

@@ -157,7 +157,7 @@ def train(
     workdir = pathlib.Path(workdir).expanduser()
     begun = read_run(workdir / LAST_MODEL) if resume else {}
     if "recipe" in begun:
-        # The recipe's part of what `fit` compares, before the data are read.
+        # `fit` compares all settings, but only after the data are read.
         check_same_recipe(begun, recipe)
     if recipe.steps is not None:
         # A wrong warm-up is one whatever the number of images is.

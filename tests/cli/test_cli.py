@@ -136,8 +136,9 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
     assert exit_info.value.code == 1
     printed = capsys.readouterr()
     assert printed.out.startswith(str(good)) and len(printed.out.splitlines()) == 1
-    untrained, missing, page = printed.err.splitlines()
-    assert "the model's head is zero" in untrained
+    untrained, names, missing, page = printed.err.splitlines()
+    assert "the model's head is zero" in untrained + names
+    assert "the model has no class names" in untrained + names
     assert missing == f"keras-vit: error: {images[0]}: no such file"
     assert page == f"keras-vit: error: {images[1]}: HTML or XML, which is not decoded"
 

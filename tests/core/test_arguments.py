@@ -57,15 +57,6 @@ def test_errors_of_names_elsewhere_say_what_is_used_here(name):
         assert callable(operator.attrgetter(used)(keras_vit))
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [("vit_b16", "ViT_B16"), ("ViT_Ti6", "ViT_Ti16"), ("preproces", "preprocess")],
-)
-def test_names_of_the_package_that_are_mistyped(name, nearest):
-    with pytest.raises(AttributeError, match=f"no attribute '{name}'; the nearest is '{nearest}'"):
-        getattr(keras_vit, name)
-
-
-def test_a_softmax_is_meant_for_the_head():
-    with pytest.raises(ValueError, match="that of the head is `classifier_activation`"):
+def test_activation_softmax_is_refused():
+    with pytest.raises(ValueError, match="`classifier_activation` is that of the head"):
         keras_vit.ViT_Ti16(num_classes=2, image_size=16, activation="softmax")

@@ -148,7 +148,7 @@ def test_photographs_that_are_not_upright_are_counted(tmp_path, caplog):
     for path in root.glob("cat/1?.jpg"):
         Image.open(path).save(path, exif=exif)
     ((message),) = warnings_of(caplog, f"folder:{root}")
-    assert message.startswith("10 of 40 photographs are not stored upright (EXIF orientation)")
+    assert message.startswith("10 of 40 images are not stored upright (EXIF orientation)")
     caplog.clear()
     check_splits({"train": find_source(f"folder:{root}", "train")}, upright=True)
     assert not caplog.messages

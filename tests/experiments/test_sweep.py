@@ -21,7 +21,7 @@ def test_the_learning_rate_is_chosen_by_the_last_epoch(caplog):
     recipe, found = choose_learning_rate(small_recipe(learning_rates=(0.3, 0.03, 0.01)), train)
     assert recipe.learning_rate == 0.01
     assert found == {0.01: 0.7, 0.03: 0.7, 0.3: 0.5}
-    assert "the rates 0.01, 0.03 are equally good: the smallest is chosen" in caplog.text
+    assert "the learning rates 0.01, 0.03 are equally good: the smallest is taken" in caplog.text
     assert tried == [0.01, 0.03, 0.3]
     with pytest.raises(ValueError, match="A sweep needs `learning_rates`"):
         choose_learning_rate(dataclasses.replace(recipe, learning_rates=()), train)

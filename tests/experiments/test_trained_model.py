@@ -37,8 +37,8 @@ def test_images_are_turned_as_the_run_turned_them(tmp_path):
     model.save(run / "best.keras")
     for recipe, given, expected in (
         ({"upright": True}, {}, True),
-        ({"upright": True}, {"upright": None}, True),
-        ({"upright": True}, {"upright": False}, False),
+        ({"upright": True}, {"upright": False}, True),
+        ({}, {"upright": True}, True),
         ({}, {}, False),
     ):
         (run / "run.json").write_text(json.dumps({"recipe": recipe}))

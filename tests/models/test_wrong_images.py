@@ -86,6 +86,20 @@ def test_calls(compiled):
         model(SCALED)
 
 
+def test_steps_are_checked_once(compiled, monkeypatch):
+    """An accelerator would have to wait for each check; the other backends trace the steps."""
+    checks = []
+    monkeypatch.setattr("keras_vit.models.base.check_range", checks.append)
+    # Not checked before: a generator.
+    batches, validation = (((SCALED, LABELS) for _ in range(6)) for _ in range(2))
+    steps = {"epochs": 3, "steps_per_epoch": 2, "validation_steps": 2, "shuffle": False}
+    compiled.fit(batches, validation_data=validation, verbose=0, **steps)
+    assert len(checks) == (keras.backend.backend() == "torch")
+    before = len(checks)
+    compiled(SCALED)
+    assert len(checks) == before + 1
+
+
 def dataset(images, labels=True):
     tf = pytest.importorskip("tensorflow")
     parts = (images, np.zeros(len(images))) if labels else images

@@ -105,14 +105,11 @@ def test_a_model_of_another_size_keeps_it(model):
 @pytest.mark.parametrize(
     ("paths", "size", "message"),
     [
-        (
-            ["here/plain.png", "here/words.png"],
-            8,
-            "words.png: an image that cannot be decoded .Unk",
-        ),
-        ([b"no image"], 8, "number 0: an image that cannot be decoded .Unknown image file format"),
-        (["here/none.png"], 8, "none.png: an image that cannot be read"),
-        ([None], 8, "None: an image that cannot be read"),
+        (["here/plain.png", "here/words.png"], 8, "decoded. Received: here/words.png .Unknown"),
+        ([b"no image"], 8, "that can be decoded. Received: image 0 .Unknown image file format"),
+        (["here/none.png"], 8, "that can be read. Received: here/none.png .*No such file"),
+        ([None], 8, "that can be read. Received: None"),
+        (["a\0b"], 8, "that can be read. Received: a"),
         ("here/plain.png", 8, "`encoded` must be a list of paths.*Received: encoded='here/plain"),
         ([], 8, "`encoded` must have at least one image"),
         (["here/plain.png"], (None, 8, 8, 3), "`image_size` must be a positive integer or a pair"),

@@ -113,10 +113,9 @@ def test_a_long_epoch_says_how_far_it_is(caplog, monkeypatch):
     caplog.set_level("INFO", "keras_vit")
     now = iter(range(0, 1000, 25))
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    callback = LogProgress()
-    callback.set_params({"steps": 9})
+    callback = LogProgress(100, 109)
     callback.on_epoch_begin(0)
     for batch in range(9):
         callback.on_train_batch_begin(batch)
-    expected = [f"{batch} of the 9 batches of this epoch" for batch in (2, 5, 8)]
+    expected = [f"10{batch} of the 109 batches of this epoch" for batch in (2, 5, 8)]
     assert caplog.messages == expected

@@ -42,7 +42,7 @@ def name_of(name):
 def entries_of(model, variables):
     """Return an `Entry` for each variable of an adapter, by the names of `name_of`."""
     base = plain(model)
-    # How images are resized is not written, and image processors antialias.
+    # `stored_in` would warn of images that are not antialiased, and adapters record no images.
     facts = None, CENTERED, Resizing(antialias=True)
     row, arrays, _ = stored_in(base, options_of(base), FORMAT, CENTERED, facts=facts)
     if row.name != FORMAT.name:

@@ -54,7 +54,10 @@ class SafetensorsArchive:
 
     def _check_index(self, listed):
         # TensorFlow's index has the name of the model before those of the arrays.
-        absent = [n for n in listed if not {n, n.partition("/")[2]} & self._files.keys()]
+        known = self._files.keys()
+        absent = [
+            name for name in listed if name not in known and name.partition("/")[2] not in known
+        ]
         if absent:
             raise path_error(self.path, "hold each array of its index", f", without {absent[0]!r}")
 

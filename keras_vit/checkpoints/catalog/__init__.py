@@ -90,7 +90,8 @@ def _alternatives(name, rows):
     found = f", such as {sibling}," if sibling else ""
     owner, slash, _ = name.partition("/")
     is_file = name.endswith(_SUFFIXES)
-    of_owner = [row.name for row in rows.values() if slash and row.variant == owner]
+    variant = difflib.get_close_matches(owner, {row.variant for row in CHECKPOINTS}, 1, 0.8)
+    of_owner = [row.name for row in rows.values() if slash and [row.variant] == variant]
     if not is_file and (not slash or of_owner):
         nearest = _nearest(name, of_owner or rows)
         return f"{found} or the name of a checkpoint, such as {', '.join(nearest)}"
@@ -101,8 +102,8 @@ def _alternatives(name, rows):
 def _hub_hint(name):
     """Return a suggestion for what may be the name of a repository, else an empty string."""
     owner, _, repository = name.partition("/")
-    is_repository = owner and repository and "/" not in repository and not name.endswith(_SUFFIXES)
-    if not is_repository or owner in {row.variant for row in CHECKPOINTS}:
+    is_path = owner in ("", ".", "..", "~") or "/" in repository or name.endswith(_SUFFIXES)
+    if is_path or not repository or owner in {row.variant for row in CHECKPOINTS}:
         return ""
     return f", or hf://{name} if it is a repository of the Hugging Face Hub"
 

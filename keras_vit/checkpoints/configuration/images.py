@@ -5,6 +5,7 @@ import math
 import re
 
 from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
+from keras_vit.core.arguments import is_integer
 from keras_vit.core.resizing import Resizing
 
 # Mean and standard deviation of pixels in [0, 1]: of the images of ImageNet, and of those of CLIP.
@@ -84,8 +85,7 @@ def recorded_normalization(config, preprocessor, path):
     is_scaling = recorded.get("do_rescale") is not False
     if not is_scaling:
         logger.warning(
-            "%s: with `do_rescale: false` pixels are taken to be in [0, 1] before they are "
-            "normalized, as the caller of the image processor must have scaled them",
+            "%s: `do_rescale` is false: pixels are assumed to be in [0, 1] before normalization",
             path,
         )
     factor = (is_scaling and recorded.get("rescale_factor")) or 1 / 255
@@ -118,6 +118,9 @@ def recorded_resizing(config, preprocessor, path):
     if not timm and not preprocessor:
         return None
     default = None if timm else _defaults_of(preprocessor, config, path)
+    if not timm and preprocessor.get("do_resize") is False:
+        text = "%s: `do_resize` is false: images of other sizes are resized bilinearly"
+        logger.warning(text, path)
     try:
         return _resizing_of_timm(timm) if timm else _resizing_of_transformers(preprocessor, default)
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
@@ -193,7 +196,6 @@ def _resizing_of_timm(settings):
 
 def _resizing_of_transformers(settings, default):
     if settings.get("do_resize") is False:
-        logger.warning("`do_resize: false`: images of other sizes are resized bilinearly")
         return None
     resample = settings.get("resample")
     filter = default.resample if resample is None else resample
@@ -205,33 +207,33 @@ def _resizing_of_transformers(settings, default):
     (height, width), crop, keeps_aspect_ratio = _sizes_of(settings, default)
     share = 1.0
     if crop is not None:
-        rows, columns = 2 * (min(crop),) if keeps_aspect_ratio else crop
+        rows, columns = (min(crop), min(crop)) if keeps_aspect_ratio else crop
         # A crop larger than the image would add borders; another aspect ratio cannot be recorded.
         # A pixel may be due to rounding.
         if rows > height or columns > width or abs(rows / height * width - columns) > 1:
-            raise ValueError(f"size={settings.get('size')} and crop_size={crop}")
+            raise ValueError(f"size={(height, width)} and crop_size={crop}")
         share = rows / height
     return Resizing(FILTERS[filter], True, share, keeps_aspect_ratio)
 
 
 def processed_size(config, preprocessor, path):
-    """Return the size of the images that an image processor makes of all images.
+    """Return the size to which an image processor brings every image, or `None` if it is not fixed.
 
-    `None` if there is no record of one. The arguments are those of `recorded_normalization`.
+    The arguments are those of `recorded_normalization`.
     """
     is_resizing = preprocessor.get("do_resize") is not False
     if _timm_settings(config) or not preprocessor.get("size") or not is_resizing:
         return None
-    size, crop, keeps_aspect_ratio = _sizes_of(
-        preprocessor, _defaults_of(preprocessor, config, path)
-    )
-    return crop or (None if keeps_aspect_ratio else size)
+    default = _defaults_of(preprocessor, config, path)
+    size, crop, keeps_aspect_ratio = _sizes_of(preprocessor, default)
+    fixed = crop or (None if keeps_aspect_ratio else size)
+    return fixed if fixed and all(map(is_integer, fixed)) else None
 
 
 def _sizes_of(settings, default):
-    """Return the lengths before the crop, those of the crop or `None`, and what the first are of.
+    """Return the size before the crop, the crop or `None`, and whether the aspect ratio is kept.
 
-    The last is whether they are of the smaller side of an image.
+    If it is kept, the size is that of the smaller side of an image.
     """
     size = settings.get("size") or default.size
     before_crop, keeps_aspect_ratio = _lengths_of(size, default.keeps_aspect_ratio)

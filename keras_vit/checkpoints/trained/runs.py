@@ -50,11 +50,11 @@ def check_saved(path):
     path = pathlib.Path(path)
     if path.exists() or path.name not in MODELS or not path.with_name(RUN_FILE).is_file():
         return
-    why = f"whose run has a {LAST_MODEL}"
-    if not path.with_name(LAST_MODEL).is_file():
-        run = shlex.quote(str(path.parent))
+    last, run = path.with_name(LAST_MODEL), shlex.quote(str(path.parent))
+    why = f"which its run did not save; it saved {str(last)!r}"
+    if not last.is_file():
         why = (
-            "whose run was stopped before its first evaluation: `keras-vit train --resume "
+            "which its run has not saved yet: if it was stopped, `keras-vit train --resume "
             f"--workdir {run}` goes on"
         )
     raise ValueError(f"`model` must be an existing file. Received: model={str(path)!r}, {why}")

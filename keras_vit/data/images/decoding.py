@@ -175,9 +175,9 @@ def is_turned(encoded):
     >>> is_turned(b"no image")
     False
     """
-    # Most images have no EXIF; to open one takes longer.
-    has_exif = any(mark in encoded for mark in (b"Exif", b"eXIf", b"EXIF"))
-    return has_exif and _orientation_of(encoded) != 1
+    # Most images have neither EXIF nor XMP, and to open one takes longer than to look for them.
+    may_be = any(mark in encoded for mark in (b"Exif", b"eXIf", b"EXIF", b"Orientation"))
+    return may_be and _orientation_of(encoded) != 1
 
 
 def _read_orientation(encoded):

@@ -104,6 +104,10 @@ def _are_named_as_splits(names):
     return all(found) and len(set().union(*found)) > 1
 
 
+def _has_files(folder):
+    return any(path.is_file() and not path.name.startswith(".") for path in folder.iterdir())
+
+
 def _check_classes(root, given):
     train = given["train"]
     if train != root and not _folders(train):
@@ -118,8 +122,8 @@ def _check_classes(root, given):
             "would be classes"
         )
     below = [set(_folders(train / name)) for name in _folders(train)]
-    if len(below) == 1 and len(below[0]) > 1:
-        inner = train / _folders(train)[0]
+    inner = train / _folders(train)[0] if len(below) == 1 else None
+    if inner and len(below[0]) > 1 and not _has_files(inner):
         raise ValueError(
             f"A folder of images must have at least two folders of classes; folder:{inner} has "
             f"{len(below[0])} folders. Received: {str(train)!r}, which has one"

@@ -150,6 +150,7 @@ def run_directory(plan, setting, seed):
 
 
 def _accuracy(model, recipe, data, options):
+    options = {**options, "upright": recipe.upright}
     images = load(data, "test", recipe.image_size, recipe.batch_size, **options)
     return evaluate(model, images)["accuracy"]
 

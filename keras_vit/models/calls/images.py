@@ -12,18 +12,18 @@ _MESSAGE = f"`x` {RULE}. Received: NaN, or values beyond [{-MAX_NORMALIZED}, {MA
 def checked(model, images):
     """Yield the images: a checked array, or a dataset that checks its first image when it is read.
 
-    Anything else, such as a generator, is yielded as it is: of those the model checks the first
-    eager call.
+    Anything else, such as a generator, is yielded as it is; the model checks its first eager call.
 
     Raises:
         ValueError: as `check_array`.
     """
-    model._is_in_loop = True
+    # `fit` calls `evaluate`.
+    was_in_loop, model._is_in_loop = model._is_in_loop, True
     try:
         with _checked_source(model, images) as found:
             yield found
     finally:
-        model._is_in_loop = False
+        model._is_in_loop = was_in_loop
 
 
 @contextlib.contextmanager

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_vit.core.arguments import check_integer, checks_names, is_number
+from keras_vit.core.arguments import check_integer, is_number, names_nearest
 from keras_vit.layers.base import set_trainable
 from keras_vit.layers.projection import LORA_KERNELS
 from keras_vit.models.kernels.plain import flat_parts, plain
 from keras_vit.models.parts import HEAD_LAYERS, find_blocks
 
 
-@checks_names
+@names_nearest
 def enable_lora(
     model: keras.Model, rank: int, alpha: float | None = None, layers: Sequence[str] | None = None
 ) -> None:

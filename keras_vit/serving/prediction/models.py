@@ -82,8 +82,8 @@ def of_model(model, class_names, outputs, batch_size, dtype=None):
         _check_names(class_names, model.output_shape[-1])
         if class_names is None:
             logging.getLogger("keras_vit").info(
-                "the model has no names of classes, only numbers: `model.class_names = [...]` "
-                "before it is saved gives it some"
+                "the model has no class names, so predictions are numbers: set `model.class_names` "
+                "before saving it"
             )
         if has_zero_head(model):
             warn_of_zero_head(model.output_shape[-1])

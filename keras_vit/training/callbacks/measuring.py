@@ -70,10 +70,15 @@ class LogSpeed(keras.callbacks.Callback):
 
 
 class LogProgress(keras.callbacks.Callback):
-    """Log how far an epoch is after every so many seconds, where no progress bar shows it."""
+    """Log the progress of an epoch every `seconds`, for output without a progress bar.
 
-    def __init__(self, seconds: float = 60) -> None:
+    `done` is the number of batches of the epoch before the first one, `total` that of all.
+    """
+
+    def __init__(self, done: int, total: int, seconds: float = 60) -> None:
         super().__init__()
+        self.done = done
+        self.total = total
         self.seconds = seconds
 
     def on_epoch_begin(self, epoch, logs=None):
@@ -84,7 +89,7 @@ class LogProgress(keras.callbacks.Callback):
         if now - self._last >= self.seconds:
             self._last = now
             text = "%d of the %d batches of this epoch"
-            logging.getLogger("keras_vit").info(text, batch, self.params["steps"])
+            logging.getLogger("keras_vit").info(text, self.done + batch, self.total)
 
 
 class NotFiniteError(ValueError):

@@ -1,8 +1,10 @@
 """Memory of the machine, and the time of a training step."""
 
+import contextlib
 import dataclasses
 import logging
-import os
+import math
+import pathlib
 import shutil
 import subprocess
 import time
@@ -24,16 +26,21 @@ def has_accelerator():
 
 
 def usable_memory():
-    """Return the bytes of the first GPU, or without one the free bytes of the machine.
+    """Return the bytes of the first GPU, or without one the bytes that the machine can give.
 
-    The free bytes of a GPU say little, as backends reserve most of it when they start.
+    The free bytes of a GPU say little, as backends reserve most of it when they start. If the
+    system does not tell, it is infinity.
     """
     if has_accelerator() and shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
         found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
         if found and found[0].isdigit():
             return int(found[0]) * 2**20
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, StopIteration):
+        # Free pages alone would leave out those of the page cache.
+        lines = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvai"))
+    return math.inf
 
 
 def bytes_per_image(options):
@@ -62,15 +69,16 @@ def warn_of_memory(recipe, options, replicas=1):
         options: options of the model, as in `keras_vit.models.ImageModel`.
         replicas: number of replicas that share a batch.
     """
-    if recipe.freeze or recipe.remat:
+    # The estimate is for all layers.
+    if recipe.freeze or recipe.remat or recipe.frozen_blocks or recipe.lora_rank:
         return
     options = {**options, "image_size": (recipe.image_size, recipe.image_size)}
     images = recipe.batch_size // recipe.accumulation_steps // replicas
     needed, usable = images * bytes_per_image(options), usable_memory()
     if needed > usable:
         logging.getLogger("keras_vit").warning(
-            "a step of %d images of %d pixels may need %.0f GiB, and there are %.0f: smaller are "
-            "`--batch-size` and `--image-size`, parts of the same batch `--accumulation-steps`",
+            "a step of %d images of %d pixels may need %.0f GiB, and %.0f are available: reduce "
+            "`--batch-size` or `--image-size`, or raise `--accumulation-steps`",
             *(images, recipe.image_size, needed / 2**30, usable / 2**30),
         )
 

@@ -84,8 +84,9 @@ class Recipe:
         flip: whether training images are flipped left and right: never, at random, or always, as in
             big_transfer.
         augmentation: further augmentation of training images, a row of `data.AUGMENTATIONS`.
-        upright: whether photographs are turned upright as their EXIF orientation says, here and in
-            evaluations of the run. Otherwise they are used as they are stored, as in the original.
+        upright: whether photographs are turned upright by their EXIF orientation, in training and
+            in evaluations of the run (few-shot images are not). By default they are used as they
+            are stored, as in the original.
         learning_rates: learning rates of a sweep, which chooses one on held-out images:
             with `--sweep-lr` in `keras-vit train`, always in `keras-vit vtab`.
         seed: seed of weights, dropout, shuffling and augmentation.

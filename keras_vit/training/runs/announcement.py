@@ -32,7 +32,7 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
         return
     log = logging.getLogger("keras_vit").info
     images = f"{train.num_examples:,} images to train on"
-    # Those of rare classes are counted as often as an epoch has them.
+    # `num_examples` counts the repetitions.
     images += " (rare classes repeated)" if recipe.class_balance == "sampling" else ""
     images += f", {validation.num_examples:,} to validate on" if validation is not None else ""
     log("%s; %s", images, _classes(train.class_names))
@@ -48,7 +48,7 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
         parts = recipe.accumulation_steps
         log("each step is %d batches of %d images", parts, recipe.batch_size // parts)
     if recipe.batch_size > train.num_examples:
-        log("a step has more images than there are: `--batch-size` may be smaller")
+        log("a batch has more images than there are to train on: reduce `--batch-size`")
     passes = epochs * updates * recipe.batch_size // train.num_examples
     if passes > _MANY_PASSES:
         log(

@@ -132,6 +132,7 @@ class ResumableFit:
         # The first writes after epochs only; Keras calls a `ProgbarLogger` of its own in a thread.
         tensorboard.async_safe = progress.async_safe = True
         check = CheckFinite(self.recipe, self.states, batch)
+        told = [LogProgress(batch % self.batches_per_epoch, self.batches_per_epoch)]
         is_measured, measuring = measures_precision(self.recipe, task, model), self._measuring()
         for callback in measuring:
             callback.begin_at(batch)
@@ -142,7 +143,7 @@ class ResumableFit:
             *([ChooseThresholds(task.validation, model)] if is_measured else []),
             # Its lines have the metrics, and not what the callbacks after it add for the curves.
             progress,
-            *([LogProgress()] if verbose == 2 and is_first_process() else []),
+            *(told if verbose == 2 and is_first_process() else []),
             LogOptimizer(),
             LogSpeed(batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             tensorboard,

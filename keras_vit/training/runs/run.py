@@ -130,13 +130,13 @@ def _check_same(workdir, run, recipe, has_same_images):
     changed = differences(old, new, unordered=("classes",))
     # If both changed, the path says more than the digest.
     changed = [change for change in changed if not _OF_DIGEST.match(change)] or changed
-    _refuse(changed, recipe)
+    _refuse_changes(changed, recipe)
 
 
 def check_same_recipe(begun, recipe):
     """Check that a run, whose `run.json` is `begun`, was begun with the recipe."""
     before = _default_settings(recipe) | begun["recipe"]
-    _refuse(differences(before, dataclasses.asdict(recipe)), recipe)
+    _refuse_changes(differences(before, dataclasses.asdict(recipe)), recipe)
 
 
 def _default_settings(recipe):
@@ -146,7 +146,7 @@ def _default_settings(recipe):
     return json.loads(json.dumps({name: defaults[name] for name in known}))
 
 
-def _refuse(changed, recipe):
+def _refuse_changes(changed, recipe):
     """Raise an error that lists the settings that changed since a run was begun, if any did."""
     if changed:
         is_longer = changed[0].startswith(("steps=", "epochs=")) and recipe.is_of_classes

@@ -121,7 +121,7 @@ def test_peft_needs_a_vit(tmp_path):
 
 
 @pytest.mark.backends("tensorflow", reason="files are the same on every backend")
-def test_adapters_say_nothing_of_images(tmp_path, caplog):
+def test_adapters_log_no_warnings_about_images(tmp_path, caplog):
     keras_vit.save_adapter(tuned(), tmp_path / "peft")
     keras_vit.load_adapter(tuned(), tmp_path / "peft")
     assert not caplog.messages

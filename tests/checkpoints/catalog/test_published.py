@@ -120,6 +120,7 @@ def test_filter():
         ("augreg_imagenet2012_224", "ViT_B16", r"of ViT_B16, such as .*augreg_imagenet2012\b"),
         ("ViT_L16/sam", "ViT_B16", "a checkpoint of ViT_B16, such as sam, "),
         ("ViT_Ti16/imagenet21k", None, "such as ViT_Ti16/augreg_imagenet21k, ViT_Ti16/"),
+        ("ViT_B17/imagenet21k", None, "such as ViT_B16/imagenet21k, "),
         ("google/vit-base", "ViT_B16", "such as .*, or hf://google/vit-base if it is a repo"),
         ("imagenet21k", "ViT_g14", "directory: no published checkpoint of ViT_g14 is known"),
         ("", None, "the name of a checkpoint, such as "),
@@ -139,7 +140,9 @@ def test_a_mistyped_path_gets_the_nearest(tmp_path):
         find_checkpoint(f"{tmp_path}/smal")
 
 
-@pytest.mark.parametrize("name", ["ViT_B16/vit-base", "runs/best.keras", "a/b/c", "vit-base"])
+@pytest.mark.parametrize(
+    "name", ["ViT_B16/vit-base", "runs/best.keras", "a/b/c", "vit-base", "./vit"]
+)
 def test_what_is_no_repository_is_not_called_one(name):
     with pytest.raises(ValueError, match="must be") as error:
         find_checkpoint(name)

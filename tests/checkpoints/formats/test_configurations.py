@@ -136,7 +136,7 @@ def test_one_number_for_all_channels(config, normalization, tmp_path, caplog):
         (1.0, {"rescale_factor": 1 / 127.5}, ((0.5,) * 3, (0.5,) * 3), ""),
         (0.5, {"rescale_factor": 1 / 127.5}, ((0.25,) * 3, (0.25,) * 3), ""),
         (0.5, {"rescale_factor": None}, ((0.5,) * 3, (0.5,) * 3), ""),
-        (0.5, {"do_rescale": False}, ((0.5,) * 3, (0.5,) * 3), "taken to be in [0, 1] before"),
+        (0.5, {"do_rescale": False}, ((0.5,) * 3, (0.5,) * 3), "assumed to be in [0, 1] before"),
         (0.5, {"do_normalize": False}, ((0,), (1,)), ""),
         (0.5, {"do_resize": False}, ((0.5,) * 3, (0.5,) * 3), "are resized bilinearly"),
         (0.5, {"size": 40}, ((0.5,) * 3, (0.5,) * 3), "images of 40x40 pixels, the model takes"),

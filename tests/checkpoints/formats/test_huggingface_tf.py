@@ -87,7 +87,7 @@ def test_what_is_not_read_is_named(folder):
     swin = folder / "swin.h5"
     with h5py.File(swin, "w") as file:
         file["swin/tf_swin_model/swin/layernorm/gamma:0"] = np.ones(3)
-    with pytest.raises(ValueError, match="those of ViT are read; .*model_type='vit'"):
+    with pytest.raises(ValueError, match="only ViT is read; .*model_type='vit'"):
         from_checkpoint(swin)
 
 

@@ -191,4 +191,4 @@ def test_a_run_that_was_stopped_before_its_first_evaluation(command, tmp_path, c
     error = error_of(capsys, command, tmp_path / "run", *more)
     assert f"`keras-vit train --resume --workdir {tmp_path}/run` goes on" in error
     another_model().save(tmp_path / "run" / "last.keras")
-    assert error_of(capsys, command, tmp_path / "run", *more).endswith("whose run has a last.keras")
+    assert error_of(capsys, command, tmp_path / "run", *more).endswith("run/last.keras'")

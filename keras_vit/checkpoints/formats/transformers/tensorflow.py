@@ -20,8 +20,8 @@ TRANSFORMS_OF_KERNELS = {
 MODEL_NAMES = {True: "tf_vi_t_for_image_classification", False: "tf_vi_t_model"}
 LAYER = "encoder/layer_._{i}/"
 MARKER = "embeddings/patch_embeddings/projection/kernel"
-# The group of a layer and the name of the model, which HDF5 files alone have before each name. The
-# name has a number if the program had made other models before.
+# Prefix of each name in HDF5 files: the group of the layer, and the name of the model, which has a
+# number if the program had made other models before.
 GROUP = re.compile(r"^(?!vit/(embeddings|encoder|layernorm|pooler)/)[^/]+/[^/]+/")
 
 

@@ -1,0 +1,58 @@
+"""Photographs with an EXIF orientation: `evaluate` and `train` turn them with `--upright`."""
+
+import json
+
+import pytest
+from PIL import Image, ImageOps
+
+from keras_vit.cli import main
+from tests.fixtures.commands import run, train_arguments
+from tests.fixtures.images import random_image
+from tests.fixtures.models import small_classifier
+
+pytestmark = pytest.mark.backends("tensorflow", reason="images are the same on every backend")
+ALL = ("--split", "train+validation+test")
+WARNING = "36 of 36 images are not stored upright (EXIF orientation) and are not turned"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """The same photographs, stored on their side and upright."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for index in range(36):
+        path = tmp_path / "turned" / "abc"[index % 3] / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random_image(12, 20, seed=index)).save(path, exif=exif)
+        upright = tmp_path / "upright" / path.relative_to(tmp_path / "turned")
+        upright.parent.mkdir(parents=True, exist_ok=True)
+        ImageOps.exif_transpose(Image.open(path)).save(upright)
+    return tmp_path
+
+
+def test_evaluate(photos, capsys, caplog):
+    model = small_classifier("token")
+    model.class_names = ("a", "b", "c")
+    model.save(photos / "model.keras")
+    evaluate = ("evaluate", photos / "model.keras", *ALL, "--data")
+    expected = run(capsys, *evaluate, f"folder:{photos}/upright")
+    assert run(capsys, *evaluate, f"folder:{photos}/turned", "--upright") == expected
+    assert WARNING not in caplog.text
+    assert run(capsys, *evaluate, f"folder:{photos}/turned") != expected
+    assert WARNING in caplog.text
+
+
+@pytest.mark.slow
+def test_a_run_and_its_pictures(photos, capsys, caplog, monkeypatch):
+    loaded = []
+    monkeypatch.setattr(
+        "keras_vit.data.images.image_maker.turn_upright",
+        lambda image, orientation: loaded.append(orientation) or image,
+    )
+    small_classifier("token").save(photos / "start.keras")
+    main([*train_arguments(photos / "start.keras", photos / "turned", photos / "run"), "--upright"])
+    assert json.loads((photos / "run" / "run.json").read_text())["recipe"]["upright"]
+    # Training, validation and the picture of mistakes each make a graph.
+    assert len(loaded) == 3
+    run(capsys, "evaluate", photos / "run")
+    assert len(loaded) == 4 and "are not stored upright" not in caplog.text
