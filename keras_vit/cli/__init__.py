@@ -11,7 +11,13 @@ import tyro
 
 from keras_vit.cli.commands import command_type, with_one_length
 from keras_vit.cli.metavars import OPTIONAL_TYPES
-from keras_vit.cli.mistakes import check_command, check_recipe, describe_mistake, memory_hint
+from keras_vit.cli.mistakes import (
+    check_command,
+    check_recipe,
+    describe_mistake,
+    install_hint,
+    memory_hint,
+)
 from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, without_stderr
 from keras_vit.version import __version__
@@ -90,6 +96,9 @@ def _with_new_name(word):
 def main(args=None):
     """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
     command = None
+    if sys.stderr is None:
+        # It is closed: a file that is opened later would get its number, and what is written to it.
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     if not sys.stderr.isatty():
         # In a log file, each update of a progress bar is a line; tqdm reads this when it is
         # imported.
@@ -108,6 +117,7 @@ def main(args=None):
         if getattr(command, "debug", False) or not (is_expected or is_out_of_memory(error)):
             raise
         text = " ".join(str(error).split())
+        text += install_hint(error)
         if is_out_of_memory(error):
             text = f"out of memory{memory_hint(command)}: {text:.200}"
         print(f"keras-vit: error: {text}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """`keras-vit deduplicate`."""
 
 import dataclasses
+import os
 import pathlib
 from typing import Annotated
 
@@ -78,6 +79,11 @@ class Deduplicate:
                 raise ValueError(
                     f"`--{name}` must be a new file in a directory. "
                     f"Received: {str(path)!r}, which {state}"
+                )
+            if path is not None and not os.access(path.parent, os.W_OK):
+                raise ValueError(
+                    f"`--{name}` must be in a directory that can be written. "
+                    f"Received: {str(path)!r}"
                 )
         if self.shard is not None and self.hashes is None:
             raise ValueError("`--shard` is for `--hashes`. Received: no --hashes")

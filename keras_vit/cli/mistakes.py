@@ -34,6 +34,16 @@ def check_command(args):
     )
 
 
+def install_hint(error):
+    """Return what to install for the error of a backend that is missing, or an empty string."""
+    backends = ("tensorflow", "jax", "torch")
+    if isinstance(error, ModuleNotFoundError) and error.name in backends:
+        return f": pip install {error.name}, or set KERAS_BACKEND to another of the backends"
+    if "Unable to import backend" in str(error):
+        return f"; KERAS_BACKEND must be one of {', '.join(backends)}"
+    return ""
+
+
 def memory_hint(command):
     """Return which options of a command make it need less memory, as part of an error.
 

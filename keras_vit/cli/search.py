@@ -37,12 +37,15 @@ class Search:
         from keras_vit.cli.predict import check_images
         from keras_vit.core.text import printable
         from keras_vit.evaluation.store import read_features
+        from keras_vit.inspection.figures.drawing import check_matplotlib
 
         check_images(self.images, self.top)
         if self.picture is not None and (self.picture.exists() or not self.picture.parent.is_dir()):
             raise ValueError(
                 f"`--picture` must be a new file in a directory. Received: {str(self.picture)!r}"
             )
+        if self.picture is not None:
+            check_matplotlib()
         store = read_features(self.features)
         drawn, is_whole = [], True
         for ids, queries, reasons in self._queries(store):

@@ -94,7 +94,13 @@ def make_model(
     made.resizing = WHOLE_IMAGE
     if recipe.lora_rank is not None:
         enable_lora(made, recipe.lora_rank, recipe.lora_alpha)
-    freeze_blocks(made, recipe.frozen_blocks)
+    try:
+        freeze_blocks(made, recipe.frozen_blocks)
+    except ValueError as error:
+        raise ValueError(
+            "`frozen_blocks` (`--frozen-blocks`) must fit the model. "
+            f"Received: frozen_blocks={recipe.frozen_blocks} ({error})"
+        ) from error
     if recipe.freeze:
         freeze_base(made)
     if recipe.head_bias and kept_classes is None:

@@ -1,7 +1,12 @@
 """Mistakes on the command line are one line, which says what to do."""
 
+import shlex
+import subprocess
+import sys
+
 import pytest
 
+from keras_vit.cli.mistakes import install_hint
 from tests.fixtures.commands import mistake_of
 
 TRAIN = "keras-vit train RECIPE --model MODEL --data DATA --workdir WORKDIR [options]"
@@ -86,3 +91,30 @@ def test_an_error_names_what_was_meant(arguments, meant, capsys):
 def test_an_error_says_what_to_do(arguments, message, start, capsys):
     words = [str(start) if word == "START" else word for word in arguments.split()]
     assert message in mistake_of(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (
+            ModuleNotFoundError("No module named 'torch'", name="torch"),
+            ": pip install torch, or set",
+        ),
+        (ModuleNotFoundError("No module named 'x'", name="x"), ""),
+        (
+            ValueError("Unable to import backend : tensorflo"),
+            "; KERAS_BACKEND must be one of tensor",
+        ),
+        (ValueError("other"), ""),
+    ],
+)
+def test_errors_of_backends_have_a_hint(error, hint):
+    found = install_hint(error)
+    assert found.startswith(hint) and bool(found) == bool(hint)
+
+
+def test_a_closed_standard_error_does_not_matter():
+    command = [sys.executable, "-m", "keras_vit", "models", "ViT_Ti16"]
+    shell = " ".join(map(shlex.quote, command)) + " 2>&-"
+    found = subprocess.run(shell, shell=True, capture_output=True, text=True, check=True)
+    assert "ViT_Ti16" in found.stdout

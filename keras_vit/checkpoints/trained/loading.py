@@ -114,6 +114,10 @@ def _read_member(path, name):
     try:
         with zipfile.ZipFile(path) as file:
             contents = json.loads(file.read(name)) if name in file.namelist() else {}
+    except PermissionError as error:
+        raise ValueError(
+            f"`model` must be a file that can be read. Received: model={str(path)!r} ({error})"
+        ) from error
     except (OSError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
         raise ValueError(
             "`model` must be a complete Keras model. "

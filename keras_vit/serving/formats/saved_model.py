@@ -1,6 +1,7 @@
 """SavedModels, for TF Serving: they decode and preprocess images themselves."""
 
 from keras_vit.serving.formats.base import ExportFormat
+from keras_vit.serving.labels import labels_of
 
 SIGNATURES = ("bytes", "uint8", "float", "features")
 USUAL_SIGNATURES = ("bytes", "uint8", "float")
@@ -39,7 +40,14 @@ def load(path, resizing):
     """Load a SavedModel; see `ExportFormat.load_encoded`."""
     import tensorflow as tf
 
-    loaded = tf.saved_model.load(path.parent)
+    try:
+        loaded = tf.saved_model.load(path.parent)
+    # Errors of damaged files have many types.
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ValueError(
+            f"`path` must be a complete SavedModel. Received: {str(path.parent)!r} ({reason:.200})"
+        ) from error
     served = {}
     for name, function in loaded.signatures.items():
         if "logits" in function.structured_outputs:
@@ -82,8 +90,25 @@ def _answer(function, argument, encoded, resizing, version):
             inputs = tf.stack([decode(file, resizing.antialias) for file in inputs])
         outputs = function(**{name: tf.constant(inputs)})
         _refuse_bad_images(outputs, part, start)
+        _check_labels(outputs, version)
         found.append(outputs["logits"].numpy()[: len(part)])
     return np.concatenate(found)
+
+
+def _check_labels(outputs, version):
+    """Raise an error if `labels.txt`, from which commands read names, has others than the graph."""
+    if "top_k_labels" not in outputs:
+        return
+    names = labels_of(version)
+    numbers, labels = (outputs[f"top_k_{kind}"].numpy() for kind in ("classes", "labels"))
+    for number, label in set(zip(numbers.ravel().tolist(), labels.ravel().tolist(), strict=True)):
+        found = str(number) if names is None else names[number] if number < len(names) else None
+        if found != label.decode():
+            raise ValueError(
+                "`assets/labels.txt` of an export must have the names that the export answers. "
+                f"Received: {str(version)!r} with {found!r} for class {number}, which is "
+                f"{label.decode()!r}"
+            )
 
 
 def _refuse_bad_images(outputs, encoded, start):

@@ -53,6 +53,8 @@ def check_same_images(workdir, images, state):
     for kind in _RECORDS:
         now = images.get(kind)
         if recorded.get(kind) == (now and now.digest()):
+            if now:
+                _repair(pathlib.Path(workdir), kind, now)
             continue
         before, _ = _read(pathlib.Path(workdir) / _RECORDS[kind])
         what = "others" if None in (before, now) else describe_changes(before, now)
@@ -61,6 +63,19 @@ def check_same_images(workdir, images, state):
             f"Received: {what}; train in a new `workdir` to use them"
         )
     return True
+
+
+def _repair(workdir, kind, images):
+    """Write the record of a resumed run's images again if it is damaged or missing."""
+    path = workdir / _RECORDS[kind]
+    try:
+        found, _ = _read(path)
+    except ValueError:
+        found = None
+    if found is None:
+        logging.getLogger("keras_vit").warning("%s was damaged or missing: written again", path)
+        _, facts = _read(workdir / TRAINED_BEFORE)
+        _write(path, images, before=facts.get("digest"))
 
 
 def images_trained_on(workdir):
@@ -94,12 +109,23 @@ def warn_of_trained_images(workdir, images):
     """Log a warning that names images of a split that a run was trained on; return their ids."""
     trained = images_trained_on(workdir)
     found = images.ids_among(set(trained.digests)) if trained is not None else []
+    _warn_of_ids(found, images.ids)
+    return found
+
+
+def warn_of_trained_ids(workdir, ids):
+    """Log the same warning of images of the run's dataset, of which only the ids are known."""
+    trained, _ = _read(pathlib.Path(workdir) / TRAINED_ON)
+    known = set(trained.ids) if trained is not None else ()
+    _warn_of_ids([id for id in ids if id in known], ids)
+
+
+def _warn_of_ids(found, ids):
     if found:
         logging.getLogger("keras_vit").warning(
             "%d of the %d images were trained on, so the metrics are not those of new images: %s",
-            *(len(found), len(images.ids), name_some(found, 10)),
+            *(len(found), len(ids), name_some(found, 10)),
         )
-    return found
 
 
 def warn_of_validation(before, images, name="starting model"):

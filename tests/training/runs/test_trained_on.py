@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import keras_vit
+from keras_vit.cli import main
 from keras_vit.data.sources.division import RECORD
 from keras_vit.training.fit import fit
 from keras_vit.training.runs.trained_on import (
@@ -96,6 +97,20 @@ def test_a_resumed_run_has_the_images_it_was_begun_with(root, capsys, change, me
     assert f"must have the {kind} images that it was begun with" in error
     assert message in error
     assert {path: path.read_bytes() for path in kept} == kept
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["trained_on.jsonl", "validated_on.jsonl"])
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_damaged_record_is_written_again(kind, is_missing, root, caplog):
+    path = root / "run" / kind
+    before = path.read_text()
+    path.write_text(before[:50])
+    if is_missing:
+        path.unlink()
+    main(train_arguments(root / "start.keras", root / "photos", root / "run", "--resume"))
+    assert path.read_text() == before
+    assert f"{path} was damaged or missing: written again" in caplog.text
 
 
 def test_a_state_without_a_digest_is_gone_on_with_and_told(finished, caplog):
