@@ -21,7 +21,6 @@ from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
 from keras_vit.data.sources.kinds import absolute_name, has_path
 from keras_vit.data.sources.listing import describe_left_out
-from keras_vit.models.base import ImageModel
 from keras_vit.models.variants import find_variant, is_variant, token_grid_of
 from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
@@ -216,8 +215,10 @@ def train(
         if not is_built:
             names = datasets[0].class_names
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
-        if isinstance(model, ImageModel) and distribution.is_first_process():
-            warn_of_memory(recipe, model.options, distribution.num_replicas())
+        model_options = getattr(model, "options", None)
+        # Segmenters and other models have none.
+        if model_options is not None and distribution.is_first_process():
+            warn_of_memory(recipe, model_options, distribution.num_replicas())
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
         options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
         history = fit(recipe, model, datasets, workdir, facts, **options)

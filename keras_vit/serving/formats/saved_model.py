@@ -97,12 +97,15 @@ def _answer(function, argument, encoded, resizing, version):
 
 def _check_labels(outputs, version):
     """Raise an error if `labels.txt`, from which commands read names, has others than the graph."""
-    if "top_k_labels" not in outputs:
-        return
     names = labels_of(version)
+    # Another number of names is an error of `Predictor`.
+    is_fitting = names is None or len(names) == outputs["logits"].shape[-1]
+    if "top_k_labels" not in outputs or not is_fitting:
+        return
     numbers, labels = (outputs[f"top_k_{kind}"].numpy() for kind in ("classes", "labels"))
-    for number, label in set(zip(numbers.ravel().tolist(), labels.ravel().tolist(), strict=True)):
-        found = str(number) if names is None else names[number] if number < len(names) else None
+    pairs = zip(numbers.ravel().tolist(), labels.ravel().tolist(), strict=True)
+    for number, label in sorted(set(pairs)):
+        found = str(number) if names is None else names[number]
         if found != label.decode():
             raise ValueError(
                 "`assets/labels.txt` of an export must have the names that the export answers. "
