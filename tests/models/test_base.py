@@ -118,7 +118,7 @@ def test_options_of_a_model_composed_by_hand_are_read(reads, built, tmp_path):
 
 
 def test_an_unknown_option_is_named():
-    with pytest.raises(TypeError, match=r"vision_transformer.*'colour'"):
+    with pytest.raises(TypeError, match="`vision_transformer` has no argument.*Received: colour=1"):
         vision_transformer(**TINY, colour=1)
 
 
