@@ -62,12 +62,11 @@ def load(path, resizing):
     dtypes = (tf.string, tf.float32, tf.uint8)
     argument = min(served, key=lambda argument: dtypes.index(argument[1]))
     # A function is usable as long as the object that it was loaded with exists.
-    return lambda encoded: _answer(
-        loaded.signatures[served[argument]], argument, encoded, resizing, path.parent
-    )
+    facts = resizing, path.parent, labels_of(path.parent)
+    return lambda encoded: _answer(loaded.signatures[served[argument]], argument, encoded, *facts)
 
 
-def _answer(function, argument, encoded, resizing, version):
+def _answer(function, argument, encoded, resizing, version, names):
     """Return the logits of a signature; a fixed batch is filled up with the last image."""
     import numpy as np
     import tensorflow as tf
@@ -90,14 +89,16 @@ def _answer(function, argument, encoded, resizing, version):
             inputs = tf.stack([decode(file, resizing.antialias) for file in inputs])
         outputs = function(**{name: tf.constant(inputs)})
         _refuse_bad_images(outputs, part, start)
-        _check_labels(outputs, version)
+        _check_labels(outputs, version, names)
         found.append(outputs["logits"].numpy()[: len(part)])
     return np.concatenate(found)
 
 
-def _check_labels(outputs, version):
-    """Raise an error if `labels.txt`, from which commands read names, has others than the graph."""
-    names = labels_of(version)
+def _check_labels(outputs, version, names):
+    """Raise an error if `labels.txt`, from which commands read `names`, has not those of the graph.
+
+    `names` is `None` without the file.
+    """
     # Another number of names is an error of `Predictor`.
     is_fitting = names is None or len(names) == outputs["logits"].shape[-1]
     if "top_k_labels" not in outputs or not is_fitting:

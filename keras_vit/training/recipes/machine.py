@@ -1,10 +1,9 @@
 """Memory of the machine, and the time of a training step."""
 
-import contextlib
 import dataclasses
 import logging
-import math
 import pathlib
+import re
 import shutil
 import subprocess
 import time
@@ -12,8 +11,11 @@ import time
 import keras
 import numpy as np
 
+from keras_vit.core.process import available_memory
 from keras_vit.models.variants import is_resnet, token_grid_of
 from keras_vit.training.optimizers import make_optimizer
+
+_MEMORY = pathlib.Path("/proc/meminfo")
 
 
 def has_accelerator():
@@ -26,21 +28,21 @@ def has_accelerator():
 
 
 def usable_memory():
-    """Return the bytes of the first GPU, or without one the bytes that the machine can give.
+    """Return the bytes of the first GPU, or without one those that the machine can still give.
 
-    The free bytes of a GPU say little, as backends reserve most of it when they start. If the
-    system does not tell, it is infinity.
+    The free bytes of a GPU say little, as backends reserve most of it when they start.
     """
     if has_accelerator() and shutil.which("nvidia-smi"):
         query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
         found = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
         if found and found[0].isdigit():
             return int(found[0]) * 2**20
-    with contextlib.suppress(OSError, StopIteration):
+    usable = available_memory()
+    if _MEMORY.exists():
         # Free pages alone would leave out those of the page cache.
-        lines = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvai"))
-    return math.inf
+        left = re.search(r"MemAvailable:\s*(\d+) kB", _MEMORY.read_text(encoding="ascii"))
+        usable = min(usable, 1024 * int(left[1])) if left else usable
+    return usable
 
 
 def bytes_per_image(options):

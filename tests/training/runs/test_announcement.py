@@ -2,7 +2,6 @@
 
 import dataclasses
 import logging
-import math
 
 import pytest
 
@@ -78,7 +77,6 @@ def test_batches_of_more_images_than_there_are(balance, caplog):
         ({"remat": True}, 64, None),
         ({"lora_rank": 4}, 64, None),
         ({"frozen_blocks": 12}, 64, None),
-        ({}, math.inf, None),
         ({"freeze": True}, 64, None),
     ],
 )
