@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+import warnings
 
 import tyro
 
@@ -34,10 +35,13 @@ def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
     with without_stderr():
         importlib.import_module("keras")
+        # JAX warns of any fork, and OpenVINO's converter forks to report that it is used.
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         if importlib.util.find_spec("tensorflow"):
             # Under another backend the data would import it later.
             importlib.import_module("tensorflow")
             logging.getLogger("tensorflow").addFilter(_is_not_of_retracing)
+            logging.getLogger("absl").addFilter(_is_not_of_gradients)
 
 
 def _is_not_of_retracing(record):
@@ -45,14 +49,24 @@ def _is_not_of_retracing(record):
     return "retracing" not in record.getMessage()
 
 
+def _is_not_of_gradients(record):
+    # A SavedModel that JAX wrote has no gradients; no command asks for them.
+    return "unsaved custom gradients" not in record.getMessage()
+
+
 def show_log():
-    """Write the log of the package to the standard error."""
-    handler = logging.StreamHandler()
+    """Write the log of the package, and warnings of other libraries, to the standard error."""
+    handler, others = logging.StreamHandler(), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
     # An earlier handler may hold a standard error that is closed.
     logger.handlers[:] = [handler]
+    # Otherwise `logging.warning` in a library would add a handler that writes our lines again.
+    others.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    others.setLevel(logging.WARNING)
+    others.addFilter(lambda record: not record.name.startswith("keras_vit"))
+    logging.basicConfig(handlers=[others])
 
 
 def parse(args=None):
@@ -105,9 +119,9 @@ def main(args=None):
         os.environ.setdefault("TQDM_MININTERVAL", "10")
     try:
         command = parse(args)
+        show_log()
         if getattr(command, "needs_keras", True):
             import_keras_quietly()
-        show_log()
         command.run()
     except BrokenPipeError:
         # The reader of the output stopped reading, as `head` does.

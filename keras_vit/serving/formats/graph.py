@@ -87,7 +87,11 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
         # This process uses the accelerator's memory, and a conversion needs none.
         environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, "-m", __name__, file, path, json.dumps(options)]
-        subprocess.run([str(part) for part in command], check=True, env=environment)
+        command = [str(part) for part in command]
+        # Of what it writes, only an error is of use.
+        found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if found.returncode:
+            raise RuntimeError(f"TensorFlow could not write the graph:\n{found.stderr}")
 
 
 def _write_saved_model(model, path, with_weights, sums_by_matmul):
