@@ -51,6 +51,9 @@ class Fewshot:
     by default."""
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
+    upright: bool = False
+    """Turn photographs upright by their EXIF orientation, as is done anyway for a run that was
+    trained with `--upright`."""
 
     def run(self):
         """Print a table."""
@@ -77,6 +80,7 @@ class Fewshot:
         trained = open_trained(self.model, as_image_size(self.image_size))
         if self.data is None:
             self.classes = self.classes or trained.run.get("classes")
+        self.upright = self.upright or trained.is_upright
         data = trained.find_data(self.data, self.test_split, self.classes, self.data_dir)
         own = ("model", "data", "seeds", "image_size", "debug")
         options = {name: value for name, value in vars(self).items() if name not in own}

@@ -204,6 +204,7 @@ class Train:
             classes=self.fewshot_classes,
             data_dir=self.data_dir,
             max_skipped=self.max_skipped,
+            upright=self.recipe.upright,
         )
         return (MeasureRegularly(self.fewshot_every, fewshot),)
 

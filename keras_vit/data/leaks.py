@@ -65,8 +65,8 @@ def warn_of_turned(images):
     if turned := sum(split.num_turned for split in images):
         logging.getLogger("keras_vit").warning(
             "%d of %d images are not stored upright (EXIF orientation) and are not turned. "
-            "`keras-vit predict` turns them; so do `train` and `evaluate` with `--upright`, and "
-            "`load` with `upright=True`",
+            "`keras-vit predict` turns them; so do `train`, `evaluate` and `fewshot` with "
+            "`--upright`, and `load` with `upright=True`",
             *(turned, sum(len(split.ids) for split in images)),
         )
 

@@ -18,7 +18,9 @@ from keras_vit.core.files import replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import source_digest
+from keras_vit.data.leaks import warn_of_turned
 from keras_vit.data.sources.features import compute_features
+from keras_vit.data.sources.kinds import has_path
 from keras_vit.evaluation.classification import check_ends
 from keras_vit.models.base import resizing_of
 from keras_vit.models.kernels.folding import fold
@@ -63,8 +65,11 @@ def split_features(
     data_dir=None,
     central_crop_from=None,
     max_skipped=0.1,
+    upright=False,
 ):
     """Return features, labels and class names of a split, from a cache directory if one is given.
+
+    With `upright`, photographs are turned by their EXIF orientation.
 
     A file of the cache has a digest of all that the features depend on: weights and configuration
     of the model, every image and label as they are stored, the image size, the crop, and the
@@ -82,7 +87,10 @@ def split_features(
             central_crop_from=central_crop_from,
             resizing=resizing,
             max_skipped=max_skipped,
+            upright=upright,
         )
+        if has_path(name) and not upright:
+            warn_of_turned([dataset.fingerprints()])
         return _extract(extractor, dataset)
 
     if cache is not None:
@@ -91,6 +99,8 @@ def split_features(
     if cache is None:
         return *compute(), source.class_names
     settings = (image_size, central_crop_from, max_skipped, *dataclasses.astuple(resizing))
+    # Files of version 1.0 and before are of images as they are stored.
+    settings += (True,) if upright else ()
     key = _key(extractor, source_digest(source), settings)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")

@@ -41,8 +41,8 @@ def evaluate_fewshot(
         seeds: seeds of the choice.
         method: the classifier.
         l2: weight of the squared parameters.
-        **data: `batch_size`, `cache`, `classes`, `data_dir`, `central_crop_from`, `max_skipped` of
-            `keras_vit.evaluation.extraction.split_features`.
+        **data: `batch_size`, `cache`, `classes`, `data_dir`, `central_crop_from`, `max_skipped`,
+            `upright` of `keras_vit.evaluation.extraction.split_features`.
 
     Returns:
         A dictionary from `(shots, seed)` to the accuracy on the whole test split.

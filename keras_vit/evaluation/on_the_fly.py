@@ -47,6 +47,7 @@ class FewshotAccuracy:
         data_dir: directory of TensorFlow Datasets.
         batch_size: images in one step.
         max_skipped: greatest share of images that may be skipped because they cannot be decoded.
+        upright: whether photographs are turned upright by their EXIF orientation.
 
     Call arguments:
         model: a model of this package, with any head or none, of one image size.
@@ -83,6 +84,7 @@ class FewshotAccuracy:
         data_dir: str | os.PathLike | None = None,
         batch_size: int = 32,
         max_skipped: float = 0.1,
+        upright: bool = False,
     ) -> None:
         check_fewshot_settings(shots, seeds, "least-squares", None)
         check_integer("batch_size", batch_size, 1)
@@ -94,7 +96,7 @@ class FewshotAccuracy:
                 "The splits of `data` must have the same classes, one for each image. Received: "
                 f"data={data!r} with {len(train.class_names)} and {len(test.class_names)} classes"
             )
-        self._options |= {"batch_size": batch_size, "max_skipped": max_skipped}
+        self._options |= {"batch_size": batch_size, "max_skipped": max_skipped, "upright": upright}
         self._read_as = self._examples = None
 
     @property
@@ -105,6 +107,8 @@ class FewshotAccuracy:
             "shots": list(self.shots),
             "seeds": list(self.seeds),
             "classes": self.classes and list(self.classes),
+            # Earlier versions did not record it.
+            **({"upright": True} if self._options["upright"] else {}),
         }
 
     def __call__(self, model):

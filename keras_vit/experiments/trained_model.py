@@ -89,7 +89,7 @@ class TrainedModel:
             check_data_path(name)
         if not options.get("central_crop_from"):
             options.setdefault("resizing", resizing_of(self.model))
-        if self.run.get("recipe", {}).get("upright", False):
+        if self.is_upright:
             options["upright"] = True
         dataset = load(
             name,
@@ -104,6 +104,11 @@ class TrainedModel:
         if names is not None:
             check_same_classes(names, list(dataset.class_names), self.path.suffix == ".keras")
         return dataset
+
+    @property
+    def is_upright(self):
+        """Whether the run turned photographs upright."""
+        return self.run.get("recipe", {}).get("upright", False)
 
     def find_data(self, data, split, classes=None, data_dir=None):
         """Return the name of a dataset as the run divides it, after a warning of trained images."""

@@ -18,6 +18,7 @@ _OTHER_FORMATS = {
     "HTML or XML": (b"<",),
     "a Git LFS pointer": (b"version https://git-lfs",),
 }
+_NO_IMAGES = ("HTML or XML", "a Git LFS pointer")
 _ISO_BRANDS = {b"hei": "HEIC", b"hev": "HEIC", b"mif": "HEIC", b"msf": "HEIC", b"avi": "AVIF"}
 
 
@@ -110,7 +111,8 @@ def other_format(head):
     name = next((n for n, starts in _OTHER_FORMATS.items() if head.startswith(starts)), None)
     if head[4:8] == b"ftyp":
         name = _ISO_BRANDS.get(head[8:11])
-    return name and f"{name}, which is not decoded"
+    hint = "" if name in _NO_IMAGES else ": convert it to JPEG or PNG"
+    return name and f"{name}, which is not decoded{hint}"
 
 
 def other_format_of(path):

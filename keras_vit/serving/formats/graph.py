@@ -89,7 +89,9 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
         command = [sys.executable, "-m", __name__, file, path, json.dumps(options)]
         command = [str(part) for part in command]
         # Of what it writes, only an error is of use.
-        found = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        found = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
         if found.returncode:
             raise RuntimeError(f"TensorFlow could not write the graph:\n{found.stderr}")
 

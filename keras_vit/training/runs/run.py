@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import pathlib
 import re
 import shutil
@@ -38,6 +39,7 @@ def open_run(workdir, recipe, facts, resume=False, digests=(), has_same_images=F
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     # Equal runs have equal ids, so that their files can be compared.
     run["id"] = hashlib.sha256(json.dumps([run, *digests]).encode()).hexdigest()[:16]
+    run["backend"] = keras.backend.backend()
     try:
         is_made = not workdir.exists()
         if _holds_something(workdir):
@@ -120,7 +122,7 @@ def _check_same(workdir, run, recipe, has_same_images):
         "model_digest": run.get("model_digest"),
     }
     # A run may go on on other devices.
-    names = ("recipe", "keras", "id", "strategy", "model_shards")
+    names = ("recipe", "keras", "backend", "id", "strategy", "model_shards")
     not_compared = dict.fromkeys((*names, *_moved(before, run, has_same_images)))
     old, new = (
         {**unrecorded, **settings["recipe"], **settings, **not_compared}
@@ -131,6 +133,12 @@ def _check_same(workdir, run, recipe, has_same_images):
     # If both changed, the path says more than the digest.
     changed = [change for change in changed if not _OF_DIGEST.match(change)] or changed
     _refuse_changes(changed, recipe)
+    if before.get("backend", run["backend"]) != run["backend"]:
+        logging.getLogger("keras_vit").warning(
+            "the run was begun on %s and goes on on %s: its random numbers, and so its results, "
+            "are others than without the stop",
+            *(before["backend"], run["backend"]),
+        )
 
 
 def check_same_recipe(begun, recipe):

@@ -1,4 +1,4 @@
-"""Photographs with an EXIF orientation: `evaluate` and `train` turn them with `--upright`."""
+"""Photographs with an EXIF orientation, which commands turn with `--upright`."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from keras_vit.cli import main
+from keras_vit.evaluation import FewshotAccuracy
 from tests.fixtures.commands import run, train_arguments
 from tests.fixtures.images import random_image
 from tests.fixtures.models import small_classifier
@@ -40,6 +41,32 @@ def test_evaluate(photos, capsys, caplog):
     assert WARNING not in caplog.text
     assert run(capsys, *evaluate, f"folder:{photos}/turned") != expected
     assert WARNING in caplog.text
+
+
+@pytest.mark.slow
+def test_fewshot(photos, capsys, caplog):
+    small_classifier("token").save(photos / "best.keras")
+    fewshot = ("fewshot", photos / "best.keras", "--shots", "1", "2", "--data")
+    cache = ("--cache", photos / "cache")
+    expected = run(capsys, *fewshot, f"folder:{photos}/upright")
+    assert run(capsys, *fewshot, f"folder:{photos}/turned", "--upright", *cache) == expected
+    assert "are not stored upright" not in caplog.text
+    assert run(capsys, *fewshot, f"folder:{photos}/turned", *cache) != expected
+    assert "are not stored upright" in caplog.text
+    assert run(capsys, *fewshot, f"folder:{photos}/turned", "--upright", *cache) == expected
+    # As the run of the model did.
+    (photos / "run.json").write_text('{"recipe": {"upright": true}}')
+    assert run(capsys, *fewshot, f"folder:{photos}/turned") == expected
+
+
+def test_the_accuracy_during_training(photos):
+    model = small_classifier("token")
+    data = (f"folder:{photos}/{name}" for name in ("upright", "turned", "turned"))
+    expected, turned, stored = (
+        FewshotAccuracy(name, (1, 5), upright=upright)(model)()
+        for name, upright in zip(data, (False, True, False), strict=True)
+    )
+    assert turned == expected != stored
 
 
 @pytest.mark.slow

@@ -117,9 +117,9 @@ def test_images_are_taken_by_their_bytes_and_others_counted(tmp_path):
     assert {"cat/a.jfif", "cat/b.JPE", "cat/no_suffix"} < ids
     assert len(ids) == 7
     assert source.left_out == {
-        "TIFF, which is not decoded": 1,
-        "HEIC, which is not decoded": 1,
-        "AVIF, which is not decoded": 1,
+        "TIFF, which is not decoded: convert it to JPEG or PNG": 1,
+        "HEIC, which is not decoded: convert it to JPEG or PNG": 1,
+        "AVIF, which is not decoded: convert it to JPEG or PNG": 1,
         "not an image (.txt)": 1,
         "not an image (without a suffix)": 1,
         "hidden": 1,

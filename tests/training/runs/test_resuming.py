@@ -193,6 +193,16 @@ def test_a_run_is_the_same_with_its_classes_in_another_order_and_its_split_recor
             open_run(tmp_path, RECIPE, {**same, **other}, resume=True)
 
 
+def test_a_run_that_goes_on_on_another_backend_says_so(tmp_path, monkeypatch, caplog):
+    open_run(tmp_path, RECIPE, {"data": "digits"})
+    open_run(tmp_path, RECIPE, {"data": "digits"}, resume=True)
+    assert not caplog.messages
+    own = keras.backend.backend()
+    monkeypatch.setattr(keras.backend, "backend", lambda: "another")
+    open_run(tmp_path, RECIPE, {"data": "digits"}, resume=True)
+    assert f"the run was begun on {own} and goes on on another" in caplog.text
+
+
 @pytest.mark.parametrize("name", ["model", "teacher"])
 def test_a_run_goes_on_with_the_weights_that_it_was_begun_with_wherever_they_are(
     name, tmp_path, monkeypatch
