@@ -15,6 +15,7 @@ from keras_vit.inspection.figures.drawing import check_matplotlib, is_drawn_here
 from keras_vit.inspection.figures.embeddings import draw_filters, draw_position_similarity
 from keras_vit.inspection.rollout import attention_rollout
 from keras_vit.models.parts import find_blocks, has_class_output, has_positions, token_grid
+from keras_vit.models.prediction import predict_images
 
 PAGE = "index.html"
 # Identifies the pages of this package, so that no other page is replaced.
@@ -60,7 +61,8 @@ ROLLOUT = Figure(
     "rollout.png",
     "Attention rollout",
     "How much each patch contributes to the output by the attention of all blocks: yellow is the "
-    "most. In an untrained model all patches contribute about the same.",
+    "most. In an untrained model all patches contribute about the same. The most likely class is "
+    "written above, if the model has class names.",
 )
 HEADS = Figure(
     "heads.png",
@@ -147,7 +149,8 @@ def _draw_attention(model, images, directory, verbose):
     distances = attention_distance(model, images, verbose=verbose)
     draw_attention_distance(distances, directory / DISTANCE.file)
     drawn = images[:NUM_DRAWN]
-    draw_rollout(drawn, attention_rollout(model, drawn), directory / ROLLOUT.file)
+    rollout, classes = attention_rollout(model, drawn), _predicted_classes(model, drawn)
+    draw_rollout(drawn, rollout, directory / ROLLOUT.file, classes)
     maps = {name: scores[0] for name, scores in attention_maps(model, images[:1]).items()}
     rows, columns = token_grid(model)
     num_prefix = next(iter(maps.values())).shape[-1] - rows * columns
@@ -155,6 +158,14 @@ def _draw_attention(model, images, directory, verbose):
     query = 0 if has_class_output(model) else middle
     draw_heads(drawn[0], maps, (rows, columns), directory / HEADS.file, query)
     return DISTANCE, ROLLOUT, HEADS
+
+
+def _predicted_classes(model, images):
+    """Return the name of the most likely class of each image, `None` if there are no names."""
+    names = getattr(model, "class_names", None)
+    if names is None or len(model.output_shape) != 2:
+        return None
+    return [names[number] for number in predict_images(model, model, images).argmax(-1)]
 
 
 def _page(model, num_images, figures, directory):

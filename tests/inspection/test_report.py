@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.inspection.figures.attention import upsample
+from keras_vit.inspection.figures.attention import draw_rollout, upsample
 from keras_vit.inspection.figures.drawing import draw_contact_sheet, draw_predictions
 from keras_vit.inspection.report import write_report
 from keras_vit.models import vision_transformer
 from tests.fixtures.commands import mistake_of, run
 from tests.fixtures.images import encode, random_image, write_folder
+from tests.fixtures.models import small_classifier
 from tests.fixtures.tiny import TINY, images
 
 EMBEDDINGS = ["filters.png", "position_similarity.png"]
@@ -171,3 +172,21 @@ def test_too_many_broken_images(tmp_path, capsys):
         run(capsys, *command)
     (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert "of the images may be skipped" in error
+
+
+@pytest.mark.slow
+def test_the_rollout_names_the_most_likely_class(tmp_path, monkeypatch):
+    drawn = []
+
+    def draw(pictures, rollout, path, titles):
+        drawn.append(titles)
+        draw_rollout(pictures, rollout, path, titles)
+
+    monkeypatch.setattr("keras_vit.inspection.report.draw_rollout", draw)
+    model = small_classifier("token")
+    pictures = images(3, *model.input_shape[1:])
+    most_likely = model.predict(pictures, verbose=0).argmax(-1)
+    for names in (None, (r"$\a$", r"$\b$", r"$\c$")):
+        model.class_names = names
+        write_report(model, pictures, tmp_path / "seen")
+    assert drawn == [None, [names[number] for number in most_likely]]

@@ -1,5 +1,7 @@
 """Figures of attention distance, attention rollout and attention heads."""
 
+import textwrap
+
 import numpy as np
 import scipy.ndimage
 
@@ -49,7 +51,7 @@ def draw_attention_distance(distances, path):
     save_figure(figure, path)
 
 
-def draw_rollout(images, rollout, path):
+def draw_rollout(images, rollout, path, titles=None):
     """Draw images, each next to its attention rollout over the image.
 
     Colors range from 0 to the greatest value of each image.
@@ -58,6 +60,7 @@ def draw_rollout(images, rollout, path):
         images: array `(count, height, width, channels)` in [-1, 1].
         rollout: array `(count, rows, columns)` from `attention_rollout`.
         path: path of the PNG file to write.
+        titles: text to write above each image, such as its class; `None` for none.
 
     Raises:
         ValueError: if matplotlib is not installed.
@@ -72,8 +75,12 @@ def draw_rollout(images, rollout, path):
     rows = -(-len(images) // columns)
     height, width = images.shape[1:3]
     # Wide enough for the title.
-    figure = new_figure(max(2 * 1.6 * columns, 7), rows * 1.6 * height / width + 0.8)
+    side = 1.6 * height / width + (0.25 if titles else 0)
+    figure = new_figure(max(2 * 1.6 * columns, 7), rows * side + 0.8)
     pairs = empty_axes(figure, rows, 2 * columns).reshape(-1, 2)[: len(images)]
+    for (left, _), title in zip(pairs, titles or (), strict=False):
+        # As long as both pictures are wide.
+        left.set_title(textwrap.shorten(title, 40), fontsize=8, loc="left")
     for (left, right), image, weights in zip(pairs, images, rollout, strict=True):
         picture = as_picture(image)
         left.imshow(picture)

@@ -2,7 +2,12 @@
 
 import numpy as np
 
-from keras_vit.inspection.figures.drawing import check_matplotlib, new_figure, save_figure
+from keras_vit.inspection.figures.drawing import (
+    as_plain,
+    check_matplotlib,
+    new_figure,
+    save_figure,
+)
 
 # Up to so many classes, every class is named, and every cell shows its number of images.
 NAMED = 40
@@ -62,4 +67,4 @@ def _number(axis, matrix, shares):
 
 
 def _shortened(name):
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    return as_plain(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…")

@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import re
 
 import numpy as np
 from keras import ops
@@ -35,13 +36,17 @@ def new_figure(width, height):
 
 
 def save_figure(figure, path, title=FIGURE_TITLE):
-    """Write a figure atomically.
+    """Write a figure atomically. A `$` in a title or a legend is one, and begins no formula.
 
     Args:
         figure: a matplotlib figure.
         path: path of the file, or a file object.
         title: title to store in the file, for `is_drawn_here`.
     """
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_text(as_plain(text.get_text()))
     if hasattr(path, "write"):
         figure.savefig(path, dpi=120)
         return
@@ -51,6 +56,17 @@ def save_figure(figure, path, title=FIGURE_TITLE):
     metadata = {"metadata": {"Title": title}} if path.suffix.lower() == ".png" else {}
     with replacing(path) as partial:
         figure.savefig(partial, dpi=120, **metadata)
+
+
+def as_plain(text):
+    r"""Escape each `$`, with which matplotlib would begin a formula.
+
+    Example:
+    >>> from keras_vit.inspection.figures.drawing import as_plain
+    >>> print(as_plain("$ and €"))
+    \$ and €
+    """
+    return re.sub(r"(?<!\\)\$", r"\$", text)
 
 
 def is_drawn_here(path, title=FIGURE_TITLE):
