@@ -43,7 +43,7 @@ class Client:
 
 def _print_classes(image, server, top):
     """Print the classes of an image, and return whether it could be decoded."""
-    from keras_vit.cli.predict import print_classes
+    from keras_vit.cli.predict_lines import print_classes
     from keras_vit.serving.predict import read_image
 
     try:

@@ -1,6 +1,7 @@
 """Names of the values of options, for help and errors, without `None`."""
 
 import dataclasses
+import difflib
 import re
 import typing
 
@@ -48,6 +49,10 @@ def plain_metavar(metavar):
     return re.sub(r"^\{\[(.*)\]\}$", r"\1", metavar)
 
 
+# What other libraries call a value.
+_OTHER_NAMES = {"tflite": "litert", "tf": "saved_model", "hf": "huggingface"}
+
+
 def plain_error(text):
     """Return a text of tyro that says which values it cannot read, with plain names.
 
@@ -57,6 +62,8 @@ def plain_error(text):
     "`--steps` must be an integer. Received: 'many'"
     >>> plain_error("invalid choice 'f' for argument '--dtype'. Expected one of ('None', 'int8')")
     "`--dtype` must be one of int8. Received: 'f'"
+    >>> plain_error("invalid choice 'tflite' for argument '--to'. Expected one of ('litert', 'a')")
+    "`--to` must be one of a, litert. Received: 'tflite' (did you mean litert?)"
     """
     for wrong in (r"no type matching (.*) could .* from \[(.*)\]", r"([^:]*): \[?('.*')\]?"):
         if found := re.match(rf"Error parsing (\S+): {wrong}$", text):
@@ -67,5 +74,12 @@ def plain_error(text):
     if found := re.match(r"invalid choice (.*) for argument '(.*)'\. Expected .* \((.*)\)", text):
         given, name, choices = found.groups()
         known = sorted(set(re.findall(r"'([^']*)'", choices)) - {"None"})
-        return f"`{name}` must be one of {', '.join(known)}. Received: {given}"
+        hint = _nearest(given.strip("'"), known)
+        return f"`{name}` must be one of {', '.join(known)}. Received: {given}{hint}"
     return text
+
+
+def _nearest(word, known):
+    other = [_OTHER_NAMES[word]] if _OTHER_NAMES.get(word) in known else []
+    nearest = other or difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {nearest[0]}?)" if nearest else ""

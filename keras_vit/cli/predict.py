@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from keras_vit.cli.predict_lines import print_lines, tell_left_out
 from keras_vit.core.choices import DTYPES
-
-# Lines of images are printed as soon as so many are predicted.
-_AT_ONCE = 256
 
 
 @dataclasses.dataclass
@@ -36,6 +34,8 @@ class Predict:
     image_size: tuple[int, ...] | None = None
     """Image size, one number or height and width: resizes a model for another size. A file that
     does not record its size needs this."""
+    csv: pathlib.Path | None = None
+    """Write the printed classes to this new CSV file, too: one row for each class of an image."""
     output: pathlib.Path | None = None
     """Write Parquet files to this directory instead of lines. Run the same command again to resume
     it: files that are there are not computed again."""
@@ -96,7 +96,10 @@ class Predict:
         # A single image is not computed as many.
         scale = (min(self.batch_size, images.num_images), self.dtype)
         outputs = ("prediction", "probability", "probabilities")
-        self._print_lines(Predictor(self.model, outputs, *scale, size), images)
+        lines = print_lines(Predictor(self.model, outputs, *scale, size), images, self.top)
+        self._write_csv(lines)
+        if any(line.error for line in lines):
+            sys.exit(1)
 
     def _check_flags(self):
         names = ("outputs", "part_size", "processes", "shard", "engine", "address", "gpus")
@@ -108,10 +111,19 @@ class Predict:
             )
         if self.output is not None and self.top != defaults["top"]:
             raise ValueError("`--top` is for lines, without `--output`. Received: both")
-        refused = [n for n in ("output", "top", "dtype") if getattr(self, n) != defaults[n]]
+        if self.output is not None and self.csv is not None:
+            raise ValueError("`--csv` is for lines, without `--output`. Received: both")
+        if self.csv is not None:
+            file = self.csv.expanduser()
+            if file.exists() or not file.parent.is_dir():
+                raise ValueError(
+                    "`--csv` must be a new file in a folder that exists. "
+                    f"Received: {str(self.csv)!r}"
+                )
+        refused = [n for n in ("output", "top", "csv", "dtype") if getattr(self, n) != defaults[n]]
         if self.masks is not None and refused:
             raise ValueError(
-                "`--masks` is without `--output`, `--top` and `--dtype`. "
+                "`--masks` is without `--output`, `--top`, `--csv` and `--dtype`. "
                 f"Received: --masks and --{refused[0]}"
             )
         if self.engine != "ray" and (self.address is not None or self.gpus):
@@ -167,24 +179,19 @@ class Predict:
         if drawn < len(names):
             sys.exit(1)
 
-    def _print_lines(self, predictor, images):
-        from keras_vit.core.text import printable
+    def _write_csv(self, lines):
+        from keras_vit.core.files import write_csv
 
-        is_whole = True
-        for found in predicted(predictor, images):
-            if found["probabilities"].ndim > 2:
-                raise ValueError(
-                    "`model` must be a classifier. Received: the export of a segmenter, "
-                    f"{predictor.path}; `--masks DIR` draws the masks of its run or .keras file"
-                )
-            for index, id in enumerate(found["id"]):
-                if reason := found["error"][index]:
-                    print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
-                    is_whole = False
-                else:
-                    print_classes(id, _classes(predictor.model, found, index, self.top))
-        if not is_whole:
-            sys.exit(1)
+        if self.csv is None:
+            return
+        # An image without a class has a row, too.
+        rows = [
+            {"image": line.image, "class": name, "probability": probability}
+            for line in lines
+            for name, probability in line.classes or [(None, None)]
+        ]
+        write_csv(self.csv.expanduser().resolve(), rows)
+        print(f"Written to {self.csv}")
 
     def _write_files(self, predictor, shard):
         import tqdm
@@ -237,39 +244,6 @@ def as_shard(text):
     if not is_pair or not 1 <= int(index) <= int(count):
         raise ValueError(f"`--shard` must be I/N with 1 <= I <= N. Received: {text!r}")
     return int(index) - 1, int(count)
-
-
-def predicted(predictor, images):
-    """Yield the columns of batch after batch of `ImageRows`."""
-    for start in range(0, images.num_images, _AT_ONCE):
-        yield predictor(images.columns(start, min(start + _AT_ONCE, images.num_images)))
-
-
-def tell_left_out(images):
-    """Log how many files are no images, by reason, if there are any."""
-    from keras_vit.data.sources.listing import describe_left_out
-
-    if images.left_out:
-        logging.getLogger("keras_vit").info("%s", describe_left_out(images.left_out))
-
-
-def print_classes(image, classes):
-    """Print a line with the classes of an image, `[(name, probability), ...]`."""
-    from keras_vit.core.text import printable
-
-    named = [f"{printable(name)} {probability:.1%}" for name, probability in classes]
-    print(printable(str(image)), *(named or ["-"]), sep="  ")
-
-
-def _classes(model, found, index, top):
-    """Return the classes of one image with their probabilities, the most likely first."""
-    from keras_vit.serving.prediction.columns import class_names, ranked
-
-    if model.thresholds is not None:
-        return zip(found["prediction"][index], found["probability"][index], strict=True)
-    probabilities = found["probabilities"][index]
-    names = class_names(model, len(probabilities))
-    return [(names[number], probabilities[number]) for number in ranked(probabilities, top)]
 
 
 def warn_of_other_model(path):

@@ -73,7 +73,7 @@ class Search:
         """Yield the ids, the features, and why there are none, of the images to search for."""
         import numpy as np
 
-        from keras_vit.cli.predict import predicted
+        from keras_vit.cli.predict_lines import predicted
         from keras_vit.data.inputs.find import find_images
         from keras_vit.evaluation.store import check_same_model, is_store, read_features
         from keras_vit.serving import Predictor

@@ -1,5 +1,7 @@
 """`keras-vit` as a user runs it, and the shorter commands."""
 
+import csv
+
 import pytest
 
 import keras_vit
@@ -131,11 +133,20 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
     (tmp_path / "page.jpg").write_text("<html>not found</html>")
     good = next(photos.rglob("*.jpg"))
     images = [tmp_path / "missing.jpg", tmp_path / "page.jpg", good]
+    table = tmp_path / "found.csv"
     with pytest.raises(SystemExit) as exit_info:
-        main(["predict", str(start), *map(str, images)])
+        main(["predict", str(start), *map(str, images), "--top", "2", "--csv", str(table)])
     assert exit_info.value.code == 1
     printed = capsys.readouterr()
-    assert printed.out.startswith(str(good)) and len(printed.out.splitlines()) == 1
+    assert printed.out.startswith(str(good)) and len(printed.out.splitlines()) == 2
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    # The head is zero.
+    share = f"{1 / 3:.5f}"
+    found = [(row["image"], row["class"], row["probability"][: len(share)]) for row in rows]
+    bad = [(str(image), "", "") for image in images[:2]]
+    assert found == [*bad, (str(good), "0", share), (str(good), "1", share)]
+    assert "`--csv` must be a new file" in error_of(capsys, "predict", start, good, "--csv", table)
     untrained, names, missing, page = printed.err.splitlines()
     assert "the model's head is zero" in untrained + names
     assert "the model has no class names" in untrained + names

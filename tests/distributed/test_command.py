@@ -40,6 +40,7 @@ def test_lines_are_printed_without_an_output(path, photos, capsys):
         (["--outputs", "labels"], "`outputs` must be a list of prediction, probability"),
         (["--split", "test"], "`split` is for datasets"),
         (["--top", "1"], "`--top` is for lines, without `--output`"),
+        (["--csv", "found.csv"], "`--csv` is for lines, without `--output`"),
     ],
 )
 def test_flags_are_checked(flags, message, path, photos, tmp_path, capsys):

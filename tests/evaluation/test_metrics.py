@@ -105,7 +105,8 @@ def test_wrong_arguments(function, arguments, message):
 def test_confusion_is_drawn(count, tmp_path):
     matrix = np.random.default_rng(0).integers(0, 9, (count, count))
     matrix[1] = 0
-    draw_confusion(matrix, [rf"class $\{index}$" for index in range(count)], tmp_path / "matrix.png")
+    names = [rf"class $\{index}$" for index in range(count)]
+    draw_confusion(matrix, names, tmp_path / "matrix.png")
     pixels = keras.utils.img_to_array(keras.utils.load_img(tmp_path / "matrix.png"))
     assert min(pixels.shape[:2]) > 500
     assert pixels.std() > 10

@@ -1,0 +1,77 @@
+"""The lines that `keras-vit predict` prints, one for each image."""
+
+import dataclasses
+import logging
+import sys
+
+# Lines of images are printed as soon as so many are predicted.
+_AT_ONCE = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """The classes of an image.
+
+    Args:
+        image: its path or id.
+        classes: list of `(name, probability)`, the most likely first.
+        error: why it has none, or `None`.
+    """
+
+    image: str
+    classes: list
+    error: str | None = None
+
+
+def print_lines(predictor, images, top):
+    """Print a line for each image of `ImageRows`, and return a list of `Line`s."""
+    from keras_vit.core.text import printable
+
+    lines = []
+    for found in predicted(predictor, images):
+        if found["probabilities"].ndim > 2:
+            raise ValueError(
+                "`model` must be a classifier. Received: the export of a segmenter, "
+                f"{predictor.path}; `--masks DIR` draws the masks of its run or .keras file"
+            )
+        for index, id in enumerate(found["id"]):
+            if reason := found["error"][index]:
+                print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
+                lines.append(Line(id, [], reason))
+            else:
+                lines.append(Line(id, _classes(predictor.model, found, index, top)))
+                print_classes(id, lines[-1].classes)
+    return lines
+
+
+def predicted(predictor, images):
+    """Yield the columns of batch after batch of `ImageRows`."""
+    for start in range(0, images.num_images, _AT_ONCE):
+        yield predictor(images.columns(start, min(start + _AT_ONCE, images.num_images)))
+
+
+def tell_left_out(images):
+    """Log how many files are no images, by reason, if there are any."""
+    from keras_vit.data.sources.listing import describe_left_out
+
+    if images.left_out:
+        logging.getLogger("keras_vit").info("%s", describe_left_out(images.left_out))
+
+
+def print_classes(image, classes):
+    """Print a line with the classes of an image, `[(name, probability), ...]`."""
+    from keras_vit.core.text import printable
+
+    named = [f"{printable(name)} {probability:.1%}" for name, probability in classes]
+    print(printable(str(image)), *(named or ["-"]), sep="  ")
+
+
+def _classes(model, found, index, top):
+    """Return the classes of one image with their probabilities, the most likely first."""
+    from keras_vit.serving.prediction.columns import class_names, ranked
+
+    if model.thresholds is not None:
+        return list(zip(found["prediction"][index], found["probability"][index], strict=True))
+    probabilities = found["probabilities"][index]
+    names = class_names(model, len(probabilities))
+    return [(names[number], probabilities[number]) for number in ranked(probabilities, top)]
