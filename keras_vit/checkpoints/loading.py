@@ -178,7 +178,9 @@ def _load_keras_weights(model, file):
 
 def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
     options, stored_size = dict(described), described["image_size"]
-    if image_size is None and stored_size != (checkpoint.processed_size or stored_size):
+    # An image processor may make borders that a model of transformers leaves out.
+    whole = resizing_for(checkpoint, options).whole(stored_size)
+    if image_size is None and whole != (checkpoint.processed_size or whole):
         text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
         logger.warning(text, checkpoint.path, *checkpoint.processed_size, *stored_size)
     if new_head:

@@ -93,12 +93,6 @@ def save_checkpoint(
     path = _check_path(path, format)
     model = at_stored_size(model)
     options = options_of(model)
-    if getattr(model, "thresholds", None) is not None:
-        logger.warning(
-            "%s does not record that an image may have several labels: the probabilities are "
-            "sigmoids, and `model.thresholds` are lost",
-            path,
-        )
     if class_names is not None:
         class_names = check_class_names(class_names, num_classes=options["num_classes"])
     check_finite(model, dtype="float32")
@@ -128,7 +122,24 @@ def save_checkpoint(
                 "`path` must not be next to the config.json of another model, with which the "
                 f"weights would be read. Received: path={str(path)!r} ({error})"
             ) from error
+    if getattr(model, "thresholds", None) is not None:
+        _record_thresholds(model.thresholds, format, files, path)
     write_files(path, arrays, files, size_to_record(options))
+
+
+def _record_thresholds(thresholds, format, files, path):
+    """Record in the files that an image may have several labels, or log what is lost."""
+    config = CONFIGURATION[0]
+    if config in files and format.several_labels:
+        files[config] |= format.several_labels
+        if set(thresholds) != {0.5}:
+            logger.warning("%s does not record `model.thresholds`: they are 0.5 in it", path)
+        return
+    logger.warning(
+        "%s does not record that an image may have several labels: the probabilities are "
+        "sigmoids, and `model.thresholds` are lost",
+        path,
+    )
 
 
 def stored_in(model, options, format, normalization, present=({}, {}), facts=None):

@@ -25,8 +25,8 @@ class Convert:
     """
 
     source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="SOURCE")]
-    """A file (.npz, .safetensors, .keras), a directory with model.safetensors and config.json, a
-    run's directory, an address (https, gs), or a name of `keras-vit checkpoints` or of AugReg."""
+    """A file (.npz, .safetensors, .h5, .keras), a directory of transformers or timm, that of a run,
+    an address (https, gs, hf), or a name of `keras-vit checkpoints` or of AugReg."""
     target: Annotated[pathlib.Path, tyro.conf.Positional, tyro.conf.arg(metavar="TARGET")]
     """New file; or new directory, for timm, transformers (`huggingface...`) and saved_model."""
     to: Literal[(*LAYOUTS, "saved_model")] | None = None

@@ -150,15 +150,20 @@ def warned_of_range():
         _IS_WARNED.reset(token)
 
 
+def is_warned_of_range():
+    """Whether warnings of `warn_of_range` are suppressed."""
+    return _IS_WARNED.get()
+
+
 def warn_of_range(bounds):
     """Log a warning if the range of images suggests that they are scaled wrongly."""
     low, high = bounds or (0, 0)
-    if _IS_WARNED.get():
+    if is_warned_of_range():
         return
     if low < -MAX_OVERSHOOT or high > MAX_OVERSHOOT:
         received = (
-            "values beyond [-1, 1], which are right only for a model that was trained on images "
-            "with another normalization"
+            "values beyond [-1, 1], as of pixels normalized with mean and standard deviation: a "
+            "checkpoint's are part of the loaded model, which does that itself"
         )
     elif low >= 0 and high <= 1 and low < high:
         received = "values in [0, 1], as of pixels divided by 255"

@@ -1,6 +1,7 @@
 """Models carry the options that they were built with."""
 
 import keras
+import numpy as np
 import pytest
 
 import keras_vit
@@ -128,3 +129,14 @@ def test_files_of_earlier_versions_have_the_defaults_of_newer_options():
     del config["options"]["layer_scale"], config["options"]["num_registers"]
     loaded = ImageModel.from_config(config)
     assert loaded.options == model.options
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_model_in_hdf5(tmp_path):
+    model = small_classifier("token")
+    model.save(tmp_path / "model.h5")
+    loaded = keras.models.load_model(tmp_path / "model.h5")
+    assert isinstance(loaded, ImageModel) and loaded.options == model.options
+    pictures = images(2, *model.input_shape[1:])
+    expected = model.predict(pictures, verbose=0)
+    np.testing.assert_array_equal(loaded.predict(pictures, verbose=0), expected)

@@ -128,6 +128,19 @@ def test_datasets(use, compiled):
     getattr(compiled, use)(dataset(scaled, has_labels), **options)
 
 
+def test_a_dataset_of_pixels_divided_by_255_is_told_once(compiled, caplog):
+    divided = PIXELS.astype("float32") / 255
+    compiled.fit(
+        dataset(divided), validation_data=dataset(divided), epochs=2, shuffle=False, verbose=0
+    )
+    told = "values in [0, 1], as of pixels divided by 255"
+    assert caplog.text.count(told) == 1
+    compiled.predict(dataset(divided, labels=False), verbose=0)
+    assert caplog.text.count(told) == 2
+    compiled.predict(dataset(SCALED, labels=False), verbose=0)
+    assert caplog.text.count(told) == 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [1, 39])
 def test_an_error_of_the_data_keeps_the_last_step(last, compiled):

@@ -112,8 +112,19 @@ def test_directories_without_an_export(photographs, tmp_path):
     with pytest.raises(ValueError, match="`version` must be the directory of an export's version"):
         load_export(tmp_path)
     path = export(classifier(), tmp_path / "pets", signatures=["features"], warmup_batch_sizes=())
-    with pytest.raises(ValueError, match="must have a signature that returns `logits`"):
+    with pytest.raises(ValueError, match="with a signature that returns `logits`"):
         load_export(path)
+
+
+@pytest.mark.slow
+def test_a_saved_model_of_transformers_is_refused(tmp_path):
+    @tf.function(input_signature=[tf.TensorSpec((None, 3, 8, 8), name="pixel_values")])
+    def serve(pixel_values):
+        return {"logits": tf.reduce_mean(pixel_values, (2, 3))}
+
+    tf.saved_model.save(tf.Module(), tmp_path / "1", signatures={"serving_default": serve})
+    with pytest.raises(ValueError, match="must be one that `keras-vit export` wrote"):
+        load_export(tmp_path / "1")
 
 
 @pytest.mark.slow

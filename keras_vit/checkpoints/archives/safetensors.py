@@ -1,6 +1,7 @@
 """The arrays of a `.safetensors` file, and of several with an index."""
 
 import contextlib
+import logging
 import pathlib
 
 import numpy as np
@@ -15,8 +16,18 @@ from keras_vit.checkpoints.configuration import (
 )
 from keras_vit.core.arguments import path_error
 
-# What older repositories hold; it is never read.
-PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+# What other projects save, by the name of the file, and what to do instead; it is never read.
+_OTHERS = {
+    f"{TF_MODEL}.index.json": (
+        f"a {TF_MODEL} in parts, which is not read: transformers 4 writes one file with "
+        "`max_shard_size='100GB'`"
+    ),
+    "*.h5": "{name}: give the path of that file",
+    "pytorch_model.bin": "only {name}, which is pickled",
+    "pytorch_model.bin.index.json": "only {name}, which is pickled",
+    "saved_model.pb": "a SavedModel, which is not read: save the model with `save_pretrained`",
+    "*.index": "{name} of TensorFlow, which is not read: save the model with `save_pretrained`",
+}
 # Our names of the dtypes in which weights are stored.
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
@@ -99,21 +110,15 @@ def _shards(path):
     file, index = directory / MODEL, directory / SHARD_INDEX
     # As in transformers, the index of an earlier model is ignored.
     if path != index and file.exists():
+        if path.is_dir() and (directory / TF_MODEL).exists():
+            text = "%s has two models: %s is read, and not %s"
+            logging.getLogger("keras_vit").info(text, directory, MODEL, TF_MODEL)
         return [file], ()
     if not index.exists():
-        pickled = [name for name in PICKLED if (directory / name).exists()]
-        held = f"only {pickled[0]}, which is pickled" if pickled else "none of them"
-        if (directory / f"{TF_MODEL}.index.json").exists():
-            held = (
-                f"a {TF_MODEL} in parts, which is not read: transformers 4 writes one file with "
-                "`max_shard_size='100GB'`"
-            )
-        if any(file.parent.name.isdecimal() for file in directory.glob("*/model.json")):
-            held = "an export, which `keras-vit predict` takes, and no other command"
         raise ValueError(
             "`path` must be a directory with model.safetensors, its index or tf_model.h5; that of "
             "a run has a run.json, that of an export a model in a numbered directory. "
-            f"Received: path={str(path)!r}, which holds {held}"
+            f"Received: path={str(path)!r}, which holds {_held(directory)}"
         )
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
@@ -134,6 +139,16 @@ def _shards(path):
         found = f", without {', '.join(missing) or 'any'}"
         raise path_error(path, "hold every file of its index", found)
     return files, weight_map
+
+
+def _held(directory):
+    """Return what a directory without weights that can be read holds, for an error message."""
+    if any(file.parent.name.isdecimal() for file in directory.glob("*/model.json")):
+        return "an export, which `keras-vit predict` takes, and no other command"
+    for pattern, text in _OTHERS.items():
+        if found := sorted(directory.glob(pattern)):
+            return text.format(name=found[0].name)
+    return "none of them"
 
 
 def write_safetensors(path, arrays, image_size):

@@ -31,6 +31,9 @@ def valid_class_names(names, num_classes, path):
         return None
     try:
         what = f"The class names in the config.json of {path}"
+        if isinstance(names, list) and None in names:
+            missing = names.index(None)
+            raise ValueError(f"{what} must have the numbers from 0 on. Received: none of {missing}")
         return check_class_names(_numbered(names), what, num_classes)
     except ValueError as error:
         logger.warning("names of classes are ignored: %s", error)

@@ -71,7 +71,7 @@ def recognize(archive, format=None, opened_by=None):
     prefixes = {name.partition(".")[0] for name in names}
     if len(names) > 1 == len(prefixes):
         what += f"; without {prefixes.pop() + '.'!r} before each name the layout may be known"
-    if any("/tf_" in name for name in names):
+    if any("/tf_" in name or "layer_._" in name for name in names):
         what += "; of transformers' TensorFlow models, only ViT is read"
     if model_type:
         what += f"; its config.json says model_type={model_type!r}"

@@ -3,14 +3,21 @@
 import contextlib
 import sys
 
-from keras_vit.core.pixels import MAX_NORMALIZED, RULE, check_array, scales_inputs
+from keras_vit.core.pixels import (
+    MAX_NORMALIZED,
+    RULE,
+    check_array,
+    is_warned_of_range,
+    scales_inputs,
+    warn_of_range,
+)
 
 _MESSAGE = f"`x` {RULE}. Received: NaN, or values beyond [{-MAX_NORMALIZED}, {MAX_NORMALIZED}]"
 
 
 @contextlib.contextmanager
 def checked(model, images):
-    """Yield the images: a checked array, or a dataset that checks its first image when it is read.
+    """Yield the images: a checked array, or a dataset that checks its first batch when it is read.
 
     Anything else, such as a generator, is yielded as it is; the model checks its first eager call.
 
@@ -20,14 +27,15 @@ def checked(model, images):
     # `fit` calls `evaluate`.
     was_in_loop, model._is_in_loop = model._is_in_loop, True
     try:
-        with _checked_source(model, images) as found:
+        # Each epoch of `fit` would warn again of the validation images.
+        with _checked_source(model, images, is_told=was_in_loop) as found:
             yield found
     finally:
         model._is_in_loop = was_in_loop
 
 
 @contextlib.contextmanager
-def _checked_source(model, images):
+def _checked_source(model, images, is_told):
     # Where there is a dataset, TensorFlow is imported.
     tensorflow = sys.modules.get("tensorflow")
     if not tensorflow or not isinstance(images, tensorflow.data.Dataset):
@@ -40,23 +48,40 @@ def _checked_source(model, images):
         yield images
         return
     try:
-        yield _checking(images, tensorflow)
+        yield _checking(images, tensorflow, is_told or is_warned_of_range())
     except tensorflow.errors.InvalidArgumentError as error:
         if _MESSAGE in str(error):
             raise ValueError(_MESSAGE) from None
         raise
 
 
-def _checking(dataset, tf):
-    """Return the same dataset, which checks the values of its first image."""
+def _checking(dataset, tf, is_told):
+    """Return the same dataset, which checks the values of its first image.
+
+    Once, unless `is_told`, it warns if the values of the first batch are scaled wrongly.
+    """
+    told = [is_told]
     spec = tf.nest.flatten(dataset.element_spec)[0]
     if not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_floating):
         # The model refuses integers.
         return dataset
 
+    def warn(low, high):
+        if not told[0]:
+            warn_of_range((float(low), float(high)))
+        told[0] = True
+
+    def warn_of(images):
+        bounds = [tf.cast(f(images), "float32") for f in (tf.reduce_min, tf.reduce_max)]
+        tf.numpy_function(warn, bounds, [])
+        return True
+
     def check(number, element):
-        first = tf.abs(tf.nest.flatten(element)[0][:1])
+        images = tf.nest.flatten(element)[0]
+        first = tf.abs(images[:1])
         is_right = tf.reduce_all(first <= tf.cast(MAX_NORMALIZED, first.dtype))
+        if not is_told:
+            tf.cond(number == 0, lambda: warn_of(images), lambda: True)
         # Later images may have outliers.
         tf.debugging.Assert((number > 0) | is_right, [_MESSAGE])
         return element

@@ -5,6 +5,8 @@ from keras_vit.serving.labels import labels_of
 
 SIGNATURES = ("bytes", "uint8", "float", "features")
 USUAL_SIGNATURES = ("bytes", "uint8", "float")
+# Names of the inputs of the signatures; those of other projects have other names.
+_INPUTS = ("image_bytes", "images")
 
 
 def write(model, path, scratch, *, signatures, class_names, top_k, **settings):
@@ -50,13 +52,14 @@ def load(path, resizing):
         ) from error
     served = {}
     for name, function in loaded.signatures.items():
+        inputs = function.structured_input_signature[1].items()
         if "logits" in function.structured_outputs:
-            ((argument, spec),) = function.structured_input_signature[1].items()
-            served[argument, spec.dtype] = name
+            served |= {(key, spec.dtype): name for key, spec in inputs if key in _INPUTS}
     if not served:
         raise ValueError(
-            "The SavedModel must have a signature that returns `logits`. "
-            f"Received: {str(path.parent)!r} with {', '.join(loaded.signatures)}"
+            "The SavedModel must be one that `keras-vit export` wrote, with a signature that "
+            "returns `logits` of images. "
+            f"Received: {str(path.parent)!r} with {', '.join(loaded.signatures) or 'none'}"
         )
     # Prefer encoded images, then preprocessed images, then pixels.
     dtypes = (tf.string, tf.float32, tf.uint8)

@@ -243,15 +243,6 @@ def test_another_grid_than_that_of_the_table_is_told(tmp_path, caplog):
     assert line in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("problem_type", "is_told"),
-    [(None, False), ("single_label_classification", False), ("multi_label_classification", True)],
-)
-def test_several_labels_of_one_image_are_told(problem_type, is_told, tmp_path, caplog):
-    from_checkpoint(config_next_to("hf_classifier", tmp_path, {"problem_type": problem_type}))
-    assert ("problem_type='multi_label_classification'" in caplog.text) == is_told
-
-
 def test_weights_of_another_width_are_named_as_such(tmp_path):
     config = {**BASE, "model_args": {"num_heads": 4}}
     path = config_next_to("timm_token.safetensors", tmp_path, config)

@@ -167,6 +167,43 @@ def test_pickled_weights_alone(tmp_path):
         from_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fine.h5", "which holds fine.h5: give the path of that file"),
+        ("saved_model.pb", "which holds a SavedModel, which is not read"),
+        ("best.index", "which holds best.index of TensorFlow, which is not read"),
+    ],
+)
+def test_other_files_of_tensorflow(name, message, tmp_path):
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ValueError, match=message):
+        from_checkpoint(tmp_path)
+
+
+def test_another_kind_of_model_in_safetensors(tmp_path):
+    names = {"deit/encoder/layer_._0/intermediate/dense/kernel:0": np.zeros((2, 2), "float32")}
+    save_file(names, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match="of transformers' TensorFlow models, only ViT is read"):
+        from_checkpoint(tmp_path)
+
+
+def test_of_two_models_that_of_transformers_is_read(folder, caplog):
+    caplog.set_level("INFO", "keras_vit")
+    save_checkpoint(from_checkpoint(folder), folder / "new", format="huggingface")
+    shutil.copy(folder / "tf_model.h5", folder / "new")
+    assert_outputs(from_checkpoint(folder / "new"))
+    assert "has two models: model.safetensors is read, and not tf_model.h5" in caplog.text
+
+
+def test_images_must_be_square(tmp_path):
+    model = random_model({"image_size": (16, 32)})
+    message = "must have square images, as transformers' TensorFlow ViT; 'huggingface' takes others"
+    with pytest.raises(ValueError, match=message):
+        save_checkpoint(model, tmp_path / "model", format="huggingface_tf")
+    assert not (tmp_path / "model").exists()
+
+
 def test_biases_of_queries_are_needed(tmp_path):
     model = random_model({"qkv_bias": False})
     with pytest.raises(ValueError, match="huggingface_tf files can describe.*qkv_bias=False"):

@@ -22,14 +22,20 @@ from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, StoredArra
 
 # Activations: name in transformers, and ours.
 ACTIVATIONS = {
-    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu": "gelu",  # of several names, the last is written
+    "gelu_fast": "gelu_tanh",
     "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",  # of several names, the last is written
+    "gelu_pytorch_tanh": "gelu_tanh",
     "quick_gelu": "quick_gelu",
     "relu": "relu",
     "swish": "silu",
     "silu": "silu",
 }
+# Their names in transformers, and ours.
+DROPOUT = {"hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
+# The `problem_type` of a model whose images may have several labels.
+SEVERAL_LABELS = "multi_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,10 +114,10 @@ def describe(shape_of, config, num_heads, defaults, settings=None, **own):
     settings = config if settings is None else settings
     check_setting(config, "model_type", *defaults.model_types)
     check_setting(settings, "hidden_act", *ACTIVATIONS)
-    if config.get("problem_type") not in (None, "single_label_classification"):
+    if config.get("problem_type") not in (None, "single_label_classification", SEVERAL_LABELS):
         logger.warning(
-            "the model is for problem_type=%r and not for one class per image: the softmax of its "
-            "logits does not give its probabilities",
+            "the model is for problem_type=%r and not for classes: the softmax of its logits does "
+            "not give its probabilities",
             config["problem_type"],
         )
     heads = _heads(settings, num_heads, defaults)
@@ -217,6 +223,21 @@ def default_names(num_classes):
     return [f"LABEL_{index}" for index in range(num_classes)]
 
 
+def _restore(checkpoint, model, has_new_head, given):
+    """Give a model of several labels transformers' thresholds; see `Format.restore`.
+
+    Log which dropout the configuration has, with which only training would differ.
+    """
+    config, num_classes = checkpoint.archive.config, model.options["num_classes"]
+    if config.get("problem_type") == SEVERAL_LABELS and num_classes and not has_new_head:
+        logger.info("the images may have several labels: all with a probability above 0.5")
+        model.thresholds = (0.5,) * num_classes
+    for name, option in DROPOUT.items():
+        if config.get(name) and option not in given:
+            text = "%s of the config.json, %s, is not used: train with it by `%s`"
+            logger.info(text, name, config[name], option)
+
+
 def _configurer(config_of, image_settings_of):
     """Return a function for `Format.configure`; see `transformers_format`."""
 
@@ -258,5 +279,7 @@ def transformers_format(
         config_options=("num_heads", "activation", "epsilon"),
         config_files=CONFIGURATION,
         configure=_configurer(config_of, image_settings_of),
+        restore=_restore,
+        several_labels={"problem_type": SEVERAL_LABELS},
         **{"has_normalizations": True, **own},
     )

@@ -88,6 +88,16 @@ def _configure(options, *facts):
     return files
 
 
+def _check(options):
+    """Raise an error for a model that TensorFlow's ViT cannot be; see `Format.check`."""
+    height, width = options["image_size"]
+    if height != width:
+        raise ValueError(
+            "`model` must have square images, as transformers' TensorFlow ViT; 'huggingface' takes "
+            f"others. Received: a model of images {(height, width)}"
+        )
+
+
 HUGGINGFACE_TF = dataclasses.replace(
     HUGGINGFACE,
     name="huggingface_tf",
@@ -101,4 +111,5 @@ HUGGINGFACE_TF = dataclasses.replace(
     spell=_spell,
     file_name=TF_MODEL,
     configure=_configure,
+    check=_check,
 )

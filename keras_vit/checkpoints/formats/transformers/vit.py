@@ -73,8 +73,9 @@ VIT = Defaults(("vit",), epsilon=1e-12)
 
 def describe_vit(shape_of, config, num_heads, defaults, **own):
     """Return the options of a model with the arrays of ViT; see `common.describe`."""
-    check_setting(config, "pooler_act", "tanh")
     pooler_size = output_size(shape_of, "pre_logits", axis=0)
+    if pooler_size:
+        check_setting(config, "pooler_act", "tanh")
     options = describe(
         shape_of, config, num_heads, defaults, representation_size=pooler_size, **own
     )

@@ -1,0 +1,64 @@
+"""Settings of a `config.json` of transformers besides the architecture."""
+
+import json
+
+import pytest
+
+from keras_vit.checkpoints import from_checkpoint, save_checkpoint
+from tests.fixtures.checkpoint_files import config_next_to
+
+
+@pytest.mark.parametrize("problem_type", [None, "single_label_classification", "regression"])
+def test_another_problem_than_classes_is_told(problem_type, tmp_path, caplog):
+    file = config_next_to("hf_classifier", tmp_path, {"problem_type": problem_type})
+    assert from_checkpoint(file).thresholds is None
+    assert ("problem_type='regression'" in caplog.text) == (problem_type == "regression")
+
+
+@pytest.mark.parametrize("case", ["hf_classifier", "hf_tf_h5_classifier"])
+def test_a_model_of_several_labels_stays_one(case, tmp_path, caplog):
+    config = {"problem_type": "multi_label_classification"}
+    file = config_next_to(case, tmp_path, config)
+    model = from_checkpoint(file)
+    count = model.output_shape[-1]
+    assert model.thresholds == (0.5,) * count
+    assert from_checkpoint(file, num_classes=count).thresholds is None
+    caplog.clear()
+    for format in ("huggingface", "huggingface_tf"):
+        save_checkpoint(model, tmp_path / format, format)
+        assert json.loads((tmp_path / format / "config.json").read_text()).items() > config.items()
+        assert from_checkpoint(tmp_path / format).thresholds == (0.5,) * count
+    assert "thresholds" not in caplog.text
+    model.thresholds = (0.4, *model.thresholds[1:])
+    save_checkpoint(model, tmp_path / "other", "huggingface")
+    assert "does not record `model.thresholds`: they are 0.5 in it" in caplog.text
+
+
+def test_dropout_that_is_not_used_is_told(tmp_path, caplog):
+    caplog.set_level("INFO", "keras_vit")
+    config = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.0}
+    file = config_next_to("hf_classifier", tmp_path, config)
+    from_checkpoint(file)
+    told = "hidden_dropout_prob of the config.json, 0.1, is not used: train with it by `dropout`"
+    assert told in caplog.messages and "attention_dropout" not in caplog.text
+    caplog.clear()
+    assert from_checkpoint(file, dropout=0.1).options["dropout"] == 0.1
+    assert told not in caplog.messages
+
+
+@pytest.mark.parametrize("name", ["gelu_python", "gelu_fast"])
+def test_other_names_of_the_gelu(name, tmp_path):
+    model = from_checkpoint(config_next_to("hf_classifier", tmp_path, {"hidden_act": name}))
+    assert model.options["activation"] == {"gelu_fast": "gelu_tanh"}.get(name, "gelu")
+
+
+def test_the_pooler_of_a_model_without_one_may_be_any(tmp_path):
+    from_checkpoint(config_next_to("hf_classifier", tmp_path, {"pooler_act": "gelu"}))
+
+
+def test_class_names_with_wrong_numbers_are_told(tmp_path, caplog):
+    classes = from_checkpoint(config_next_to("hf_classifier", tmp_path, {})).output_shape[-1]
+    names = {str(number + 1): f"c{number}" for number in range(classes)}
+    file = config_next_to("hf_classifier", tmp_path, {"id2label": names})
+    assert from_checkpoint(file).class_names is None
+    assert "must have the numbers from 0 on. Received: none of 0" in caplog.text
