@@ -73,12 +73,18 @@ class Predict:
         """
         from keras_vit.cli.convert import as_image_size
         from keras_vit.data.inputs.find import find_images
+        from keras_vit.data.sources.listing import SUFFIXES
         from keras_vit.serving import Predictor
 
         if not self.images:
             raise ValueError(
                 "`images` must name at least one file, after the model, the first argument. "
                 f"Received: the model {self.model!r} and no images"
+            )
+        if pathlib.Path(self.model).suffix.lower() in SUFFIXES:
+            raise ValueError(
+                "`model`, the first argument, must be a model or an export, and images come after "
+                f"it. Received: the image {self.model!r}"
             )
         check_images(self.images, self.top)
         shard = as_shard(self.shard)
@@ -213,8 +219,12 @@ class Predict:
         if len(missing) < len(mine):
             print(f"{len(mine) - len(missing)} of {len(mine)} files are there already")
         if missing:
-            with tqdm.tqdm(total=parts.size(missing), unit=" images") as bar:
-                broken = self._write(parts, missing, bar.update)
+            try:
+                with tqdm.tqdm(total=parts.size(missing), unit=" images") as bar:
+                    broken = self._write(parts, missing, bar.update)
+            except KeyboardInterrupt:
+                print("keras-vit: stopped; the same command goes on", file=sys.stderr)
+                raise KeyboardInterrupt("stopped") from None
             print(f"{parts.size(missing)} images predicted, {broken} of them cannot be decoded")
         print(f"Written to {self.output}")
 

@@ -166,7 +166,7 @@ def warn_of_range(bounds):
             "checkpoint's are part of the loaded model, which does that itself"
         )
     elif low >= 0 and high <= 1 and low < high:
-        received = "values in [0, 1], as of pixels divided by 255"
+        received = "values in [0, 1], as of pixels divided by 255, which are used as they are"
     else:
         return
     logging.getLogger("keras_vit").warning("Images %s. Received: %s", RULE, received)

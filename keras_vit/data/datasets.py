@@ -26,7 +26,7 @@ from keras_vit.data.pipeline import Pipeline, check_order
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.features import compute_features, feature_source
-from keras_vit.data.sources.kinds import BY_POSITION, KINDS, find_kind, name_of_path, names_with
+from keras_vit.data.sources.kinds import BY_POSITION, KINDS, find_kind, name_meant, names_with
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.data.sources.splits import SPLITS
 from keras_vit.data.sources.tfds import paper_dataset
@@ -239,10 +239,10 @@ def _find_source(name, split, classes, data_dir, shard):
     kind, argument = find_kind(name)
     is_from_paper = name in DATASETS
     if kind is None and not is_from_paper:
-        meant = name_of_path(name)
+        meant = name_meant(name, DATASETS)
         raise ValueError(
-            f"`name` must be {', '.join(f'`{row.pattern}`' for row in KINDS.values())} or one of "
-            f"the paper's datasets, which `keras-vit data` lists. Received: name={name!r}"
+            f"`name` (`--data`) must be {', '.join(f'`{row.pattern}`' for row in KINDS.values())} "
+            f"or one of the paper's, which `keras-vit data` lists. Received: name={name!r}"
             f"{f'; did you mean {meant}?' if meant else ''}"
         )
     taken = ("data_dir",) if is_from_paper else kind.takes

@@ -64,7 +64,7 @@ def warn_of_turned(images):
     """Log how many images of a list of `Fingerprints` are not stored upright."""
     if turned := sum(split.num_turned for split in images):
         logging.getLogger("keras_vit").warning(
-            "%d of %d images are not stored upright (EXIF orientation) and are not turned. "
+            "images that are not stored upright (EXIF orientation) and are not turned: %d of %d. "
             "`keras-vit predict` turns them; so do `train`, `evaluate` and `fewshot` with "
             "`--upright`, and `load` with `upright=True`",
             *(turned, sum(len(split.ids) for split in images)),
@@ -92,7 +92,7 @@ def _warn_of_missing_classes(found, sources):
         has_one_label = not (sources[split].has_several_labels or sources[split].has_masks)
         if missing and has_one_label:
             logging.getLogger("keras_vit").warning(
-                "%d of the %d classes have no image in the split %s: %s",
+                "classes without an image: %d of %d in the split %s: %s",
                 *(len(missing), len(class_names), split, name_some(missing)),
             )
 

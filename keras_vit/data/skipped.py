@@ -73,11 +73,17 @@ class Skipped:
         allowed = max(self._max_share * self._source.num_examples, _ALWAYS_ALLOWED)
         if len(self) > allowed or len(self) >= self._source.num_examples:
             self._fail(
-                f"At most a share of {self._max_share:g} of the images may be skipped, and not all "
-                f"(`max_skipped`): each must be a complete JPEG, PNG, GIF, BMP or still WebP file"
+                f"{self._rule()}: each must be a complete JPEG, PNG, GIF, BMP or still WebP file"
                 f"{', and its mask right' if self._source.has_masks else ''}. "
                 f"Received: {self}{self._first_mask_reason()}"
             )
+
+    def _rule(self):
+        if len(self) >= self._source.num_examples:
+            return "Some images must be readable"
+        return (
+            f"At most a share of {self._max_share:g} of the images may be skipped (`max_skipped`)"
+        )
 
     def _first_mask_reason(self):
         if not self._source.has_masks:

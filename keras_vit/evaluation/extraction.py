@@ -99,7 +99,7 @@ def split_features(
     if cache is None:
         return *compute(), source.class_names
     settings = (image_size, central_crop_from, max_skipped, *dataclasses.astuple(resizing))
-    # Files of version 1.0 and before are of images as they are stored.
+    # Files of earlier versions are of images as they are stored.
     settings += (True,) if upright else ()
     key = _key(extractor, source_digest(source), settings)
     # The name is for people; the digest identifies the features.

@@ -4,6 +4,7 @@ import dataclasses
 import logging
 import os
 import pathlib
+import shlex
 
 import keras
 
@@ -44,7 +45,15 @@ def open_trained(
     359
     """
     path = find_model(source)
-    return TrainedModel(source, path, run_of(path), load_trained(source, image_size))
+    run = run_of(path)
+    # Earlier versions recorded neither.
+    if "backend" in run and not run.get("has_ended"):
+        logging.getLogger("keras_vit").info(
+            "the run of this model has not ended; if it was stopped, to go on: keras-vit train "
+            "--resume --workdir %s",
+            shlex.quote(str(path.parent)),
+        )
+    return TrainedModel(source, path, run, load_trained(source, image_size))
 
 
 @dataclasses.dataclass(frozen=True)

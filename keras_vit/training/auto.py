@@ -221,6 +221,7 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
     """
     recipe = _accumulate(recipe, facts)
     measured = dataclasses.replace(recipe, image_size=min(recipe.image_size, smallest))
+    _log("measuring the time of a training step")
     made = make_model(measured, model, len(facts.counts))
     part = recipe.batch_size // recipe.accumulation_steps
     size = min(part, SMALLEST_BATCH)
@@ -288,7 +289,7 @@ def _describe(recipe, facts, gave_up, seconds, limit):
     if gave_up:
         what = ", ".join(gave_up)
         _log("to meet the time limit of %g minutes it gives up %s", limit / 60, what)
-    more = ", more than the time limit" if seconds > limit else ""
+    more = ", more than the time limit" if seconds > limit else "; `--minutes` sets a limit"
     _log("about %.1f minutes on this machine%s", seconds / 60, more)
 
 

@@ -234,6 +234,13 @@ def num_replicas():
     return mesh.shape[mesh.axis_names.index(distribution.batch_dim_name)]
 
 
+def num_parts():
+    """Return the number of devices that share each model, in the scope of a strategy."""
+    found = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
+    is_divided = isinstance(found, keras.distribution.ModelParallel)
+    return found.device_mesh.shape[1] if is_divided else 1
+
+
 def accelerator_peak_memory():
     """Return the greatest memory of the first accelerator in use so far, or `None` on a CPU."""
     backend = keras.backend.backend()

@@ -23,6 +23,7 @@ from keras_vit.training.runs.run import (
     discard,
     locked,
     open_run,
+    record_end,
     record_places,
     write_text,
 )
@@ -156,6 +157,7 @@ def fit(
                 if state is None and facts.get("keep_head"):
                     _log_initial_metrics(recipe, task)
                 run.fit(task, model, state)
+                record_end(own)
         except BaseException:
             # A run that failed before it saved anything leaves nothing in the way of the next.
             if run.states.last is None and not (own / LAST_MODEL).exists():

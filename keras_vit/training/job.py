@@ -27,7 +27,7 @@ from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
 from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.recipes.checks import check_accumulation
-from keras_vit.training.recipes.machine import warn_of_memory
+from keras_vit.training.recipes.machine import check_memory
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import check_new, check_same_recipe
 from keras_vit.training.runs.saved_models import check_data_path, data_of
@@ -218,7 +218,7 @@ def train(
         model_options = getattr(model, "options", None)
         # Segmenters and other models have none.
         if model_options is not None and distribution.is_first_process():
-            warn_of_memory(recipe, model_options, distribution.num_replicas())
+            check_memory(recipe, model_options, distribution.num_replicas())
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
         options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
         history = fit(recipe, model, datasets, workdir, facts, **options)

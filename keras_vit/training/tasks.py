@@ -134,8 +134,8 @@ def _check_monitor(recipe, task, model):
         names.append("val_mean_average_precision")
     if recipe.monitor is not None and recipe.monitor not in names:
         raise ValueError(
-            f"`monitor` must be one of the metrics of an epoch, {', '.join(names)}. "
-            f"Received: monitor={recipe.monitor!r}"
+            f"`monitor` must be one of the metrics of an epoch, {', '.join(names)}, or "
+            f"'val_balanced_accuracy'. Received: monitor={recipe.monitor!r}"
         )
 
 

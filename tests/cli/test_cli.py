@@ -5,6 +5,7 @@ import csv
 import pytest
 
 import keras_vit
+from keras_vit.__main__ import run as run_process
 from keras_vit.cli import main
 from keras_vit.cli.commands import COMMANDS
 from keras_vit.cli.models import COLUMNS, table_rows
@@ -239,6 +240,23 @@ def test_a_stopped_command_is_one_line(words, capsys, monkeypatch):
         main(["models"])
     assert exit_info.value.code == 130
     assert capsys.readouterr().err == ("" if words else "keras-vit: stopped\n")
+
+
+@pytest.mark.parametrize("place", ["keras_vit.cli.main", "keras_vit.cli.models.Models.run"])
+def test_a_process_that_is_stopped_at_any_time_prints_one_line(place, capsys, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    def leave(status):
+        raise SystemExit(status)
+
+    monkeypatch.setattr(place, stop)
+    monkeypatch.setattr("sys.argv", ["keras-vit", "models"])
+    monkeypatch.setattr("os._exit", leave)
+    with pytest.raises(SystemExit) as exit_info:
+        run_process()
+    assert exit_info.value.code == 130
+    assert capsys.readouterr().err == "keras-vit: stopped\n"
 
 
 def test_help_of_all_commands_fits_a_screen(capsys):

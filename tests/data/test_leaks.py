@@ -123,8 +123,8 @@ def test_classes_without_held_out_images_are_named(tmp_path, caplog):
     for split, classes in (("train", "abc"), ("val", "ab"), ("test", "b")):
         write_folder(tmp_path / split, classes, count=2, size=16 if split == "train" else 8)
     lines = warnings_of(caplog, f"folder:{tmp_path}")
-    assert "1 of the 3 classes have no image in the split validation: c" in lines
-    assert "2 of the 3 classes have no image in the split test: a, c" in lines
+    assert "classes without an image: 1 of 3 in the split validation: c" in lines
+    assert "classes without an image: 2 of 3 in the split test: a, c" in lines
 
 
 @pytest.mark.slow
@@ -148,7 +148,9 @@ def test_photographs_that_are_not_upright_are_counted(tmp_path, caplog):
     for path in root.glob("cat/1?.jpg"):
         Image.open(path).save(path, exif=exif)
     ((message),) = warnings_of(caplog, f"folder:{root}")
-    assert message.startswith("10 of 40 images are not stored upright (EXIF orientation)")
+    assert message.startswith(
+        "images that are not stored upright (EXIF orientation) and are not turned: 10 of 40"
+    )
     caplog.clear()
     check_splits({"train": find_source(f"folder:{root}", "train")}, upright=True)
     assert not caplog.messages

@@ -151,7 +151,7 @@ def test_settings():
 @pytest.mark.parametrize(
     ("data", "options", "message"),
     [
-        ("cifar", {}, "`name` must be `digits`.*name='cifar'"),
+        ("cifar", {}, "must be `digits`.*name='cifar'"),
         ("imagenet2012_real", {}, "`split` .* must be among test. Received: split='train'"),
         ("digits", {"shots": (0,)}, "`shots` must be positive integers"),
         ("digits", {"seeds": ()}, "`seeds` must be integers from 0"),

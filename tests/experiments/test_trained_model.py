@@ -5,6 +5,8 @@ import json
 import pathlib
 import types
 
+import pytest
+
 from keras_vit.experiments import comparison
 from keras_vit.experiments.trained_model import TrainedModel, open_trained
 from keras_vit.training.recipes import RECIPES
@@ -45,3 +47,20 @@ def test_images_are_turned_as_the_run_turned_them(tmp_path):
         trained = open_trained(run)
         dataset = trained.load(f"folder:{photos}", "test", batch_size=2, classes=None, **given)
         assert dataset.info.preprocessing.upright is expected
+
+
+@pytest.mark.parametrize(
+    ("record", "is_told"),
+    [
+        ({}, False),
+        ({"backend": "jax"}, True),
+        ({"backend": "jax", "has_ended": True}, False),
+    ],
+    ids=["earlier version", "stopped", "ended"],
+)
+def test_the_model_of_a_run_that_has_not_ended_is_told(record, is_told, tmp_path, caplog):
+    caplog.set_level("INFO", "keras_vit")
+    small_classifier("token", image_size=(16, 16)).save(tmp_path / "best.keras")
+    (tmp_path / "run.json").write_text(json.dumps({"recipe": {}, **record}))
+    open_trained(tmp_path)
+    assert ("the run of this model has not ended" in caplog.text) == is_told

@@ -145,6 +145,8 @@ def _held(directory):
     """Return what a directory without weights that can be read holds, for an error message."""
     if any(file.parent.name.isdecimal() for file in directory.glob("*/model.json")):
         return "an export, which `keras-vit predict` takes, and no other command"
+    if runs := sorted(directory.glob("*/run.json")):
+        return f"{len(runs)} runs: give the directory of one, such as {str(runs[0].parent)!r}"
     for pattern, text in _OTHERS.items():
         if found := sorted(directory.glob(pattern)):
             return text.format(name=found[0].name)

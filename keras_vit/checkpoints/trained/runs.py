@@ -51,7 +51,7 @@ def check_saved(path):
     if path.exists() or path.name not in MODELS or not path.with_name(RUN_FILE).is_file():
         return
     last, run = path.with_name(LAST_MODEL), shlex.quote(str(path.parent))
-    why = f"which its run did not save; it saved {str(last)!r}"
+    why = f"which is not there; its run has saved {str(last)!r}"
     if not last.is_file():
         why = (
             "which its run has not saved yet: if it was stopped, `keras-vit train --resume "

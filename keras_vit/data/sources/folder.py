@@ -79,7 +79,8 @@ def as_source(root, split, paths, labels, names, classes, shard, **options):
     if not paths:
         raise ValueError(
             f"The split {split!r} of the folder {str(root)!r} must have an image. "
-            "Received: too few images to take it from"
+            "Received: too few images to take it from; add images, or make the folders train, "
+            "validation and test, each with the folders of the classes"
         )
     return from_arrays(
         np.array(paths),

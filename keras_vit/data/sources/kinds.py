@@ -4,6 +4,7 @@ The table itself needs neither Keras nor TensorFlow.
 """
 
 import dataclasses
+import difflib
 import pathlib
 import pkgutil
 
@@ -108,6 +109,25 @@ def name_of_path(path):
     if path and file.is_dir():
         return f"folder:{path}"
     return f"csv:{path}" if file.suffix == ".csv" and file.is_file() else None
+
+
+def name_meant(name, others):
+    """Return the name of a dataset that a wrong name may stand for, or `None`.
+
+    `others` are names without a kind.
+
+    Example:
+    >>> from keras_vit.data.sources.kinds import name_meant
+    >>> name_meant("folders:photos", ["cifar10"]), name_meant("cifar_10", ["cifar10"])
+    ('folder:photos', 'cifar10')
+    """
+    if found := name_of_path(name):
+        return found
+    first, colon, argument = name.partition(":")
+    kinds = [kind for kind, row in KINDS.items() if bool(row.placeholder) == bool(colon)]
+    if nearest := difflib.get_close_matches(first, kinds, n=1, cutoff=0.8):
+        return f"{nearest[0]}{colon}{argument}"
+    return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=0.8)), None)
 
 
 def names_with(option):

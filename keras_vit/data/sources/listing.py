@@ -119,7 +119,8 @@ def other_format_of(path):
     """Return the same as `other_format` for a file; `None` if it cannot be read."""
     try:
         with pathlib.Path(path).open("rb") as file:
-            return other_format(file.read(_HEAD))
+            head = file.read(_HEAD)
+        return other_format(head) if head else "an empty file"
     except OSError:
         return None
 

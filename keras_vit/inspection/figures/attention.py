@@ -37,7 +37,7 @@ def draw_attention_distance(distances, path):
     figure = new_figure(8, 5)
     axis = figure.subplots()
     colors = colormaps["turbo"](np.linspace(0.05, 0.95, heads))
-    for head, (points, color) in enumerate(zip(distances.T, colors, strict=True), start=1):
+    for head, (points, color) in enumerate(zip(distances.T, colors, strict=True)):
         axis.scatter(np.arange(depth), points, color=color, s=28, label=f"Head {head}")
     means = np.ma.masked_invalid(distances).mean(axis=1)
     axis.plot(means, color="0.6", zorder=0, label="Mean of the heads")
@@ -128,7 +128,7 @@ def draw_heads(image, scores, grid, path, query=0):
             if query >= num_prefix:
                 row, column = divmod(query - num_prefix, grid[1])
                 axis.plot(column, row, "rx", markersize=4)
-    for head, axis in enumerate(axes[0, 1:], start=1):
+    for head, axis in enumerate(axes[0, 1:]):
         axis.set_title(f"head {head}", fontsize=8)
     axes[0, 0].set_title("input", fontsize=8)
     figure.suptitle("Attention of each head to the patches (dark: none, yellow: most)", fontsize=10)

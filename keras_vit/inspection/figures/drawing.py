@@ -3,6 +3,7 @@
 import importlib.util
 import pathlib
 import re
+import warnings
 
 import numpy as np
 from keras import ops
@@ -48,14 +49,21 @@ def save_figure(figure, path, title=FIGURE_TITLE):
     for text in figure.findobj(Text):
         text.set_text(as_plain(text.get_text()))
     if hasattr(path, "write"):
-        figure.savefig(path, dpi=120)
+        _write(figure, path)
         return
     path = pathlib.Path(path).resolve()
     # Matplotlib adds this suffix too.
     path = path if path.suffix else path.with_suffix(".png")
     metadata = {"metadata": {"Title": title}} if path.suffix.lower() == ".png" else {}
     with replacing(path) as partial:
-        figure.savefig(partial, dpi=120, **metadata)
+        _write(figure, partial, **metadata)
+
+
+def _write(figure, path, **options):
+    with warnings.catch_warnings():
+        # Few fonts have emoji, which may be in the name of a class.
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        figure.savefig(path, dpi=120, **options)
 
 
 def as_plain(text):

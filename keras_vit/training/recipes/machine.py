@@ -63,13 +63,19 @@ def bytes_per_image(options):
     return maps + 4 * 2 * options["depth"] * layer
 
 
-def warn_of_memory(recipe, options, replicas=1):
+def check_memory(recipe, options, replicas=1):
     """Log a warning if the activations of a training step may not fit into the memory.
+
+    The estimate, which is for float32, is up to 1.5 times what a step needs, and up to 3 times with
+    half of the bits. What needs more than that would end in the kernel's stopping the process.
 
     Args:
         recipe: a `Recipe`.
         options: options of the model, as in `keras_vit.models.ImageModel`.
         replicas: number of replicas that share a batch.
+
+    Raises:
+        ValueError: if they cannot fit.
     """
     # The estimate is for all layers.
     if recipe.freeze or recipe.remat or recipe.frozen_blocks or recipe.lora_rank:
@@ -77,12 +83,15 @@ def warn_of_memory(recipe, options, replicas=1):
     options = {**options, "image_size": (recipe.image_size, recipe.image_size)}
     images = recipe.batch_size // recipe.accumulation_steps // replicas
     needed, usable = images * bytes_per_image(options), usable_memory()
+    text = (
+        f"a step of {images} images of {recipe.image_size} pixels may need {needed / 2**30:.0f} "
+        f"GiB, and {usable / 2**30:.0f} are available: reduce `--batch-size` or `--image-size`, or "
+        "raise `--accumulation-steps`"
+    )
+    if needed > 3 * usable:
+        raise ValueError(f"A training step must fit into the memory. Received: {text}")
     if needed > usable:
-        logging.getLogger("keras_vit").warning(
-            "a step of %d images of %d pixels may need %.0f GiB, and %.0f are available: reduce "
-            "`--batch-size` or `--image-size`, or raise `--accumulation-steps`",
-            *(images, recipe.image_size, needed / 2**30, usable / 2**30),
-        )
+        logging.getLogger("keras_vit").warning("%s", text)
 
 
 def seconds_per_image(recipe, model, batch_size, steps=3):

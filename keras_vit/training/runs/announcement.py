@@ -7,7 +7,7 @@ import keras
 from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.core.files import exists
 from keras_vit.models.variants import is_variant
-from keras_vit.training.distribution import is_first_process, num_replicas
+from keras_vit.training.distribution import is_first_process, num_parts, num_replicas
 
 # Number of names of classes to show.
 _SHOWN = 5
@@ -42,6 +42,8 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
     steps = f"{epochs * updates:,} steps of {recipe.batch_size:,} images"
     if num_replicas() > 1:
         log("each batch is shared by %d replicas", num_replicas())
+    if num_parts() > 1:
+        log("each model is divided among %d devices", num_parts())
     parts = f"in {epochs} epochs of {updates:,} steps" if epochs > 1 else "in one epoch"
     log("%s, %s%s", steps, parts, after)
     if recipe.accumulation_steps > 1:

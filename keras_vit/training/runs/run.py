@@ -122,7 +122,7 @@ def _check_same(workdir, run, recipe, has_same_images):
         "model_digest": run.get("model_digest"),
     }
     # A run may go on on other devices.
-    names = ("recipe", "keras", "backend", "id", "strategy", "model_shards")
+    names = ("recipe", "keras", "backend", "id", "strategy", "model_shards", "has_ended")
     not_compared = dict.fromkeys((*names, *_moved(before, run, has_same_images)))
     old, new = (
         {**unrecorded, **settings["recipe"], **settings, **not_compared}
@@ -171,6 +171,13 @@ def record_places(workdir, facts, has_same_images):
     moved = {name: facts[name] for name in _moved(before, facts, has_same_images)}
     if moved:
         write_text(workdir / RUN_FILE, json.dumps({**before, **moved}, indent=2) + "\n")
+
+
+def record_end(workdir):
+    """Record in `run.json` that the run has ended."""
+    run = read_run(workdir / LAST_MODEL)
+    if not run.get("has_ended"):
+        write_text(workdir / RUN_FILE, json.dumps({**run, "has_ended": True}, indent=2) + "\n")
 
 
 def _moved(before, run, has_same_images):

@@ -37,7 +37,7 @@ def test_the_last_accuracy_is_that_of_the_command(start, photos, tmp_path, capsy
         ("--fewshot-shots 3", "`--fewshot-shots` needs `--fewshot-every`"),
         ("--fewshot-data digits", "`--fewshot-every` and `--fewshot-data` must be given together"),
         (f"{EVERY} --fewshot-every 0", "`fewshot_every` must be an integer of at least 1"),
-        (f"{EVERY} --fewshot-data cifar", "`name` must be `digits`"),
+        (f"{EVERY} --fewshot-data cifar", "must be `digits`"),
         (f"{EVERY} --fewshot-data imagenet2012_real", "`split` of imagenet2012_real must be among"),
         (f"{EVERY} --fewshot-shots 0", "`shots` must be positive integers"),
         (f"{EVERY} --fewshot-seeds 0", "`seeds` must be integers from 0 on, one or more"),

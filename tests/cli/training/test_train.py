@@ -80,7 +80,7 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
     ("more", "message"),
     [
         ("--data folder:missing", "`folder:PATH` must name a folder"),
-        ("--data cifar", "`name` must be `digits`"),
+        ("--data cifar", "must be `digits`"),
         ("--model ViT_B17", "`model` must be the name of a variant"),
         ("--model missing.keras", "`model` must be an existing file"),
         ("--image-size 18", "`image_size` must be a multiple of (4, 4)"),

@@ -13,7 +13,7 @@ from tests.fixtures.models import small_classifier
 
 pytestmark = pytest.mark.backends("tensorflow", reason="images are the same on every backend")
 ALL = ("--split", "train+validation+test")
-WARNING = "36 of 36 images are not stored upright (EXIF orientation) and are not turned"
+WARNING = "images that are not stored upright (EXIF orientation) and are not turned: 36 of 36"
 
 
 @pytest.fixture
