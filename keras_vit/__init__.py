@@ -132,11 +132,6 @@ ELSEWHERE = {
 def _register():
     for module in REGISTERED:
         importlib.import_module(module)
-    keras = importlib.import_module("keras")
-    # Keras's .h5 files have the name of a class without its package.
-    keras.saving.get_custom_objects()["ImageModel"] = keras.saving.get_registered_object(
-        "keras_vit>ImageModel"
-    )
 
 
 __all__ = make_lazy(__name__, PUBLIC, PUBLIC_MODULES, ELSEWHERE)

@@ -182,7 +182,7 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
     whole = resizing_for(checkpoint, options).whole(stored_size)
     if image_size is None and whole != (checkpoint.processed_size or whole):
         text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
-        logger.warning(text, checkpoint.path, *checkpoint.processed_size, *stored_size)
+        logger.warning(text, checkpoint.path, *checkpoint.processed_size, *whole)
     if new_head:
         num_classes = check_integer("num_classes", num_classes, minimum=0)
         options["num_classes"] = num_classes

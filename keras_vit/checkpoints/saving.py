@@ -122,24 +122,36 @@ def save_checkpoint(
                 "`path` must not be next to the config.json of another model, with which the "
                 f"weights would be read. Received: path={str(path)!r} ({error})"
             ) from error
-    if getattr(model, "thresholds", None) is not None:
-        _record_thresholds(model.thresholds, format, files, path)
+    _record_thresholds(model, format, files, present[0], path)
     write_files(path, arrays, files, size_to_record(options))
 
 
-def _record_thresholds(thresholds, format, files, path):
-    """Record in the files that an image may have several labels, or log what is lost."""
-    config = CONFIGURATION[0]
-    if config in files and format.several_labels:
-        files[config] |= format.several_labels
-        if set(thresholds) != {0.5}:
-            logger.warning("%s does not record `model.thresholds`: they are 0.5 in it", path)
+def _record_thresholds(model, format, files, present, path):
+    """Record in the `config.json` that a model is multi-label, or log what is lost.
+
+    `present` is the `config.json` next to weights alone.
+    """
+    thresholds, entries = getattr(model, "thresholds", None), format.several_labels
+    is_recorded = bool(entries) and entries.items() <= present.items()
+    if thresholds is None:
+        if is_recorded:
+            raise ValueError(
+                "`path` must not be next to the config.json of a multi-label model, with which the "
+                f"weights would be read. Received: path={str(path)!r}"
+            )
         return
-    logger.warning(
-        "%s does not record that an image may have several labels: the probabilities are "
-        "sigmoids, and `model.thresholds` are lost",
-        path,
-    )
+    config = CONFIGURATION[0]
+    if entries and config in files:
+        files[config] |= entries
+        is_recorded = True
+    if not is_recorded:
+        logger.warning(
+            "%s does not record that an image may have several labels: the probabilities are "
+            "sigmoids, and `model.thresholds` are lost",
+            path,
+        )
+    elif set(thresholds) != {0.5}:
+        logger.warning("%s does not record `model.thresholds`: they are read as 0.5", path)
 
 
 def stored_in(model, options, format, normalization, present=({}, {}), facts=None):

@@ -6,7 +6,6 @@ import io
 import logging
 import os
 import sys
-import warnings
 
 import tyro
 
@@ -20,7 +19,7 @@ from keras_vit.cli.mistakes import (
     memory_hint,
 )
 from keras_vit.cli.resumed import complete
-from keras_vit.core.process import is_out_of_memory, without_stderr
+from keras_vit.core.process import is_out_of_memory, leaving_at_once, without_stderr
 from keras_vit.version import __version__
 
 _DESCRIPTION = (
@@ -28,15 +27,15 @@ _DESCRIPTION = (
     "`--help-verbose` what each option does, and `keras-vit --version` prints the version. "
     "Start with `keras-vit quickstart`."
 )
+# Name of the handler of other libraries' warnings.
+_OTHERS = "keras-vit others"
 _NEW_FLAGS = {"--average-momentum": "--ema-momentum"}
 
 
 def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
-    with without_stderr():
+    with leaving_at_once(), without_stderr():
         importlib.import_module("keras")
-        # JAX warns of any fork, and OpenVINO's converter forks to report that it is used.
-        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         if importlib.util.find_spec("tensorflow"):
             # Under another backend the data would import it later.
             importlib.import_module("tensorflow")
@@ -66,6 +65,9 @@ def show_log():
     others.setFormatter(logging.Formatter("%(name)s: %(message)s"))
     others.setLevel(logging.WARNING)
     others.addFilter(lambda record: not record.name.startswith("keras_vit"))
+    others.name = _OTHERS
+    root = logging.getLogger()
+    root.handlers[:] = [handler for handler in root.handlers if handler.name != _OTHERS]
     logging.basicConfig(handlers=[others])
 
 

@@ -52,8 +52,8 @@ class Fewshot:
     max_skipped: float = 0.1
     """Greatest share of images that may be skipped because they cannot be decoded."""
     upright: bool = False
-    """Turn photographs upright by their EXIF orientation, as is done anyway for a run that was
-    trained with `--upright`."""
+    """Turn photographs upright by their EXIF orientation. Runs trained with `--upright` always do
+    so."""
 
     def run(self):
         """Print a table."""

@@ -102,9 +102,13 @@ class Predict:
         # A single image is not computed as many.
         scale = (min(self.batch_size, images.num_images), self.dtype)
         outputs = ("prediction", "probability", "probabilities")
-        lines = print_lines(Predictor(self.model, outputs, *scale, size), images, self.top)
-        self._write_csv(lines)
-        if any(line.error for line in lines):
+        predictor = Predictor(self.model, outputs, *scale, size)
+        lines = print_lines(predictor, images, self.top)
+        if self.csv is not None:
+            lines = list(lines)
+            self._write_csv(lines)
+        num_errors = sum(line.error is not None for line in lines)
+        if num_errors:
             sys.exit(1)
 
     def _check_flags(self):
@@ -188,11 +192,9 @@ class Predict:
     def _write_csv(self, lines):
         from keras_vit.core.files import write_csv
 
-        if self.csv is None:
-            return
         # An image without a class has a row, too.
         rows = [
-            {"image": line.image, "class": name, "probability": probability}
+            {"image": line.image, "class": name, "probability": probability, "error": line.error}
             for line in lines
             for name, probability in line.classes or [(None, None)]
         ]
@@ -223,7 +225,7 @@ class Predict:
                 with tqdm.tqdm(total=parts.size(missing), unit=" images") as bar:
                     broken = self._write(parts, missing, bar.update)
             except KeyboardInterrupt:
-                print("keras-vit: stopped; the same command goes on", file=sys.stderr)
+                print("keras-vit: stopped; run the same command to resume", file=sys.stderr)
                 raise KeyboardInterrupt("stopped") from None
             print(f"{parts.size(missing)} images predicted, {broken} of them cannot be decoded")
         print(f"Written to {self.output}")

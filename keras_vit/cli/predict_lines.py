@@ -24,10 +24,9 @@ class Line:
 
 
 def print_lines(predictor, images, top):
-    """Print a line for each image of `ImageRows`, and return a list of `Line`s."""
+    """Print a line for each image of `ImageRows`, and yield its `Line`."""
     from keras_vit.core.text import printable
 
-    lines = []
     for found in predicted(predictor, images):
         if found["probabilities"].ndim > 2:
             raise ValueError(
@@ -37,11 +36,11 @@ def print_lines(predictor, images, top):
         for index, id in enumerate(found["id"]):
             if reason := found["error"][index]:
                 print(f"keras-vit: error: {printable(id)}: {reason}", file=sys.stderr)
-                lines.append(Line(id, [], reason))
+                yield Line(id, [], reason)
             else:
-                lines.append(Line(id, _classes(predictor.model, found, index, top)))
-                print_classes(id, lines[-1].classes)
-    return lines
+                classes = _classes(predictor.model, found, index, top)
+                print_classes(id, classes)
+                yield Line(id, classes)
 
 
 def predicted(predictor, images):
@@ -51,7 +50,7 @@ def predicted(predictor, images):
 
 
 def tell_left_out(images):
-    """Log how many files are no images, by reason, if there are any."""
+    """Log how many files were left out, by reason."""
     from keras_vit.data.sources.listing import describe_left_out
 
     if images.left_out:

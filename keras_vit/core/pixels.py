@@ -162,11 +162,11 @@ def warn_of_range(bounds):
         return
     if low < -MAX_OVERSHOOT or high > MAX_OVERSHOOT:
         received = (
-            "values beyond [-1, 1], as of pixels normalized with mean and standard deviation: a "
-            "checkpoint's are part of the loaded model, which does that itself"
+            "values beyond [-1, 1], as if normalized with a mean and a standard deviation; models "
+            "of `from_checkpoint` normalize images themselves"
         )
     elif low >= 0 and high <= 1 and low < high:
-        received = "values in [0, 1], as of pixels divided by 255, which are used as they are"
+        received = "values in [0, 1], as if divided by 255; they are not rescaled"
     else:
         return
     logging.getLogger("keras_vit").warning("Images %s. Received: %s", RULE, received)

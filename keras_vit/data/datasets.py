@@ -241,7 +241,7 @@ def _find_source(name, split, classes, data_dir, shard):
     if kind is None and not is_from_paper:
         meant = name_meant(name, DATASETS)
         raise ValueError(
-            f"`name` (`--data`) must be {', '.join(f'`{row.pattern}`' for row in KINDS.values())} "
+            f"`name` must be {', '.join(f'`{row.pattern}`' for row in KINDS.values())} "
             f"or one of the paper's, which `keras-vit data` lists. Received: name={name!r}"
             f"{f'; did you mean {meant}?' if meant else ''}"
         )

@@ -64,7 +64,7 @@ def warn_of_turned(images):
     """Log how many images of a list of `Fingerprints` are not stored upright."""
     if turned := sum(split.num_turned for split in images):
         logging.getLogger("keras_vit").warning(
-            "images that are not stored upright (EXIF orientation) and are not turned: %d of %d. "
+            "not stored upright (EXIF orientation), and not turned: %d of %d images. "
             "`keras-vit predict` turns them; so do `train`, `evaluate` and `fewshot` with "
             "`--upright`, and `load` with `upright=True`",
             *(turned, sum(len(split.ids) for split in images)),

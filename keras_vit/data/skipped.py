@@ -80,7 +80,7 @@ class Skipped:
 
     def _rule(self):
         if len(self) >= self._source.num_examples:
-            return "Some images must be readable"
+            return "No image could be read"
         return (
             f"At most a share of {self._max_share:g} of the images may be skipped (`max_skipped`)"
         )

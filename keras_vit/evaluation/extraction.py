@@ -17,7 +17,7 @@ from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
-from keras_vit.data.fingerprints import source_digest
+from keras_vit.data.fingerprints import fingerprints, source_digest
 from keras_vit.data.leaks import warn_of_turned
 from keras_vit.data.sources.features import compute_features
 from keras_vit.data.sources.kinds import has_path
@@ -89,19 +89,21 @@ def split_features(
             max_skipped=max_skipped,
             upright=upright,
         )
-        if has_path(name) and not upright:
-            warn_of_turned([dataset.fingerprints()])
         return _extract(extractor, dataset)
 
     if cache is not None:
         cache = _usable_directory(cache)
     source = find_source(name, split, classes, data_dir)
+    may_be_turned = has_path(name) and not upright
+    prints = fingerprints(source) if may_be_turned or cache is not None else None
+    if may_be_turned:
+        warn_of_turned([prints])
     if cache is None:
         return *compute(), source.class_names
     settings = (image_size, central_crop_from, max_skipped, *dataclasses.astuple(resizing))
     # Files of earlier versions are of images as they are stored.
     settings += (True,) if upright else ()
-    key = _key(extractor, source_digest(source), settings)
+    key = _key(extractor, source_digest(source, prints), settings)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
     path = cache / f"{words}-{key[:16]}.npz"

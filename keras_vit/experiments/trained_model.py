@@ -49,8 +49,7 @@ def open_trained(
     # Earlier versions recorded neither.
     if "backend" in run and not run.get("has_ended"):
         logging.getLogger("keras_vit").info(
-            "the run of this model has not ended; if it was stopped, to go on: keras-vit train "
-            "--resume --workdir %s",
+            "this run has not ended; to resume it: keras-vit train --resume --workdir %s",
             shlex.quote(str(path.parent)),
         )
     return TrainedModel(source, path, run, load_trained(source, image_size))

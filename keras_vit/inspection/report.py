@@ -61,8 +61,8 @@ ROLLOUT = Figure(
     "rollout.png",
     "Attention rollout",
     "How much each patch contributes to the output by the attention of all blocks: yellow is the "
-    "most. In an untrained model all patches contribute about the same. The most likely class is "
-    "written above, if the model has class names.",
+    "most. In an untrained model all patches contribute about the same. If the model has class "
+    "names, the title is the most likely class.",
 )
 HEADS = Figure(
     "heads.png",

@@ -289,8 +289,8 @@ def _describe(recipe, facts, gave_up, seconds, limit):
     if gave_up:
         what = ", ".join(gave_up)
         _log("to meet the time limit of %g minutes it gives up %s", limit / 60, what)
-    more = ", more than the time limit" if seconds > limit else "; `--minutes` sets a limit"
-    _log("about %.1f minutes on this machine%s", seconds / 60, more)
+    more = ", more than the time limit" if seconds > limit else ""
+    _log("about %.1f minutes on this machine (limit: `--minutes`)%s", seconds / 60, more)
 
 
 def _log(message, *values):

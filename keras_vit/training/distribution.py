@@ -238,7 +238,7 @@ def num_parts():
     """Return the number of devices that share each model, in the scope of a strategy."""
     found = keras.distribution.distribution() if keras.backend.backend() == "jax" else None
     is_divided = isinstance(found, keras.distribution.ModelParallel)
-    return found.device_mesh.shape[1] if is_divided else 1
+    return found.device_mesh.devices.size // num_replicas() if is_divided else 1
 
 
 def accelerator_peak_memory():

@@ -217,8 +217,9 @@ def train(
             model = make_model(recipe, model, len(names), dtype, names if keep_head else None)
         model_options = getattr(model, "options", None)
         # Segmenters and other models have none.
-        if model_options is not None and distribution.is_first_process():
-            check_memory(recipe, model_options, distribution.num_replicas())
+        if model_options is not None:
+            replicas, parts = distribution.num_replicas(), distribution.num_parts()
+            check_memory(recipe, model_options, replicas, parts)
         options = {"resume": resume, "save_steps": save_steps, "keep": keep, "exclude": exclude}
         options |= {"teacher": teacher, "callbacks": callbacks, "verbose": verbose}
         history = fit(recipe, model, datasets, workdir, facts, **options)

@@ -133,9 +133,11 @@ def _check_monitor(recipe, task, model):
     if measures_precision(recipe, task, model):
         names.append("val_mean_average_precision")
     if recipe.monitor is not None and recipe.monitor not in names:
+        # It is measured if it is asked for, of classes with one label.
+        names += ["val_balanced_accuracy"] * ("val_accuracy" in names)
         raise ValueError(
-            f"`monitor` must be one of the metrics of an epoch, {', '.join(names)}, or "
-            f"'val_balanced_accuracy'. Received: monitor={recipe.monitor!r}"
+            f"`monitor` must be one of the metrics of an epoch, {', '.join(dict.fromkeys(names))}. "
+            f"Received: monitor={recipe.monitor!r}"
         )
 
 

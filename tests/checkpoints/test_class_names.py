@@ -131,7 +131,10 @@ def test_names_of_a_configuration(config, expected, tmp_path, caplog):
     ("names", "rule"),
     [
         (["cat", "dog"], "names 3 classes"),
-        ({"0": "cat", "1": "dog", "3": "eel"}, "strings of one line"),
+        (
+            {"0": "cat", "1": "dog", "3": "eel"},
+            "numbered from 0. Received: no name for class 2",
+        ),
         (["cat", "dog", 5], "strings of one line"),
         (5, "a list"),
         (["crane", "crane", "crane (0)"], "each be there once"),

@@ -91,7 +91,10 @@ def test_other_contents(change, message, tmp_path):
         ),
         ({"layer_norm_eps": -1}, "`layer_norm_eps` .* between 0 and 1.*layer_norm_eps=-1"),
         ({"model_type": "dinov2"}, "`model_type` of the file's config.json must be 'vit'"),
-        ({"hidden_act": "mish"}, "`hidden_act` of the file's config.json must be 'gelu' or"),
+        (
+            {"hidden_act": "mish"},
+            "`hidden_act` of the file's config.json must be 'gelu_python' or 'gelu' or",
+        ),
     ],
     ids=str,
 )

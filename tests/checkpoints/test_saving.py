@@ -180,7 +180,7 @@ def test_options_that_are_not_recorded_are_reported(tmp_path, caplog):
     caplog.clear()
     model.thresholds = [0.5] * model.output_shape[-1]
     save_checkpoint(model, tmp_path / "labels.safetensors", "timm")
-    assert "the probabilities are sigmoids, and `model.thresholds` are lost" in caplog.messages[0]
+    assert "the probabilities are sigmoids, and `model.thresholds` are lost" in caplog.text
 
 
 def test_heads_that_are_not_recorded_are_asked_for(tmp_path, caplog):

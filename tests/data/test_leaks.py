@@ -149,7 +149,7 @@ def test_photographs_that_are_not_upright_are_counted(tmp_path, caplog):
         Image.open(path).save(path, exif=exif)
     ((message),) = warnings_of(caplog, f"folder:{root}")
     assert message.startswith(
-        "images that are not stored upright (EXIF orientation) and are not turned: 10 of 40"
+        "not stored upright (EXIF orientation), and not turned: 10 of 40 images"
     )
     caplog.clear()
     check_splits({"train": find_source(f"folder:{root}", "train")}, upright=True)

@@ -142,7 +142,7 @@ def test_all_of_them_are_an_error(tmp_path):
         path.write_bytes(b"")
     dataset = load(f"folder:{tmp_path}", EVERYTHING, 8, 4)
     with (
-        pytest.raises(ValueError, match="Some images must be readable"),
+        pytest.raises(ValueError, match="No image could be read: each must be"),
         explaining_errors(dataset),
     ):
         count(dataset)

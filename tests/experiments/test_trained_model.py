@@ -63,4 +63,4 @@ def test_the_model_of_a_run_that_has_not_ended_is_told(record, is_told, tmp_path
     small_classifier("token", image_size=(16, 16)).save(tmp_path / "best.keras")
     (tmp_path / "run.json").write_text(json.dumps({"recipe": {}, **record}))
     open_trained(tmp_path)
-    assert ("the run of this model has not ended" in caplog.text) == is_told
+    assert ("this run has not ended" in caplog.text) == is_told

@@ -135,7 +135,9 @@ def test_files_of_earlier_versions_have_the_defaults_of_newer_options():
 def test_a_model_in_hdf5(tmp_path):
     model = small_classifier("token")
     model.save(tmp_path / "model.h5")
-    loaded = keras.models.load_model(tmp_path / "model.h5")
+    # Such a file has the name of a class without its package.
+    own = {"ImageModel": ImageModel}
+    loaded = keras.models.load_model(tmp_path / "model.h5", custom_objects=own)
     assert isinstance(loaded, ImageModel) and loaded.options == model.options
     pictures = images(2, *model.input_shape[1:])
     expected = model.predict(pictures, verbose=0)

@@ -133,7 +133,7 @@ def test_a_dataset_of_pixels_divided_by_255_is_told_once(compiled, caplog):
     compiled.fit(
         dataset(divided), validation_data=dataset(divided), epochs=2, shuffle=False, verbose=0
     )
-    told = "values in [0, 1], as of pixels divided by 255"
+    told = "values in [0, 1], as if divided by 255"
     assert caplog.text.count(told) == 1
     compiled.predict(dataset(divided, labels=False), verbose=0)
     assert caplog.text.count(told) == 2

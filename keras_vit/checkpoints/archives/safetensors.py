@@ -16,7 +16,7 @@ from keras_vit.checkpoints.configuration import (
 )
 from keras_vit.core.arguments import path_error
 
-# What other projects save, by the name of the file, and what to do instead; it is never read.
+# Files that are never read: pattern, and the end of the error message.
 _OTHERS = {
     f"{TF_MODEL}.index.json": (
         f"a {TF_MODEL} in parts, which is not read: transformers 4 writes one file with "
@@ -146,7 +146,7 @@ def _held(directory):
     if any(file.parent.name.isdecimal() for file in directory.glob("*/model.json")):
         return "an export, which `keras-vit predict` takes, and no other command"
     if runs := sorted(directory.glob("*/run.json")):
-        return f"{len(runs)} runs: give the directory of one, such as {str(runs[0].parent)!r}"
+        return f"runs, such as {str(runs[0].parent)!r}: give the directory of one"
     for pattern, text in _OTHERS.items():
         if found := sorted(directory.glob(pattern)):
             return text.format(name=found[0].name)

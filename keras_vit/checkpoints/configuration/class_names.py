@@ -33,7 +33,9 @@ def valid_class_names(names, num_classes, path):
         what = f"The class names in the config.json of {path}"
         if isinstance(names, list) and None in names:
             missing = names.index(None)
-            raise ValueError(f"{what} must have the numbers from 0 on. Received: none of {missing}")
+            raise ValueError(
+                f"{what} must be numbered from 0. Received: no name for class {missing}"
+            )
         return check_class_names(_numbered(names), what, num_classes)
     except ValueError as error:
         logger.warning("names of classes are ignored: %s", error)

@@ -52,8 +52,8 @@ class Format:
         configure: `configure(options, arrays, class_names, normalization, resizing)` returns the
             contents of `config_files` by file name; the arguments are those of `save_checkpoint`,
             the arrays of the file by name, and the `Resizing` of the model.
-        several_labels: what the `config.json` of a model says whose images may have several labels,
-            each with a probability above 0.5; empty if it says nothing.
+        several_labels: entries of the `config.json` of a multi-label model; empty if the format has
+            none.
         check: `check(options)` raises a `ValueError` for a model that the project does not have.
         has_patch_bias: `has_patch_bias(options)` returns whether the project's patch projection has
             a bias in such a model.

@@ -1,7 +1,5 @@
 """Figures of attention distance, attention rollout and attention heads."""
 
-import textwrap
-
 import numpy as np
 import scipy.ndimage
 
@@ -10,6 +8,7 @@ from keras_vit.inspection.figures.drawing import (
     empty_axes,
     new_figure,
     save_figure,
+    shortened,
 )
 
 ROLLOUT_COLUMNS = 4
@@ -78,9 +77,10 @@ def draw_rollout(images, rollout, path, titles=None):
     side = 1.6 * height / width + (0.25 if titles else 0)
     figure = new_figure(max(2 * 1.6 * columns, 7), rows * side + 0.8)
     pairs = empty_axes(figure, rows, 2 * columns).reshape(-1, 2)[: len(images)]
-    for (left, _), title in zip(pairs, titles or (), strict=False):
-        # As long as both pictures are wide.
-        left.set_title(textwrap.shorten(title, 40), fontsize=8, loc="left")
+    if titles:
+        for (left, _), title in zip(pairs, titles, strict=True):
+            # The title may span both pictures.
+            left.set_title(shortened(title, 40), fontsize=8, loc="left")
     for (left, right), image, weights in zip(pairs, images, rollout, strict=True):
         picture = as_picture(image)
         left.imshow(picture)

@@ -3,10 +3,10 @@
 import numpy as np
 
 from keras_vit.inspection.figures.drawing import (
-    as_plain,
     check_matplotlib,
     new_figure,
     save_figure,
+    shortened,
 )
 
 # Up to so many classes, every class is named, and every cell shows its number of images.
@@ -46,7 +46,7 @@ def draw_confusion(matrix, class_names, path):
     drawn = axis.imshow(shares, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=100))
     step = -(-len(class_names) // NAMED)
     ticks = np.arange(0, len(class_names), step)
-    names = [_shortened(class_names[tick]) for tick in ticks]
+    names = [shortened(class_names[tick], LONGEST_NAME) for tick in ticks]
     axis.set_xticks(ticks, names, rotation=90, fontsize=8)
     axis.set_yticks(ticks, names, fontsize=8)
     accuracy = np.trace(matrix) / max(matrix.sum(), 1)
@@ -64,7 +64,3 @@ def _number(axis, matrix, shares):
     for row, column in np.argwhere(matrix):
         style = {"fontsize": 7, "color": "white" if shares[row, column] > 30 else "black"}
         axis.text(column, row, f"{matrix[row, column]}", ha="center", va="center", **style)
-
-
-def _shortened(name):
-    return as_plain(name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…")

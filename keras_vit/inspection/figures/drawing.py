@@ -2,7 +2,6 @@
 
 import importlib.util
 import pathlib
-import re
 import warnings
 
 import numpy as np
@@ -37,7 +36,7 @@ def new_figure(width, height):
 
 
 def save_figure(figure, path, title=FIGURE_TITLE):
-    """Write a figure atomically. A `$` in a title or a legend is one, and begins no formula.
+    """Write a figure atomically. A `$` is drawn as it is, but in the numbers of axes.
 
     Args:
         figure: a matplotlib figure.
@@ -46,8 +45,9 @@ def save_figure(figure, path, title=FIGURE_TITLE):
     """
     from matplotlib.text import Text
 
-    for text in figure.findobj(Text):
-        text.set_text(as_plain(text.get_text()))
+    numbers = {tick for axis in figure.axes for tick in _logarithmic_labels(axis)}
+    for text in set(figure.findobj(Text)) - numbers:
+        text.set_parse_math(False)
     if hasattr(path, "write"):
         _write(figure, path)
         return
@@ -66,15 +66,22 @@ def _write(figure, path, **options):
         figure.savefig(path, dpi=120, **options)
 
 
-def as_plain(text):
-    r"""Escape each `$`, with which matplotlib would begin a formula.
+def _logarithmic_labels(axis):
+    """Return the labels of logarithmic axes, which are formulas."""
+    for part, scale in ((axis.xaxis, axis.get_xscale()), (axis.yaxis, axis.get_yscale())):
+        if scale == "log":
+            yield from part.findobj(lambda found: hasattr(found, "set_parse_math"))
+
+
+def shortened(name, length):
+    """Return a name, cut to a length if it is longer.
 
     Example:
-    >>> from keras_vit.inspection.figures.drawing import as_plain
-    >>> print(as_plain("$ and €"))
-    \$ and €
+    >>> from keras_vit.inspection.figures.drawing import shortened
+    >>> shortened("Felis_silvestris", 8)
+    'Felis_s…'
     """
-    return re.sub(r"(?<!\\)\$", r"\$", text)
+    return name if len(name) <= length else f"{name[: length - 1]}…"
 
 
 def is_drawn_here(path, title=FIGURE_TITLE):

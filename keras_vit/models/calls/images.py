@@ -28,14 +28,14 @@ def checked(model, images):
     was_in_loop, model._is_in_loop = model._is_in_loop, True
     try:
         # Each epoch of `fit` would warn again of the validation images.
-        with _checked_source(model, images, is_told=was_in_loop) as found:
+        with _checked_source(model, images, is_warned=was_in_loop) as found:
             yield found
     finally:
         model._is_in_loop = was_in_loop
 
 
 @contextlib.contextmanager
-def _checked_source(model, images, is_told):
+def _checked_source(model, images, is_warned):
     # Where there is a dataset, TensorFlow is imported.
     tensorflow = sys.modules.get("tensorflow")
     if not tensorflow or not isinstance(images, tensorflow.data.Dataset):
@@ -48,28 +48,28 @@ def _checked_source(model, images, is_told):
         yield images
         return
     try:
-        yield _checking(images, tensorflow, is_told or is_warned_of_range())
+        yield _checking(images, tensorflow, is_warned or is_warned_of_range())
     except tensorflow.errors.InvalidArgumentError as error:
         if _MESSAGE in str(error):
             raise ValueError(_MESSAGE) from None
         raise
 
 
-def _checking(dataset, tf, is_told):
-    """Return the same dataset, which checks the values of its first image.
+def _checking(dataset, tf, is_warned):
+    """Return the same dataset, with its first image checked when it is read.
 
-    Once, unless `is_told`, it warns if the values of the first batch are scaled wrongly.
+    Unless `is_warned`, one warning is logged if the first batch is scaled wrongly.
     """
-    told = [is_told]
+    warned = [is_warned]
     spec = tf.nest.flatten(dataset.element_spec)[0]
     if not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_floating):
         # The model refuses integers.
         return dataset
 
     def warn(low, high):
-        if not told[0]:
+        if not warned[0]:
             warn_of_range((float(low), float(high)))
-        told[0] = True
+        warned[0] = True
 
     def warn_of(images):
         bounds = [tf.cast(f(images), "float32") for f in (tf.reduce_min, tf.reduce_max)]
@@ -80,7 +80,7 @@ def _checking(dataset, tf, is_told):
         images = tf.nest.flatten(element)[0]
         first = tf.abs(images[:1])
         is_right = tf.reduce_all(first <= tf.cast(MAX_NORMALIZED, first.dtype))
-        if not is_told:
+        if not is_warned:
             tf.cond(number == 0, lambda: warn_of(images), lambda: True)
         # Later images may have outliers.
         tf.debugging.Assert((number > 0) | is_right, [_MESSAGE])

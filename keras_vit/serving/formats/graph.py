@@ -88,7 +88,7 @@ def write_graph(model, path, with_weights=True, sums_by_matmul=False):
         environment = {**os.environ, "KERAS_BACKEND": "tensorflow", "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, "-m", __name__, file, path, json.dumps(options)]
         command = [str(part) for part in command]
-        # Of what it writes, only an error is of use.
+        # Its output is shown only after an error.
         found = subprocess.run(
             command, env=environment, capture_output=True, text=True, check=False
         )

@@ -50,19 +50,19 @@ def load(path, resizing):
         raise ValueError(
             f"`path` must be a complete SavedModel. Received: {str(path.parent)!r} ({reason:.200})"
         ) from error
-    served = {}
+    # Prefer encoded images, then preprocessed images, then pixels.
+    dtypes, served = (tf.string, tf.float32, tf.uint8), {}
     for name, function in loaded.signatures.items():
         inputs = function.structured_input_signature[1].items()
         if "logits" in function.structured_outputs:
-            served |= {(key, spec.dtype): name for key, spec in inputs if key in _INPUTS}
+            known = ((key, spec.dtype) for key, spec in inputs if key in _INPUTS)
+            served |= {(key, dtype): name for key, dtype in known if dtype in dtypes}
     if not served:
         raise ValueError(
             "The SavedModel must be one that `keras-vit export` wrote, with a signature that "
             "returns `logits` of images. "
             f"Received: {str(path.parent)!r} with {', '.join(loaded.signatures) or 'none'}"
         )
-    # Prefer encoded images, then preprocessed images, then pixels.
-    dtypes = (tf.string, tf.float32, tf.uint8)
     argument = min(served, key=lambda argument: dtypes.index(argument[1]))
     # A function is usable as long as the object that it was loaded with exists.
     facts = resizing, path.parent, labels_of(path.parent)

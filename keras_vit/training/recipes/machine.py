@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_vit.core.process import available_memory
 from keras_vit.models.variants import is_resnet, token_grid_of
+from keras_vit.training.distribution import is_first_process
 from keras_vit.training.optimizers import make_optimizer
 
 _MEMORY = pathlib.Path("/proc/meminfo")
@@ -63,16 +64,16 @@ def bytes_per_image(options):
     return maps + 4 * 2 * options["depth"] * layer
 
 
-def check_memory(recipe, options, replicas=1):
-    """Log a warning if the activations of a training step may not fit into the memory.
+def check_memory(recipe, options, replicas=1, parts=1):
+    """Refuse training steps that cannot fit into the memory, and warn of those that may not.
 
-    The estimate, which is for float32, is up to 1.5 times what a step needs, and up to 3 times with
-    half of the bits. What needs more than that would end in the kernel's stopping the process.
+    The estimate, for float32, may be 1.5 times too high, and 3 times in half precision.
 
     Args:
         recipe: a `Recipe`.
         options: options of the model, as in `keras_vit.models.ImageModel`.
         replicas: number of replicas that share a batch.
+        parts: number of devices that share each replica.
 
     Raises:
         ValueError: if they cannot fit.
@@ -82,15 +83,15 @@ def check_memory(recipe, options, replicas=1):
         return
     options = {**options, "image_size": (recipe.image_size, recipe.image_size)}
     images = recipe.batch_size // recipe.accumulation_steps // replicas
-    needed, usable = images * bytes_per_image(options), usable_memory()
+    needed, usable = images * bytes_per_image(options) / parts, usable_memory()
     text = (
         f"a step of {images} images of {recipe.image_size} pixels may need {needed / 2**30:.0f} "
         f"GiB, and {usable / 2**30:.0f} are available: reduce `--batch-size` or `--image-size`, or "
         "raise `--accumulation-steps`"
     )
-    if needed > 3 * usable:
+    if needed > 4 * usable:
         raise ValueError(f"A training step must fit into the memory. Received: {text}")
-    if needed > usable:
+    if needed > usable and is_first_process():
         logging.getLogger("keras_vit").warning("%s", text)
 
 

@@ -43,7 +43,7 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
     if num_replicas() > 1:
         log("each batch is shared by %d replicas", num_replicas())
     if num_parts() > 1:
-        log("each model is divided among %d devices", num_parts())
+        log("each replica is sharded over %d devices", num_parts())
     parts = f"in {epochs} epochs of {updates:,} steps" if epochs > 1 else "in one epoch"
     log("%s, %s%s", steps, parts, after)
     if recipe.accumulation_steps > 1:

@@ -135,8 +135,7 @@ def _check_same(workdir, run, recipe, has_same_images):
     _refuse_changes(changed, recipe)
     if before.get("backend", run["backend"]) != run["backend"]:
         logging.getLogger("keras_vit").warning(
-            "the run was begun on %s and goes on on %s: its random numbers, and so its results, "
-            "are others than without the stop",
+            "the run began on %s and resumes on %s: random numbers and results will differ",
             *(before["backend"], run["backend"]),
         )
 
@@ -169,15 +168,18 @@ def record_places(workdir, facts, has_same_images):
     """Record in `run.json` where the model, the teacher and the data of a resumed run are now."""
     before = read_run(workdir / LAST_MODEL)
     moved = {name: facts[name] for name in _moved(before, facts, has_same_images)}
-    if moved:
-        write_text(workdir / RUN_FILE, json.dumps({**before, **moved}, indent=2) + "\n")
+    _record(workdir, before, moved)
 
 
 def record_end(workdir):
     """Record in `run.json` that the run has ended."""
-    run = read_run(workdir / LAST_MODEL)
-    if not run.get("has_ended"):
-        write_text(workdir / RUN_FILE, json.dumps({**run, "has_ended": True}, indent=2) + "\n")
+    _record(workdir, read_run(workdir / LAST_MODEL), {"has_ended": True})
+
+
+def _record(workdir, before, changes):
+    run = {**before, **changes}
+    if run != before:
+        write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
 
 
 def _moved(before, run, has_same_images):

@@ -31,7 +31,20 @@ def test_a_model_of_several_labels_stays_one(case, tmp_path, caplog):
     assert "thresholds" not in caplog.text
     model.thresholds = (0.4, *model.thresholds[1:])
     save_checkpoint(model, tmp_path / "other", "huggingface")
-    assert "does not record `model.thresholds`: they are 0.5 in it" in caplog.text
+    assert "does not record `model.thresholds`: they are read as 0.5" in caplog.text
+
+
+def test_weights_alone_are_read_as_their_configuration_says(tmp_path, caplog):
+    config = {"problem_type": "multi_label_classification"}
+    folder = config_next_to("hf_tf_h5_classifier", tmp_path, config)
+    model = from_checkpoint(folder)
+    save_checkpoint(model, folder / "again.h5", "huggingface_tf")
+    assert "thresholds" not in caplog.text
+    assert from_checkpoint(folder / "again.h5").thresholds == model.thresholds
+    model.thresholds = None
+    with pytest.raises(ValueError, match="next to the config.json of a multi-label model"):
+        save_checkpoint(model, folder / "other.h5", "huggingface_tf")
+    assert not (folder / "other.h5").exists()
 
 
 def test_dropout_that_is_not_used_is_told(tmp_path, caplog):
@@ -39,7 +52,7 @@ def test_dropout_that_is_not_used_is_told(tmp_path, caplog):
     config = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.0}
     file = config_next_to("hf_classifier", tmp_path, config)
     from_checkpoint(file)
-    told = "hidden_dropout_prob of the config.json, 0.1, is not used: train with it by `dropout`"
+    told = "hidden_dropout_prob=0.1 of the config.json is not used; pass `dropout` to train with it"
     assert told in caplog.messages and "attention_dropout" not in caplog.text
     caplog.clear()
     assert from_checkpoint(file, dropout=0.1).options["dropout"] == 0.1
@@ -61,4 +74,4 @@ def test_class_names_with_wrong_numbers_are_told(tmp_path, caplog):
     names = {str(number + 1): f"c{number}" for number in range(classes)}
     file = config_next_to("hf_classifier", tmp_path, {"id2label": names})
     assert from_checkpoint(file).class_names is None
-    assert "must have the numbers from 0 on. Received: none of 0" in caplog.text
+    assert "must be numbered from 0. Received: no name for class 0" in caplog.text

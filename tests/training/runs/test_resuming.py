@@ -200,7 +200,7 @@ def test_a_run_that_goes_on_on_another_backend_says_so(tmp_path, monkeypatch, ca
     own = keras.backend.backend()
     monkeypatch.setattr(keras.backend, "backend", lambda: "another")
     open_run(tmp_path, RECIPE, {"data": "digits"}, resume=True)
-    assert f"the run was begun on {own} and goes on on another" in caplog.text
+    assert f"the run began on {own} and resumes on another" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["model", "teacher"])

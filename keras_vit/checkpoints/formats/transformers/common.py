@@ -32,7 +32,7 @@ ACTIVATIONS = {
     "swish": "silu",
     "silu": "silu",
 }
-# Their names in transformers, and ours.
+# Dropout rates: name in transformers, and ours.
 DROPOUT = {"hidden_dropout_prob": "dropout", "attention_probs_dropout_prob": "attention_dropout"}
 # The `problem_type` of a model whose images may have several labels.
 SEVERAL_LABELS = "multi_label_classification"
@@ -116,8 +116,7 @@ def describe(shape_of, config, num_heads, defaults, settings=None, **own):
     check_setting(settings, "hidden_act", *ACTIVATIONS)
     if config.get("problem_type") not in (None, "single_label_classification", SEVERAL_LABELS):
         logger.warning(
-            "the model is for problem_type=%r and not for classes: the softmax of its logits does "
-            "not give its probabilities",
+            "problem_type=%r is not classification: a softmax of the logits gives no probabilities",
             config["problem_type"],
         )
     heads = _heads(settings, num_heads, defaults)
@@ -224,17 +223,17 @@ def default_names(num_classes):
 
 
 def _restore(checkpoint, model, has_new_head, given):
-    """Give a model of several labels transformers' thresholds; see `Format.restore`.
+    """Set thresholds of 0.5 in a multi-label model, and log the dropout rates that are not used.
 
-    Log which dropout the configuration has, with which only training would differ.
+    See `Format.restore`.
     """
     config, num_classes = checkpoint.archive.config, model.options["num_classes"]
     if config.get("problem_type") == SEVERAL_LABELS and num_classes and not has_new_head:
-        logger.info("the images may have several labels: all with a probability above 0.5")
+        logger.info("multi-label model: classes with a probability above 0.5 are predicted")
         model.thresholds = (0.5,) * num_classes
     for name, option in DROPOUT.items():
         if config.get(name) and option not in given:
-            text = "%s of the config.json, %s, is not used: train with it by `%s`"
+            text = "%s=%s of the config.json is not used; pass `%s` to train with it"
             logger.info(text, name, config[name], option)
 
 

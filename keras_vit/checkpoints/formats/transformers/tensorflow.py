@@ -94,7 +94,7 @@ def _check(options):
     if height != width:
         raise ValueError(
             "`model` must have square images, as transformers' TensorFlow ViT; 'huggingface' takes "
-            f"others. Received: a model of images {(height, width)}"
+            f"others. Received: a model with image_size={(height, width)}"
         )
 
 
