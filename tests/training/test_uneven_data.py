@@ -178,7 +178,11 @@ def test_a_run_that_has_stopped_is_not_trained_on(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "validation", "message"),
     [
-        ({"monitor": "val_f1"}, "validation", "val_loss, val_accuracy. Received: monitor='val_f1'"),
+        (
+            {"monitor": "val_f1"},
+            "validation",
+            "val_accuracy, val_balanced_accuracy. Received: monitor='val_f1'",
+        ),
         ({"patience": 2}, None, "`monitor` and `patience` need images to validate on"),
     ],
 )
