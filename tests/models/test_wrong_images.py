@@ -128,6 +128,7 @@ def test_datasets(use, compiled):
     getattr(compiled, use)(dataset(scaled, has_labels), **options)
 
 
+@pytest.mark.slow
 def test_a_dataset_of_pixels_divided_by_255_is_told_once(compiled, caplog):
     divided = PIXELS.astype("float32") / 255
     compiled.fit(

@@ -59,6 +59,7 @@ def test_fewshot(photos, capsys, caplog):
     assert run(capsys, *fewshot, f"folder:{photos}/turned") == expected
 
 
+@pytest.mark.slow
 def test_the_accuracy_during_training(photos):
     model = small_classifier("token")
     data = (f"folder:{photos}/{name}" for name in ("upright", "turned", "turned"))
