@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+import warnings
 
 import tyro
 
@@ -36,6 +37,8 @@ def import_keras_quietly():
     """Import Keras without the start-up messages of TensorFlow."""
     with leaving_at_once(), without_stderr():
         importlib.import_module("keras")
+        # JAX warns of any fork. Commands do not fork, but a thread of OpenVINO does, at any time.
+        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
         if importlib.util.find_spec("tensorflow"):
             # Under another backend the data would import it later.
             importlib.import_module("tensorflow")

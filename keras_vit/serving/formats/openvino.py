@@ -1,7 +1,6 @@
 """OpenVINO: the files `model.xml` and `model.bin`."""
 
 import functools
-import warnings
 
 from keras_vit.serving.formats.base import ExportFormat, Precision
 
@@ -17,10 +16,7 @@ def write(model, path, scratch, quantize, images):
     from keras_vit.serving.formats.graph import portable, write_graph
 
     write_graph(portable(model), scratch / "graph")
-    with warnings.catch_warnings():
-        # JAX warns of any fork. The converter forks to report that it is used.
-        warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
-        converted = ov.convert_model(str(scratch / "graph"))
+    converted = ov.convert_model(str(scratch / "graph"))
     if quantize == "int8":
         import nncf
 
