@@ -52,8 +52,8 @@ def test_untouched_patches_have_the_tokens_of_the_model(options):
     np.testing.assert_allclose(ours, to_numpy(expected)[:, -num_patches:], rtol=1e-6, atol=1e-6)
     inputs["corruption"] = np.full((2, num_patches), -1, "int32")
     hidden = call(tokens, inputs)
-    # Nothing is left of the images.
-    np.testing.assert_allclose(hidden[0], hidden[1], atol=1e-6)
+    # Nothing is left of the images. In another place of the batch, sums may be rounded otherwise.
+    np.testing.assert_array_equal(call(tokens, {**inputs, "images": batch[::-1]}), hidden)
     assert not np.array_equal(hidden, ours)
 
 

@@ -21,7 +21,6 @@ GREY = 128
 _BYTE = 256
 _CHANNELS = 3
 _BLUR = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
-_BLUR = np.repeat(_BLUR[:, :, None, None], _CHANNELS, axis=2)
 
 
 def auto_contrast(image):
@@ -116,14 +115,28 @@ def brightness(image, factor):
 
 def sharpness(image, factor):
     """Move away from the blurred image by `factor`, except at the border: 1 is unchanged."""
-    pixels = tf.cast(image, tf.float32)[None]
-    # Rounding decides whether thirteenths are whole numbers: this is the original's operation.
-    blurred = tf.nn.depthwise_conv2d(pixels, _BLUR, [1, 1, 1, 1], "SAME")[0]
-    sharp = _blend(tf.saturate_cast(blurred, tf.uint8), image, factor)
+    blurred = tf.saturate_cast(_blur(tf.cast(image, tf.float64)), tf.uint8)
+    sharp = _blend(blurred, image[1:-1, 1:-1], factor)
     # An image of one pixel has one border, not two.
     last_row, last_column = image[1:][-1:], image[1:-1, 1:][:, -1:]
-    middle = tf.concat([image[1:-1, :1], sharp[1:-1, 1:-1], last_column], axis=1)
+    middle = tf.concat([image[1:-1, :1], sharp, last_column], axis=1)
     return tf.concat([image[:1], middle, last_row], axis=0)
+
+
+def _blur(pixels):
+    """The means of 3 x 3 pixels, the middle one five times, rounded as fused float32 steps do.
+
+    Rounding decides whether thirteenths are whole numbers. The convolution that the original
+    calls fuses its steps on processors with AVX-512 only, and there gave the reference.
+    """
+    height, width = tf.unstack(tf.maximum(tf.shape(pixels)[:2] - 2, 0))
+    total = tf.zeros([height, width, _CHANNELS], tf.float32)
+    for row, column in np.ndindex(3, 3):
+        window = pixels[row : row + height, column : column + width]
+        # Products and sums in float64 are exact here: the only rounding is to float32.
+        exact = tf.cast(total, tf.float64) + float(_BLUR[row, column]) * window
+        total = tf.cast(exact, tf.float32)
+    return total
 
 
 def shear_x(image, level):
