@@ -10,8 +10,10 @@ BIN := $(VENV)/bin
 MINIMUM := keras==3.12.0 numpy==1.26.0 scipy==1.12.0 h5py==3.10.0 jax==0.6.2
 PYTEST := $(BIN)/python -m pytest
 # Two processes take one test file after the other. The end of one process is the end of all: with
-# another in its place, the tests of its file would be waited for, and never run.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# another in its place, the tests of its file would be waited for, and never run. Two folders have
+# targets of their own: only to import what their tests need takes seconds.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0 \
+	--ignore tests/fuzz --ignore tests/interop
 # Marks of tests that have targets of their own, as in setup.cfg.
 NO_OTHERS := not large and not interop and not engines and not examples and not processes and not browser and not demo and not fuzz
 export TF_CPP_MIN_LOG_LEVEL ?= 3

@@ -78,6 +78,7 @@ def test_files_of_keras(tiny_file, suffix, tmp_path):
     assert unchanged(loaded, model.get_weights())
 
 
+@pytest.mark.slow
 def test_configurations_record_the_gelu_and_the_epsilon(tiny_file, tmp_path):
     model = keras_vit.ViT_Ti16(**ARCHITECTURE, activation="gelu", epsilon=1e-12)
     keras_vit.save_checkpoint(model, tmp_path, "huggingface")

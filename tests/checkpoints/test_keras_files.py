@@ -184,6 +184,7 @@ def test_a_grid_that_weights_do_not_record_is_assumed_with_a_warning(tmp_path, c
         assert ("it is assumed to be the model's, (2, 8)" in caplog.text) == warns
 
 
+@pytest.mark.slow
 def test_layers_with_several_policies(tmp_path, caplog):
     path = tmp_path / "model.keras"
     model = vision_transformer(**TINY)

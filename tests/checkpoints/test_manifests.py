@@ -108,12 +108,17 @@ def test_every_builder_has_a_manifest():
     assert with_manifest | WITHOUT_MANIFEST == {row.name for row in VARIANTS}
 
 
-# Up to B/16; those larger than Ti/16 only in the tests of large models.
-LOADED = [
-    pytest.param(m, marks=pytest.mark.large if size_of(m) >= 6.4e6 else (), id=name_of(m))
-    for m in MANIFESTS
-    if size_of(m) < 110e6
-]
+def _mark(manifest):
+    """Those larger than Ti/16 are tests of large models, by default one of each project is run."""
+    if size_of(manifest) >= 6.4e6:
+        return pytest.mark.large
+    project = manifest["manifest"].partition("__")[0]
+    first = next(m for m in MANIFESTS if m["manifest"].startswith(project) and size_of(m) < 6.4e6)
+    return () if manifest is first else pytest.mark.slow
+
+
+# Up to B/16.
+LOADED = [pytest.param(m, marks=_mark(m), id=name_of(m)) for m in MANIFESTS if size_of(m) < 110e6]
 
 
 @pytest.mark.parametrize("manifest", LOADED)

@@ -62,12 +62,12 @@ def test_logits_of_weights_trained_in_pytorch(torch_case):
 def test_tokens_of_weights_trained_in_pytorch(torch_case):
     model, reference = torch_case
     images = reference["images"]
-    outputs = features(model, images, ["dropout", "block_2"])
+    has_norm = "encoder_norm" in [layer.name for layer in model.layers]
+    # timm's `forward_features` ends before the pooling, even if the norm is after it.
+    last = "encoder_norm" if has_norm else "block_2"
+    outputs = features(model, images, ["dropout", "block_2", last])
     if "tokens" in reference:
-        has_norm = "encoder_norm" in [layer.name for layer in model.layers]
-        # timm's `forward_features` ends before the pooling, even if the norm is after it.
-        last = "encoder_norm" if has_norm else "block_2"
-        assert_intermediate(features(model, images, [last])[last], reference["tokens"])
+        assert_intermediate(outputs[last], reference["tokens"])
     if "hidden_state_last" in reference:
         # The last of transformers' `hidden_states`, before its LayerNorm.
         assert_intermediate(outputs["block_2"], reference["hidden_state_last"])

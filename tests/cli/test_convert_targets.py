@@ -81,6 +81,7 @@ def test_convert_overwrites_when_asked(target, flags, tmp_path, capsys):
     assert_logits(logits_of(path), case_outputs(CASE)["logits"])
 
 
+@pytest.mark.slow
 def test_convert_next_to_other_files(tmp_path, capsys):
     """Only what would be replaced counts, and a new directory below a run is new."""
     (tmp_path / "run.json").write_text("{}")

@@ -65,10 +65,15 @@ def test_an_error_ends_with_the_usage(arguments, what, usage, capsys):
         ("trian", "train"),
         ("trian auto", "train"),
         (f"train finetune {GIVEN} --lr 0.1", "--learning-rate"),
-        (f"train finetune {GIVEN} --total-steps 9", "--steps"),
-        (f"train finetune {GIVEN} --stps 3", "--steps"),
-        ("vtab m --workdir w --lr 0.1", "--learning-rate"),
-        ("convert a.npz b --format timm", "--to"),
+        *(
+            pytest.param(arguments, meant, marks=pytest.mark.slow)
+            for arguments, meant in (
+                (f"train finetune {GIVEN} --total-steps 9", "--steps"),
+                (f"train finetune {GIVEN} --stps 3", "--steps"),
+                ("vtab m --workdir w --lr 0.1", "--learning-rate"),
+                ("convert a.npz b --format timm", "--to"),
+            )
+        ),
         ("export a.keras b --to onnx", "--format"),
     ],
 )

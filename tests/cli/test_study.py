@@ -104,6 +104,7 @@ def test_a_study_has_a_recipe_of_the_table(tmp_path, capsys):
     assert "auto" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_stopped_study_says_how_it_goes_on(tmp_path, monkeypatch, caplog):
     def stop(*_):
         raise KeyboardInterrupt

@@ -36,8 +36,8 @@ def count(dataset):
     [
         {},
         {"training": True, "min_crop_area": 0.05, "flip": True},
-        {"cache": "memory"},
-        {"batch_size": 1000},
+        pytest.param({"cache": "memory"}, marks=pytest.mark.slow),
+        pytest.param({"batch_size": 1000}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

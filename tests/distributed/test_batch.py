@@ -120,6 +120,7 @@ def test_an_error_in_a_process_is_its_own(path, photos, tmp_path):
         processes.write_parts(parts, parts.missing(), processes=2)
 
 
+@pytest.mark.slow
 def test_every_output_and_several_labels(photos, tmp_path, capsys):
     model = classifier()
     model.class_names, model.thresholds = NAMES, (0.3, 0.5, 0.4)

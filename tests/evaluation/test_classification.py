@@ -124,6 +124,7 @@ def test_images_of_several_labels(model, digits):
         evaluate(model, dataset)
 
 
+@pytest.mark.slow
 def test_the_models_compilation_stays(model, digits):
     optimizer = keras.optimizers.SGD()
     model.compile(optimizer, "mse")

@@ -1,5 +1,7 @@
 """Operations and parameters, compared with TensorFlow's profiler, XLA and the published ones."""
 
+import dataclasses
+
 import pytest
 
 import keras_vit
@@ -10,11 +12,12 @@ from keras_vit.evaluation.compute import (
     count_training_exaflops,
     products_of,
 )
-from keras_vit.models import find_variant
+from keras_vit.models import find_variant, vision_transformer
 
 # Names of products in the profile.
 PRODUCTS = ("Conv2D", "MatMul", "BatchMatMulV2")
 SMALL = ("ViT_Ti16", "R_Ti16")
+SHALLOW = dataclasses.replace(find_variant("ViT_Ti16"), depth=2)
 ABLATIONS = (
     {"position_embedding": "relative"},
     {"position_embedding": "relative", "pooling": "gap"},
@@ -107,8 +110,10 @@ def test_products_with_zeros_are_counted_as_by_xla(size, stride, side, padding):
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_parameters_of_poolings_are_the_models(pooling):
-    model = keras_vit.ViT_Ti16(image_size=32, num_classes=10, pooling=pooling)
-    assert count_parameters(find_variant("ViT_Ti16"), 10, 32, pooling) == model.count_params()
+    model = vision_transformer(
+        **SHALLOW.architecture, num_classes=10, image_size=32, pooling=pooling
+    )
+    assert count_parameters(SHALLOW, 10, 32, pooling) == model.count_params()
 
 
 @pytest.mark.parametrize(
@@ -117,8 +122,8 @@ def test_parameters_of_poolings_are_the_models(pooling):
     ids=str,
 )
 def test_parameters_of_ablations_are_the_models(options):
-    model = keras_vit.ViT_Ti16(image_size=64, num_classes=10, **options)
-    assert count_parameters(find_variant("ViT_Ti16"), 10, 64, **options) == model.count_params()
+    model = vision_transformer(**SHALLOW.architecture, num_classes=10, image_size=64, **options)
+    assert count_parameters(SHALLOW, 10, 64, **options) == model.count_params()
 
 
 def test_an_axial_block_is_two_blocks():

@@ -44,6 +44,7 @@ def test_images_of_any_size(size, model):
 
 
 # Keras's MeanIoU asks JAX for int64, and says so.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Explicitly requested dtype int64")
 def test_metrics_are_those_of_keras_and_of_the_definition(model, tmp_path):
     source = find_source(f"masks:{write_masks(tmp_path)}", "test")

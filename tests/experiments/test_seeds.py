@@ -181,6 +181,7 @@ def test_vtab_has_a_directory_per_seed(tmp_path, monkeypatch):
         vtab_seeds(arguments[0], tmp_path / "vtab" / "seed-1", *arguments[2:], seeds=2, **options)
 
 
+@pytest.mark.slow
 def test_the_command_of_vtab_prints_the_deviation(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(vtab_run, "check_data", lambda *_: None)
     monkeypatch.setattr(_Runs, "train_and_test", lambda runs, task: 0.5 + runs.recipe.seed / 100)

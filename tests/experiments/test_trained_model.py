@@ -32,6 +32,7 @@ def test_comparison_that_model_and_dataset_tell(monkeypatch):
         assert row("best.keras", **options) is None
 
 
+@pytest.mark.slow
 def test_images_are_turned_as_the_run_turned_them(tmp_path):
     photos = write_folder(tmp_path / "photos", count=20)
     run, model = tmp_path / "run", small_classifier("token", image_size=(16, 16))

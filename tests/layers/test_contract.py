@@ -72,13 +72,16 @@ CASES = [
 ]
 
 
-# It takes seconds.
-SLOW = (layers.AxialTransformerBlock,)
+# They take seconds, and are made of other layers.
+BLOCKS = (
+    *(layers.TransformerBlock, layers.AxialTransformerBlock),
+    *(layers.BottleneckUnit, layers.PreActivationBottleneckUnit),
+)
 
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * (case[0] in SLOW)) for case in CASES],
+    [pytest.param(case, marks=[pytest.mark.slow] * (case[0] in BLOCKS)) for case in CASES],
     ids=lambda case: case[0].__name__,
 )
 def test_layer_keeps_the_contract(case, tmp_path):

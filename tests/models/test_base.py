@@ -86,11 +86,14 @@ USES = {
 }
 
 
-SAVED_MODEL = pytest.mark.backends("tensorflow", "jax", reason="torch writes no SavedModel")
+EXPORT = [
+    pytest.mark.slow,
+    pytest.mark.backends("tensorflow", "jax", reason="torch writes no SavedModel"),
+]
 
 
 @pytest.mark.parametrize(
-    "use", [pytest.param(use, marks=[SAVED_MODEL] * (use == "export")) for use in USES]
+    "use", [pytest.param(use, marks=EXPORT if use == "export" else ()) for use in USES]
 )
 def test_a_model_is_not_built_a_second_time(use, built, reads, tmp_path):
     model = vision_transformer(**TINY)
@@ -131,6 +134,7 @@ def test_files_of_earlier_versions_have_the_defaults_of_newer_options():
     assert loaded.options == model.options
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_model_in_hdf5(tmp_path):
     model = small_classifier("token")

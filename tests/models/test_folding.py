@@ -162,6 +162,7 @@ def test_predict_uses_the_weights_of_now():
     np.testing.assert_allclose(after, to_numpy(model(X, training=False)), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_predict_leaves_the_model_as_it_was(tmp_path):
     model = build("resnet")
     outputs = [layer.output for layer in model.layers]

@@ -123,6 +123,7 @@ def test_pixels_of_datasets_are_refused(images, message, model):
                 call(model, dataset(arrays).batch(2))
 
 
+@pytest.mark.slow
 def test_labels_of_a_dataset_are_left_out(model):
     check_features(model, dataset((SCALED, np.zeros(4))).batch(2))
 
@@ -145,8 +146,12 @@ class Batches(keras.utils.PyDataset):
     ("batches", "message"),
     [
         ([np.zeros((2, 16, 16, 3), "int32")], f"{RULE}images of dtype int32"),
-        ([{"images": SCALED}], "must be an array .* Received: images of type dict"),
-        ([], "must have at least one batch"),
+        pytest.param(
+            [{"images": SCALED}],
+            "must be an array .* Received: images of type dict",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param([], "must have at least one batch", marks=pytest.mark.slow),
     ],
     ids=["integers", "dictionaries", "none"],
 )

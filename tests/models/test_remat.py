@@ -69,6 +69,7 @@ def test_training_is_the_same(jit_compile, rates, monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_training_nothing_is_rematerialised(monkeypatch):
     model = vision_transformer(**TINY, remat=True)
     model.compile("sgd", "mse")

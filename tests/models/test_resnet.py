@@ -68,6 +68,7 @@ def test_any_image_size(size):
     assert tuple(model(images(2, *model.input_shape[1:])).shape) == (2, 3)
 
 
+@pytest.mark.slow
 def test_the_head_starts_at_zero():
     model = resnet(**BIT)
     assert not np.any(model.predict(images(2, 16, 16, 3), verbose=0))

@@ -37,12 +37,19 @@ def count_of(row):
     """Our parameters for a row of the manifests, without allocating them."""
     pooling = "token" if row["pooling"] == "tok" else row["pooling"]
     variant, options = find_variant(row["variant"]), {}
-    if isinstance(variant, Variant):
-        options = {"pooling": pooling, "representation_size": row["representation_size"]}
-        options |= row.get("options", {})
+    if not isinstance(variant, Variant):
+        return built_count(variant.name, row)
+    options = {"pooling": pooling, "representation_size": row["representation_size"]}
+    options |= row.get("options", {})
+    # All blocks are alike: two models tell what one has.
+    one, two = (built_count(f"{variant.name}(depth={n})", row, **options) for n in (1, 2))
+    return one + (variant.depth - 1) * (two - one)
+
+
+def built_count(name, row, **options):
     with keras.StatelessScope(initialize_variables=False):
         model = builders.build(
-            variant.name, num_classes=row["num_classes"], image_size=size_of(row), **options
+            name, num_classes=row["num_classes"], image_size=size_of(row), **options
         )
         count = model.count_params()
     # Keras would allocate the variables at the end of its next scope.

@@ -86,6 +86,7 @@ def test_calls(compiled):
         model(SCALED)
 
 
+@pytest.mark.slow
 def test_steps_are_checked_once(compiled, monkeypatch):
     """An accelerator would have to wait for each check; the other backends trace the steps."""
     checks = []
@@ -166,6 +167,7 @@ def test_an_error_of_the_data_keeps_the_last_step(last, compiled):
     assert int(compiled.optimizer.iterations) == steps + 1
 
 
+@pytest.mark.slow
 def test_a_model_that_scales_takes_pixels(compiled):
     images = keras.Input((16, 16, 3))
     whole = ImageModel(images, compiled(keras.layers.Rescaling(1 / 127.5, -1)(images)))

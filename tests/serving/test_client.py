@@ -101,6 +101,7 @@ def test_bad_images_are_flagged(api, server):
     np.testing.assert_allclose(outputs["logits"][[0, 2, 3]], good["logits"], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @BOTH
 def test_requests_larger_than_a_message_of_grpc(api, server, models):
     encoded = [encode(random_image(700, 900, seed=index)) for index in range(4)]

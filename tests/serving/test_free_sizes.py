@@ -76,6 +76,7 @@ def test_files(format, model, tmp_path):
         runner(images(4, 18, 16, 3))
 
 
+@pytest.mark.slow
 def test_preprocessed_images_alone(model, tmp_path):
     """The size of other images is that in `model.json`."""
     (tmp_path / "image.jpg").write_bytes(files(1)[0])
@@ -83,6 +84,7 @@ def test_preprocessed_images_alone(model, tmp_path):
     assert verify(model, path, [tmp_path / "image.jpg"]).largest_difference < 1e-5
 
 
+@pytest.mark.slow
 def test_warm_up_requests_have_a_size_that_fits(tmp_path):
     pytest.importorskip("tensorflow_serving")
     model = vision_transformer(**{**TINY, "patch_size": 7, "image_size": 14})

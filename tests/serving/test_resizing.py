@@ -34,6 +34,7 @@ def logits_of(model, encoded, resizing):
     return model.predict(images, verbose=0)
 
 
+@pytest.mark.slow
 def test_predict(model):
     encoded = files(1)
     (_, probability), *_ = keras_predictor(model)(encoded[0])
@@ -85,6 +86,7 @@ def test_exports_of_earlier_versions(tmp_path):
         load_export(version)
 
 
+@pytest.mark.slow
 def test_evaluation(model, tmp_path):
     photos = write_folder(tmp_path / "photos", ("cat", "dog", "eel"), count=4)
     model.save(tmp_path / "model.keras")

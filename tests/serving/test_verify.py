@@ -108,6 +108,7 @@ def test_logits_of_the_model_that_are_not_finite(monkeypatch, photographs):
         compare_with([0, 0, 0], monkeypatch, photographs, model)
 
 
+@pytest.mark.slow
 def test_directories_without_an_export(photographs, tmp_path):
     with pytest.raises(ValueError, match="`version` must be the directory of an export's version"):
         load_export(tmp_path)

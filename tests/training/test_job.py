@@ -103,6 +103,7 @@ def test_one_callback(tmp_path, fitted):
     assert fitted[0][-1]["callbacks"] == (callback,)
 
 
+@pytest.mark.slow
 def test_the_length_of_an_epoch_can_be_given(tmp_path, fitted):
     recipe = small_recipe()
     arguments = (recipe, small_model(recipe), "digits", tmp_path / "run")

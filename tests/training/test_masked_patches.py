@@ -70,6 +70,7 @@ def test_a_few_steps_lower_the_loss(tmp_path):
     assert (tmp_path / "masked.png").stat().st_size > 5_000
 
 
+@pytest.mark.slow
 def test_the_picture_shows_what_the_predictor_says(tmp_path, monkeypatch):
     """A predictor that says white of all patches, of which the corrupted ones show it."""
     pytest.importorskip("matplotlib")

@@ -45,7 +45,7 @@ def weights_after(optimizer, count):
         yield [np.array(to_numpy(v.value)) for v in variables]
 
 
-@pytest.mark.parametrize("accumulation_steps", [1, 3])
+@pytest.mark.parametrize("accumulation_steps", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("optimizer", [SGD, AdamW])
 def test_updates_are_optaxs(optimizer, accumulation_steps):
     jax = pytest.importorskip("jax")
@@ -178,7 +178,7 @@ def test_a_layer_goes_by_its_factor(optimizer):
         np.testing.assert_allclose(step, 0.01 * factor, rtol=0, atol=1e-6, err_msg=variable.path)
 
 
-@pytest.mark.parametrize("optimizer", [SGD, AdamW])
+@pytest.mark.parametrize("optimizer", [SGD, pytest.param(AdamW, marks=pytest.mark.slow)])
 def test_blocks_are_unfrozen_from_the_last(optimizer):
     """The head is trained from the start, the embeddings after the blocks."""
     model = vision_transformer(**{**TINY, "depth": 2})

@@ -55,7 +55,11 @@ def test_the_name_of_a_variant_is_the_variant(tmp_path, monkeypatch, caplog):
     [
         ("keras", "dropout 0.0, pre_logits False, pooling 'token', position_embedding 'learned'"),
         ("npz", "pre_logits False, pooling 'token', position_embedding 'learned'"),
-        ("BiT_R50x1", "dropout 0.0, pre_logits False, pooling None, position_embedding None"),
+        pytest.param(
+            "BiT_R50x1",
+            "dropout 0.0, pre_logits False, pooling None, position_embedding None",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_settings_that_a_model_keeps_are_logged(model, kept, trained, caplog):
@@ -199,7 +203,9 @@ def test_a_resnet_has_neither_dropout_nor_a_hidden_layer(source, recipe):
     assert model.get_layer("stage_1_unit_1").compute_dtype == "bfloat16"
 
 
-@pytest.mark.parametrize("model", ["ViT_Ti16", case_path("a_vit_token")])
+@pytest.mark.parametrize(
+    "model", [pytest.param("ViT_Ti16", marks=pytest.mark.slow), case_path("a_vit_token")]
+)
 def test_a_new_head_gets_the_recipes_bias(model):
     recipe = RECIPES["augreg_imagenet21k"].smoke()
     bias = make_model(recipe, model, num_classes=3).get_layer("head").bias

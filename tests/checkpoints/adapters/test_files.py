@@ -35,7 +35,7 @@ def test_size_of_the_file(tmp_path):
     assert 12 * (tmp_path / "block.safetensors").stat().st_size < 0.02 * 4 * 86_567_656
 
 
-@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize("mode", [pytest.param("int8", marks=pytest.mark.slow), "int4"])
 def test_a_quantized_base_is_the_same(mode, tmp_path):
     keras_vit.save_adapter(tuned(), tmp_path / "adapter.safetensors")
     model = keras_vit.quantize(small(), mode)

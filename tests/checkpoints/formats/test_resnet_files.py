@@ -68,6 +68,7 @@ def test_other_layouts(name, change, tmp_path):
     assert_logits(logits(model, reference), reference["logits"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "format"), CASES.items())
 def test_the_file_that_was_read_is_written(name, format, tmp_path):
     save_checkpoint(case_model(name), tmp_path / "written.npz", format)

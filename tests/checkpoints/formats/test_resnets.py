@@ -77,7 +77,7 @@ def test_attention_scores_of_a_hybrid():
         assert_intermediate(ops.convert_to_numpy(scores), reference[f"attn_{index:02}"])
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(CASES[0], marks=pytest.mark.slow), CASES[1]])
 @pytest.mark.parametrize(
     "fields", [("epsilon_in", "conv_epsilon"), ("norm_epsilon",), ("symmetric_padding",)], ids=str
 )

@@ -31,6 +31,7 @@ def photos(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_evaluate(photos, capsys, caplog):
     model = small_classifier("token")
     model.class_names = ("a", "b", "c")

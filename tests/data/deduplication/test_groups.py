@@ -57,6 +57,7 @@ def test_copies_are_grouped_in_the_order_of_the_set():
         find_groups(as_source(encoded[:2]), max_distance=36)
 
 
+@pytest.mark.slow
 def test_a_chain_of_copies_is_one_group():
     """The ends of the chain are too different; both are copies of what is between them."""
     image = crops(1)[0]

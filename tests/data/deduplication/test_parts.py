@@ -113,6 +113,7 @@ def test_parts_of_other_images_are_refused(root, tmp_path):
         HashParts(train, tmp_path / "new", "photos", part_size=0)
 
 
+@pytest.mark.slow
 def test_no_image_that_can_be_decoded(root, tmp_path):
     train = every(root, "train")
     broken = train.without([n for n in train.numbers if "broken" not in train.find_id(n)])

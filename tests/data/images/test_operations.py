@@ -159,7 +159,7 @@ def cut(image, pad, center):
     return np.where((inside[0][:, None] & inside[1])[..., None], 128, image)
 
 
-@pytest.mark.parametrize("pad", [0, 3, 20])
+@pytest.mark.parametrize("pad", [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 20)), 3])
 def test_cutout_at_each_center(pad):
     image = random_image(9, 12)
     centers = np.stack(np.meshgrid(np.arange(9), np.arange(12)), axis=-1).reshape(-1, 2)
@@ -220,7 +220,14 @@ def test_cutout_is_as_large_as_in_a_simulation(drawn):
     assert scipy.stats.ks_2samp(ours, areas).pvalue > 0.001
 
 
-@pytest.mark.parametrize(("magnitude", "size"), [(0, (224, 224)), (15, (240, 224)), (27, (32, 40))])
+@pytest.mark.parametrize(
+    ("magnitude", "size"),
+    [
+        pytest.param(0, (224, 224), marks=pytest.mark.slow),
+        pytest.param(15, (240, 224), marks=pytest.mark.slow),
+        (27, (32, 40)),
+    ],
+)
 def test_rand_augment_applies_what_it_draws(magnitude, size):
     # Between whole numbers and a little outside, as resizing leaves pixels.
     image = photograph(*size[::-1]) + np.random.default_rng(0).uniform(-1, 1, (*size, 3))

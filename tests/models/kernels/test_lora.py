@@ -131,6 +131,7 @@ def test_surgery_files_and_exports_merge_it(tmp_path):
     np.testing.assert_array_equal(logits_of(model), expected)
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_a_saved_model_merges_it(tmp_path):
     import tensorflow as tf

@@ -64,6 +64,7 @@ def test_the_same_in_one_graph(position_embedding):
         np.testing.assert_allclose(free.predict(batch, verbose=0), expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_hybrid():
     model = random_model(**HYBRID, image_size=(16, 32))
     free = resize(model, None)
@@ -124,6 +125,7 @@ def test_with_other_patches():
     np.testing.assert_allclose(to_numpy(smaller(batch)), expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_contract(tmp_path):
     free = resize(random_model(remat=True, dropout=0.1, stochastic_depth=0.1), None)
     free.save(tmp_path / "free.keras")

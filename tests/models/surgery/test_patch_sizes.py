@@ -69,6 +69,7 @@ def test_a_hybrid_and_a_file(tmp_path):
     np.testing.assert_array_equal(to_numpy(loaded(batch)), to_numpy(model(batch)))
 
 
+@pytest.mark.slow
 def test_a_resnet_has_no_patches():
     model = keras_vit.BiT_R50x1(num_classes=0, image_size=32)
     with pytest.raises(ValueError, match="`patch_size` must be None for a ResNet.*patch_size=8"):

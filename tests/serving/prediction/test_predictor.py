@@ -102,6 +102,7 @@ def test_images_may_come_as_bytes_pixels_paths_or_structures(path, tmp_path):
     assert_equal(predict({"image": grey[..., 0]}), predict({"image": same}))
 
 
+@pytest.mark.slow
 def test_broken_images_are_flagged_and_others_do_not_change(path):
     good = files(4)
     mixed = [each for pair in zip(good, BROKEN, strict=True) for each in pair]
@@ -174,6 +175,7 @@ def test_photographs_are_turned_upright_and_resized_as_the_model_says(tmp_path):
     assert np.abs(other["logits"] - found[:1]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_a_model_of_several_labels(model, tmp_path):
     model = keras.models.clone_model(model)
     keras.utils.set_random_seed(0)

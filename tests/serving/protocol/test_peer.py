@@ -29,12 +29,14 @@ def test_every_row_form_of_a_rest_request(server):
         np.testing.assert_array_equal(logits_of(server, {"instances": rows}), expected)
 
 
+@pytest.mark.slow
 def test_numbers_by_rest(server, models):
     pixels = images(2, 16, 16, 3)
     logits = logits_of(server, {"signature_name": "float", "instances": pixels.tolist()})
     np.testing.assert_allclose(logits, models[3].predict(pixels, verbose=0), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_the_peer_refuses(server):
     url = server.url("rest", "pets")
     # In the URL-safe alphabet, which TF Serving does not decode.

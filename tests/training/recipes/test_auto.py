@@ -144,6 +144,7 @@ def test_a_given_resolution_is_kept(folder, model, monkeypatch):
     assert auto_recipe(folder, model, image_size=48).image_size == 48
 
 
+@pytest.mark.slow
 def test_a_student_needs_images(folder, model, monkeypatch):
     """A teacher takes images, so the backbone is not frozen for the time limit."""
     monkeypatch.setattr(auto.machine, "seconds_per_image", lambda *_: 1000)

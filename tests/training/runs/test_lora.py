@@ -112,6 +112,7 @@ def test_frozen_blocks(pretrained):
     assert all(w.name.startswith("lora") for w in model.trainable_weights[:12])
 
 
+@pytest.mark.slow
 def test_weight_decay_and_layer_decay(pretrained):
     """Both matrices decay as kernels do, at the rate of their block; nothing else does."""
     model = make_model(small_recipe(lora_rank=2), pretrained, 3)
