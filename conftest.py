@@ -18,6 +18,10 @@ if keras.backend.backend() != "tensorflow":
 
 # Examples that take a second or more: trainings, exports, evaluations.
 SLOW_EXAMPLES = {
+    "checkpoints.catalog.card.model_card",
+    "checkpoints.saving.save_checkpoint",
+    "data.deduplication.groups.find_groups",
+    "data.deduplication.pairs.find_duplicates",
     "evaluation.extraction.extract_features",
     "evaluation.fewshot.evaluate_fewshot",
     "evaluation.on_the_fly.FewshotAccuracy",
@@ -29,6 +33,8 @@ SLOW_EXAMPLES = {
     "inspection.attention.attention_maps",
     "inspection.distance.attention_distance",
     "inspection.rollout.attention_rollout",
+    "models.dense.backbone.backbone",
+    "models.dense.segmenter.segmenter",
     "models.prediction.features",
     "serving.export.export",
     "serving.prediction.predictor.Predictor",

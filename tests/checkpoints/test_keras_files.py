@@ -205,6 +205,7 @@ def test_a_keras_file_keeps_its_dtype_policy(tmp_path):
     assert block.dtype_policy.name == "mixed_bfloat16"
 
 
+@pytest.mark.slow
 def test_a_keras_file_is_adapted_like_any_other(tmp_path):
     model = random_model({"pooling": "map", "num_registers": 1})
     path = saved(model, tmp_path / "model.keras")

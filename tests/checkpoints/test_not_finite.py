@@ -66,6 +66,7 @@ def test_integers_are_finite():
     check_finite(model)
 
 
+@pytest.mark.slow
 def test_a_keras_file_is_not_loaded(tmp_path):
     path = tmp_path / "model.keras"
     broken().save(path)

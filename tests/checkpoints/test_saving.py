@@ -222,11 +222,11 @@ def test_weights_alone(tmp_path, caplog):
 @pytest.mark.skipif(os.name != "posix", reason="other systems have other permissions")
 @pytest.mark.parametrize(("mask", "expected"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
 def test_files_have_the_usual_permissions(mask, expected, tmp_path):
-    old_mask = os.umask(mask)
+    model, old_mask = case_model("hf_classifier"), os.umask(mask)
     try:
         for format in ("google", "timm", "huggingface"):
-            save_checkpoint(case_model("hf_classifier"), target(tmp_path, format), format)
-        save_checkpoint(case_model("hf_classifier"), tmp_path / "model.safetensors", "timm")
+            save_checkpoint(model, target(tmp_path, format), format)
+        save_checkpoint(model, tmp_path / "model.safetensors", "timm")
     finally:
         os.umask(old_mask)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

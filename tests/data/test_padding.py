@@ -1,12 +1,14 @@
 """Padding of masks; that of labels is an example of `pad`."""
 
 import numpy as np
+import pytest
 
 from keras_vit.data import load
 from keras_vit.data.padding import pad
 from tests.fixtures.masks import write_masks
 
 
+@pytest.mark.slow
 def test_each_pixel_of_a_mask_has_a_weight(tmp_path):
     """Six images in batches of four, then a batch that is empty."""
     dataset = load(f"masks:{write_masks(tmp_path)}", "test", 8, batch_size=4)

@@ -87,6 +87,7 @@ def test_formats_that_are_not_decoded_are_named(tmp_path, caplog):
         read_stored(tmp_path / "flower" / "000.jpg")
 
 
+@pytest.mark.slow
 def test_a_repeated_dataset_goes_on(photos):
     dataset = load(f"folder:{photos}", EVERYTHING, 8, 16, training=True, repeat=True, flip=True)
     sizes = [len(labels) for _, labels in dataset.take(40).as_numpy_iterator()]

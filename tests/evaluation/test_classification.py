@@ -69,6 +69,7 @@ def test_each_image_counts_once_where_some_are_skipped(tmp_path):
     assert len(test.skipped) == 3
 
 
+@pytest.mark.slow
 def test_a_shard_that_is_not_the_processs_own_is_evaluated_alone(model):
     test = load("digits", "test", 8, 50, shard=(1, 3))
     assert evaluate(model, test)["images"] == test.num_examples == 120

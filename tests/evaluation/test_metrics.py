@@ -101,6 +101,7 @@ def test_wrong_arguments(function, arguments, message):
         function(*arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 45])
 def test_confusion_is_drawn(count, tmp_path):
     matrix = np.random.default_rng(0).integers(0, 9, (count, count))

@@ -186,6 +186,7 @@ def test_the_output_token_of_each_pooling(pooling):
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_that_shares_its_layers():
     model = vision_transformer(**TINY)
     randomise(model)

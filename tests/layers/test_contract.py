@@ -74,7 +74,7 @@ CASES = [
 
 # They take seconds, and are made of other layers.
 BLOCKS = (
-    *(layers.TransformerBlock, layers.AxialTransformerBlock),
+    *(layers.TransformerBlock, layers.AxialTransformerBlock, layers.MultiHeadAttentionPooling),
     *(layers.BottleneckUnit, layers.PreActivationBottleneckUnit),
 )
 

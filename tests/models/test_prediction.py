@@ -172,6 +172,7 @@ def test_all_batches_of_a_dataset_are_checked(call, value, model):
         CALLS[call](model, dataset(images).batch(1), None)
 
 
+@pytest.mark.slow
 def test_the_range_of_a_dataset_is_that_of_all_batches(model, caplog):
     # The first batch alone lies in [0, 1].
     first = np.linspace(0.5, 1, 768, dtype="float32").reshape(1, 16, 16, 3)

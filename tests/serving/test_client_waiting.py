@@ -15,6 +15,7 @@ pytest.importorskip("tensorflow_serving")
 from tests.fixtures.serving.peer import Peer
 
 
+@pytest.mark.slow
 @BOTH
 def test_waiting_for_a_model(api, server):
     late = threading.Timer(0.3, lambda: server.models.update(late=server.models["pets"]))

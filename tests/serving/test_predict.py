@@ -46,6 +46,7 @@ def test_bytes_that_are_not_an_image(tmp_path):
         export_predictor(path)(b"not an image")
 
 
+@pytest.mark.slow
 def test_a_head_that_is_not_trained(caplog):
     model = classifier()
     head = model.get_layer("head")

@@ -68,6 +68,7 @@ def test_the_facts_are_those_of_the_files(directory):
     assert 'AutoModelForImageClassification.from_pretrained("org/pets")' in text
 
 
+@pytest.mark.slow
 def test_without_a_head(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=0, image_size=32)
     for to, code in (

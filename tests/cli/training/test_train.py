@@ -83,12 +83,20 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
         ("--data cifar", "must be `digits`"),
         ("--model ViT_B17", "`model` must be the name of a variant"),
         ("--model missing.keras", "`model` must be an existing file"),
-        ("--image-size 18", "`image_size` must be a multiple of (4, 4)"),
+        pytest.param(
+            "--image-size 18",
+            "`image_size` must be a multiple of (4, 4)",
+            marks=pytest.mark.slow,
+        ),
         ("--warmup-steps 30", "`warmup_steps` must be smaller"),
         ("--dtype mixed_bfloat16", "`dtype` is for a model that is not a .keras file"),
         ("--classes bird", "`classes` must be among cat, dog"),
         ("--strategy multi_worker_mirrored", "use the JAX backend"),
-        ("--frozen-blocks 3", "`num_blocks` must be an integer from 0 to 2"),
+        pytest.param(
+            "--frozen-blocks 3",
+            "`num_blocks` must be an integer from 0 to 2",
+            marks=pytest.mark.slow,
+        ),
         ("--sweep-lr --learning-rates", "A sweep needs `learning_rates` to choose from"),
     ],
 )

@@ -75,6 +75,7 @@ def test_a_thousand_equal_images_are_compared_once():
     assert found.ids[:2] == ["image#1", "image#2"]
 
 
+@pytest.mark.slow
 def test_images_with_several_labels():
     one = to_bytes(crops(1)[0], "PNG")
     labels = np.array([[1, 0], [1, 0], [1, 1]], "float32")

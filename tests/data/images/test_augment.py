@@ -49,6 +49,7 @@ def test_settings_are_augregs():
     assert find_augmentation(Augmentation(erasing=0.5)).erasing == 0.5
 
 
+@pytest.mark.slow
 def test_rand_augment_is_seeded_and_keeps_the_range(medium):
     results = [medium(IMAGE, seed(number)).numpy() for number in range(40)]
     for number, result in enumerate(results):

@@ -105,6 +105,7 @@ def test_flips_are_half_of_the_images():
     assert 75 < flipped < 125
 
 
+@pytest.mark.slow
 def test_inception_crops_have_the_originals_areas_and_ratios():
     rows, columns = np.mgrid[:256, :200]
     image = np.dstack([rows, columns, rows]).astype("uint8")

@@ -50,6 +50,7 @@ def test_a_model_of_any_size_knows_its_stride(kind):
     assert stored_size(model) == (32, 48)
 
 
+@pytest.mark.slow
 def test_its_decoder_is_no_part_of_the_encoder():
     maps = keras_vit.backbone(vit(), ("encoder_norm",), "blocks")
     model = keras_vit.segmenter(maps, 2, "mask")

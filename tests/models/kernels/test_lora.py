@@ -144,6 +144,7 @@ def test_a_saved_model_merges_it(tmp_path):
     np.testing.assert_allclose(logits, logits_of(model), atol=1e-5)
 
 
+@pytest.mark.slow
 @on_tensorflow
 def test_half_precision_predicts_the_same():
     model = tuned(dtype="mixed_bfloat16")

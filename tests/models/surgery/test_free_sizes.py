@@ -139,6 +139,7 @@ def test_contract(tmp_path):
     assert keras_vit.features(head, images(2, 8, 12, 3)).shape == (2, 8)
 
 
+@pytest.mark.slow
 def test_half_precision():
     free = resize(random_model(dtype="mixed_bfloat16"), None)
     for size in SIZES[:2]:

@@ -60,6 +60,7 @@ def test_the_mean_of_images_stays_what_it_is():
     np.testing.assert_allclose(tokens[1], tokens[0], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_hybrid_and_a_file(tmp_path):
     model = keras_vit.resize(vision_transformer(**HYBRID), patch_size=2)
     assert model.options["patch_size"] == (2, 2)

@@ -37,7 +37,7 @@ def test_replace_head(pooling, num_classes):
     check_backbone(model, new)
     batch = images(2, 16, 16, 3)
     pooled = keras.Model(model.input, model.get_layer("pooling").output)
-    np.testing.assert_array_equal(features(new, batch), pooled.predict(batch, verbose=0))
+    np.testing.assert_allclose(features(new, batch), to_numpy(pooled(batch)), rtol=0, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -159,6 +159,7 @@ def test_axial_blocks_have_no_weights_of_the_grid():
         np.testing.assert_allclose(tokens, features(expected, batch), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_without_positions_patches_have_no_order():
     model = vision_transformer(**TINY, position_embedding="none")
     batch = images(1, 16, 16, 3)

@@ -81,6 +81,7 @@ def test_signatures(batch_size, served):
     np.testing.assert_allclose(features["features"], expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_names_and_types_are_in_the_file(served):
     """A server passes them to its clients."""
     for name, argument, shape, dtype in (

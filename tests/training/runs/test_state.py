@@ -103,6 +103,7 @@ def test_a_state_of_another_model_is_refused(change, message, tmp_path):
     np.testing.assert_array_equal(to_numpy(model.get_layer("encoder_norm").gamma.value), before)
 
 
+@pytest.mark.slow
 def test_a_state_of_versions_before_the_names(tmp_path):
     """They numbered the variables: weights, optimizer, metrics."""
     model = trained(MODELS["built"])
