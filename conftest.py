@@ -2,18 +2,20 @@
 
 import os
 
-import keras
-import numpy as np
 import pytest
-
-import keras_vit
 
 # Otherwise OpenVINO and NNCF send usage statistics, from processes that they fork.
 os.environ.setdefault("CI", "true")
 
-if keras.backend.backend() != "tensorflow":
-    # As their tests: tf.data and files are the same on every backend, and TensorFlow serves.
-    collect_ignore = [f"keras_vit/{wing}" for wing in ("cli", "data", "experiments", "serving")]
+
+def pytest_ignore_collect(collection_path, config):
+    import keras
+
+    wings = [config.rootpath / "keras_vit" / n for n in ("cli", "data", "experiments", "serving")]
+    if keras.backend.backend() != "tensorflow" and collection_path in wings:
+        # As their tests: tf.data and files are the same on every backend, and TensorFlow serves.
+        return True
+    return None
 
 
 # Examples that take a second or more: trainings, exports, evaluations.
@@ -54,4 +56,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(autouse=True)
 def doctest_names(doctest_namespace, tmp_path):
+    import keras
+    import numpy as np
+
+    import keras_vit
+
     doctest_namespace.update(keras=keras, keras_vit=keras_vit, np=np, tmp_path=tmp_path)

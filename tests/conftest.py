@@ -6,20 +6,23 @@ import importlib
 import logging
 import unittest.mock
 
-import keras
 import pytest
 
 # Fixtures hold no tests, and some import packages that are not installed everywhere.
 collect_ignore = ["fixtures"]
-BACKEND = keras.backend.backend()
-without_clearing_caches = contextlib.nullcontext()
 
-if BACKEND == "tensorflow":
+
+def pytest_collection():
+    """Prepare this process, unless it only hands out the tests: the others would wait for it."""
+    import keras
+
+    if keras.backend.backend() == "tensorflow":
+        _prepare_tensorflow()
+
+
+def _prepare_tensorflow():
     import tensorflow as tf
 
-    # With each seed TensorFlow forgets the kernels of all operations, to find them again for longer
-    # than most tests take. What is random in the package has seeds of Keras's or its own.
-    without_clearing_caches = unittest.mock.patch.object(tf.random, "set_seed")
     # Graphs are small here and run a few times: to optimize them takes longer than to run them.
     # Those of processes that tests start, and of the demonstration, are optimized.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
@@ -38,6 +41,8 @@ if BACKEND == "tensorflow":
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Give all tests of a folder the `pytestmark` of its `__init__.py`, and skip other backends."""
+    import keras
+
     nodes = dict.fromkeys(node for item in items for node in item.listchain())
     for node in nodes:
         if isinstance(node, pytest.Package):
@@ -49,7 +54,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         # The mark that is closest to a test counts.
         mark = item.get_closest_marker("backends")
-        if mark is not None and BACKEND not in mark.args:
+        if mark is not None and keras.backend.backend() not in mark.args:
             item.add_marker(pytest.mark.skip(reason=mark.kwargs["reason"]))
 
 
@@ -60,6 +65,15 @@ def pytest_collection_finish():
 
 
 def set_seed():
+    import keras
+
+    without_clearing_caches = contextlib.nullcontext()
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        # With each seed TensorFlow forgets the kernels of all operations, to find them again for
+        # longer than most tests take. What is random in the package has seeds of its own.
+        without_clearing_caches = unittest.mock.patch.object(tf.random, "set_seed")
     with without_clearing_caches:
         keras.utils.set_random_seed(0)
 

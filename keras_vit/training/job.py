@@ -237,9 +237,10 @@ def _check_starting_model(recipe, model, begun):
     except ValueError as error:
         if not begun:
             raise
+        ended = " The run has ended: there is nothing to resume." if begun.get("has_ended") else ""
         raise ValueError(
             "`model` (`--model`) must be the model that the run was begun with; if it has moved, "
-            f"give its new path. Received: model={str(model)!r} ({error})"
+            f"give its new path.{ended} Received: model={str(model)!r} ({error})"
         ) from error
 
 

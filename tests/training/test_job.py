@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import re
 
 import keras
 import numpy as np
@@ -145,6 +146,17 @@ def test_a_run_that_exists_is_refused_before_its_data_are_read(tmp_path, monkeyp
     monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
     with pytest.raises(ValueError, match="`workdir` must be a new or empty directory"):
         keras_vit.training.train("digits_finetune", "ViT_Ti16", "digits", tmp_path)
+
+
+def test_a_directory_that_cannot_be_written_is_found_before_the_data_are_read(
+    tmp_path, monkeypatch
+):
+    # Root may write everywhere.
+    monkeypatch.setattr("keras_vit.training.runs.run.os.access", lambda path, mode: False)
+    monkeypatch.setattr("keras_vit.training.job.load_training_data", None)
+    message = re.escape(f"that can be written. Received: workdir={str(tmp_path / 'a/b')!r} (no ")
+    with pytest.raises(ValueError, match=f"{message}permission for {re.escape(str(tmp_path))}"):
+        keras_vit.training.train("digits_finetune", "ViT_Ti16", "digits", tmp_path / "a/b")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import os
 import pathlib
 import re
 import shutil
@@ -26,6 +27,7 @@ VALIDATED_ON = "validated_on.jsonl"
 TRAINED_BEFORE = "trained_before.jsonl"
 STATES = "states"
 TENSORBOARD = "tensorboard"
+_WRITABLE = "`workdir` must be a directory that can be written"
 _OF_DIGEST = re.compile(r"\w+_digest=")
 
 
@@ -49,18 +51,20 @@ def open_run(workdir, recipe, facts, resume=False, digests=(), has_same_images=F
         workdir.mkdir(parents=True, exist_ok=True)
         write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
     except OSError as error:
-        raise ValueError(
-            f"`workdir` must be a directory that can be written. Received: workdir="
-            f"{str(workdir)!r} ({error})"
-        ) from error
+        raise ValueError(f"{_WRITABLE}. Received: workdir={str(workdir)!r} ({error})") from error
     names = (RUN_FILE, METRICS_FILE, TENSORBOARD, STATES, EXCLUDED_FILE)
     made = [workdir / name for name in (*names, TRAINED_ON, VALIDATED_ON, TRAINED_BEFORE)]
     return [*made, workdir] if is_made else made
 
 
 def check_new(workdir, resume=False):
-    """Check that a directory is new or empty, unless a run is resumed in it."""
+    """Check that a directory can be written, and is new or empty unless a run is resumed in it."""
     workdir = pathlib.Path(workdir)
+    exists = next(path for path in (workdir, *workdir.absolute().parents) if path.exists())
+    if exists.is_dir() and not os.access(exists, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"{_WRITABLE}. Received: workdir={str(workdir)!r} (no permission for {exists})"
+        )
     if not resume and _holds_something(workdir):
         holds = "already holds something" if workdir.is_dir() else "is a file"
         raise ValueError(

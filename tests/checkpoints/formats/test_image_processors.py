@@ -40,6 +40,14 @@ def test_sizes_that_are_not_recorded(settings, resizing, tmp_path):
     assert load(tmp_path, settings).resizing == resizing
 
 
+@pytest.mark.parametrize(("side", "is_told"), [(24, True), (32, False)])
+def test_images_of_another_size_than_the_models(side, is_told, tmp_path, caplog):
+    size = {"height": side, "width": side}
+    load(tmp_path, {"image_processor_type": "ViTImageProcessor", "size": size})
+    told = "its image processor makes images of 24x24 pixels, the model takes 32x32" in caplog.text
+    assert told == is_told
+
+
 def test_a_file_without_a_class_is_of_the_models(tmp_path):
     model = load(tmp_path, {"image_mean": [0.5] * 3}, "hf_dinov2_classifier")
     assert model.resizing == SMALLER_SIDE

@@ -92,6 +92,7 @@ def test_a_run_goes_on_from_another_directory_and_after_its_model_has_moved(
     moved = str(model.rename(model.with_name("moved.keras")))
     error = error_of(capsys, *again)
     assert "must be the model that the run was begun with" in error and str(model) in error
+    assert "The run has ended: there is nothing to resume." in error
     main([*again, "--model", moved])
     # The run has recorded the place.
     main([*again])
