@@ -98,7 +98,7 @@ def test_broken_images_change_the_choice_as_in_the_command(kept, photos, monkeyp
     if kept:
         assert measure() == expected
     else:
-        with pytest.raises(ValueError, match="may be skipped.*no such file"):
+        with pytest.raises(ValueError, match="No image could be read.*no such file"):
             measure()
 
 

@@ -166,7 +166,7 @@ def test_too_many_broken_images(tmp_path, capsys):
     broken = sorted((tmp_path / "data" / "test").rglob("*.jpg"))
     broken[0].write_bytes(b"\xff\xd8\xff no image")
     assert "1 of 24 images were skipped" in run(capsys, *command)
-    for path in broken:
+    for path in broken[:-1]:
         path.write_bytes(b"\xff\xd8\xff no image")
     with pytest.raises(SystemExit):
         run(capsys, *command)
