@@ -36,7 +36,7 @@ demo: $(VENV)/.demo
 test: $(VENV)/.test
 	$(PYTEST) $(PARALLEL)
 
-# Tests of a second and more: trainings, exports, commands from end to end: 20 minutes.
+# Tests of a second and more: trainings, exports, commands from end to end: half an hour.
 test-slow: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) -m "slow and $(NO_OTHERS)"
 

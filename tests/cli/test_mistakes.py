@@ -65,15 +65,10 @@ def test_an_error_ends_with_the_usage(arguments, what, usage, capsys):
         ("trian", "train"),
         ("trian auto", "train"),
         (f"train finetune {GIVEN} --lr 0.1", "--learning-rate"),
-        *(
-            pytest.param(arguments, meant, marks=pytest.mark.slow)
-            for arguments, meant in (
-                (f"train finetune {GIVEN} --total-steps 9", "--steps"),
-                (f"train finetune {GIVEN} --stps 3", "--steps"),
-                ("vtab m --workdir w --lr 0.1", "--learning-rate"),
-                ("convert a.npz b --format timm", "--to"),
-            )
-        ),
+        pytest.param(f"train finetune {GIVEN} --total-steps 9", "--steps", marks=pytest.mark.slow),
+        pytest.param(f"train finetune {GIVEN} --stps 3", "--steps", marks=pytest.mark.slow),
+        pytest.param("vtab m --workdir w --lr 0.1", "--learning-rate", marks=pytest.mark.slow),
+        pytest.param("convert a.npz b --format timm", "--to", marks=pytest.mark.slow),
         ("export a.keras b --to onnx", "--format"),
     ],
 )

@@ -73,7 +73,7 @@ CASES = [
 
 
 # They take seconds, and are made of other layers.
-BLOCKS = (
+SLOW = (
     *(layers.TransformerBlock, layers.AxialTransformerBlock, layers.MultiHeadAttentionPooling),
     *(layers.BottleneckUnit, layers.PreActivationBottleneckUnit),
 )
@@ -81,7 +81,7 @@ BLOCKS = (
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param(case, marks=[pytest.mark.slow] * (case[0] in BLOCKS)) for case in CASES],
+    [pytest.param(case, marks=[pytest.mark.slow] * (case[0] in SLOW)) for case in CASES],
     ids=lambda case: case[0].__name__,
 )
 def test_layer_keeps_the_contract(case, tmp_path):

@@ -41,7 +41,7 @@ def count_of(row):
         return built_count(variant.name, row)
     options = {"pooling": pooling, "representation_size": row["representation_size"]}
     options |= row.get("options", {})
-    # All blocks are alike: two models tell what one has.
+    # Each block has the same number of parameters.
     one, two = (built_count(f"{variant.name}(depth={n})", row, **options) for n in (1, 2))
     return one + (variant.depth - 1) * (two - one)
 
