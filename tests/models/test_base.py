@@ -146,3 +146,17 @@ def test_a_model_in_hdf5(tmp_path):
     pictures = images(2, *model.input_shape[1:])
     expected = model.predict(pictures, verbose=0)
     np.testing.assert_array_equal(loaded.predict(pictures, verbose=0), expected)
+
+
+def test_the_first_step_is_traced_once():
+    model = small_classifier("token")
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    train_step, calls = model.train_step, []
+
+    def count(*args):
+        calls.append(args)
+        return train_step(*args)
+
+    model.train_step = count
+    model.fit(np.zeros((2, *model.input_shape[1:]), "float32"), np.zeros(2), verbose=0)
+    assert len(calls) == 1

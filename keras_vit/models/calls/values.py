@@ -1,4 +1,4 @@
-"""Restore the variables of a model after an error on JAX."""
+"""The variables of a model and its optimizer around `fit`, `evaluate` and `predict`."""
 
 import contextlib
 
@@ -13,13 +13,12 @@ def keeping_values(model, in_training=False):
     or of the first step would leave a model without weights. After an error in a later step they
     are those of the step before.
     """
+    optimizer = getattr(model, "optimizer", None) if in_training else None
+    if optimizer is not None and not optimizer.built:
+        _build(optimizer, model)
     if keras.backend.backend() != "jax":
         yield
         return
-    optimizer = getattr(model, "optimizer", None) if in_training else None
-    if optimizer is not None and not optimizer.built:
-        # As Keras would, but before its variables are recorded.
-        optimizer.build(model.trainable_variables)
     variables = [*model.variables, *(optimizer.variables if optimizer else ())]
     before = [(variable, variable.value) for variable in variables]
     try:
@@ -32,6 +31,16 @@ def keeping_values(model, in_training=False):
             if not _has_value(variable):
                 variable.assign(value)
         raise
+
+
+def _build(optimizer, model):
+    """Make the variables of an optimizer, as Keras would during the first step.
+
+    TensorFlow would trace that step twice, and on JAX they must be there to be recorded.
+    """
+    strategy = getattr(model, "distribute_strategy", None)
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        optimizer.build(model.trainable_variables)
 
 
 def _has_value(variable):
