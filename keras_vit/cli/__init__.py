@@ -11,6 +11,7 @@ import warnings
 import tyro
 
 from keras_vit.cli.commands import command_type, with_one_length
+from keras_vit.cli.flags import with_flag
 from keras_vit.cli.metavars import OPTIONAL_TYPES
 from keras_vit.cli.mistakes import (
     check_command,
@@ -56,10 +57,25 @@ def _is_not_of_gradients(record):
     return "unsaved custom gradients" not in record.getMessage()
 
 
+class _FirstOfSkipped(logging.Filter):
+    """Show once that a file is skipped: each pass over the data finds it again."""
+
+    def __init__(self):
+        super().__init__()
+        self._shown = set()
+
+    def filter(self, record):
+        message = record.getMessage()
+        is_repeated = message.startswith("skipped ") and message in self._shown
+        self._shown.add(message)
+        return not is_repeated
+
+
 def show_log():
     """Write the log of the package, and warnings of other libraries, to the standard error."""
     handler, others = logging.StreamHandler(), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
+    handler.addFilter(_FirstOfSkipped())
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
     # An earlier handler may hold a standard error that is closed.
@@ -136,6 +152,7 @@ def main(args=None):
         if getattr(command, "debug", False) or not (is_expected or is_out_of_memory(error)):
             raise
         text = " ".join(str(error).split())
+        text = text if command is None else with_flag(text, command)
         text += install_hint(error)
         if is_out_of_memory(error):
             text = f"out of memory{memory_hint(command)}: {text:.200}"

@@ -3,14 +3,12 @@
 import dataclasses
 import difflib
 import re
-import typing
-
-import tyro
 
 from keras_vit.cli.commands import COMMANDS
+from keras_vit.cli.flags import with_recipe_flag
 from keras_vit.cli.metavars import plain_error
 from keras_vit.cli.train import COMMON_RECIPES, Auto
-from keras_vit.cli.usage import arguments, usage
+from keras_vit.cli.usage import arguments, options_of, usage
 from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES, Recipe
 
@@ -99,11 +97,12 @@ def describe_mistake(args, box):
     unrecognized = [part for part in parts if part.startswith("Unrecognized")]
     for part in unrecognized[:1]:
         named = set(re.findall(r"--[\w-]+", part))
-        if args[:2] == ["train", "auto"] and named & {*_options_of(Recipe)}:
+        if args[:2] == ["train", "auto"] and named & {*options_of(Recipe)}:
             return f"{part}: `auto` chooses these, and recipes such as `finetune` take them"
         if nearest := nearest_option(command, args, part):
             return f"{part}; did you mean {nearest}? See --help"
     reasons = _reasons(args, name, box, parts, unrecognized)
+    reasons = [with_recipe_flag(reason) for reason in reasons]
     return f"{'; '.join(reasons)}; see --help. Usage: {usage(name, command)}"
 
 
@@ -168,9 +167,9 @@ def nearest_option(command, args, words):
     """
     if not (wrong := re.search(r"--[\w-]+", words)):
         return None
-    known = _options_of(command)
+    known = options_of(command)
     if "recipe" in (field.name for field in dataclasses.fields(command)):
-        known += _options_of(Auto if "auto" in args else Recipe)
+        known += options_of(Auto if "auto" in args else Recipe)
     wrong = _flag(wrong.group())
     if OTHER_NAMES.get(wrong) in known:
         return OTHER_NAMES[wrong]
@@ -181,19 +180,3 @@ def nearest_option(command, args, words):
 
 def _flag(word):
     return word.partition("=")[0].replace("_", "-")
-
-
-def _options_of(command):
-    """Return the options of a dataclass, without its positional arguments."""
-    hints = typing.get_type_hints(command, include_extras=True)
-    names = [
-        name
-        for name, hint in hints.items()
-        if name != "recipe" and tyro.conf.Positional not in getattr(hint, "__metadata__", ())
-    ]
-    options = [f"--{name.replace('_', '-')}" for name in names]
-    return options + [
-        option.replace("--", "--no-", 1)
-        for name, option in zip(names, options, strict=True)
-        if hints[name] is bool
-    ]

@@ -142,3 +142,19 @@ def describe_arguments(shown):
         for argument in shown
     ]
     return "\n".join(lines)
+
+
+def options_of(command):
+    """Return the options of a dataclass, without its positional arguments."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    names = [
+        name
+        for name, hint in hints.items()
+        if name != "recipe" and tyro.conf.Positional not in getattr(hint, "__metadata__", ())
+    ]
+    options = [f"--{name.replace('_', '-')}" for name in names]
+    return options + [
+        option.replace("--", "--no-", 1)
+        for name, option in zip(names, options, strict=True)
+        if hints[name] is bool
+    ]

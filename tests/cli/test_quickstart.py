@@ -28,7 +28,7 @@ def test_quickstart(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(quickstart, "DEPTH", 1)
     monkeypatch.setattr(quickstart, "FINETUNING_STEPS", 4)
-    monkeypatch.setattr(quickstart, "PASSES_PER_EPOCH", 1)
+    monkeypatch.setattr(quickstart, "PRETRAINING_PASSES", 1)
     shortened = dataclasses.replace(recipes.DIGITS_PRETRAIN.smoke(), steps=None, epochs=1)
     monkeypatch.setattr(recipes, "DIGITS_PRETRAIN", shortened)
     monkeypatch.setattr(recipes, "DIGITS_FINETUNE", recipes.DIGITS_FINETUNE.smoke())

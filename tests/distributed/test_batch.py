@@ -191,7 +191,7 @@ def test_a_directory_with_something_else_is_left_alone(arguments, tmp_path, caps
     assert "one of predictions of this command. Received: " in line and "thesis.txt" in line
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     line = error_of(capsys, *arguments, "--output", tmp_path / "thesis.txt")
-    assert "`output` must be a directory that can be written" in line
+    assert "`--output` must be a directory that can be written" in line
 
 
 def test_a_full_disk_is_named_and_nothing_is_lost(

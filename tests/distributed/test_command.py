@@ -35,10 +35,10 @@ def test_lines_are_printed_without_an_output(path, photos, capsys):
         (["--shard", "3/2"], "`--shard` must be I/N with 1 <= I <= N. Received: '3/2'"),
         (["--shard", "1"], "`--shard` must be I/N"),
         (["--processes", "0"], "`--processes` must be positive. Received: 0"),
-        (["--part-size", "0"], "`part_size` must be"),
+        (["--part-size", "0"], "`--part-size` must be"),
         (["--address", "auto"], "`--address` and `--gpus` are for `--engine ray`"),
-        (["--outputs", "labels"], "`outputs` must be a list of prediction, probability"),
-        (["--split", "test"], "`split` is for datasets"),
+        (["--outputs", "labels"], "`--outputs` must be a list of prediction, probability"),
+        (["--split", "test"], "`--split` is for datasets"),
         (["--top", "1"], "`--top` is for lines, without `--output`"),
         (["--csv", "found.csv"], "`--csv` is for lines, without `--output`"),
     ],
@@ -53,7 +53,7 @@ def test_an_output_is_not_among_the_images(path, photos, capsys):
     for images in (photos, f"folder:{photos}"):
         for output in (photos / "found", photos):
             line = error_of(capsys, "predict", path, images, "--output", output)
-            assert "`output` must not be in the folder of the images" in line
+            assert "`--output` must not be in the folder of the images" in line
     assert not (photos / "found").exists()
 
 

@@ -180,8 +180,8 @@ def test_files_that_were_not_copied(data_dir, tmp_path):
     ("arguments", "message"),
     [
         (["--tasks", "cifar10"], "`tasks` must be among caltech101, .*'cifar10'"),
-        (["--loss", "pixels"], "`loss` must be one of .*loss='pixels'"),
-        (["--warmup-steps", "12"], "`warmup_steps` must be smaller"),
+        (["--loss", "pixels"], "`--loss` must be one of .*loss='pixels'"),
+        (["--warmup-steps", "12"], "`--warmup-steps` must be smaller"),
         (["--compare", "ViT_L16/jft300m/vtab"], "`compare` .* architecture, which is not"),
         (["--compare", "ViT_L16"], "`compare` must name a row that has a reported accuracy"),
         (["--image-size", "9"], "Received: .*9"),

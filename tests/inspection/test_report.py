@@ -73,7 +73,7 @@ def test_command(tmp_path, capsys):
         (["--images", "no.png"], "`images` must be files that can be read"),
         (["--images", "a.png", "--data", "digits"], "exclude each other"),
         (["--data", "digits", "--count", "0"], "`--count` must be positive"),
-        (["--data", "digits", "--split", "tset"], "`split` must be one of"),
+        (["--data", "digits", "--split", "tset"], "`--split` must be one of"),
         (["--data", "digits", "--out", "setup.cfg"], "`--out` must be a directory"),
     ],
 )

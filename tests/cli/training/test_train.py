@@ -81,16 +81,16 @@ def test_a_sweep_trains_on_everything_at_last(start, photos, tmp_path, capsys):
     [
         ("--data folder:missing", "`folder:PATH` must name a folder"),
         ("--data cifar", "must be `digits`"),
-        ("--model ViT_B17", "`model` must be the name of a variant"),
-        ("--model missing.keras", "`model` must be an existing file"),
+        ("--model ViT_B17", "`--model` must be the name of a variant"),
+        ("--model missing.keras", "`--model` must be an existing file"),
         pytest.param(
             "--image-size 18",
             "`image_size` must be a multiple of (4, 4)",
             marks=pytest.mark.slow,
         ),
-        ("--warmup-steps 30", "`warmup_steps` must be smaller"),
-        ("--dtype mixed_bfloat16", "`dtype` is for a model that is not a .keras file"),
-        ("--classes bird", "`classes` must be among cat, dog"),
+        ("--warmup-steps 30", "`--warmup-steps` must be smaller"),
+        ("--dtype mixed_bfloat16", "`--dtype` is for a model that is not a .keras file"),
+        ("--classes bird", "`--classes` must be among cat, dog"),
         ("--strategy multi_worker_mirrored", "use the JAX backend"),
         pytest.param(
             "--frozen-blocks 3",
@@ -114,9 +114,9 @@ def test_train_with_a_wrong_argument(more, message, start, photos, tmp_path, cap
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--batch-size", "0", "`batch_size` must be positive"),
-        ("--min-crop-area", "2", "`min_crop_area` must be greater than 0"),
-        ("--accumulation-steps", "3", "`accumulation_steps` must divide `batch_size`"),
+        ("--batch-size", "0", "`--batch-size` must be positive"),
+        ("--min-crop-area", "2", "`--min-crop-area` must be greater than 0"),
+        ("--accumulation-steps", "3", "`--accumulation-steps` must divide `batch_size`"),
         ("--steps", "many", "error: `--steps` must be an integer. Received: 'many'; see"),
         ("--batch-size", "1.5", "error: `--batch-size` must be an integer. Received: '1.5'; see"),
         ("--learning-rate", "x", "error: `--learning-rate` must be a number. Received: 'x'; see"),
