@@ -1,12 +1,13 @@
 """`keras-vit` as a user runs it, and the shorter commands."""
 
 import csv
+import logging
 
 import pytest
 
 import keras_vit
 from keras_vit.__main__ import run as run_process
-from keras_vit.cli import main
+from keras_vit.cli import main, show_log
 from keras_vit.cli.commands import COMMANDS
 from keras_vit.cli.models import COLUMNS, table_rows
 from keras_vit.cli.tables import markdown_table
@@ -156,6 +157,13 @@ def test_predict_names_what_is_no_image_and_goes_on(start, photos, tmp_path, cap
     assert "the model has no class names" in untrained + names
     assert missing == f"keras-vit: error: {images[0]}: no such file"
     assert page == f"keras-vit: error: {images[1]}: HTML or XML, which is not decoded"
+
+
+def test_a_skipped_file_is_named_once(capsys):
+    show_log()
+    for name in ("a.jpg", "a.jpg", "b.jpg"):
+        logging.getLogger("keras_vit").info("skipped %s: %s", name, "no image")
+    assert capsys.readouterr().err.count("keras-vit: skipped ") == 2
 
 
 def test_debug_shows_the_traceback(capsys):
