@@ -34,6 +34,8 @@ def main():
     arguments = parser.parse_args()
     model = open_model(arguments.model, arguments.image_size)
     images = photographs(model.input_shape[1:3], resizing_of(model))
+    # The photographs are of other classes than those of most models.
+    model.class_names = None
     page = write_report(model, images, PICTURES / arguments.name)
     page.unlink()
     print(f"The pictures are in {page.parent}")
