@@ -262,6 +262,8 @@ def _check_given(options, callers_options):
                 f"`{name}` must be that of the file, {recorded[name]!r}, or not be given. "
                 f"Received: {name}={value!r}"
             )
+        if name in ("activation", "epsilon") and value != recorded[name]:
+            logger.info("%s=%r is used instead of %r of the file", name, value, recorded[name])
 
 
 def assign(variable, value):

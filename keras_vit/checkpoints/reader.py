@@ -47,6 +47,12 @@ def open_checkpoint(path, format=None):
     archive = own.open(path) if own else open_archive(path, others)
     try:
         yield CheckpointReader(archive, *recognize(archive, format, own))
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        is_alone = "config.json" in str(error) and not getattr(archive, "config", True)
+        without = ", without settings in a config.json" if is_alone else ""
+        raise ValueError(f"{error}, for {str(path)!r}{without}") from error
     finally:
         archive.close()
 

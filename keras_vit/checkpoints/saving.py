@@ -15,6 +15,8 @@ from keras_vit.checkpoints.configuration import (
     MODEL,
     PREPROCESSOR,
     PROCESSOR,
+    SHARD_INDEX,
+    TF_MODEL,
     read_configuration,
 )
 from keras_vit.checkpoints.configuration.images import recorded_normalization
@@ -249,12 +251,15 @@ def _check_path(path, format):
 
 
 def _check_not_hidden(path, files):
-    """Raise an error if another file of the directory would be read instead of a new one."""
-    hidden = {MODEL: path.name, PROCESSOR: PREPROCESSOR if PREPROCESSOR in files else None}
-    for name, own in hidden.items():
-        if own not in (None, name) and path.with_name(name).exists():
-            rule = f"be a directory without {name}, which is read instead of {own}"
-            raise path_error(path.parent, rule)
+    """Raise an error if files that stay in the directory would be taken for those of the model."""
+    readers = {PROCESSOR: f"is read instead of {PREPROCESSOR}"} if PREPROCESSOR in files else {}
+    if path.name == TF_MODEL:
+        readers |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
+    elif path.name == MODEL:
+        readers[TF_MODEL] = "TFViT would read with the new config.json"
+    for name, reads in readers.items():
+        if path.with_name(name).exists():
+            raise path_error(path.parent, f"be a directory without {name}, which {reads}")
 
 
 def write_files(path, arrays, files, image_size):

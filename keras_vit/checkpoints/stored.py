@@ -145,7 +145,11 @@ def lost_options(arrays, configuration, options, format):
     if has_table and size not in (None, options["image_size"]):
         raise _not_describable(format, options, ["image_size"])
     different = sorted(name for name in compared if options[name] != read[name])
-    fatal = [name for name in different if name not in ("activation", "epsilon")]
+    logged = ["epsilon"]
+    # Where no `config.json` can say which, it is one of the GELUs.
+    if format.config_files or "gelu" in str(options.get("activation")):
+        logged.append("activation")
+    fatal = [name for name in different if name not in logged]
     if fatal:
         raise _not_describable(format, options, fatal)
     if "num_heads" in checkpoint.options_without_config:

@@ -55,8 +55,6 @@ class Convert:
         from keras_vit.checkpoints.trained.loading import class_names_of
         from keras_vit.checkpoints.trained.runs import find_model
         from keras_vit.models.kernels.quantization import quantize
-        from keras_vit.serving.export import export
-        from keras_vit.training.runs.saved_models import save_model
 
         to = self.to or SUFFIXES.get(self.target.suffix)
         if to is None:
@@ -83,10 +81,15 @@ class Convert:
         if self.quantize is not None:
             model = quantize(model, self.quantize)
         written = target
+        # These import TensorFlow.
         if to == "keras":
+            from keras_vit.training.runs.saved_models import save_model
+
             written.parent.mkdir(parents=True, exist_ok=True)
             save_model(model, written, {"run": None, "class_names": class_names})
         elif to == "saved_model":
+            from keras_vit.serving.export import export
+
             written = export(model, written, class_names=class_names)
         else:
             save_checkpoint(model, written, to, class_names)

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import re
+import sys
 
 from keras_vit.cli.commands import COMMANDS
 from keras_vit.cli.flags import with_recipe_flag
@@ -35,6 +36,8 @@ def check_command(args):
 def install_hint(error):
     """Return what to install for the error of a backend that is missing, or an empty string."""
     backends = ("tensorflow", "jax", "torch")
+    if getattr(error, "name", None) == "tensorflow" and "keras" in sys.modules:
+        return ", which reads images on every backend of Keras: pip install tensorflow"
     if isinstance(error, ModuleNotFoundError) and error.name in backends:
         return f": pip install {error.name}, or set KERAS_BACKEND to another of the backends"
     if "Unable to import backend" in str(error):
@@ -68,10 +71,12 @@ def check_recipe(args):
     word, known = args[place], _recipes_of(args[0])
     is_flag_before = any(word.startswith("-") for word in args[1 : place + 1])
     if word not in known and not is_flag_before and (place == 1 or args[1] in STUDIES):
-        nearest = difflib.get_close_matches(word, RECIPES, n=3, cutoff=0)
+        nearest = difflib.get_close_matches(word, known, n=1)
+        common = [*(("auto",) if "auto" in known else ()), *COMMON_RECIPES]
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
         raise ValueError(
-            f"`recipe` must be the name of a recipe, such as {', '.join(nearest)}. "
-            f"`keras-vit {args[0]} --help-verbose` lists all. Received: {word!r}"
+            f"The recipe must be one of {', '.join(common)} or another that `keras-vit {args[0]} "
+            f"--help-verbose` lists. Received: {word!r}{hint}"
         )
 
 

@@ -4,7 +4,9 @@ import dataclasses
 import datetime
 import importlib.util
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -167,13 +169,17 @@ def write_images(directory, images, labels):
 
 def print_places(workdir, picture, exported):
     """Print where everything is and what to try next."""
+    command = "keras-vit"
+    if shutil.which(command) is None:
+        # `make demo` installs it into an environment that is not activated.
+        command = os.path.relpath(pathlib.Path(sys.executable).with_name(command))
     print(f"""
 Everything is in {workdir}:
   {picture}   the fine-tuned model's predictions for 24 test images
   {workdir / "finetuned"}   its best and last models, settings and curves
-  {exported}   the SavedModel for TF Serving
+  {os.path.relpath(exported)}   the SavedModel for TF Serving
 
 Try next:
-  keras-vit evaluate {workdir / "finetuned" / "last.keras"}
-  tensorboard --logdir {workdir}
-  keras-vit train finetune --help   (then: --data folder:YOUR_IMAGES)""")
+  {command} evaluate {workdir / "finetuned" / "last.keras"}
+  {command.replace("keras-vit", "tensorboard")} --logdir {workdir}
+  {command} train finetune --help   (then: --data folder:YOUR_IMAGES)""")

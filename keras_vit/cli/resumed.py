@@ -1,5 +1,6 @@
 """The arguments of `keras-vit train --resume --workdir RUN`, which a run has recorded."""
 
+import dataclasses
 import pathlib
 import shlex
 
@@ -75,6 +76,22 @@ def measures_upright(command):
     begun = read_run(workdir / LAST_MODEL) if command.resume else {}
     measured = begun.get("measurements")
     return measured[0].get("upright", False) if measured else command.recipe.upright
+
+
+def check_chosen(auto, recipe):
+    """Return the recipe of a run of `auto`, if it fits what is asked for when the run is resumed.
+
+    Raises:
+        ValueError: if a setting that was given is not that of the run.
+    """
+    for field in dataclasses.fields(auto):
+        value, chosen = getattr(auto, field.name), getattr(recipe, field.name, None)
+        if field.name != "minutes" and value not in (field.default, chosen):
+            raise ValueError(
+                f"`{field.name}` must be that of the run to resume it, {chosen!r}. "
+                f"Received: {field.name}={value!r}"
+            )
+    return recipe
 
 
 def _command(run, given):

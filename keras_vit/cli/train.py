@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from keras_vit.cli.resumed import measures_upright
+from keras_vit.cli.resumed import check_chosen, measures_upright
 from keras_vit.cli.run_commands import as_recipe, train_command
 from keras_vit.cli.run_lines import describe_best, describe_fewshot, describe_seeds
 from keras_vit.core.arguments import check_integer
@@ -225,7 +225,7 @@ class Train:
         first = self.workdir if self.seeds is None else self.workdir / f"seed-{auto.seed}"
         recorded = read_run(first / LAST_MODEL).get("recipe") if self.resume else None
         if recorded:
-            return as_recipe(recorded)
+            return check_chosen(auto, as_recipe(recorded))
         left_out = ("sweep_lr", "debug", "recipe", "workdir", "resume")
         fields = [field for field in dataclasses.fields(self) if field.name not in left_out]
         options = {field.name: getattr(self, field.name) for field in fields}

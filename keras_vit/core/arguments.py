@@ -209,3 +209,10 @@ def as_objects(values):
     array = np.empty(len(values), object)
     array[:] = values
     return array
+
+
+def check_flags(**flags):
+    """Raise `ValueError` unless all options are booleans."""
+    for name, value in flags.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")

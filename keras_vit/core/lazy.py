@@ -5,6 +5,17 @@ import sys
 import types
 
 
+def _import(module, name):
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # Keras itself was imported on another backend.
+        if error.name == "tensorflow" and "keras" in sys.modules:
+            text = f"{name} needs TensorFlow, on every backend of Keras: pip install tensorflow"
+            raise ModuleNotFoundError(text) from error
+        raise
+
+
 def make_lazy(package, homes, public_modules=(), elsewhere=None):
     """Give a package public names that are imported from their modules at first use.
 
@@ -31,7 +42,7 @@ def make_lazy(package, homes, public_modules=(), elsewhere=None):
     class LazyPackage(types.ModuleType):
         def __getattr__(self, name):
             if name in modules:
-                value = getattr(importlib.import_module(modules[name]), name)
+                value = getattr(_import(modules[name], f"{package}.{name}"), name)
             elif name in submodules:
                 value = importlib.import_module(submodules[name])
             else:

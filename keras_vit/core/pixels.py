@@ -133,9 +133,10 @@ def check_range(bounds, argument="images"):
         argument: name of the argument for the error message.
 
     Raises:
-        ValueError: if the values are not within [-10, 10].
+        ValueError: if a value is NaN or not within [-10, 10].
     """
-    # NaN is not within any bounds.
+    if bounds and np.isnan(bounds[0]):
+        raise ValueError(f"`{argument}` must be finite numbers. Received: {argument} with NaN")
     if bounds and not (bounds[0] >= -MAX_NORMALIZED and bounds[1] <= MAX_NORMALIZED):
         raise ValueError(f"`{argument}` {RULE}. Received: values from {bounds[0]} to {bounds[1]}")
 

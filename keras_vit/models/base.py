@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import logging
 import pathlib
 
 import keras
@@ -10,6 +11,7 @@ import numpy as np
 
 from keras_vit.core.arguments import check_options
 from keras_vit.core.class_names import check_class_names
+from keras_vit.core.logging import log_once
 from keras_vit.core.pixels import (
     check_array,
     check_floats,
@@ -37,8 +39,9 @@ class ImageModel(keras.Model):
 
     `options` is a dictionary of the arguments of `keras_vit.vision_transformer` or
     `keras_vit.resnet` that build a model of the same architecture. `.keras` files,
-    `keras_vit.resize` and `keras_vit.replace_head` keep it. It is `None` after
-    `keras.models.clone_model`, whose `clone_function` may change layers.
+    `keras_vit.resize` and `keras_vit.replace_head` keep it. After `keras.models.clone_model`, whose
+    `clone_function` may change layers, it is `None`, and the following have their defaults;
+    `model.from_config(model.get_config())` copies them too.
 
     Whatever its weights were trained on, the model takes images in [-1, 1]. It carries what the
     files of its weights record besides, as `options`:
@@ -282,6 +285,10 @@ def carry(model, new, keeps_head):
 
 def resizing_of(model):
     """Return the `Resizing` of a model; a model of another class has the default one."""
+    if isinstance(model, ImageModel) and model.options is None:
+        text = f"{model.name} has no `options`, as after `keras.models.clone_model`, which loses "
+        text += "`resizing` and `class_names`; `model.from_config(model.get_config())` keeps all"
+        log_once(logging.WARNING, text)
     return getattr(model, "resizing", WHOLE_IMAGE)
 
 
@@ -290,10 +297,3 @@ def _as_json(value):
     if callable(value):
         return value.__name__
     return value.item() if isinstance(value, np.generic) else value
-
-
-def check_flags(**flags):
-    """Raise `ValueError` unless all options are booleans."""
-    for name, value in flags.items():
-        if not isinstance(value, (bool, np.bool_)):
-            raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")

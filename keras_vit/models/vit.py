@@ -6,6 +6,7 @@ from keras_vit.core.arguments import (
     as_pair,
     check_choice,
     check_epsilon,
+    check_flags,
     check_heads,
     check_integer,
     check_rate,
@@ -15,7 +16,7 @@ from keras_vit.core.choices import ATTENTION_PATHS, POOLINGS
 from keras_vit.layers import AxialTransformerBlock, TransformerBlock
 from keras_vit.layers.activations import check_activations
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
-from keras_vit.models.base import ImageModel, carries_options, check_flags
+from keras_vit.models.base import ImageModel, carries_options
 from keras_vit.models.checks import (
     block_grids,
     check_axial,

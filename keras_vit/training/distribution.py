@@ -277,10 +277,11 @@ def accelerator_memory():
 def check_batch(recipe):
     """Check that a recipe's batches can be divided among parts and replicas."""
     replicas = num_replicas()
-    if recipe.batch_size % (recipe.accumulation_steps * replicas):
+    parts = recipe.accumulation_steps * replicas
+    if recipe.batch_size % parts:
         raise ValueError(
-            f"`batch_size` must be a multiple of the {recipe.accumulation_steps} batches that are "
-            f"accumulated times the {replicas} replicas. Received: batch_size={recipe.batch_size}"
+            f"`batch_size` must be a multiple of {parts}, the replicas ({replicas}) times "
+            f"`accumulation_steps`. Received: batch_size={recipe.batch_size}"
         )
 
 

@@ -103,6 +103,29 @@ def test_settings_of_images_that_would_not_be_read(tmp_path):
     save_checkpoint(model, tmp_path, "timm")
 
 
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("model.safetensors", "huggingface_tf"),
+        ("model.safetensors.index.json", "huggingface_tf"),
+        ("tf_model.h5", "huggingface"),
+    ],
+)
+def test_weights_that_would_be_read_with_the_new_configuration(name, format, tmp_path):
+    (tmp_path / name).write_text("those of another model")
+    with pytest.raises(ValueError, match=f"must be a directory without {name}"):
+        save_checkpoint(case_model("hf_classifier"), tmp_path, format)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_an_activation_that_cannot_be_recorded(tmp_path):
+    """One GELU for another is logged."""
+    model = random_model({"activation": "relu"})
+    with pytest.raises(ValueError, match="google files can describe.* activation='relu'"):
+        save_checkpoint(model, tmp_path / "model.npz", "google")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_error_is_that_of_the_layout_of_the_model(tmp_path):
     model = random_model({**TOWERS["dinov3"], "num_classes": 0})
     save_checkpoint(model, tmp_path / "backbone", "huggingface")

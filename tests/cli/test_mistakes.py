@@ -104,6 +104,10 @@ def test_an_error_says_what_to_do(arguments, message, start, capsys):
             ModuleNotFoundError("No module named 'torch'", name="torch"),
             ": pip install torch, or set",
         ),
+        (
+            ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow"),
+            ", which reads images on every backend",
+        ),
         (ModuleNotFoundError("No module named 'x'", name="x"), ""),
         (
             ValueError("Unable to import backend : tensorflo"),

@@ -60,7 +60,7 @@ def test_command(tmp_path, capsys):
         ),
         ("positions digits_pretrain --finetune-image-size 8", "needs `finetune`"),
         ("positions digits_pretrain --finetune none", "`--finetune` must be a `Recipe` or one of"),
-        ("positions nothing", "`recipe` must be the name of a recipe, such as "),
+        ("positions nothing", "The recipe must be one of pretrain, finetune"),
         ("positions digits_pretrain --finetune digits_finetune", "need each other"),
         ("positions digits_pretrain --finetune-classes 1", "need `finetune`"),
         ("positions digits_pretrain --finetune-fraction 0.5", "need `finetune`"),

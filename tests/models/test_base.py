@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.core.logging import log_once
 from keras_vit.models import ImageModel, introspection, vision_transformer
+from keras_vit.models.base import resizing_of
 from keras_vit.models.introspection import options_of, read_options
 from tests.fixtures.models import FAMILIES, small_classifier
 from tests.fixtures.tiny import TINY, images
@@ -146,6 +148,15 @@ def test_a_model_in_hdf5(tmp_path):
     pictures = images(2, *model.input_shape[1:])
     expected = model.predict(pictures, verbose=0)
     np.testing.assert_array_equal(loaded.predict(pictures, verbose=0), expected)
+
+
+def test_a_clone_warns_that_it_has_lost_how_images_are_resized(caplog):
+    log_once.cache_clear()
+    model = small_classifier("token")
+    resizing_of(model)
+    assert not caplog.messages
+    resizing_of(keras.models.clone_model(model))
+    assert "has no `options`, as after `keras.models.clone_model`" in caplog.text
 
 
 def test_the_first_step_is_traced_once():

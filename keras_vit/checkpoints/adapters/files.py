@@ -10,10 +10,12 @@ from keras import ops
 
 from keras_vit.checkpoints.adapters import peft
 from keras_vit.checkpoints.archives import FILE_SUFFIXES, SafetensorsArchive
+from keras_vit.checkpoints.configuration import read_json
 from keras_vit.checkpoints.matching import mismatches
 from keras_vit.checkpoints.saving import write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Entry, Naming
+from keras_vit.core.arguments import is_number
 from keras_vit.layers.projection import LORA_KERNELS
 from keras_vit.models.files import check_finite
 from keras_vit.models.kernels.lora import lora_parts
@@ -23,6 +25,8 @@ from keras_vit.models.parts import HEAD_LAYERS
 SUFFIX = ".safetensors"
 # Names in our files of alpha divided by the rank, and of the fingerprints of the base.
 SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
+# Where the fingerprints are in a directory, which peft does not read.
+BASE_FILE = "keras_vit_base.json"
 # Root mean square of the differences: 1.4 for other random kernels, 0.06 after int4 (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12
 
@@ -34,7 +38,8 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         model: a model of `keras_vit.enable_lora`.
         path: path of a `.safetensors` file with the names of our variables; or of a directory, for
             `adapter_config.json` and `adapter_model.safetensors` of peft with the ViT of
-            transformers 5. The old files are replaced when the new ones are complete.
+            transformers 5, and `keras_vit_base.json` for `load_adapter`. The old files are replaced
+            when the new ones are complete.
 
     Raises:
         ValueError: if the model has no LoRA, a weight is not finite, `path` cannot be written, or
@@ -57,7 +62,8 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         entry.source: TRANSFORMS[entry.transform].write([values[name] for name in entry.targets])
         for entry in peft.entries_of(model, variables)
     }
-    files = {peft.CONFIG: peft.config_of(arrays, rank, scale)}
+    base = {BASE_FINGERPRINTS: _base_fingerprints(model).tolist()}
+    files = {peft.CONFIG: peft.config_of(arrays, rank, scale), BASE_FILE: base}
     write_files(path / peft.WEIGHTS, arrays, files, None)
 
 
@@ -119,10 +125,15 @@ def _values(variables, archive, found, naming, scale, own_scale):
 
 def _check_base(model, archive):
     """Raise an error if an adapter was saved with a base that is unrelated to the model's."""
-    # Files of earlier versions and of peft do not record it.
-    if BASE_FINGERPRINTS not in archive.shapes:
+    file = archive.path.with_name(BASE_FILE)
+    if BASE_FINGERPRINTS in archive.shapes:
+        recorded = archive.read(BASE_FINGERPRINTS)
+    elif archive.path.name == peft.WEIGHTS and file.is_file():
+        recorded = _listed(file)
+    else:
+        # Files of earlier versions and of peft do not record it.
         return
-    recorded, own = archive.read(BASE_FINGERPRINTS), _base_fingerprints(model)
+    own = _base_fingerprints(model)
     is_same_shape = recorded.shape == own.shape
     # NaN is no small difference.
     if not is_same_shape or not np.sqrt(np.mean((recorded - own) ** 2)) <= MAX_BASE_DIFFERENCE:
@@ -130,6 +141,16 @@ def _check_base(model, archive):
             "`path` must hold an adapter of the model's weights: with others the model would "
             f"compute something else. Received: path={str(archive.path)!r}, of another base"
         )
+
+
+def _listed(file):
+    numbers = read_json(file).get(BASE_FINGERPRINTS)
+    if not isinstance(numbers, list) or not all(map(is_number, numbers)):
+        raise ValueError(
+            f"`{BASE_FINGERPRINTS}` of {str(file)!r} must be a list of numbers. "
+            f"Received: {numbers!r:.60}"
+        )
+    return np.float32(numbers)
 
 
 def _base_fingerprints(model):

@@ -26,6 +26,7 @@ _OTHERS = {
     "pytorch_model.bin": "only {name}, which is pickled",
     "pytorch_model.bin.index.json": "only {name}, which is pickled",
     "saved_model.pb": "a SavedModel, which is not read: save the model with `save_pretrained`",
+    "*.safetensors": "{name}: give the path of that file",
     "*.index": "{name} of TensorFlow, which is not read: save the model with `save_pretrained`",
 }
 # Our names of the dtypes in which weights are stored.
@@ -112,7 +113,7 @@ def _shards(path):
     if path != index and file.exists():
         if path.is_dir() and (directory / TF_MODEL).exists():
             text = "%s has two models: %s is read, and not %s"
-            logging.getLogger("keras_vit").info(text, directory, MODEL, TF_MODEL)
+            logging.getLogger("keras_vit").warning(text, directory, MODEL, TF_MODEL)
         return [file], ()
     if not index.exists():
         raise ValueError(

@@ -2,6 +2,8 @@
 
 import json
 
+from keras_vit.checkpoints.configuration.processor import check_settings
+
 MODEL = "model.safetensors"
 SHARD_INDEX = f"{MODEL}.index.json"
 TF_MODEL = "tf_model.h5"
@@ -44,6 +46,7 @@ def read_configuration(directory):
             f"`image_processor` of {str(paths[0])!r} must be a JSON object. "
             f"Received: {settings!r:.60}"
         )
+    check_settings(settings, paths[settings is own])
     return config, settings
 
 

@@ -263,6 +263,8 @@ def _defaults_of(settings, config, path):
 
 def _lengths_of(size, keeps_aspect_ratio):
     """Return `(height, width)` in pixels, and whether they are of the smaller side of an image."""
+    if isinstance(size, list):
+        return tuple(size), False
     if not isinstance(size, dict):
         size = {"shortest_edge": size} if keeps_aspect_ratio else {"height": size, "width": size}
     smaller = size.get("shortest_edge")

@@ -164,7 +164,7 @@ def _refuse_changes(changed, recipe):
         hint = "; a new run of its model with `keep_head` (`--keep-head`) trains it further"
         raise ValueError(
             f"A resumed run must have the settings it was begun with{hint if is_longer else ''}. "
-            f"Received: {changed[0]}" + (f" and {len(changed) - 1} more" if changed[1:] else "")
+            f"Received: {', '.join(changed)}"
         )
 
 

@@ -43,12 +43,34 @@ def test_a_quantized_base_is_the_same(mode, tmp_path):
     keras_vit.load_adapter(model, tmp_path / "adapter.safetensors")
 
 
+def with_another_base(**options):
+    model = fresh(**options)
+    for part in lora_parts(model):
+        part.kernel.assign(np.random.default_rng(1).normal(size=part.kernel.shape))
+    return model
+
+
+def test_another_base_is_refused_for_a_directory(tmp_path):
+    """A file next to those of peft records the base; peft's own have none."""
+    options = {"activation": "gelu", "epsilon": 1e-12}
+    model, other = tuned(**options), with_another_base(**options)
+    keras_vit.save_adapter(model, tmp_path)
+    keras_vit.load_adapter(model, tmp_path)
+    with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
+        keras_vit.load_adapter(other, tmp_path)
+    record = tmp_path / "keras_vit_base.json"
+    for wrong in ("{}", '{"lora_base": ["a"]}', "not JSON"):
+        record.write_text(wrong)
+        with pytest.raises(ValueError, match="keras_vit_base.json"):
+            keras_vit.load_adapter(model, tmp_path)
+    record.unlink()
+    keras_vit.load_adapter(other, tmp_path)
+
+
 def test_another_base_is_refused(tmp_path):
     path = tmp_path / "adapter.safetensors"
     keras_vit.save_adapter(tuned(), path)
-    other = fresh()
-    for part in lora_parts(other):
-        part.kernel.assign(np.random.default_rng(1).normal(size=part.kernel.shape))
+    other = with_another_base()
     before = logits_of(other)
     with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
         keras_vit.load_adapter(other, path)

@@ -189,7 +189,6 @@ def test_another_kind_of_model_in_safetensors(tmp_path):
 
 
 def test_of_two_models_that_of_transformers_is_read(folder, caplog):
-    caplog.set_level("INFO", "keras_vit")
     save_checkpoint(from_checkpoint(folder), folder / "new", format="huggingface")
     shutil.copy(folder / "tf_model.h5", folder / "new")
     assert_outputs(from_checkpoint(folder / "new"))

@@ -7,7 +7,8 @@ import pathlib
 import pytest
 
 from keras_vit.cli import main, parse
-from keras_vit.cli.resumed import STUDY_FILE
+from keras_vit.cli.resumed import STUDY_FILE, check_chosen
+from keras_vit.cli.train import Auto
 from keras_vit.experiments.studies.table import FACTS
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.commands import error_of
@@ -153,3 +154,12 @@ def test_what_cannot_go_on_is_refused(tmp_path, capsys):
     assert "`--workdir` must be the directory of a run" in error
     error = error_of(capsys, "train", "--resume", "--workdir", tmp_path / "none")
     assert "`--workdir` must be the directory of a run, with a run.json" in error
+
+
+def test_auto_goes_on_with_the_settings_of_the_run_or_refuses():
+    recipe = dataclasses.replace(RECIPES["finetune"], image_size=64, seed=3)
+    for auto in (Auto(), Auto(minutes=1, image_size=64, seed=3)):
+        assert check_chosen(auto, recipe) is recipe
+    for name, value in {"image_size": 32, "seed": 7, "upright": True}.items():
+        with pytest.raises(ValueError, match=f"`{name}` must be .* Received: {name}={value}"):
+            check_chosen(Auto(**{name: value}), recipe)

@@ -133,8 +133,8 @@ def test_flags_are_checked_while_they_are_parsed(flag, value, message, start, tm
 def test_an_unknown_recipe(capsys):
     options = "--model ViT_B16 --data digits --workdir run"
     line = mistake_of(capsys, "train", "finetun", *options.split())
-    assert "`recipe` must be the name of a recipe, such as finetune" in line
-    assert line.endswith("Received: 'finetun'")
+    assert "one of auto, pretrain, finetune" in line
+    assert line.endswith("Received: 'finetun'; did you mean finetune?")
 
 
 def test_stopped_seeds_say_how_they_are_resumed(start, photos, tmp_path, monkeypatch, caplog):

@@ -19,6 +19,7 @@ from keras_vit.checkpoints.configuration import CONFIGURATION
 from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, StoredArray, torch_layer
+from keras_vit.core.arguments import is_integer
 
 # Activations: name in transformers, and ours.
 ACTIVATIONS = {
@@ -146,10 +147,13 @@ def _check_recorded(config, settings, options):
     check_recorded(settings, names, options)
     if options["num_classes"]:
         # Without a head, transformers writes its default of two labels.
-        labels = config.get("id2label")
-        labels = {"id2label": None if labels is None else len(labels)}
-        names = {"num_labels": "num_classes", "id2label": "num_classes"}
-        check_recorded({**config, **labels}, names, options)
+        check_recorded(config, {"num_labels": "num_classes"}, options)
+        labels, num_classes = config.get("id2label"), options["num_classes"]
+        if labels is not None and len(labels) != num_classes:
+            raise ValueError(
+                f"`id2label` of the file's config.json must name the {num_classes} classes of its "
+                f"arrays. Received: {len(labels)} names, {labels!r:.80}"
+            )
 
 
 def _heads(settings, asked, defaults):
@@ -158,6 +162,11 @@ def _heads(settings, asked, defaults):
     `None` if there is no `config.json`, or if the caller gave the number.
     """
     heads = settings.get("num_attention_heads")
+    if heads is not None and not (is_integer(heads) and heads > 0):
+        raise ValueError(
+            "`num_attention_heads` of the file's config.json must be a positive integer. "
+            f"Received: num_attention_heads={heads!r}"
+        )
     if heads is not None or not settings or asked is not None:
         return heads
     logger.warning(
