@@ -114,8 +114,8 @@ def test_a_long_epoch_says_how_far_it_is(caplog, monkeypatch):
     now = iter(range(0, 1000, 25))
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
     callback = LogProgress(100, 109)
-    callback.on_epoch_begin(0)
+    callback.on_epoch_begin(3)
     for batch in range(9):
         callback.on_train_batch_begin(batch)
-    expected = [f"10{batch} of the 109 batches of this epoch" for batch in (2, 5, 8)]
+    expected = [f"epoch 4: 10{batch} of 109 batches" for batch in (2, 5, 8)]
     assert caplog.messages == expected

@@ -82,14 +82,14 @@ class LogProgress(keras.callbacks.Callback):
         self.seconds = seconds
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._last = time.monotonic()
+        self._epoch, self._last = epoch + 1, time.monotonic()
 
     def on_train_batch_begin(self, batch, logs=None):
         now = time.monotonic()
         if now - self._last >= self.seconds:
             self._last = now
-            text = "%d of the %d batches of this epoch"
-            logging.getLogger("keras_vit").info(text, self.done + batch, self.total)
+            text = "epoch %d: %d of %d batches"
+            logging.getLogger("keras_vit").info(text, self._epoch, self.done + batch, self.total)
 
 
 class NotFiniteError(ValueError):
