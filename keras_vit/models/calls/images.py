@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+import warnings
 
 from keras_vit.core.pixels import (
     MAX_NORMALIZED,
@@ -43,8 +44,13 @@ def _checked_source(model, images, is_warned):
         yield images
         return
     # Those of `keras_vit.data.load` are scaled.
-    is_scaled = hasattr(images, "num_examples")
-    if len(model.inputs) != 1 or scales_inputs(model) or is_scaled:
+    if hasattr(images, "num_examples"):
+        with warnings.catch_warnings():
+            # Keras counts batches of images that cannot be decoded, too.
+            warnings.filterwarnings("ignore", "Your input ran out of data")
+            yield images
+        return
+    if len(model.inputs) != 1 or scales_inputs(model):
         yield images
         return
     try:
