@@ -1,6 +1,8 @@
 """Helpers with which the layouts describe the architecture of a file; see `Format.describe`."""
 
+import contextlib
 import logging
+import re
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.models.variants import VARIANTS, Variant
@@ -147,3 +149,20 @@ def check_epsilon(epsilon):
             f"Received: layer_norm_eps={epsilon!r}"
         )
     return epsilon
+
+
+@contextlib.contextmanager
+def naming_file(path, config):
+    """Add the path of a checkpoint to an error that does not name it, and whether it is alone.
+
+    `config` is the `config.json` next to it, which is empty if there is none.
+    """
+    try:
+        yield
+    except ValueError as error:
+        # A short path may be a part of any text.
+        if re.search(rf"'{re.escape(str(path))}['/\\]", str(error)):
+            raise
+        is_alone = "config.json" in str(error) and not config
+        without = " without settings in a config.json" if is_alone else ""
+        raise ValueError(f"{error} (while reading {str(path)!r}{without})") from error

@@ -15,7 +15,8 @@ from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import ARGUMENTS_ELSEWHERE, as_pair, check_integer
 from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names
 from keras_vit.models import architecture_differences
-from keras_vit.models.base import ImageModel, carry, set_origin
+from keras_vit.models.base import ImageModel, carry
+from keras_vit.models.calls.origin import set_origin
 from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import DROPOUT_OPTIONS, build_model, defaults_of, match_variant
@@ -263,7 +264,7 @@ def _check_given(options, callers_options):
                 f"Received: {name}={value!r}"
             )
         if name in ("activation", "epsilon") and value != recorded[name]:
-            logger.info("%s=%r is used instead of %r of the file", name, value, recorded[name])
+            logger.info("%s=%r replaces %r, which is read without it", name, value, recorded[name])
 
 
 def assign(variable, value):

@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.architecture import logger, naming_file
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.configuration.class_names import valid_class_names
 from keras_vit.checkpoints.configuration.images import (
@@ -46,13 +46,8 @@ def open_checkpoint(path, format=None):
     others = [row.suffix for row in FORMATS.values() if row.open]
     archive = own.open(path) if own else open_archive(path, others)
     try:
-        yield CheckpointReader(archive, *recognize(archive, format, own))
-    except ValueError as error:
-        if str(path) in str(error):
-            raise
-        is_alone = "config.json" in str(error) and not getattr(archive, "config", True)
-        without = ", without settings in a config.json" if is_alone else ""
-        raise ValueError(f"{error}, for {str(path)!r}{without}") from error
+        with naming_file(path, getattr(archive, "config", True)):
+            yield CheckpointReader(archive, *recognize(archive, format, own))
     finally:
         archive.close()
 

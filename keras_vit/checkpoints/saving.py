@@ -73,8 +73,9 @@ def save_checkpoint(
 
     Raises:
         ValueError: if the layout cannot represent something in the model, such as register tokens;
-            a weight is not finite; `path` is of another kind; or the class names are not as many
-            different names as classes.
+            a weight is not finite; `path` is of another kind, or a directory with weights that
+            would be read with the new `config.json`; or the class names are not as many different
+            names as classes.
 
     Example:
     >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
@@ -252,14 +253,14 @@ def _check_path(path, format):
 
 def _check_not_hidden(path, files):
     """Raise an error if files that stay in the directory would be taken for those of the model."""
-    readers = {PROCESSOR: f"is read instead of {PREPROCESSOR}"} if PREPROCESSOR in files else {}
+    reasons = {PROCESSOR: f"is read instead of {PREPROCESSOR}"} if PREPROCESSOR in files else {}
     if path.name == TF_MODEL:
-        readers |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
+        reasons |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
     elif path.name == MODEL:
-        readers[TF_MODEL] = "TFViT would read with the new config.json"
-    for name, reads in readers.items():
+        reasons[TF_MODEL] = "TFViT would read with the new config.json"
+    for name, reason in reasons.items():
         if path.with_name(name).exists():
-            raise path_error(path.parent, f"be a directory without {name}, which {reads}")
+            raise path_error(path.parent, f"be a directory without {name}, which {reason}")
 
 
 def write_files(path, arrays, files, image_size):

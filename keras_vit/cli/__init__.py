@@ -11,7 +11,7 @@ import warnings
 import tyro
 
 from keras_vit.cli.commands import command_type, with_one_length
-from keras_vit.cli.flags import with_flag
+from keras_vit.cli.flags import with_option
 from keras_vit.cli.metavars import OPTIONAL_TYPES
 from keras_vit.cli.mistakes import (
     check_command,
@@ -66,9 +66,11 @@ class _FirstOfSkipped(logging.Filter):
 
     def filter(self, record):
         message = record.getMessage()
-        is_repeated = message.startswith("skipped ") and message in self._shown
+        if not message.startswith("skipped "):
+            return True
+        is_new = message not in self._shown
         self._shown.add(message)
-        return not is_repeated
+        return is_new
 
 
 def show_log():
@@ -152,7 +154,7 @@ def main(args=None):
         if getattr(command, "debug", False) or not (is_expected or is_out_of_memory(error)):
             raise
         text = " ".join(str(error).split())
-        text = text if command is None else with_flag(text, command)
+        text = text if command is None else with_option(text, command)
         text += install_hint(error)
         if is_out_of_memory(error):
             text = f"out of memory{memory_hint(command)}: {text:.200}"

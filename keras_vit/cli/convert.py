@@ -81,7 +81,7 @@ class Convert:
         if self.quantize is not None:
             model = quantize(model, self.quantize)
         written = target
-        # These import TensorFlow.
+        # Imported here because they need TensorFlow.
         if to == "keras":
             from keras_vit.training.runs.saved_models import save_model
 

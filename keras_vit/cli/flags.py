@@ -1,20 +1,22 @@
-"""Errors of functions in the words of the command line."""
+"""Names of arguments in errors, replaced by the options of a command."""
 
+import itertools
 import os
 import re
 
 from keras_vit.cli.usage import options_of
 from keras_vit.training.recipes import Recipe
 
-# By field of a command: the argument of the functions that it is given to.
-_ARGUMENTS = {"data": "name", "model": "path"}
+# Field of a command: the name of that argument in the functions that the command calls.
+_ARGUMENTS = {"data": "name", "model": "path", "source": "path", "file": "path", "target": "path"}
 
 
-def with_flag(text, command):
-    """Return the error of an argument with the option that it was given with.
+def with_option(text, command):
+    """Replace the name of an argument in an error by that of its option.
 
     Args:
-        text: the error. It is returned as it is unless it names a value of the command.
+        text: the error. It is returned as it is unless it names a value of one field of the
+            command.
         command: the command.
 
     Returns:
@@ -23,22 +25,26 @@ def with_flag(text, command):
     Example:
     >>> from keras_vit.cli.fewshot import Fewshot
     >>> command = Fewshot("runs/photos", max_skipped=2)
-    >>> with_flag("`max_skipped` must be at most 1. Received: max_skipped=2", command)
+    >>> with_option("`max_skipped` must be at most 1. Received: max_skipped=2", command)
     '`--max-skipped` must be at most 1. Received: max_skipped=2'
     """
-    for argument, field, value, shown in _given(command):
-        received = f"{argument}={value!r}"
-        if text.startswith(f"`{argument}`") and received in text:
-            text = text.replace(f"`{argument}`", f"`{shown}`", 1)
-            return text.replace(received, f"{field}={value!r}")
-    return text
+    found = [
+        (argument, field, value, shown)
+        for argument, field, value, shown in _given(command)
+        if text.startswith(f"`{argument}`") and f"{argument}={value!r}" in text
+    ]
+    if len(found) != 1:
+        return text
+    ((argument, field, value, shown),) = found
+    text = text.replace(f"`{argument}`", f"`{shown}`", 1)
+    return text.replace(f"{argument}={value!r}", f"{field}={value!r}")
 
 
-def with_recipe_flag(text):
-    """Return the error of a setting of a recipe with its option.
+def with_recipe_option(text):
+    """Replace the name of a setting of a recipe in an error by its option.
 
     Example:
-    >>> with_recipe_flag("`batch_size` must be positive. Received: batch_size=0")
+    >>> with_recipe_option("`batch_size` must be positive. Received: batch_size=0")
     '`--batch-size` must be positive. Received: batch_size=0'
     """
     name = re.match(r"`(\w+)`", text)
@@ -46,13 +52,16 @@ def with_recipe_flag(text):
 
 
 def _given(command):
-    """Yield `(argument, field, value, option or name)` for each field of a command."""
+    """Yield `(argument, field, value, option or name)` for each value of a command."""
     for part in filter(None, (command, getattr(command, "recipe", None))):
         for field, value in vars(part).items():
             value = os.fspath(value) if isinstance(value, os.PathLike) else value
+            # One number stands for a square.
+            values = [value, *value] if isinstance(value, tuple) and len(value) == 1 else [value]
             shown = _option(field, type(part)) or field.upper()
-            for argument in dict.fromkeys((field, _ARGUMENTS.get(field, field))):
-                yield argument, field, value, shown
+            arguments = dict.fromkeys((field, _ARGUMENTS.get(field, field)))
+            for argument, given in itertools.product(arguments, values):
+                yield argument, field, given, shown
 
 
 def _option(field, command):

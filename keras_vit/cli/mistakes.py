@@ -6,7 +6,7 @@ import re
 import sys
 
 from keras_vit.cli.commands import COMMANDS
-from keras_vit.cli.flags import with_recipe_flag
+from keras_vit.cli.flags import with_recipe_option
 from keras_vit.cli.metavars import plain_error
 from keras_vit.cli.train import COMMON_RECIPES, Auto
 from keras_vit.cli.usage import arguments, options_of, usage
@@ -36,9 +36,11 @@ def check_command(args):
 def install_hint(error):
     """Return what to install for the error of a backend that is missing, or an empty string."""
     backends = ("tensorflow", "jax", "torch")
-    if getattr(error, "name", None) == "tensorflow" and "keras" in sys.modules:
-        return ", which reads images on every backend of Keras: pip install tensorflow"
-    if isinstance(error, ModuleNotFoundError) and error.name in backends:
+    is_missing = isinstance(error, ModuleNotFoundError) and "pip install" not in str(error)
+    # With another backend.
+    if is_missing and error.name == "tensorflow" and "keras" in sys.modules:
+        return "; this needs TensorFlow with every backend of Keras: pip install tensorflow"
+    if is_missing and error.name in backends:
         return f": pip install {error.name}, or set KERAS_BACKEND to another of the backends"
     if "Unable to import backend" in str(error):
         return f"; KERAS_BACKEND must be one of {', '.join(backends)}"
@@ -107,7 +109,7 @@ def describe_mistake(args, box):
         if nearest := nearest_option(command, args, part):
             return f"{part}; did you mean {nearest}? See --help"
     reasons = _reasons(args, name, box, parts, unrecognized)
-    reasons = [with_recipe_flag(reason) for reason in reasons]
+    reasons = [with_recipe_option(reason) for reason in reasons]
     return f"{'; '.join(reasons)}; see --help. Usage: {usage(name, command)}"
 
 

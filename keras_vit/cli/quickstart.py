@@ -13,7 +13,8 @@ import sys
 PRETRAINING_CLASSES = tuple("0123456")
 FINETUNING_CLASSES = tuple("789")
 # Over four seeds, 97.2 to 98.1 % of the test images are right, and from scratch 94.4 to 96.3 %:
-# as with a fourth block, in less time. The recipe's 70 steps of fine-tuning are not enough.
+# as with a fourth block, in less time. With 70 steps of fine-tuning, those of the recipe, and four
+# blocks, it was 94.4 to 96.3 % and 86.9 to 96.3 %.
 DEPTH = 3
 FINETUNING_STEPS = 150
 # Validation and saving take longer than one pass over the few images.
@@ -169,17 +170,17 @@ def write_images(directory, images, labels):
 
 def print_places(workdir, picture, exported):
     """Print where everything is and what to try next."""
-    command = "keras-vit"
+    command = pathlib.Path("keras-vit")
     if shutil.which(command) is None:
         # `make demo` installs it into an environment that is not activated.
-        command = os.path.relpath(pathlib.Path(sys.executable).with_name(command))
+        command = pathlib.Path(os.path.relpath(sys.executable)).with_name(command.name)
     print(f"""
 Everything is in {workdir}:
   {picture}   the fine-tuned model's predictions for 24 test images
   {workdir / "finetuned"}   its best and last models, settings and curves
-  {os.path.relpath(exported)}   the SavedModel for TF Serving
+  {workdir / exported.relative_to(workdir.resolve())}   the SavedModel for TF Serving
 
 Try next:
   {command} evaluate {workdir / "finetuned" / "last.keras"}
-  {command.replace("keras-vit", "tensorboard")} --logdir {workdir}
+  {command.with_name("tensorboard")} --logdir {workdir}
   {command} train finetune --help   (then: --data folder:YOUR_IMAGES)""")

@@ -79,7 +79,9 @@ def measures_upright(command):
 
 
 def check_chosen(auto, recipe):
-    """Return the recipe of a run of `auto`, if it fits what is asked for when the run is resumed.
+    """Return the recipe of a run of `auto`, after a check that given settings are those of the run.
+
+    A default, such as `--seed 0`, counts as not given.
 
     Raises:
         ValueError: if a setting that was given is not that of the run.
@@ -88,7 +90,7 @@ def check_chosen(auto, recipe):
         value, chosen = getattr(auto, field.name), getattr(recipe, field.name, None)
         if field.name != "minutes" and value not in (field.default, chosen):
             raise ValueError(
-                f"`{field.name}` must be that of the run to resume it, {chosen!r}. "
+                f"`{field.name}` must be {chosen!r}, as when the run began. "
                 f"Received: {field.name}={value!r}"
             )
     return recipe

@@ -6,13 +6,14 @@ import types
 
 
 def _import(module, name):
+    """Import a module, or raise an error that says why the public name needs TensorFlow."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        # Keras itself was imported on another backend.
+        # Keras is imported, so its backend is another one.
         if error.name == "tensorflow" and "keras" in sys.modules:
-            text = f"{name} needs TensorFlow, on every backend of Keras: pip install tensorflow"
-            raise ModuleNotFoundError(text) from error
+            text = f"{name} needs TensorFlow with every backend of Keras: pip install tensorflow"
+            raise ModuleNotFoundError(text, name=error.name) from error
         raise
 
 

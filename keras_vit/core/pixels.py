@@ -135,10 +135,11 @@ def check_range(bounds, argument="images"):
     Raises:
         ValueError: if a value is NaN or not within [-10, 10].
     """
-    if bounds and np.isnan(bounds[0]):
-        raise ValueError(f"`{argument}` must be finite numbers. Received: {argument} with NaN")
+    # NaN is not within any bounds.
     if bounds and not (bounds[0] >= -MAX_NORMALIZED and bounds[1] <= MAX_NORMALIZED):
-        raise ValueError(f"`{argument}` {RULE}. Received: values from {bounds[0]} to {bounds[1]}")
+        hint = ": some are NaN, which scaling does not mend" if np.isnan(bounds[0]) else ""
+        received = f"values from {bounds[0]} to {bounds[1]}{hint}"
+        raise ValueError(f"`{argument}` {RULE}. Received: {received}")
 
 
 @contextlib.contextmanager

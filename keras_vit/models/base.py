@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import inspect
 import logging
-import pathlib
 
 import keras
 import numpy as np
@@ -23,6 +22,7 @@ from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.core.several_labels import check_thresholds
 from keras_vit.models.calls.images import checked
 from keras_vit.models.calls.losses import warn_of_loss
+from keras_vit.models.calls.origin import origin_of, set_origin
 from keras_vit.models.calls.values import keeping_values
 from keras_vit.models.kernels.folding import assign_folded, fold
 
@@ -39,9 +39,9 @@ class ImageModel(keras.Model):
 
     `options` is a dictionary of the arguments of `keras_vit.vision_transformer` or
     `keras_vit.resnet` that build a model of the same architecture. `.keras` files,
-    `keras_vit.resize` and `keras_vit.replace_head` keep it. After `keras.models.clone_model`, whose
-    `clone_function` may change layers, it is `None`, and the following have their defaults;
-    `model.from_config(model.get_config())` copies them too.
+    `keras_vit.resize` and `keras_vit.replace_head` keep it. `keras.models.clone_model`, whose
+    `clone_function` may change layers, loses the options (`None`) and the attributes below (their
+    defaults). `model.from_config(model.get_config())` keeps both.
 
     Whatever its weights were trained on, the model takes images in [-1, 1]. It carries what the
     files of its weights record besides, as `options`:
@@ -67,7 +67,7 @@ class ImageModel(keras.Model):
     # differ in which other constructors they accept.
     _options = None
     _class_names = _thresholds = None
-    _has_seen_values = _is_in_loop = False
+    _has_seen_values = _is_in_loop = _is_described = False
     normalization = CENTERED
     resizing = WHOLE_IMAGE
     layout = None
@@ -105,6 +105,14 @@ class ImageModel(keras.Model):
     @options.setter
     def options(self, options):
         self._options = {name: _as_json(value) for name, value in options.items()}
+        self._is_described = True
+
+    def warn_of_clone(self):
+        """Log a warning, once, if `keras.models.clone_model` made the model."""
+        if not self._is_described:
+            text = f"{self.name} has no `options`: `keras.models.clone_model` loses them, "
+            text += "`resizing` and `class_names`; `from_config(model.get_config())` copies them"
+            log_once(logging.WARNING, text)
 
     @property
     def pyramid_outputs(self):
@@ -189,6 +197,7 @@ class ImageModel(keras.Model):
         return folded
 
     def get_config(self):
+        self.warn_of_clone()
         return {
             **super().get_config(),
             "options": self.options,
@@ -218,7 +227,7 @@ class ImageModel(keras.Model):
         model.class_names, model.thresholds = class_names, thresholds
         model.normalization = tuple(mean), tuple(deviation)
         model.resizing = Resizing(**resizing)
-        model.layout = layout
+        model.layout, model._is_described = layout, True
         return model
 
 
@@ -249,16 +258,6 @@ def carries_options(build):
     return build_with_options
 
 
-def set_origin(model, path):
-    """Record on a model which file its weights come from; `None` for new or published weights."""
-    model._keras_vit_origin = None if path is None else pathlib.Path(path).resolve()
-
-
-def origin_of(model):
-    """Return the path of `set_origin`, `None` if there is none."""
-    return getattr(model, "_keras_vit_origin", None)
-
-
 def pass_on(model, new, **changes):
     """Give a new model what the model that it was made from carries, with changed options.
 
@@ -278,17 +277,18 @@ def carry(model, new, keeps_head):
         new.normalization, new.resizing = model.normalization, model.resizing
         if new.inputs[0].shape != model.inputs[0].shape:
             new.resizing = dataclasses.replace(model.resizing, cut_off=(0, 0))
-        new.layout = model.layout
+        new.layout, new._is_described = model.layout, True
         new.class_names = model.class_names if keeps_head else None
         new.thresholds = model.thresholds if keeps_head else None
 
 
 def resizing_of(model):
-    """Return the `Resizing` of a model; a model of another class has the default one."""
-    if isinstance(model, ImageModel) and model.options is None:
-        text = f"{model.name} has no `options`, as after `keras.models.clone_model`, which loses "
-        text += "`resizing` and `class_names`; `model.from_config(model.get_config())` keeps all"
-        log_once(logging.WARNING, text)
+    """Return the `Resizing` of a model; a model of another class has the default one.
+
+    A warning is logged for a clone, which has lost it.
+    """
+    if isinstance(model, ImageModel):
+        model.warn_of_clone()
     return getattr(model, "resizing", WHOLE_IMAGE)
 
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.models.base import set_origin
+from keras_vit.models.calls.origin import set_origin
 
 WEIGHTS_SUFFIX = ".weights.h5"
 # Name of the weights in a `.keras` file.

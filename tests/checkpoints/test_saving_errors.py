@@ -118,11 +118,12 @@ def test_weights_that_would_be_read_with_the_new_configuration(name, format, tmp
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_an_activation_that_cannot_be_recorded(tmp_path):
+@pytest.mark.parametrize(("name", "format"), [("a.npz", "google"), ("a.safetensors", "timm")])
+def test_an_activation_that_cannot_be_recorded(name, format, tmp_path):
     """One GELU for another is logged."""
     model = random_model({"activation": "relu"})
-    with pytest.raises(ValueError, match="google files can describe.* activation='relu'"):
-        save_checkpoint(model, tmp_path / "model.npz", "google")
+    with pytest.raises(ValueError, match=f"{format} files can describe.* activation='relu'"):
+        save_checkpoint(model, tmp_path / name, format)
     assert not list(tmp_path.iterdir())
 
 

@@ -105,11 +105,11 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ("models --image-size 0", "`--image-size` must be positive"),
         ("convert FILE target", "`--to` must be given"),
         ("convert FILE target.h5 --to keras", "`target` must end with .keras"),
-        ("convert FILE target.npz --to timm", "`path` must be a directory or a"),
+        ("convert FILE target.npz --to timm", "`TARGET` must be a directory or a"),
         ("convert FILE x.npz --image-size 1 2 3", "`--image-size` must be one"),
         ("convert FILE x.keras --image-size 33", "`image_size` must be a multiple"),
-        ("convert missing.npz x.keras", "`path` must be an existing file"),
-        ("inspect-checkpoint missing.npz", "`path` must be an existing file"),
+        ("convert missing.npz x.keras", "`SOURCE` must be an existing file"),
+        ("inspect-checkpoint missing.npz", "`FILE` must be an existing file"),
         ("inspect-checkpoint FILE --against ViT_B17", "the name of a checkpoint, such"),
         ("checkpoints resnext", "Each WORD must be a part of"),
     ],
@@ -163,7 +163,9 @@ def test_a_skipped_file_is_named_once(capsys):
     show_log()
     for name in ("a.jpg", "a.jpg", "b.jpg"):
         logging.getLogger("keras_vit").info("skipped %s: %s", name, "no image")
-    assert capsys.readouterr().err.count("keras-vit: skipped ") == 2
+        logging.getLogger("keras_vit").info("another line")
+    err = capsys.readouterr().err
+    assert err.count("keras-vit: skipped ") == 2 and err.count("another line") == 3
 
 
 def test_debug_shows_the_traceback(capsys):

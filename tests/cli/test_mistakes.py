@@ -106,8 +106,9 @@ def test_an_error_says_what_to_do(arguments, message, start, capsys):
         ),
         (
             ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow"),
-            ", which reads images on every backend",
+            "; this needs TensorFlow with every backend",
         ),
+        (ImportError("cannot import name 'x' from 'tensorflow'", name="tensorflow"), ""),
         (ModuleNotFoundError("No module named 'x'", name="x"), ""),
         (
             ValueError("Unable to import backend : tensorflo"),

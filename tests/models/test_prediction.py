@@ -78,7 +78,7 @@ OF_DATASETS = {name: CALLS[name] for name in ("features", "maps", "rollout", "di
         (PHOTOS.astype("int32"), "images of dtype int32"),
         (PHOTOS > 100, "images of dtype bool"),
         (PHOTOS.astype("float32"), r"values from 0\.0 to 255\.0"),
-        (np.where(PHOTOS > 254, np.nan, SCALED), "values from nan to nan"),
+        (np.where(PHOTOS > 254, np.nan, SCALED), "values from nan to nan: some are NaN"),
         (np.where(PHOTOS > 254, np.inf, SCALED), "to inf"),
     ],
     ids=["uint8", "int32", "bool", "float", "nan", "inf"],

@@ -25,7 +25,7 @@ from keras_vit.models.parts import HEAD_LAYERS
 SUFFIX = ".safetensors"
 # Names in our files of alpha divided by the rank, and of the fingerprints of the base.
 SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
-# Where the fingerprints are in a directory, which peft does not read.
+# File of the fingerprints in a directory of peft, which ignores it.
 BASE_FILE = "keras_vit_base.json"
 # Root mean square of the differences: 1.4 for other random kernels, 0.06 after int4 (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12
@@ -129,9 +129,9 @@ def _check_base(model, archive):
     if BASE_FINGERPRINTS in archive.shapes:
         recorded = archive.read(BASE_FINGERPRINTS)
     elif archive.path.name == peft.WEIGHTS and file.is_file():
-        recorded = _listed(file)
+        recorded = _recorded_fingerprints(file)
     else:
-        # Files of earlier versions and of peft do not record it.
+        # Files of earlier versions and of peft do not record their base.
         return
     own = _base_fingerprints(model)
     is_same_shape = recorded.shape == own.shape
@@ -140,10 +140,13 @@ def _check_base(model, archive):
         raise ValueError(
             "`path` must hold an adapter of the model's weights: with others the model would "
             f"compute something else. Received: path={str(archive.path)!r}, of another base"
+            + f" than {BASE_FILE} records"
+            * (archive.path.name == peft.WEIGHTS)
         )
 
 
-def _listed(file):
+def _recorded_fingerprints(file):
+    """Return the fingerprints of the base of an adapter in a directory."""
     numbers = read_json(file).get(BASE_FINGERPRINTS)
     if not isinstance(numbers, list) or not all(map(is_number, numbers)):
         raise ValueError(

@@ -46,7 +46,9 @@ def read_configuration(directory):
             f"`image_processor` of {str(paths[0])!r} must be a JSON object. "
             f"Received: {settings!r:.60}"
         )
-    check_settings(settings, paths[settings is own])
+    # timm's own settings come before those of a file of transformers.
+    if not config.get("pretrained_cfg"):
+        check_settings(settings, paths[settings is own])
     return config, settings
 
 

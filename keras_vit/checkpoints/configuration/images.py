@@ -106,7 +106,7 @@ def recorded_normalization(config, preprocessor, path):
 def _first(settings, names, default):
     """Return the first of several settings that is recorded."""
     values = (settings.get(name) for name in names)
-    return next((value for value in values if value not in (None, [])), default)
+    return next((value for value in values if value is not None), default)
 
 
 def recorded_resizing(config, preprocessor, path):

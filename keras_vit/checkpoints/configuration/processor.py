@@ -1,10 +1,10 @@
-"""The types of the settings of an image processor of transformers."""
+"""Checks of the settings of an image processor of transformers."""
 
 from keras_vit.core.arguments import is_integer, is_number
 
 
 def check_settings(settings, path):
-    """Raise `ValueError` for a setting of images that has another type than transformers writes.
+    """Raise `ValueError` for a setting of images that transformers would not write.
 
     Args:
         settings: contents of a `preprocessor_config.json`. `None` stands for the default.
@@ -14,7 +14,8 @@ def check_settings(settings, path):
         value = settings.get(name)
         if value is not None and not fits(value):
             raise ValueError(
-                f"`{name}` of {str(path)!r} must be {rule}. Received: {name}={value!r:.80}"
+                f"`{name}` of {str(path)!r} must be {rule}; without that file only the weights are "
+                f"read. Received: {name}={value!r:.80}"
             )
 
 
@@ -24,24 +25,24 @@ def _is_length(value):
 
 def _is_size(value):
     if isinstance(value, dict):
-        lengths = [length for length in value.values() if length is not None]
-        return bool(lengths) and all(map(_is_length, lengths))
-    is_pair = isinstance(value, list) and len(value) == 2
-    return all(map(_is_length, value)) if is_pair else _is_length(value)
+        return all(length is None or _is_length(length) for length in value.values())
+    if isinstance(value, list):
+        return len(value) == 2 and all(map(_is_length, value))
+    return _is_length(value)
 
 
-def _are_of_channels(value):
+def _is_per_channel(value):
     values = value if isinstance(value, list) else [value]
     return bool(values) and all(map(is_number, values))
 
 
 _BOOLEAN = "true or false", lambda value: isinstance(value, bool)
-_SIZE = "a positive integer, `[height, width]` or an object of positive integers", _is_size
-_CHANNELS = "a finite number, or one for each channel", _are_of_channels
+_SIZE = "a positive integer, `[height, width]` or an object with positive integers", _is_size
+_CHANNELS = "a finite number, or one for each channel", _is_per_channel
 _RULES = {
     **dict.fromkeys(("do_resize", "do_rescale", "do_normalize", "do_center_crop"), _BOOLEAN),
     **dict.fromkeys(("size", "crop_size"), _SIZE),
     **dict.fromkeys(("image_mean", "image_std"), _CHANNELS),
-    "resample": ("the number of a filter of Pillow", is_integer),
+    "resample": ("the number of a Pillow filter", is_integer),
     "rescale_factor": ("a positive number", lambda value: is_number(value) and value > 0),
 }

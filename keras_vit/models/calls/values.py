@@ -11,7 +11,7 @@ def keeping_values(model, in_training=False):
 
     On JAX, Keras 3.15 takes the values out of the variables during a call, and an error of the data
     or of the first step would leave a model without weights. After an error in a later step they
-    are those of the step before.
+    are those of the step before. With `in_training`, the optimizer is built first.
     """
     optimizer = getattr(model, "optimizer", None) if in_training else None
     if optimizer is not None and not optimizer.built:
@@ -34,9 +34,9 @@ def keeping_values(model, in_training=False):
 
 
 def _build(optimizer, model):
-    """Make the variables of an optimizer, as Keras would during the first step.
+    """Create the variables of an optimizer before the first step.
 
-    TensorFlow would trace that step twice, and on JAX they must be there to be recorded.
+    Otherwise TensorFlow traces that step twice, and on JAX `keeping_values` cannot restore them.
     """
     strategy = getattr(model, "distribute_strategy", None)
     with strategy.scope() if strategy else contextlib.nullcontext():

@@ -8,7 +8,8 @@ import keras
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.layers import ClassToken
 from keras_vit.layers.tokens import LearnedTokens
-from keras_vit.models.base import ImageModel, carry, origin_of, set_origin
+from keras_vit.models.base import ImageModel, carry
+from keras_vit.models.calls.origin import origin_of, set_origin
 from keras_vit.models.dense.layers import TokensToMap
 from keras_vit.models.dense.pyramids import LEVELS, reassembled, simple_pyramid
 from keras_vit.models.parts import find_blocks, token_stride

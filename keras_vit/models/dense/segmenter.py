@@ -7,7 +7,8 @@ from keras_vit.core.choices import SEGMENTER_HEADS
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers import RegisterTokens, TransformerBlock
 from keras_vit.layers.normalization import layer_norm
-from keras_vit.models.base import ImageModel, carry, origin_of, set_origin
+from keras_vit.models.base import ImageModel, carry
+from keras_vit.models.calls.origin import origin_of, set_origin
 from keras_vit.models.dense.layers import MaskProduct, ResizeLike, TokensToMap
 
 # The decoder of Segmenter's configuration: blocks, width of a head, MLP relative to the width.

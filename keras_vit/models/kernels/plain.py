@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_vit.layers.base import parts
 from keras_vit.layers.projection import Flat
-from keras_vit.models.base import origin_of, set_origin
+from keras_vit.models.calls.origin import origin_of, set_origin
 
 
 def flat_parts(model):

@@ -12,7 +12,8 @@ from keras_vit.checkpoints.trained.loading import METADATA_FILE, run_of, saved_b
 from keras_vit.checkpoints.trained.runs import RUN_FILE, read_run
 from keras_vit.core.files import exists, replacing
 from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind, has_path
-from keras_vit.models.base import ImageModel, origin_of, pass_on
+from keras_vit.models.base import ImageModel, pass_on
+from keras_vit.models.calls.origin import origin_of
 from keras_vit.training.distribution import is_spread, to_numpy
 from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
 

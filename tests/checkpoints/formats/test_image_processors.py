@@ -46,7 +46,7 @@ def test_sizes_that_are_not_recorded(settings, resizing, tmp_path):
         *(("image_mean", value) for value in ([], "0.5", [0.5, None, 0.5], [True] * 3)),
         *(("image_std", [value] * 3) for value in (float("nan"), float("inf"), "0.5")),
         *(("do_normalize", value) for value in ("false", 0)),
-        *(("size", value) for value in ("32", True, 0, [32], [32, 32, 3], {"height": "32"}, {})),
+        *(("size", value) for value in ("32", True, 0, [32], [32, 32, 3], {"height": "32"})),
         *(("rescale_factor", value) for value in ([1], 0, float("nan"))),
         *(("do_resize", "no"), ("crop_size", "all"), ("resample", True)),
     ],

@@ -1,6 +1,7 @@
 """Settings of a `config.json` of transformers besides the architecture."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -75,3 +76,24 @@ def test_class_names_with_wrong_numbers_are_told(tmp_path, caplog):
     file = config_next_to("hf_classifier", tmp_path, {"id2label": names})
     assert from_checkpoint(file).class_names is None
     assert "must be numbered from 0. Received: no name for class 0" in caplog.text
+
+
+def test_an_error_names_the_directory_and_that_its_configuration_is_missing(tmp_path, monkeypatch):
+    """A short name may be a part of any text."""
+    monkeypatch.chdir(tmp_path)
+    file = config_next_to("hf_classifier", pathlib.Path("m"), {"num_attention_heads": 5})
+    with pytest.raises(ValueError, match=r"num_heads=5 \(while reading 'm'\)$"):
+        from_checkpoint(file)
+    (file / "config.json").unlink()
+    message = r"\(while reading 'm' without settings in a config.json\)$"
+    with pytest.raises(ValueError, match=message):
+        from_checkpoint(file)
+
+
+def test_another_activation_than_that_of_the_file_is_logged(tmp_path, caplog):
+    caplog.set_level("INFO", "keras_vit")
+    file = config_next_to("hf_classifier", tmp_path, {})
+    from_checkpoint(file, activation="gelu")
+    assert "replaces" not in caplog.text
+    from_checkpoint(file, activation="relu")
+    assert "activation='relu' replaces 'gelu'" in caplog.text
