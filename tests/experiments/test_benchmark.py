@@ -260,7 +260,7 @@ def test_a_wrong_size_is_found_before_anything_is_measured(tmp_path):
         ("runs/nowhere", "error: `model` must be an existing file or directory or the name"),
         ("nowhere.keras", "error: `model` must be an existing file. Received"),
         ("tests", "directory with model.safetensors"),
-        ("ViT_Ti16 --image-sizes 0", "`image_sizes` must be"),
+        ("ViT_Ti16 --image-sizes 0", "`--image-sizes` must be"),
         ("ViT_Ti16 --batch-sizes 4 2", "`--batch-sizes` must be in rising order"),
         ("ViT_Ti16 --seconds 0", "`--seconds` must be positive"),
         ("ViT_Ti16 --output /nowhere/costs.csv", "`output` must be a file in a folder that exists"),

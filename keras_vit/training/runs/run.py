@@ -164,7 +164,8 @@ def _refuse_changes(changed, recipe):
         hint = "; a new run of its model with `keep_head` (`--keep-head`) trains it further"
         raise ValueError(
             f"A resumed run must have the settings it was begun with{hint if is_longer else ''}. "
-            f"Received: {', '.join(changed)}"
+            f"Received: {', '.join(changed[:5])}"
+            + (f" and {len(changed) - 5} more" if changed[5:] else "")
         )
 
 

@@ -172,7 +172,7 @@ def test_a_damaged_last_state_does_not_outlive_the_good_ones(tmp_path, compiled)
 @pytest.mark.parametrize(
     ("begun", "message"),
     [
-        ({"run.json": '{"recipe": {"steps": 20}, "data": "digits"}'}, "steps=60 instead of 20 and"),
+        ({"run.json": '{"recipe": {"steps": 20}, "data": "digits"}'}, "steps=60 instead of 20, "),
         ({"notes.txt": "mine"}, "must be the directory of a run to be resumed"),
     ],
 )
