@@ -26,7 +26,7 @@ test-jax test-processes-jax test-minimum: export XLA_FLAGS ?= --xla_backend_opti
 
 .PHONY: demo test test-slow fuzz test-backends test-jax test-torch test-processes test-processes-jax test-interop test-engines test-browser test-no-tensorflow test-minimum test-examples test-large test-demo lint docs site dist matrix extras audit bench clean
 
-# The main job, end to end, on data that needs no download: 2 to 4 minutes.
+# The main job, end to end, on data that needs no download: about 3 minutes.
 demo: $(VENV)/.demo
 	$(BIN)/keras-vit quickstart
 

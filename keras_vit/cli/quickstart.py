@@ -23,7 +23,7 @@ PRETRAINING_PASSES, FINETUNING_PASSES = 10, 2
 
 @dataclasses.dataclass
 class Quickstart:
-    """Train, evaluate and export a model of handwritten digits, in two to three minutes.
+    """Train, evaluate and export a model of handwritten digits, in about three minutes.
 
     Pre-train a small ViT on some digits, fine-tune it at a higher resolution on the others, and
     export it for TF Serving. Example: keras-vit quickstart
