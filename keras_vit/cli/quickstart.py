@@ -178,7 +178,7 @@ def print_places(workdir, picture, exported):
 Everything is in {workdir}:
   {picture}   the fine-tuned model's predictions for 24 test images
   {workdir / "finetuned"}   its best and last models, settings and curves
-  {workdir / exported.relative_to(workdir.resolve())}   the SavedModel for TF Serving
+  {workdir / "serving" / exported.name}   the SavedModel for TF Serving
 
 Try next:
   {command} evaluate {workdir / "finetuned" / "last.keras"}
