@@ -150,6 +150,7 @@ def test_a_model_in_hdf5(tmp_path):
     np.testing.assert_array_equal(loaded.predict(pictures, verbose=0), expected)
 
 
+@pytest.mark.slow
 def test_a_clone_warns_that_it_has_lost_how_images_are_resized(caplog):
     log_once.cache_clear()
     model = small_classifier("token")
@@ -162,6 +163,7 @@ def test_a_clone_warns_that_it_has_lost_how_images_are_resized(caplog):
     assert "has no `options`: `keras.models.clone_model` loses them" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_first_step_is_traced_once():
     """With TensorFlow, which traces a step again that has created variables."""
     model = small_classifier("token")
