@@ -160,7 +160,7 @@ def test_the_length_of_a_recipe_in_steps_may_be_given_in_epochs(capsys):
 def test_an_existing_run_is_kept(finished_run, start, photos, capsys):
     before = (finished_run / "best.keras").read_bytes()
     message = error_of(capsys, *train_arguments(start, photos, finished_run))
-    assert "`workdir` must be a new or empty directory" in message
+    assert "`--workdir` must be a new or empty directory" in message
     assert (finished_run / "best.keras").read_bytes() == before
 
 
