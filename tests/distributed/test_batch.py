@@ -168,7 +168,7 @@ def test_a_directory_is_of_one_job(arguments, path, photos, tmp_path, capsys):
     ):
         changed = [changes.get(index, value) for index, value in enumerate(arguments)]
         line = error_of(capsys, *changed, "--output", output)
-        assert "`output` must be a new directory, or one of the same model, images" in line
+        assert "`--output` must be a new directory, or one of the same model, images" in line
     assert sorted(output.iterdir()) == before
     # A copy of the model elsewhere is the same.
     copy = shutil.copy(path, tmp_path / "copy.keras")
