@@ -107,7 +107,7 @@ class ImageModel(keras.Model):
         self._options = {name: _as_json(value) for name, value in options.items()}
         self._is_described = True
 
-    def warn_of_clone(self):
+    def _warn_of_clone(self):
         """Log a warning, once, if `keras.models.clone_model` made the model."""
         if not self._is_described:
             text = f"{self.name} has no `options`: `keras.models.clone_model` loses them, "
@@ -197,7 +197,7 @@ class ImageModel(keras.Model):
         return folded
 
     def get_config(self):
-        self.warn_of_clone()
+        self._warn_of_clone()
         return {
             **super().get_config(),
             "options": self.options,
@@ -288,7 +288,7 @@ def resizing_of(model):
     A warning is logged for a clone, which has lost it.
     """
     if isinstance(model, ImageModel):
-        model.warn_of_clone()
+        model._warn_of_clone()
     return getattr(model, "resizing", WHOLE_IMAGE)
 
 

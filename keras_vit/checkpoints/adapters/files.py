@@ -125,11 +125,11 @@ def _values(variables, archive, found, naming, scale, own_scale):
 
 def _check_base(model, archive):
     """Raise an error if an adapter was saved with a base that is unrelated to the model's."""
-    file = archive.path.with_name(BASE_FILE)
+    place, file = archive.path, archive.path.with_name(BASE_FILE)
     if BASE_FINGERPRINTS in archive.shapes:
         recorded = archive.read(BASE_FINGERPRINTS)
-    elif archive.path.name == peft.WEIGHTS and file.is_file():
-        recorded = _recorded_fingerprints(file)
+    elif place.name == peft.WEIGHTS and file.is_file():
+        place, recorded = file, _recorded_fingerprints(file)
     else:
         # Files of earlier versions and of peft do not record their base.
         return
@@ -139,9 +139,8 @@ def _check_base(model, archive):
     if not is_same_shape or not np.sqrt(np.mean((recorded - own) ** 2)) <= MAX_BASE_DIFFERENCE:
         raise ValueError(
             "`path` must hold an adapter of the model's weights: with others the model would "
-            f"compute something else. Received: path={str(archive.path)!r}, of another base"
-            + f" than {BASE_FILE} records"
-            * (archive.path.name == peft.WEIGHTS)
+            f"compute something else. Received: path={str(archive.path)!r}, of another base than "
+            f"the one that {place.name} records"
         )
 
 
