@@ -66,13 +66,17 @@ def start(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def command(start, data_dir, tmp_path):
-    """A run of few steps; the tasks are out of order."""
+def small_command(start, data_dir, tmp_path):
+    """Return a run of few steps; the tasks are out of order."""
     small = "--image-size 8 --batch-size 50 --steps 12 --warmup-steps 2 --learning-rate 0.3"
     tasks = ("--tasks", "kitti_distance", "vtab/patch_camelyon")
     options = ("--workdir", tmp_path / "vtab", "--data-dir", data_dir)
     return ["vtab", start, *options, *small.split(), *tasks]
+
+
+@pytest.fixture
+def command(start, data_dir, tmp_path):
+    return small_command(start, data_dir, tmp_path)
 
 
 def results(tmp_path):
@@ -188,8 +192,9 @@ def test_files_that_were_not_copied(data_dir, tmp_path):
         (["--batch-size", "50", "--accumulation-steps", "3"], "`accumulation_steps` must divide"),
     ],
 )
-def test_wrong_commands(command, arguments, message, tmp_path, capsys, monkeypatch):
+def test_wrong_commands(start, arguments, message, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(vtab_run, "check_data", no_training)
+    command = small_command(start, tmp_path, tmp_path)
     assert re.search(message, error_of(capsys, *command, *arguments))
     assert not (tmp_path / "vtab").exists()
 

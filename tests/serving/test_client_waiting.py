@@ -56,11 +56,25 @@ def test_waiting_for_a_server(api, models, server):
     late.join()
 
 
+@pytest.fixture(scope="module")
+def server_of_zeros(tmp_path_factory):
+    """A server of a model that is quick to write: its logits are 0."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
+    def zeros(image_bytes):
+        return {"logits": tf.zeros((tf.size(image_bytes), 3))}
+
+    directory = tmp_path_factory.mktemp("zeros")
+    tf.saved_model.save(tf.Module(), directory / "1", signatures=zeros)
+    with Peer({"pets": directory}).serve() as peer:
+        yield peer
+
+
 @BOTH
-def test_a_slow_server(api, server, monkeypatch):
-    monkeypatch.setattr(server, "delay", 1)
+def test_a_slow_server(api, server_of_zeros, monkeypatch):
+    monkeypatch.setattr(server_of_zeros, "delay", 1)
     message = "did not answer within 0.2 seconds"
-    with ask(server, api, timeout=0.2) as client, pytest.raises(TimeoutError, match=message):
+    with ask(server_of_zeros, api, timeout=0.2) as client, pytest.raises(TimeoutError, match=message):
         client.predict(files(1))
 
 
@@ -92,13 +106,13 @@ def test_no_server(url):
         (tf.errors.InvalidArgumentError, ValueError),
     ],
 )
-def test_a_server_that_fails(failure, expected, api, server, monkeypatch):
+def test_a_server_that_fails(failure, expected, api, server_of_zeros, monkeypatch):
     def fail(signature, inputs):
         message = 'It\'s out of "lück": decoded, by their index in the batch:] [1 7]'
         raise failure(None, None, message)
 
-    monkeypatch.setattr(server, "predict", fail)
-    with ask(server, api) as client, pytest.raises(expected) as raised:
+    monkeypatch.setattr(server_of_zeros, "predict", fail)
+    with ask(server_of_zeros, api) as client, pytest.raises(expected) as raised:
         client.predict(files(2))
     # No `BadImageError`.
     assert raised.type is expected

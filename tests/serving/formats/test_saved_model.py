@@ -94,6 +94,7 @@ def test_names_and_types_are_in_the_file(served):
         assert arguments == {argument: tf.TensorSpec(shape, dtype, name=argument)}
 
 
+@pytest.mark.slow
 def test_bad_images_are_named_by_their_index(served):
     good, serve = files(2), served[2]["serving_default"]
     for encoded, indices in (
@@ -120,6 +121,7 @@ def test_pixels_of_another_shape_are_refused(shape, served):
         served[2]["uint8"](images=tf.zeros(shape, "uint8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [np.nan, -np.inf, 255.0])
 def test_images_that_are_not_scaled_are_refused(value, served):
     serve, pixels = served[2]["float"], preprocessed(files(2))
