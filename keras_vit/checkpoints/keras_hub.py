@@ -49,8 +49,10 @@ def from_keras_hub(model: Any) -> ImageModel:
 
     Example:
 
+        ```python
         hub_model = keras_hub.models.ViTImageClassifier.from_preset("vit_base_patch16_224_imagenet")
         model = keras_vit.from_keras_hub(hub_model)
+        ```
     """
     options = _options(model)
     archive = ModelArchive(model, model.name, {})
@@ -82,8 +84,10 @@ def to_keras_hub(model: keras.Model) -> Any:
 
     Example:
 
+        ```python
         model = keras_vit.ViT_B16(activation="gelu", image_size=224)
         hub_model = keras_vit.to_keras_hub(model)
+        ```
     """
     model = at_stored_size(model)
     theirs = _build(options_of(model))
