@@ -31,7 +31,12 @@ from keras_vit.training.recipes.machine import check_memory
 from keras_vit.training.runs.announcement import announce
 from keras_vit.training.runs.run import check_new, check_same_recipe
 from keras_vit.training.runs.saved_models import check_data_path, data_of
-from keras_vit.training.starting_model import check_keeps_head, explaining_shards, make_model
+from keras_vit.training.starting_model import (
+    check_keeps_head,
+    check_shards,
+    explaining_shards,
+    make_model,
+)
 from keras_vit.training.training_data import load_training_data
 
 
@@ -233,7 +238,9 @@ def _check_starting_model(recipe, model, begun):
         if is_variant(model):
             # The patches must tile the recipe's images.
             sizes = {"image_size": (recipe.image_size, recipe.image_size)}
-            token_grid_of({**find_variant(model).architecture, **sizes})
+            architecture = find_variant(model).architecture
+            token_grid_of({**architecture, **sizes})
+            check_shards(architecture, "model")
     except ValueError as error:
         if not begun:
             raise

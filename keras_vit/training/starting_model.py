@@ -34,6 +34,7 @@ from keras_vit.models.kernels.lora import enable_lora, freeze_base
 from keras_vit.models.kernels.plain import flat_parts
 from keras_vit.models.kernels.quantization import quantize
 from keras_vit.models.variants import is_resnet, is_variant, is_variant_or_mistyped
+from keras_vit.training.distribution import num_parts
 from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
 
 # Settings of a recipe that apply only to new models.
@@ -179,11 +180,23 @@ def explaining_shards(argument):
         found = re.search(words, str(error), flags=re.DOTALL)
         if not found:
             raise
-        raise ValueError(
-            "`model_shards` (`--model-shards`, by default one for each device) must divide the "
-            f"number of heads and the width of the MLPs of `{argument}`. "
-            f"Received: {found[1]} shards, to divide {found[2]}"
-        ) from error
+        raise _indivisible(argument, found[1], found[2]) from error
+
+
+def check_shards(options, argument):
+    """Check that the strategy's devices can divide a model of these options, before it is made."""
+    shards = num_parts()
+    for name in ("num_heads", "mlp_dim"):
+        if options.get(name, 0) % shards:
+            raise _indivisible(argument, shards, options[name])
+
+
+def _indivisible(argument, shards, size):
+    return ValueError(
+        "`model_shards` (`--model-shards`, by default one for each device) must divide the number "
+        f"of heads and the width of the MLPs of `{argument}`. "
+        f"Received: {shards} shards, to divide {size}"
+    )
 
 
 def _make_segmenter(recipe, model, num_classes):

@@ -196,9 +196,11 @@ def test_a_model_of_three_heads_is_not_divided_in_four(tmp_path):
 import sys
 import jax
 jax.config.update("jax_num_cpu_devices", 4)
-from keras_vit.training import train
+from keras_vit.training import job, train
 from tests.fixtures.small_runs import small_recipe
 model = "ViT_Ti16(patch_size=4, depth=1)"
+# Before the data are read.
+job.load_training_data = None
 try:
     train(small_recipe(), model, "digits", sys.argv[1], strategy="model_parallel")
 except ValueError as error:
