@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.catalog.download import find_file
+from keras_vit.checkpoints.configuration.images import warn_of_unrecorded_images
 from keras_vit.checkpoints.known_files import described_options, published_row, warn_of_assumed
 from keras_vit.checkpoints.positions import resizing_for, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
@@ -234,8 +235,7 @@ def _carry(checkpoint, model, keeps_head=True):
         model.resizing = resizing_for(checkpoint, model.options)
         model.layout = checkpoint.format.name
         if checkpoint.format.has_normalizations and not checkpoint.archive.preprocessor:
-            text = "%s: no file records the normalization of images: mean and deviation are 0.5"
-            logger.warning(text, checkpoint.path)
+            warn_of_unrecorded_images(checkpoint.path)
         if keeps_head:
             num_classes = model.options["num_classes"]
             if num_classes == 0 and (kind := checkpoint.classifier_kind):

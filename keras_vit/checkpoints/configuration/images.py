@@ -103,6 +103,15 @@ def recorded_normalization(config, preprocessor, path):
     )
 
 
+def warn_of_unrecorded_images(path):
+    """Log a warning that the preprocessing of a model's images had to be assumed."""
+    logger.warning(
+        "%s: no file records how images are prepared: mean and deviation are 0.5, images are "
+        "resized without antialiasing",
+        path,
+    )
+
+
 def _first(settings, names, default):
     """Return the first of several settings that is recorded."""
     values = (settings.get(name) for name in names)
@@ -126,8 +135,7 @@ def recorded_resizing(config, preprocessor, path):
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
             "The files next to weights must say how to resize images by the filters bilinear, "
-            "bicubic or lanczos, and how to crop the middle of them; without the "
-            "preprocessor_config.json only the weights are read. "
+            "bicubic or lanczos, and how to crop the middle of them; others can be changed there. "
             f"Received: {str(path)!r} ({error})"
         ) from error
 

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.formats.transformers.deit import HUGGINGFACE_DEIT
 from keras_vit.checkpoints.formats.transformers.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
 from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3
 from keras_vit.checkpoints.formats.transformers.siglip import SIGLIP, SIGLIP2
-from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF
+from keras_vit.checkpoints.formats.transformers.tensorflow import HUGGINGFACE_TF, ONLY_VIT
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, VIT_MAE, VIT_MSN
 from keras_vit.core.arguments import check_choice, path_error
 
@@ -72,7 +72,7 @@ def recognize(archive, format=None, opened_by=None):
     if len(names) > 1 == len(prefixes):
         what += f"; without {prefixes.pop() + '.'!r} before each name the layout may be known"
     if any("/tf_" in name or "layer_._" in name for name in names):
-        what += "; of transformers' TensorFlow models, only ViT is read"
+        what += f"; {ONLY_VIT}"
     if model_type:
         what += f"; its config.json says model_type={model_type!r}"
     kinds = "a Vision Transformer or a ResNet of a known layout"

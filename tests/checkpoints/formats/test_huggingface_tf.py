@@ -208,3 +208,24 @@ def test_biases_of_queries_are_needed(tmp_path):
     with pytest.raises(ValueError, match="huggingface_tf files can describe.*qkv_bias=False"):
         save_checkpoint(model, tmp_path / "model", format="huggingface_tf")
     assert not (tmp_path / "model").exists()
+
+
+def test_other_models_of_tensorflow_are_named(folder, tmp_path):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "vit_mae"}))
+    with pytest.raises(ValueError, match="only ViT is read; .*Received: model_type='vit_mae'"):
+        from_checkpoint(folder)
+    arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
+    arrays["decoder/decoder_pred/bias:0"] = np.zeros(3, "float32")
+    save_file(arrays, tmp_path / "mae.safetensors")
+    with pytest.raises(ValueError, match="only ViT is read; PyTorch's class .*from_tf=True"):
+        from_checkpoint(tmp_path / "mae.safetensors")
+
+
+def test_arrays_of_other_names_are_listed(folder):
+    arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
+    (folder / "tf_model.h5").unlink()
+    arrays = {name.replace("/query/", "/qry/"): array for name, array in arrays.items()}
+    save_file(arrays, folder / "model.safetensors")
+    with pytest.raises(ValueError, match="unused: .*/qry/.*near: .*/query/.*missing: .*/query/"):
+        from_checkpoint(folder)

@@ -20,6 +20,7 @@ from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, StoredArray, torch_layer
 from keras_vit.core.arguments import is_integer
+from keras_vit.core.several_labels import log_of_labels
 
 # Activations: name in transformers, and ours.
 ACTIVATIONS = {
@@ -237,9 +238,12 @@ def _restore(checkpoint, model, has_new_head, given):
     See `Format.restore`.
     """
     config, num_classes = checkpoint.archive.config, model.options["num_classes"]
-    if config.get("problem_type") == SEVERAL_LABELS and num_classes and not has_new_head:
-        logger.info("multi-label model: classes with a probability above 0.5 are predicted")
-        model.thresholds = (0.5,) * num_classes
+    if config.get("problem_type") == SEVERAL_LABELS and num_classes:
+        if has_new_head:
+            log_of_labels()
+        else:
+            logger.info("multi-label model: classes with a probability above 0.5 are predicted")
+            model.thresholds = (0.5,) * num_classes
     for name, option in DROPOUT.items():
         if config.get(name) and option not in given:
             text = "%s=%s of the config.json is not used; pass `%s` to train with it"
@@ -289,5 +293,6 @@ def transformers_format(
         configure=_configurer(config_of, image_settings_of),
         restore=_restore,
         several_labels={"problem_type": SEVERAL_LABELS},
-        **{"has_normalizations": True, **own},
+        has_normalizations=True,
+        **own,
     )

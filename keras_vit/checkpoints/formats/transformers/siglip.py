@@ -132,7 +132,6 @@ def _layout(model, what, is_flat, **own):
         models=(f"{model}VisionModel", f"{model}ForImageClassification"),
         read_only_models=(f"{model}Model",),
         check=check_square,
-        has_normalizations=False,
         spell=spell_tower,
         **own,
     )

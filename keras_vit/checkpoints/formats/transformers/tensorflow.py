@@ -39,9 +39,16 @@ def _tensorflow_row(row):
 HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
 
 
+ONLY_VIT = (
+    "of transformers' TensorFlow models, only ViT is read; PyTorch's class of transformers 4 reads "
+    "others with `from_tf=True`, and writes what is read here"
+)
+
+
 def find_huggingface_tf(shapes):
     """Return the arrays of transformers' TensorFlow ViT; see `Format.find`."""
-    is_known = MARKER in map(_short, shapes)
+    # ViT-MAE has a decoder, too.
+    is_known = MARKER in map(_short, shapes) and not any("decoder/" in name for name in shapes)
     return Naming.of(shapes, _short) if is_known else None
 
 
@@ -64,13 +71,9 @@ def describe_huggingface_tf(shape_of, config, num_heads):
 
     # TensorFlow's layers have biases whatever the configuration says.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
-    options = HUGGINGFACE.describe(torch_shape_of, config, num_heads)
-    if not options["qkv_bias"]:
-        raise ValueError(
-            "The TensorFlow ViT of transformers must have biases of queries, keys and values. "
-            "Received: none"
-        )
-    return options
+    if (kind := config.get("model_type", "vit")) != "vit":
+        raise ValueError(f"{ONLY_VIT}. Received: model_type={kind!r} in the config.json")
+    return {**HUGGINGFACE.describe(torch_shape_of, config, num_heads), "qkv_bias": True}
 
 
 def _spell(name, options):

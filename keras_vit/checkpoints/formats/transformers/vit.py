@@ -159,7 +159,6 @@ HUGGINGFACE = _layout(
     read_only_models=("ViTForMaskedImageModeling",),
     # As timm, and not as transformers: so it has always been here.
     interpolation="bicubic",
-    has_normalizations=False,
 )
 VIT_MAE = _layout(
     "huggingface_vit_mae",
