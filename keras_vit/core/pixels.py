@@ -135,11 +135,15 @@ def check_range(bounds, argument="images"):
     Raises:
         ValueError: if a value is NaN or not within [-10, 10].
     """
-    # NaN is not within any bounds.
-    if bounds and not (bounds[0] >= -MAX_NORMALIZED and bounds[1] <= MAX_NORMALIZED):
+    if bounds and not is_in_range(bounds):
         hint = ": some are NaN, which scaling does not mend" if np.isnan(bounds[0]) else ""
         received = f"values from {bounds[0]} to {bounds[1]}{hint}"
         raise ValueError(f"`{argument}` {RULE}. Received: {received}")
+
+
+def is_in_range(bounds):
+    """Return whether values are all within [-10, 10], and none is NaN."""
+    return bounds[0] >= -MAX_NORMALIZED and bounds[1] <= MAX_NORMALIZED
 
 
 @contextlib.contextmanager

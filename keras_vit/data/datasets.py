@@ -125,8 +125,8 @@ def load(
     fields = [field.name for field in dataclasses.fields(Preprocessing)]
     *own, _ = inspect.signature(load).parameters
     check_options("load", changes, [*fields, *own, "start_step", "skip", "balanced"])
-    preprocessing = find_preprocessing(preprocessing, training, image_size)
-    maker = ImageMaker(image_size, dataclasses.replace(preprocessing, **changes))
+    preprocessing = find_preprocessing(preprocessing, training, image_size, **changes)
+    maker = ImageMaker(image_size, preprocessing)
     check_order(batch_size, repeat, start_step, skip, max_skipped, shard, seed)
     source = _part(find_source(name, split, classes, data_dir, shard), fraction)
     if training and classes is not None and tuple(classes) != tuple(source.class_names):
@@ -195,6 +195,7 @@ def load(
             left_out=source.left_out,
             source=source,
             preprocessing=maker.preprocessing,
+            training=training,
             fingerprints=find_fingerprints,
             from_step=from_step,
             with_features=with_features,

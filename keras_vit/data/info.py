@@ -28,6 +28,7 @@ class DatasetInfo:
         left_out: `collections.Counter` of the files that are not images, by reason.
         source: the `Source` of the examples, without the repetitions of `balanced`.
         preprocessing: the `Preprocessing` of the images.
+        training: whether the examples are shuffled, in another order in each pass.
         fingerprints: function that reads all images and returns
             `keras_vit.data.fingerprints.Fingerprints`.
         from_step: function of `start_step` and `skip` that returns the same dataset from another
@@ -54,6 +55,7 @@ class DatasetInfo:
     left_out: dict
     source: "Source"
     preprocessing: Preprocessing
+    training: bool
     fingerprints: Callable
     from_step: Callable
     with_features: Callable

@@ -19,7 +19,7 @@ from keras_vit.core.pixels import (
     value_range,
 )
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
-from keras_vit.core.several_labels import check_thresholds
+from keras_vit.core.several_labels import check_thresholds, log_of_labels
 from keras_vit.models.calls.images import checked
 from keras_vit.models.calls.losses import warn_of_loss
 from keras_vit.models.calls.origin import origin_of, set_origin
@@ -65,8 +65,7 @@ class ImageModel(keras.Model):
 
     # Keras keeps the graph of layers in a subclass that has no constructor of its own; versions
     # differ in which other constructors they accept.
-    _options = None
-    _class_names = _thresholds = None
+    _options = _class_names = _thresholds = None
     _has_seen_values = _is_in_loop = _is_described = False
     normalization = CENTERED
     resizing = WHOLE_IMAGE
@@ -144,7 +143,7 @@ class ImageModel(keras.Model):
         """Train as `keras.Model.fit` does; arrays, or the first image of `tf.data`, are checked."""
         # Not in `compile`: Keras would not compile a loaded model if that were overridden.
         warn_of_loss(self)
-        with keeping_values(self, in_training=True), checked(self, x) as images:
+        with keeping_values(self, in_training=True), checked(self, x, in_training=True) as images:
             return super().fit(images, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
@@ -218,8 +217,7 @@ class ImageModel(keras.Model):
         # A file of an earlier version lacks these.
         class_names, thresholds = config.pop("class_names", None), config.pop("thresholds", None)
         mean, deviation = config.pop("normalization", CENTERED)
-        resizing = config.pop("resizing", {})
-        layout = config.pop("layout", None)
+        resizing, layout = config.pop("resizing", {}), config.pop("layout", None)
         model = super().from_config(config, custom_objects)
         if options is not None:
             # It also lacks newer options; their defaults are what it had.
@@ -280,6 +278,8 @@ def carry(model, new, keeps_head):
         new.layout, new._is_described = model.layout, True
         new.class_names = model.class_names if keeps_head else None
         new.thresholds = model.thresholds if keeps_head else None
+        if model.thresholds and not keeps_head:
+            log_of_labels()
 
 
 def resizing_of(model):

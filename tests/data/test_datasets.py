@@ -3,12 +3,14 @@
 import dataclasses
 import inspect
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from keras_vit.data import load
 from tests.data.digits import DIGITS, batches
+from tests.fixtures.features import tiny_model
 from tests.fixtures.images import assert_same, identify
 from tests.fixtures.photos import broken_images, write_photos
 
@@ -203,3 +205,30 @@ def test_a_path_is_not_a_name_but_nearly(tmp_path, monkeypatch):
             load(**{**DIGITS, "name": path})
     with pytest.raises(ValueError, match="name='bird'$"):
         load(**{**DIGITS, "name": "bird"})
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"flip": True}, "flip"),
+        ({"min_crop_area": 0.5}, "min_crop_area"),
+        ({"augmentation": "light1"}, "augmentation"),
+        ({"flip": "always"}, None),
+        ({"training": True, "flip": True}, None),
+    ],
+)
+def test_images_that_change_at_random_without_training_are_told(options, name, caplog):
+    load("digits", "test", 16, 32, **options)
+    warned = [record for record in caplog.records if "changed at random" in record.getMessage()]
+    assert [f"`{name}`" in record.getMessage() for record in warned] == ([True] if name else [])
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_training_images_that_are_in_order_are_told(training, caplog):
+    model = tiny_model()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    train = load("digits", "train", 8, 32, training=training, classes=("0", "1"))
+    model.evaluate(train, verbose=0)
+    assert "are not shuffled" not in caplog.text
+    model.fit(train.info.attach(train.take(1)), shuffle=False, verbose=0)
+    assert ("are not shuffled" in caplog.text) == (not training)

@@ -1,6 +1,7 @@
 """What is done to an image before a model takes it, and the published ways to do it by name."""
 
 import dataclasses
+import logging
 
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 from keras_vit.data.images.augmentations import AUGMENTATIONS, Augmentation, find_augmentation
@@ -83,6 +84,8 @@ class Preset:
     source: str
 
 
+# Settings with which an image is another one in each pass.
+RANDOM = ("min_crop_area", "random_crop_from", "flip", "augmentation")
 _CROP_AND_FLIP = Preprocessing(min_crop_area=0.05, flip=True)
 PRESETS = {
     "original": Preset(_CROP_AND_FLIP, Preprocessing(), "vision_transformer, input_pipeline.py"),
@@ -102,11 +105,27 @@ PRESETS = {
 }
 
 
-def find_preprocessing(preprocessing, training, image_size):
+def find_preprocessing(preprocessing, training, image_size, **changes):
     """Return the `Preprocessing` for a value of the argument `preprocessing` of `load`.
+
+    `changes` replace its fields. A warning is logged if images are changed at random that are not
+    for training.
 
     Raises `ValueError` if there is no such preset, or it was not published for the image size.
     """
+    found = dataclasses.replace(_find(preprocessing, training, image_size), **changes)
+    if not training and (names := [name for name in RANDOM if _is_random(getattr(found, name))]):
+        logging.getLogger("keras_vit").warning(
+            "images are changed at random by `%s`, though `training=True` is not given", names[0]
+        )
+    return found
+
+
+def _is_random(value):
+    return value not in (None, False, "always", Augmentation())
+
+
+def _find(preprocessing, training, image_size):
     if preprocessing is None or isinstance(preprocessing, Preprocessing):
         return preprocessing or Preprocessing()
     preset = PRESETS.get(preprocessing) if isinstance(preprocessing, str) else None

@@ -1,32 +1,48 @@
 """Images of `fit`, `evaluate` and `predict`: arrays, or a `tf.data.Dataset`."""
 
 import contextlib
+import logging
 import sys
 import warnings
 
+import numpy as np
+
 from keras_vit.core.pixels import (
-    MAX_NORMALIZED,
     RULE,
     check_array,
+    check_range,
+    is_in_range,
     is_warned_of_range,
     scales_inputs,
     warn_of_range,
 )
 
-_MESSAGE = f"`x` {RULE}. Received: NaN, or values beyond [{-MAX_NORMALIZED}, {MAX_NORMALIZED}]"
+_MESSAGE = f"`x` {RULE}"
+
+
+def _warn_of_order(dataset):
+    """Log a warning if `fit` would train on a dataset of `keras_vit.data.load` in its order."""
+    if not getattr(getattr(dataset, "info", None), "training", True):
+        logging.getLogger("keras_vit").warning(
+            "the training images are not shuffled, one class may follow the other: give `load` the "
+            "argument `training=True`"
+        )
 
 
 @contextlib.contextmanager
-def checked(model, images):
+def checked(model, images, in_training=False):
     """Yield the images: a checked array, or a dataset that checks its first batch when it is read.
 
     Anything else, such as a generator, is yielded as it is; the model checks its first eager call.
+    With `in_training`, a warning is logged if a dataset is known not to be shuffled.
 
     Raises:
         ValueError: as `check_array`.
     """
     # `fit` calls `evaluate`.
     was_in_loop, model._is_in_loop = model._is_in_loop, True
+    if in_training:
+        _warn_of_order(images)
     try:
         # Each epoch of `fit` would warn again of the validation images.
         with _checked_source(model, images, is_warned=was_in_loop) as found:
@@ -53,43 +69,44 @@ def _checked_source(model, images, is_warned):
     if len(model.inputs) != 1 or scales_inputs(model):
         yield images
         return
+    bounds = []
     try:
-        yield _checking(images, tensorflow, is_warned or is_warned_of_range())
+        yield _checking(images, tensorflow, is_warned or is_warned_of_range(), bounds)
     except tensorflow.errors.InvalidArgumentError as error:
         if _MESSAGE in str(error):
-            raise ValueError(_MESSAGE) from None
+            check_range(bounds, "x")
         raise
 
 
-def _checking(dataset, tf, is_warned):
+def _checking(dataset, tf, is_warned, bounds):
     """Return the same dataset, with its first image checked when it is read.
 
-    Unless `is_warned`, one warning is logged if the first batch is scaled wrongly.
+    The range of its values is put into `bounds`, an empty list. Unless `is_warned`, one warning is
+    logged if the first batch is scaled wrongly.
     """
-    warned = [is_warned]
     spec = tf.nest.flatten(dataset.element_spec)[0]
     if not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_floating):
         # The model refuses integers.
         return dataset
 
-    def warn(low, high):
-        if not warned[0]:
-            warn_of_range((float(low), float(high)))
-        warned[0] = True
+    def look(*values):
+        # Once, not in each epoch.
+        if not bounds:
+            bounds.extend(float(value) for value in values[:2])
+            if not is_warned and is_in_range(bounds):
+                warn_of_range([float(value) for value in values[2:]])
+        # Later images may have outliers.
+        return np.bool_(is_in_range(values[:2]))
 
-    def warn_of(images):
-        bounds = [tf.cast(f(images), "float32") for f in (tf.reduce_min, tf.reduce_max)]
-        tf.numpy_function(warn, bounds, [])
-        return True
+    def look_at(images):
+        parts = images[:1], images
+        values = [f(part) for part in parts for f in (tf.reduce_min, tf.reduce_max)]
+        return tf.numpy_function(look, [tf.cast(value, "float32") for value in values], tf.bool)
 
     def check(number, element):
         images = tf.nest.flatten(element)[0]
-        first = tf.abs(images[:1])
-        is_right = tf.reduce_all(first <= tf.cast(MAX_NORMALIZED, first.dtype))
-        if not is_warned:
-            tf.cond(number == 0, lambda: warn_of(images), lambda: True)
-        # Later images may have outliers.
-        tf.debugging.Assert((number > 0) | is_right, [_MESSAGE])
+        is_right = tf.cond(number == 0, lambda: look_at(images), lambda: True)
+        tf.debugging.Assert(is_right, [_MESSAGE])
         return element
 
     return dataset.enumerate().map(check)
