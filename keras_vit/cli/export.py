@@ -66,7 +66,7 @@ class Export:
         from keras_vit.serving.export import export
         from keras_vit.serving.loaded import preprocess_files
         from keras_vit.serving.predict import read_stored
-        from keras_vit.serving.verify import find_images
+        from keras_vit.serving.verify import find_images, without_broken
 
         names = ("format", "signatures", "top_k", "batch_size", "on_bad_image")
         names += ("warmup_batch_sizes", "quantize")
@@ -78,10 +78,12 @@ class Export:
                 f"Received: --signatures {' '.join(self.signatures)}"
             )
         # Before a model is downloaded, which takes long.
-        verified = [] if self.verify is None else find_images(self.verify)
-        for file in verified:
-            read_stored(file)
-        calibration = None if self.calibration is None else some_of(find_images(self.calibration))
+        verified, calibration = [], None
+        if self.verify is not None:
+            verified = without_broken(find_images(self.verify), self.verify)
+        if self.calibration is not None:
+            found = some_of(find_images(self.calibration))
+            calibration = without_broken(found, self.calibration)
         model = load_trained(self.model, as_image_size(self.image_size), any_size=True)
         if calibration:
             encoded = (read_stored(file)[0] for file in calibration)

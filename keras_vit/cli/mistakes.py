@@ -10,6 +10,7 @@ from keras_vit.cli.flags import with_recipe_option
 from keras_vit.cli.metavars import plain_error
 from keras_vit.cli.train import COMMON_RECIPES, Auto
 from keras_vit.cli.usage import arguments, options_of, usage
+from keras_vit.core.lazy import NEEDS_TENSORFLOW
 from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES, Recipe
 
@@ -39,7 +40,7 @@ def install_hint(error):
     is_missing = isinstance(error, ModuleNotFoundError) and "pip install" not in str(error)
     # With another backend.
     if is_missing and error.name == "tensorflow" and "keras" in sys.modules:
-        return "; this needs TensorFlow with every backend of Keras: pip install tensorflow"
+        return f"; this {NEEDS_TENSORFLOW}"
     if is_missing and error.name in backends:
         return f": pip install {error.name}, or set KERAS_BACKEND to another of the backends"
     if "Unable to import backend" in str(error):
@@ -119,6 +120,9 @@ def _reasons(args, name, box, parts, unrecognized):
     for argument in shown:
         if argument.is_positional and f"--{argument.field}" in given:
             return [f"`--{argument.field}` is not an option: give {argument.name} without it"]
+    needs_recipe = any(row.name == "RECIPE" and row.is_required for row in shown)
+    if unrecognized and needs_recipe and not _recipes_of(name) & {*args}:
+        return [_missing_recipe(name)]
     if parts[0].startswith("Expected one of"):
         return [*unrecognized, _missing_recipe(name)]
     if parts[0].startswith("Missing from"):

@@ -125,10 +125,11 @@ class Predict:
             raise ValueError("`--csv` is for lines, without `--output`. Received: both")
         if self.csv is not None:
             file = self.csv.expanduser()
+            reason = "which exists" if file.exists() else "whose folder does not exist"
             if file.exists() or not file.parent.is_dir():
                 raise ValueError(
                     "`--csv` must be a new file in a folder that exists. "
-                    f"Received: {str(self.csv)!r}"
+                    f"Received: {str(self.csv)!r}, {reason}"
                 )
         refused = [n for n in ("output", "top", "csv", "dtype") if getattr(self, n) != defaults[n]]
         if self.masks is not None and refused:

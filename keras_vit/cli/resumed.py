@@ -13,6 +13,7 @@ STUDY_FILE = "study.json"
 # What else `run.json` records that is a flag.
 _RECORDED = ("model", "data", "classes", "fraction", "exclude", "dtype", "teacher")
 _RECORDED += ("strategy", "model_shards", "keep_head")
+_RECORDED += ("save_steps", "keep", "max_skipped", "data_dir", "cache")
 
 
 def complete(args):

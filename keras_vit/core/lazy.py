@@ -4,6 +4,8 @@ import importlib
 import sys
 import types
 
+NEEDS_TENSORFLOW = "needs TensorFlow with every backend of Keras: pip install tensorflow"
+
 
 def _import(module, name):
     """Import a module, or raise an error that says why the public name needs TensorFlow."""
@@ -12,8 +14,7 @@ def _import(module, name):
     except ModuleNotFoundError as error:
         # Keras is imported, so its backend is another one.
         if error.name == "tensorflow" and "keras" in sys.modules:
-            text = f"{name} needs TensorFlow with every backend of Keras: pip install tensorflow"
-            raise ModuleNotFoundError(text, name=error.name) from error
+            raise ModuleNotFoundError(f"{name} {NEEDS_TENSORFLOW}", name=error.name) from error
         raise
 
 

@@ -132,6 +132,11 @@ def preprocess_files(
     (1, 32, 32, 3)
     """
     image_size = as_pair(image_size, "image_size")
+    if not isinstance(resizing, Resizing):
+        raise ValueError(
+            "`resizing` must be a `Resizing`, such as `model.resizing`. "
+            f"Received: resizing={resizing!r}"
+        )
     if isinstance(encoded, (str, bytes, os.PathLike)):
         raise ValueError(
             "`encoded` must be a list of paths, or of the bytes of files. "

@@ -90,3 +90,23 @@ def find_images(paths):
     if not found:
         raise ValueError("There must be an image file or a folder of them. Received: none")
     return found
+
+
+def without_broken(files, paths):
+    """Return the files that can be decoded; a warning says how many cannot.
+
+    A file that is one of `paths`, so that it was asked for, or the last one, is an error.
+    """
+    whole, first = [], None
+    for file in files:
+        try:
+            read_stored(file)
+            whole.append(file)
+        except ValueError as error:
+            if file in paths or (not whole and file == files[-1]):
+                raise
+            first = first or error
+    if first:
+        log = logging.getLogger("keras_vit")
+        log.warning("%d broken images are left out: %s", len(files) - len(whole), first)
+    return whole

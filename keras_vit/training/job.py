@@ -16,6 +16,7 @@ from keras_vit.checkpoints.trained.model_paths import (
     model_digest,
 )
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
+from keras_vit.core.files import absolute_path
 from keras_vit.data.datasets import find_source
 from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
@@ -29,7 +30,7 @@ from keras_vit.training.recipes import Recipe, find_recipe
 from keras_vit.training.recipes.checks import check_accumulation
 from keras_vit.training.recipes.machine import check_memory
 from keras_vit.training.runs.announcement import announce
-from keras_vit.training.runs.run import check_new, check_same_recipe
+from keras_vit.training.runs.run import HANDLING, check_new, check_same_recipe
 from keras_vit.training.runs.saved_models import check_data_path, data_of
 from keras_vit.training.starting_model import (
     check_keeps_head,
@@ -166,6 +167,10 @@ def train(
     if recipe.steps is not None:
         # A wrong warm-up is one whatever the number of images is.
         recipe.epoch_lengths(num_examples=1)
+    handling = {"save_steps": save_steps, "keep": keep, "max_skipped": max_skipped}
+    handling["data_dir"] = data_dir and absolute_path(data_dir)
+    is_file = cache not in (None, "memory")
+    handling["cache"] = str(pathlib.Path(cache).expanduser().resolve()) if is_file else cache
     facts = {
         "model": model.name if is_built else absolute_model_name(model),
         "data": absolute_name(data),
@@ -177,6 +182,7 @@ def train(
         **({"strategy": strategy} if strategy != "auto" else {}),
         **({"model_shards": model_shards} if model_shards is not None else {}),
         **({"keep_head": True} if keep_head else {}),
+        **{name: value for name, value in handling.items() if value != HANDLING[name]},
         **(facts or {}),
     }
     if teacher is not None:

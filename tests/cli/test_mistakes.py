@@ -40,6 +40,11 @@ GIVEN = "--model ViT_Ti16 --data digits --workdir run"
             TRAIN,
         ),
         (
+            f"train {GIVEN} --image-size 32",
+            "a recipe is missing: `auto` chooses settings for your images",
+            TRAIN,
+        ),
+        (
             "study positions --workdir w",
             "a recipe is missing: `pretrain`, `finetune`",
             "keras-vit study STUDY RECIPE --workdir WORKDIR [options]",

@@ -73,8 +73,8 @@ def server_of_zeros(tmp_path_factory):
 @BOTH
 def test_a_slow_server(api, server_of_zeros, monkeypatch):
     monkeypatch.setattr(server_of_zeros, "delay", 1)
-    message = "did not answer within 0.2 seconds"
-    with ask(server_of_zeros, api, timeout=0.2) as client, pytest.raises(TimeoutError, match=message):
+    late = pytest.raises(TimeoutError, match="did not answer within 0.2 seconds")
+    with ask(server_of_zeros, api, timeout=0.2) as client, late:
         client.predict(files(1))
 
 

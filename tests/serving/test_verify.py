@@ -1,6 +1,7 @@
 """Comparisons of exports with their models."""
 
 import contextlib
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from keras_vit.cli import main
 from keras_vit.cli.export import _compare
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export
-from keras_vit.serving.verify import find_images, verify
+from keras_vit.serving.verify import find_images, verify, without_broken
 from tests.fixtures.models import NAMES, classifier, files
 from tests.fixtures.tiny import images
 
@@ -50,6 +51,20 @@ def test_images_of_a_folder_are_those_of_datasets(photographs, caplog):
     (line,) = caplog.messages
     assert "2 files or folders are left out: " in line
     assert "1 hidden" in line and "1 not an image (.txt)" in line
+
+
+def test_broken_images_of_a_folder_are_left_out(photographs, caplog):
+    broken = photographs / "below" / "3.JPG"
+    broken.write_bytes(broken.read_bytes()[:40])
+    files = find_images([photographs])
+    with caplog.at_level("WARNING", "keras_vit"):
+        assert without_broken(files, [photographs]) == [file for file in files if file != broken]
+    assert re.search(r"1 broken images are left out: .*3\.JPG", caplog.text)
+    for paths in ([broken], [photographs, broken]):
+        with pytest.raises(ValueError, match=r"`images` must be .*3\.JPG"):
+            without_broken(find_images(paths), paths)
+    with pytest.raises(ValueError, match=r"`images` must be .*3\.JPG"):
+        without_broken([broken], [photographs])
 
 
 @pytest.mark.slow

@@ -210,3 +210,20 @@ def test_a_run_of_other_settings_is_refused_before_its_data_are_read(tmp_path):
         keras_vit.training.train(
             recipe, "ViT_Ti16(patch_size=4)", "folder:none", tmp_path, resume=True
         )
+
+
+@pytest.mark.slow
+def test_how_a_run_is_carried_out_is_recorded_and_is_not_its_identity(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_vit.training.fit.ResumableFit.fit", lambda *arguments: [])
+    runs, recipe = [], small_recipe(steps=2, warmup_steps=1)
+    model = tmp_path / "start.keras"
+    small_model(recipe).save(model)
+    handling = {"save_steps": 5, "keep": 3, "max_skipped": 0.5, "cache": "memory"}
+    for workdir, options in ((tmp_path / "a", {}), (tmp_path / "b", handling)):
+        keras_vit.training.train(recipe, model, "digits", workdir, classes=CLASSES, **options)
+        runs.append(json.loads((workdir / "run.json").read_text()))
+    usual, unusual = runs
+    assert unusual == {**usual, **handling}
+    # It may change.
+    options = {"classes": CLASSES, "resume": True, "save_steps": 7}
+    keras_vit.training.train(recipe, model, "digits", tmp_path / "b", **options)

@@ -125,7 +125,9 @@ def name_meant(name, others):
         return found
     first, colon, argument = name.partition(":")
     kinds = [kind for kind, row in KINDS.items() if bool(row.placeholder) == bool(colon)]
-    if nearest := difflib.get_close_matches(first, kinds, n=1, cutoff=0.8):
+    nearest = difflib.get_close_matches(first, kinds, n=1, cutoff=0.8)
+    # Without a path, a kind may be right.
+    if nearest and nearest != [first]:
         return f"{nearest[0]}{colon}{argument}"
     return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=0.8)), None)
 

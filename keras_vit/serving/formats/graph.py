@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_vit.models import freeze_blocks
+from keras_vit.models.base import carry
 from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import group_norms
 
@@ -49,6 +50,7 @@ def portable(model):
     copy = keras.models.clone_model(model, clone_function=_portable_layer)
     for old, new in zip(model.weights, copy.weights, strict=True):
         new.assign(ops.cast(old.value, new.dtype))
+    carry(model, copy, keeps_head=True)
     freeze_blocks(copy, 0)
     return copy
 

@@ -37,6 +37,8 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
     images += f", {validation.num_examples:,} to validate on" if validation is not None else ""
     log("%s; %s", images, _classes(train.class_names))
     log("%s", _model(recipe, model, keep_head))
+    if trained := _trained(recipe):
+        log("%s", trained)
     epochs, updates = recipe.epoch_lengths(epoch_examples)
     after = "; validation after each epoch" if validation is not None else ""
     steps = f"{epochs * updates:,} steps of {recipe.batch_size:,} images"
@@ -61,6 +63,17 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
     if _has_few(recipe, validation):
         share = 100 / validation.num_examples
         log("each validation image is %.1f %% of the accuracy: small differences are chance", share)
+
+
+def _trained(recipe):
+    """Return which weights are trained, or `None` if all are from the first step on."""
+    if recipe.freeze:
+        return "only the head is trained, on the features of the other layers"
+    if recipe.lora_rank is not None:
+        return f"only LoRA of rank {recipe.lora_rank} and the head are trained"
+    if recipe.frozen_blocks:
+        return f"the embeddings and the first {recipe.frozen_blocks} blocks are not trained"
+    return None
 
 
 def _has_few(recipe, validation):

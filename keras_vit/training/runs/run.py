@@ -27,6 +27,8 @@ VALIDATED_ON = "validated_on.jsonl"
 TRAINED_BEFORE = "trained_before.jsonl"
 STATES = "states"
 TENSORBOARD = "tensorboard"
+# How a run is carried out, without an effect on a run that ends; and the defaults.
+HANDLING = {"save_steps": 1000, "keep": 2, "max_skipped": 0.1, "data_dir": None, "cache": None}
 _WRITABLE = "`workdir` must be a directory that can be written"
 _OF_DIGEST = re.compile(r"\w+_digest=")
 
@@ -40,7 +42,8 @@ def open_run(workdir, recipe, facts, resume=False, digests=(), has_same_images=F
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     # Equal runs have equal ids, so that their files can be compared.
-    run["id"] = hashlib.sha256(json.dumps([run, *digests]).encode()).hexdigest()[:16]
+    same = {name: value for name, value in run.items() if name not in HANDLING}
+    run["id"] = hashlib.sha256(json.dumps([same, *digests]).encode()).hexdigest()[:16]
     run["backend"] = keras.backend.backend()
     try:
         is_made = not workdir.exists()
@@ -127,7 +130,7 @@ def _check_same(workdir, run, recipe, has_same_images):
     }
     # A run may go on on other devices.
     names = ("recipe", "keras", "backend", "id", "strategy", "model_shards", "has_ended")
-    not_compared = dict.fromkeys((*names, *_moved(before, run, has_same_images)))
+    not_compared = dict.fromkeys((*names, *HANDLING, *_moved(before, run, has_same_images)))
     old, new = (
         {**unrecorded, **settings["recipe"], **settings, **not_compared}
         for settings in (before, run)

@@ -41,11 +41,13 @@ KINDS = ("finetune", "pretrain", "segment", "masked_patches", "bit_hyperrule_sma
 @pytest.mark.parametrize("name", KINDS)
 def test_a_recipe_is_read_back(name, tmp_path):
     recipe = dataclasses.replace(RECIPES[name], seed=7, clip_norm=None)
-    workdir = write_run(tmp_path / "run", recipe, fraction=0.5)
+    handling = {"save_steps": 5, "keep": 3, "max_skipped": 0.5, "data_dir": "/data"}
+    workdir = write_run(tmp_path / "run", recipe, fraction=0.5, **handling)
     command = parse(["train", "--resume", "--workdir", workdir, "--save-steps", "9"])
     assert command.recipe == recipe
     assert (command.model, command.data, command.classes) == ("ViT_Ti16", "digits", ("3", "5"))
     assert (command.fraction, command.save_steps, command.resume) == (0.5, 9, True)
+    assert (command.keep, command.max_skipped, command.data_dir) == (3, 0.5, pathlib.Path("/data"))
     assert str(command.workdir) == workdir
 
 

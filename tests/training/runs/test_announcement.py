@@ -111,3 +111,19 @@ def test_a_run_says_which_model_and_head_it_starts_from(tmp_path, caplog):
     with caplog.at_level(logging.INFO, "keras_vit"):
         announce(RECIPE, *datasets, str(tmp_path), datasets[0].num_examples, keep_head=True)
     assert f"weights of {tmp_path / 'best.keras'}, with their head" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"lora_rank": 4}, "only LoRA of rank 4 and the head are trained"),
+        ({"freeze": True, "flip": "never", "min_crop_area": None}, "only the head is trained, on the features of the"),
+        ({"frozen_blocks": 2}, "the embeddings and the first 2 blocks are not trained"),
+    ],
+)
+def test_a_run_says_what_it_trains(changes, text, caplog):
+    recipe = dataclasses.replace(RECIPE, **changes)
+    datasets = load_training_data(RECIPE, "digits", classes=("3", "5", "7"))
+    with caplog.at_level(logging.INFO, "keras_vit"):
+        announce(recipe, *datasets, "ViT_Ti16", datasets[0].num_examples)
+    assert any(line.startswith(text) for line in caplog.messages)
