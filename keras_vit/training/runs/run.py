@@ -72,7 +72,7 @@ def check_new(workdir, resume=False):
         holds = "already holds something" if workdir.is_dir() else "is a file"
         raise ValueError(
             "`workdir` must be a new or empty directory, so that no run is overwritten; with "
-            "`resume` a stopped run continues. "
+            "`resume` (`--resume`) a stopped run continues. "
             f"Received: workdir={str(workdir)!r}, which {holds}"
         )
 

@@ -117,7 +117,7 @@ def test_a_run_says_which_model_and_head_it_starts_from(tmp_path, caplog):
     ("changes", "text"),
     [
         ({"lora_rank": 4}, "only LoRA of rank 4 and the head are trained"),
-        ({"freeze": True, "flip": "never", "min_crop_area": None}, "only the head is trained, on the features of the"),
+        ({"freeze": True, "flip": "never", "min_crop_area": None}, "only the head is trained, on"),
         ({"frozen_blocks": 2}, "the embeddings and the first 2 blocks are not trained"),
     ],
 )
