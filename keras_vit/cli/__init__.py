@@ -163,5 +163,8 @@ def main(args=None):
     except KeyboardInterrupt as error:
         # A run that has saved its state has said so.
         if not error.args:
-            print("keras-vit: stopped", file=sys.stderr)
+            workdir = getattr(command, "workdir", None)
+            is_lost = workdir is not None and not workdir.expanduser().exists()
+            hint = "; nothing was saved, the same command begins again" if is_lost else ""
+            print(f"keras-vit: stopped{hint}", file=sys.stderr)
         sys.exit(130)
