@@ -130,6 +130,13 @@ def _with_new_name(word):
     return _NEW_FLAGS.get(flag.replace("_", "-"), flag) + equals + value
 
 
+def _has_no_run(command):
+    """Return whether the command is one run, which has no directory yet."""
+    workdir, is_sweep = (getattr(command, name, None) for name in ("workdir", "sweep_lr"))
+    is_one = not is_sweep and getattr(command, "seeds", None) is None
+    return is_one and workdir is not None and not workdir.expanduser().exists()
+
+
 def main(args=None):
     """Run a command. Errors of the user are printed as one line, and the exit status is 2."""
     command = None
@@ -163,8 +170,6 @@ def main(args=None):
     except KeyboardInterrupt as error:
         # A run that has saved its state has said so.
         if not error.args:
-            workdir = getattr(command, "workdir", None)
-            is_lost = workdir is not None and not workdir.expanduser().exists()
-            hint = "; nothing was saved, the same command begins again" if is_lost else ""
-            print(f"keras-vit: stopped{hint}", file=sys.stderr)
+            hint = ". Nothing was saved: the same command begins again"
+            print(f"keras-vit: stopped{hint * _has_no_run(command)}", file=sys.stderr)
         sys.exit(130)

@@ -9,7 +9,7 @@ from keras_vit.cli.commands import COMMANDS
 from keras_vit.cli.flags import with_recipe_option
 from keras_vit.cli.metavars import plain_error
 from keras_vit.cli.train import COMMON_RECIPES, Auto
-from keras_vit.cli.usage import arguments, options_of, usage
+from keras_vit.cli.usage import arguments, names_recipe, options_of, usage
 from keras_vit.core.lazy import NEEDS_TENSORFLOW
 from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES, Recipe
@@ -121,8 +121,8 @@ def _reasons(args, name, box, parts, unrecognized):
         if argument.is_positional and f"--{argument.field}" in given:
             return [f"`--{argument.field}` is not an option: give {argument.name} without it"]
     needs_recipe = any(row.name == "RECIPE" and row.is_required for row in shown)
-    if unrecognized and needs_recipe and not _recipes_of(name) & {*args}:
-        return [_missing_recipe(name)]
+    if unrecognized and needs_recipe and not names_recipe(args, _recipes_of(name)):
+        return [_missing_recipe(name), *unrecognized]
     if parts[0].startswith("Expected one of"):
         return [*unrecognized, _missing_recipe(name)]
     if parts[0].startswith("Missing from"):
@@ -156,7 +156,7 @@ def _missing(box, name, shown, args):
     """Name the missing arguments, each of which begins a line of the box; "" if none does."""
     lines = [line.strip("│ ") for line in box.splitlines()]
     first_words = {line.partition(" ")[0] for line in lines}
-    has_recipe = bool(_recipes_of(name) & {*args})
+    has_recipe = names_recipe(args, _recipes_of(name))
     missing = [
         f"`{argument.name}`"
         for argument in shown

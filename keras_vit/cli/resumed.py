@@ -6,6 +6,7 @@ import shlex
 
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
 from keras_vit.cli.run_commands import as_recipe, train_command
+from keras_vit.cli.usage import names_recipe
 from keras_vit.training.recipes import RECIPES
 
 # The facts of a study, in the folder of its runs; its module imports Keras.
@@ -13,7 +14,7 @@ STUDY_FILE = "study.json"
 # What else `run.json` records that is a flag.
 _RECORDED = ("model", "data", "classes", "fraction", "exclude", "dtype", "teacher")
 _RECORDED += ("strategy", "model_shards", "keep_head")
-_RECORDED += ("save_steps", "keep", "max_skipped", "data_dir", "cache")
+_RECORDED += ("save_steps", "keep", "max_skipped", "data_dir")
 
 
 def complete(args):
@@ -31,13 +32,7 @@ def complete(args):
         raise ValueError(
             "`--resume` needs `--workdir`, the directory of the run. Received: no `--workdir`"
         )
-    # `auto` is a strategy, too, and a directory may have the name of a recipe.
-    others = {
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if before not in ("--workdir", "--strategy")
-    }
-    if {"auto", *RECIPES} & others:
+    if names_recipe(words, {"auto", *RECIPES}):
         return args
     workdir = pathlib.Path(words[words.index("--workdir") + 1]).expanduser()
     run = read_run(workdir / LAST_MODEL)

@@ -11,6 +11,9 @@ from typing import Annotated
 
 import tyro
 
+# Options whose value may be the name of a recipe: a directory, and the strategy `auto`.
+_NAMED_AS_A_RECIPE = ("--workdir", "--strategy")
+
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
@@ -158,3 +161,16 @@ def options_of(command):
         for name, option in zip(names, options, strict=True)
         if hints[name] is bool
     ]
+
+
+def names_recipe(words, recipes):
+    """Return whether the words of a command name one of the recipes.
+
+    Example:
+    >>> names_recipe(["train", "finetune"], {"auto", "finetune"})
+    True
+    >>> names_recipe(["train", "--strategy", "auto"], {"auto", "finetune"})
+    False
+    """
+    pairs = zip(["", *words], words, strict=False)
+    return any(word in recipes and option not in _NAMED_AS_A_RECIPE for option, word in pairs)

@@ -136,13 +136,18 @@ def check_range(bounds, argument="images"):
         ValueError: if a value is NaN or not within [-10, 10].
     """
     if bounds and not is_in_range(bounds):
-        hint = ": some are NaN, which scaling does not mend" if np.isnan(bounds[0]) else ""
-        received = f"values from {bounds[0]} to {bounds[1]}{hint}"
-        raise ValueError(f"`{argument}` {RULE}. Received: {received}")
+        raise range_error(bounds, argument)
+
+
+def range_error(bounds, argument):
+    """Return the error for images with a range of values that `is_in_range` refuses."""
+    hint = ": some are NaN, which scaling does not mend" if np.isnan(bounds[0]) else ""
+    received = f"values from {bounds[0]} to {bounds[1]}{hint}"
+    return ValueError(f"`{argument}` {RULE}. Received: {received}")
 
 
 def is_in_range(bounds):
-    """Return whether values are all within [-10, 10], and none is NaN."""
+    """Return whether a range of values lies within [-10, 10]; that of NaN does not."""
     return bounds[0] >= -MAX_NORMALIZED and bounds[1] <= MAX_NORMALIZED
 
 

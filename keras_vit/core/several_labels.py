@@ -1,7 +1,5 @@
 """Several labels per image: average precision, and one threshold per class."""
 
-import logging
-
 import numpy as np
 import numpy.typing as npt
 
@@ -63,10 +61,3 @@ def check_thresholds(thresholds, num_classes):
             f"Received: thresholds={thresholds!r:.200}"
         )
     return tuple(map(float, values))
-
-
-def log_of_labels():
-    """Log that a new head of a multi-label model is an ordinary one."""
-    logging.getLogger("keras_vit").info(
-        "the new head is for one label per image: set `model.thresholds` for several"
-    )

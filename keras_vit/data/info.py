@@ -28,7 +28,8 @@ class DatasetInfo:
         left_out: `collections.Counter` of the files that are not images, by reason.
         source: the `Source` of the examples, without the repetitions of `balanced`.
         preprocessing: the `Preprocessing` of the images.
-        training: whether the examples are shuffled, in another order in each pass.
+        training: whether the dataset was loaded with `training=True`, which shuffles it anew in
+            each pass.
         fingerprints: function that reads all images and returns
             `keras_vit.data.fingerprints.Fingerprints`.
         from_step: function of `start_step` and `skip` that returns the same dataset from another

@@ -19,7 +19,7 @@ from keras_vit.core.pixels import (
     value_range,
 )
 from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
-from keras_vit.core.several_labels import check_thresholds, log_of_labels
+from keras_vit.core.several_labels import check_thresholds
 from keras_vit.models.calls.images import checked
 from keras_vit.models.calls.losses import warn_of_loss
 from keras_vit.models.calls.origin import origin_of, set_origin
@@ -278,8 +278,6 @@ def carry(model, new, keeps_head):
         new.layout, new._is_described = model.layout, True
         new.class_names = model.class_names if keeps_head else None
         new.thresholds = model.thresholds if keeps_head else None
-        if model.thresholds and not keeps_head:
-            log_of_labels()
 
 
 def resizing_of(model):

@@ -95,18 +95,22 @@ def find_images(paths):
 def without_broken(files, paths):
     """Return the files that can be decoded; a warning says how many cannot.
 
-    A file that is one of `paths`, so that it was asked for, or the last one, is an error.
+    The error of a file that `paths` name itself is raised, and one if no file can be decoded.
     """
-    whole, first = [], None
+    readable, first_error = [], None
     for file in files:
         try:
             read_stored(file)
-            whole.append(file)
+            readable.append(file)
         except ValueError as error:
-            if file in paths or (not whole and file == files[-1]):
+            if file in paths:
                 raise
-            first = first or error
-    if first:
-        log = logging.getLogger("keras_vit")
-        log.warning("%d broken images are left out: %s", len(files) - len(whole), first)
-    return whole
+            first_error = first_error or error
+    if not readable:
+        raise first_error
+    if first_error:
+        logging.getLogger("keras_vit").warning(
+            "images that cannot be decoded are left out: %d; the first: %s",
+            *(len(files) - len(readable), first_error),
+        )
+    return readable

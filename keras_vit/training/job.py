@@ -16,7 +16,6 @@ from keras_vit.checkpoints.trained.model_paths import (
     model_digest,
 )
 from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
-from keras_vit.core.files import absolute_path
 from keras_vit.data.datasets import find_source
 from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
@@ -168,9 +167,11 @@ def train(
         # A wrong warm-up is one whatever the number of images is.
         recipe.epoch_lengths(num_examples=1)
     handling = {"save_steps": save_steps, "keep": keep, "max_skipped": max_skipped}
-    handling["data_dir"] = data_dir and absolute_path(data_dir)
-    is_file = cache not in (None, "memory")
-    handling["cache"] = str(pathlib.Path(cache).expanduser().resolve()) if is_file else cache
+    # A bucket has an address.
+    is_local = data_dir is not None and "://" not in str(data_dir)
+    handling["data_dir"] = (
+        str(pathlib.Path(data_dir).expanduser().resolve()) if is_local else data_dir
+    )
     facts = {
         "model": model.name if is_built else absolute_model_name(model),
         "data": absolute_name(data),
@@ -244,9 +245,7 @@ def _check_starting_model(recipe, model, begun):
         if is_variant(model):
             # The patches must tile the recipe's images.
             sizes = {"image_size": (recipe.image_size, recipe.image_size)}
-            architecture = find_variant(model).architecture
-            token_grid_of({**architecture, **sizes})
-            check_shards(architecture, "model")
+            token_grid_of({**find_variant(model).architecture, **sizes})
     except ValueError as error:
         if not begun:
             raise
@@ -255,6 +254,8 @@ def _check_starting_model(recipe, model, begun):
             "`model` (`--model`) must be the model that the run was begun with; if it has moved, "
             f"give its new path.{ended} Received: model={str(model)!r} ({error})"
         ) from error
+    if is_variant(model):
+        check_shards(find_variant(model).architecture, "model")
 
 
 def _scope(is_built, strategy, model_shards):

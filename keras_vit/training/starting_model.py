@@ -184,7 +184,7 @@ def explaining_shards(argument):
 
 
 def check_shards(options, argument):
-    """Check that the strategy's devices can divide a model of these options, before it is made."""
+    """Check that the number of shards divides the heads and the width of the MLPs of a model."""
     shards = num_parts()
     for name in ("num_heads", "mlp_dim"):
         if options.get(name, 0) % shards:

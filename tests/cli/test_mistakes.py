@@ -40,8 +40,13 @@ GIVEN = "--model ViT_Ti16 --data digits --workdir run"
             TRAIN,
         ),
         (
-            f"train {GIVEN} --image-size 32",
+            f"train {GIVEN} --strategy auto --image-size 32 --bogus",
             "a recipe is missing: `auto` chooses settings for your images",
+            TRAIN,
+        ),
+        (
+            f"train {GIVEN} --image-size 32 --bogus",
+            "lists all; Unrecognized or misplaced options: --image-size 32 --bogus; ",
             TRAIN,
         ),
         (

@@ -1,5 +1,7 @@
 """Images of another shape, order of axes or scale than a model's: refused, never answered."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -117,8 +119,11 @@ def test_datasets(use, compiled):
     has_labels = use != "predict"
     options = {"verbose": 0} | ({"shuffle": False} if use == "fit" else {})
     for images in (PIXELS.astype("float32"), PIXELS.astype("float16")):
-        with pytest.raises(ValueError, match=r"`x` must be .* values from -?\d.* to \d+\.0$"):
+        first = images[0].astype("float32")
+        values = re.escape(f"values from {first.min()} to {first.max()}")
+        with pytest.raises(ValueError, match=rf"^`x` must be .* {values}$") as error:
             getattr(compiled, use)(dataset(images, has_labels), **options)
+        assert error.value.__suppress_context__
     with pytest.raises(ValueError, match="must be scaled to .*preprocess.* of dtype uint8"):
         getattr(compiled, use)(dataset(PIXELS, has_labels), **options)
     # Keras on JAX had taken the weights out of the model.
@@ -206,3 +211,22 @@ def test_graphs_of_any_shape(family, shape):
         with pytest.raises(tf.errors.InvalidArgumentError):
             plain.predict(wrong, verbose=0)
     assert len(plain.predict(SCALED[:3], verbose=0)) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [300, np.nan])
+def test_an_image_that_is_first_in_a_later_epoch(wrong, compiled):
+    images = SCALED.copy()
+    images[1] = wrong
+    # Each epoch begins with the next image.
+    epochs = iter(range(9))
+    tf = pytest.importorskip("tensorflow")
+    spec = tf.TensorSpec((), tf.int64)
+    start = tf.data.Dataset.from_generator(lambda: [next(epochs)], output_signature=spec)
+    rolled = start.flat_map(
+        lambda epoch: tf.data.Dataset.from_tensor_slices(
+            (tf.roll(images, -epoch, axis=0), np.zeros(len(images)))
+        )
+    )
+    with pytest.raises(ValueError, match=f"^`x` must be .* values from {float(wrong)} to "):
+        compiled.fit(rolled.batch(len(images)), shuffle=False, verbose=0, epochs=3)

@@ -59,7 +59,7 @@ def test_broken_images_of_a_folder_are_left_out(photographs, caplog):
     files = find_images([photographs])
     with caplog.at_level("WARNING", "keras_vit"):
         assert without_broken(files, [photographs]) == [file for file in files if file != broken]
-    assert re.search(r"1 broken images are left out: .*3\.JPG", caplog.text)
+    assert re.search(r"cannot be decoded are left out: 1; the first: .*3\.JPG", caplog.text)
     for paths in ([broken], [photographs, broken]):
         with pytest.raises(ValueError, match=r"`images` must be .*3\.JPG"):
             without_broken(find_images(paths), paths)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import inspect
 import json
 import re
 
@@ -11,8 +12,10 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints.trained.model_paths import model_digest
+from keras_vit.cli.train import Train
 from keras_vit.training import Run, distribution
 from keras_vit.training.recipes import RECIPES
+from keras_vit.training.runs.run import HANDLING
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.small_runs import CLASSES, small_model, small_recipe
 from tests.fixtures.tiny import TINY
@@ -218,12 +221,20 @@ def test_how_a_run_is_carried_out_is_recorded_and_is_not_its_identity(tmp_path, 
     runs, recipe = [], small_recipe(steps=2, warmup_steps=1)
     model = tmp_path / "start.keras"
     small_model(recipe).save(model)
-    handling = {"save_steps": 5, "keep": 3, "max_skipped": 0.5, "cache": "memory"}
+    handling = {"save_steps": 5, "keep": 3, "max_skipped": 0.5, "data_dir": str(tmp_path)}
     for workdir, options in ((tmp_path / "a", {}), (tmp_path / "b", handling)):
         keras_vit.training.train(recipe, model, "digits", workdir, classes=CLASSES, **options)
         runs.append(json.loads((workdir / "run.json").read_text()))
     usual, unusual = runs
     assert unusual == {**usual, **handling}
-    # It may change.
+    # It may change, and what it is now is recorded.
     options = {"classes": CLASSES, "resume": True, "save_steps": 7}
     keras_vit.training.train(recipe, model, "digits", tmp_path / "b", **options)
+    again = json.loads((tmp_path / "b" / "run.json").read_text())
+    assert again == {**usual, "has_ended": True, "save_steps": 7}
+
+
+def test_defaults_of_what_is_not_recorded_are_those_of_train():
+    for function in (keras_vit.training.train, Train):
+        parameters = inspect.signature(function).parameters
+        assert {name: parameters[name].default for name in HANDLING} == HANDLING

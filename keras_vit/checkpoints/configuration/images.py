@@ -106,8 +106,9 @@ def recorded_normalization(config, preprocessor, path):
 def warn_of_unrecorded_images(path):
     """Log a warning that the preprocessing of a model's images had to be assumed."""
     logger.warning(
-        "%s: no file records how images are prepared: mean and deviation are 0.5, images are "
-        "resized without antialiasing",
+        "%s: no file records how images are prepared: mean and deviation are taken to be 0.5, and "
+        "images are resized without antialiasing; if the model was trained otherwise, its logits "
+        "are wrong",
         path,
     )
 
@@ -135,7 +136,8 @@ def recorded_resizing(config, preprocessor, path):
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ValueError(
             "The files next to weights must say how to resize images by the filters bilinear, "
-            "bicubic or lanczos, and how to crop the middle of them; others can be changed there. "
+            "bicubic or lanczos, and how to crop the middle of them; for another filter, change "
+            "`resample` there. "
             f"Received: {str(path)!r} ({error})"
         ) from error
 

@@ -84,7 +84,7 @@ class Preset:
     source: str
 
 
-# Settings with which an image is another one in each pass.
+# Settings that may change an image in each pass.
 RANDOM = ("min_crop_area", "random_crop_from", "flip", "augmentation")
 _CROP_AND_FLIP = Preprocessing(min_crop_area=0.05, flip=True)
 PRESETS = {
@@ -108,21 +108,24 @@ PRESETS = {
 def find_preprocessing(preprocessing, training, image_size, **changes):
     """Return the `Preprocessing` for a value of the argument `preprocessing` of `load`.
 
-    `changes` replace its fields. A warning is logged if images are changed at random that are not
-    for training.
+    `changes` replace its fields. A warning is logged if images that are not for training would be
+    changed at random.
 
     Raises `ValueError` if there is no such preset, or it was not published for the image size.
     """
     found = dataclasses.replace(_find(preprocessing, training, image_size), **changes)
     if not training and (names := [name for name in RANDOM if _is_random(getattr(found, name))]):
         logging.getLogger("keras_vit").warning(
-            "images are changed at random by `%s`, though `training=True` is not given", names[0]
+            "`%s` changes images at random, though `training=True` is not given: results will vary",
+            "`, `".join(names),
         )
     return found
 
 
 def _is_random(value):
-    return value not in (None, False, "always", Augmentation())
+    if isinstance(value, Augmentation):
+        return bool(value.layers or value.mixup or value.cutmix or value.erasing)
+    return value not in (None, False, "always")
 
 
 def _find(preprocessing, training, image_size):

@@ -126,7 +126,7 @@ def name_meant(name, others):
     first, colon, argument = name.partition(":")
     kinds = [kind for kind, row in KINDS.items() if bool(row.placeholder) == bool(colon)]
     nearest = difflib.get_close_matches(first, kinds, n=1, cutoff=0.8)
-    # Without a path, a kind may be right.
+    # A kind without its path is not misspelled.
     if nearest and nearest != [first]:
         return f"{nearest[0]}{colon}{argument}"
     return next(iter(difflib.get_close_matches(name, others, n=1, cutoff=0.8)), None)

@@ -10,22 +10,23 @@ import numpy as np
 from keras_vit.core.pixels import (
     RULE,
     check_array,
-    check_range,
     is_in_range,
     is_warned_of_range,
+    range_error,
     scales_inputs,
     warn_of_range,
 )
 
-_MESSAGE = f"`x` {RULE}"
+# By which the failure of our assertion is recognized.
+_MARKER = f"`x` {RULE}"
 
 
 def _warn_of_order(dataset):
     """Log a warning if `fit` would train on a dataset of `keras_vit.data.load` in its order."""
     if not getattr(getattr(dataset, "info", None), "training", True):
         logging.getLogger("keras_vit").warning(
-            "the training images are not shuffled, one class may follow the other: give `load` the "
-            "argument `training=True`"
+            "the training images are not shuffled and may be sorted by class: give "
+            "`keras_vit.data.load` the argument `training=True`"
         )
 
 
@@ -73,40 +74,44 @@ def _checked_source(model, images, is_warned):
     try:
         yield _checking(images, tensorflow, is_warned or is_warned_of_range(), bounds)
     except tensorflow.errors.InvalidArgumentError as error:
-        if _MESSAGE in str(error):
-            check_range(bounds, "x")
+        if _MARKER in str(error):
+            raise range_error(bounds, "x") from None
         raise
 
 
 def _checking(dataset, tf, is_warned, bounds):
     """Return the same dataset, with its first image checked when it is read.
 
-    The range of its values is put into `bounds`, an empty list. Unless `is_warned`, one warning is
-    logged if the first batch is scaled wrongly.
+    The range of its values, or of a first image that fails in a later epoch, is put into `bounds`,
+    an empty list. Unless `is_warned`, one warning is logged if the first batch is scaled wrongly.
     """
     spec = tf.nest.flatten(dataset.element_spec)[0]
     if not (isinstance(spec, tf.TensorSpec) and spec.dtype.is_floating):
         # The model refuses integers.
         return dataset
 
-    def look(*values):
+    def note_range(*values):
+        of_first, of_batch = values[:2], values[2:]
+        is_right, is_new = is_in_range(of_first), not bounds
+        if is_new or not is_right:
+            bounds[:] = map(float, of_first)
         # Once, not in each epoch.
-        if not bounds:
-            bounds.extend(float(value) for value in values[:2])
-            if not is_warned and is_in_range(bounds):
-                warn_of_range([float(value) for value in values[2:]])
-        # Later images may have outliers.
-        return np.bool_(is_in_range(values[:2]))
+        if is_new and is_right and not is_warned:
+            warn_of_range([*map(float, of_batch)])
+        return np.bool_(is_right)
 
-    def look_at(images):
+    def is_first_scaled(images):
         parts = images[:1], images
         values = [f(part) for part in parts for f in (tf.reduce_min, tf.reduce_max)]
-        return tf.numpy_function(look, [tf.cast(value, "float32") for value in values], tf.bool)
+        return tf.numpy_function(
+            note_range, [tf.cast(value, "float32") for value in values], tf.bool
+        )
 
     def check(number, element):
         images = tf.nest.flatten(element)[0]
-        is_right = tf.cond(number == 0, lambda: look_at(images), lambda: True)
-        tf.debugging.Assert(is_right, [_MESSAGE])
+        # Later images may have outliers.
+        is_right = tf.cond(number == 0, lambda: is_first_scaled(images), lambda: True)
+        tf.debugging.Assert(is_right, [_MARKER])
         return element
 
     return dataset.enumerate().map(check)

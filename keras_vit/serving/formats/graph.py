@@ -50,6 +50,7 @@ def portable(model):
     copy = keras.models.clone_model(model, clone_function=_portable_layer)
     for old, new in zip(model.weights, copy.weights, strict=True):
         new.assign(ops.cast(old.value, new.dtype))
+    # Or the clone would warn that it has lost them.
     carry(model, copy, keeps_head=True)
     freeze_blocks(copy, 0)
     return copy

@@ -83,7 +83,7 @@ def of_model(model, class_names, outputs, batch_size, dtype=None):
         if class_names is None:
             logging.getLogger("keras_vit").info(
                 "the model has no class names, so predictions are numbers: set `model.class_names` "
-                "before saving it, or `id2label` in the config.json of transformers"
+                "before saving it, or add `id2label` to the config.json of a transformers model"
             )
         if has_zero_head(model):
             warn_of_zero_head(model.output_shape[-1])

@@ -37,7 +37,7 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
     images += f", {validation.num_examples:,} to validate on" if validation is not None else ""
     log("%s; %s", images, _classes(train.class_names))
     log("%s", _model(recipe, model, keep_head))
-    if trained := _trained(recipe):
+    if trained := _trained(recipe, is_built=isinstance(model, keras.Model)):
         log("%s", trained)
     epochs, updates = recipe.epoch_lengths(epoch_examples)
     after = "; validation after each epoch" if validation is not None else ""
@@ -65,10 +65,15 @@ def announce(recipe, train, validation, model, epoch_examples, keep_head=False):
         log("each validation image is %.1f %% of the accuracy: small differences are chance", share)
 
 
-def _trained(recipe):
-    """Return which weights are trained, or `None` if all are from the first step on."""
+def _trained(recipe, is_built):
+    """Return which weights are trained, or `None` for all, or those of a built model."""
     if recipe.freeze:
         return "only the head is trained, on the features of the other layers"
+    if is_built:
+        return None
+    if recipe.unfreeze_steps:
+        steps = recipe.unfreeze_steps
+        return f"first the head is trained, and one more block after every {steps:,} steps"
     if recipe.lora_rank is not None:
         return f"only LoRA of rank {recipe.lora_rank} and the head are trained"
     if recipe.frozen_blocks:

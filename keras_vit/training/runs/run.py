@@ -27,8 +27,9 @@ VALIDATED_ON = "validated_on.jsonl"
 TRAINED_BEFORE = "trained_before.jsonl"
 STATES = "states"
 TENSORBOARD = "tensorboard"
-# How a run is carried out, without an effect on a run that ends; and the defaults.
-HANDLING = {"save_steps": 1000, "keep": 2, "max_skipped": 0.1, "data_dir": None, "cache": None}
+# Arguments of `train` that do not change the result of a finished run, and their defaults. They are
+# no part of the run's id, and may change when it is resumed.
+HANDLING = {"save_steps": 1000, "keep": 2, "max_skipped": 0.1, "data_dir": None}
 _WRITABLE = "`workdir` must be a directory that can be written"
 _OF_DIGEST = re.compile(r"\w+_digest=")
 
@@ -42,8 +43,8 @@ def open_run(workdir, recipe, facts, resume=False, digests=(), has_same_images=F
     """
     run = {"recipe": dataclasses.asdict(recipe), **facts, "keras": keras.__version__}
     # Equal runs have equal ids, so that their files can be compared.
-    same = {name: value for name, value in run.items() if name not in HANDLING}
-    run["id"] = hashlib.sha256(json.dumps([same, *digests]).encode()).hexdigest()[:16]
+    identity = {name: value for name, value in run.items() if name not in HANDLING}
+    run["id"] = hashlib.sha256(json.dumps([identity, *digests]).encode()).hexdigest()[:16]
     run["backend"] = keras.backend.backend()
     try:
         is_made = not workdir.exists()
@@ -173,19 +174,23 @@ def _refuse_changes(changed, recipe):
 
 
 def record_places(workdir, facts, has_same_images):
-    """Record in `run.json` where the model, the teacher and the data of a resumed run are now."""
+    """Record in `run.json` where the model, the teacher and the data of a resumed run are now.
+
+    And what else of `HANDLING` the run goes on with.
+    """
     before = read_run(workdir / LAST_MODEL)
-    moved = {name: facts[name] for name in _moved(before, facts, has_same_images)}
-    _record(workdir, before, moved)
+    run = {name: value for name, value in before.items() if name not in HANDLING}
+    names = (*_moved(before, facts, has_same_images), *(HANDLING.keys() & facts.keys()))
+    _record(workdir, before, {**run, **{name: facts[name] for name in names}})
 
 
 def record_end(workdir):
     """Record in `run.json` that the run has ended."""
-    _record(workdir, read_run(workdir / LAST_MODEL), {"has_ended": True})
+    before = read_run(workdir / LAST_MODEL)
+    _record(workdir, before, {**before, "has_ended": True})
 
 
-def _record(workdir, before, changes):
-    run = {**before, **changes}
+def _record(workdir, before, run):
     if run != before:
         write_text(workdir / RUN_FILE, json.dumps(run, indent=2) + "\n")
 

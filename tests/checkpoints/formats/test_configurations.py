@@ -193,8 +193,7 @@ def test_a_normalization_that_is_not_recorded_is_told(case, tmp_path, caplog):
     (path / "preprocessor_config.json").unlink(missing_ok=True)
     model = from_checkpoint(path)
     load_checkpoint(model, path)
-    text = "mean and deviation are 0.5, images are resized without antialiasing"
-    assert caplog.text.count(f"no file records how images are prepared: {text}") == 2
+    assert caplog.text.count("no file records how images are prepared: mean and deviation") == 2
 
 
 @pytest.mark.slow

@@ -179,9 +179,12 @@ def test_the_best_epoch_is_described_by_the_metric_that_selects_it():
     assert describe_best([{"loss": 1.0}]) == "Trained for 1 epoch"
 
 
-@pytest.mark.parametrize(("name", "is_lost"), [("new", True), (".", False)])
+@pytest.mark.parametrize(
+    ("name", "flags", "is_lost"),
+    [("new", [], True), (".", [], False), ("new", ["--sweep-lr"], False)],
+)
 def test_a_run_that_is_stopped_before_it_has_saved_anything(
-    name, is_lost, tmp_path, capsys, monkeypatch
+    name, flags, is_lost, tmp_path, capsys, monkeypatch
 ):
     def stop(self):
         raise KeyboardInterrupt
@@ -189,5 +192,5 @@ def test_a_run_that_is_stopped_before_it_has_saved_anything(
     monkeypatch.setattr("keras_vit.cli.train.Train.run", stop)
     options = ["--model", "ViT_Ti16", "--data", "digits", "--workdir", str(tmp_path / name)]
     with pytest.raises(SystemExit):
-        main(["train", "finetune", *options])
-    assert ("nothing was saved" in capsys.readouterr().err) == is_lost
+        main(["train", "finetune", *options, *flags])
+    assert ("Nothing was saved" in capsys.readouterr().err) == is_lost

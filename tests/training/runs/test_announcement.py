@@ -119,11 +119,20 @@ def test_a_run_says_which_model_and_head_it_starts_from(tmp_path, caplog):
         ({"lora_rank": 4}, "only LoRA of rank 4 and the head are trained"),
         ({"freeze": True, "flip": "never", "min_crop_area": None}, "only the head is trained, on"),
         ({"frozen_blocks": 2}, "the embeddings and the first 2 blocks are not trained"),
+        ({"unfreeze_steps": 9}, "first the head is trained, and one more block after every 9 "),
     ],
 )
 def test_a_run_says_what_it_trains(changes, text, caplog):
-    recipe = dataclasses.replace(RECIPE, **changes)
     datasets = load_training_data(RECIPE, "digits", classes=("3", "5", "7"))
-    with caplog.at_level(logging.INFO, "keras_vit"):
-        announce(recipe, *datasets, "ViT_Ti16", datasets[0].num_examples)
-    assert any(line.startswith(text) for line in caplog.messages)
+    plain, changed = RECIPE, dataclasses.replace(RECIPE, **changes)
+    # The settings are not those of a built model, but that its features may be computed once.
+    is_of_built = "freeze" in changes
+    for recipe, model, is_said in (
+        (changed, "ViT_Ti16", True),
+        (plain, "ViT_Ti16", False),
+        (changed, small_model(RECIPE, 3), is_of_built),
+    ):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "keras_vit"):
+            announce(recipe, *datasets, model, datasets[0].num_examples)
+        assert any(line.startswith(text) for line in caplog.messages) == is_said

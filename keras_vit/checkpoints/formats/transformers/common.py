@@ -20,7 +20,6 @@ from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, StoredArray, torch_layer
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.several_labels import log_of_labels
 
 # Activations: name in transformers, and ours.
 ACTIVATIONS = {
@@ -240,7 +239,10 @@ def _restore(checkpoint, model, has_new_head, given):
     config, num_classes = checkpoint.archive.config, model.options["num_classes"]
     if config.get("problem_type") == SEVERAL_LABELS and num_classes:
         if has_new_head:
-            log_of_labels()
+            logger.info(
+                "the new head of a multi-label model predicts one label, unless "
+                "`model.thresholds` are set, as training on several labels does"
+            )
         else:
             logger.info("multi-label model: classes with a probability above 0.5 are predicted")
             model.thresholds = (0.5,) * num_classes

@@ -40,8 +40,8 @@ HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
 
 
 ONLY_VIT = (
-    "of transformers' TensorFlow models, only ViT is read; PyTorch's class of transformers 4 reads "
-    "others with `from_tf=True`, and writes what is read here"
+    "only ViT is read from TensorFlow models of transformers; load others with their PyTorch class "
+    "in transformers 4 (`from_tf=True`) and save them again"
 )
 
 
@@ -72,7 +72,7 @@ def describe_huggingface_tf(shape_of, config, num_heads):
     # TensorFlow's layers have biases whatever the configuration says.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
     if (kind := config.get("model_type", "vit")) != "vit":
-        raise ValueError(f"{ONLY_VIT}. Received: model_type={kind!r} in the config.json")
+        raise ValueError(f"`path` must be of a known model: {ONLY_VIT}. Received: a {kind!r}")
     return {**HUGGINGFACE.describe(torch_shape_of, config, num_heads), "qkv_bias": True}
 
 
