@@ -218,7 +218,7 @@ def test_other_models_of_tensorflow_are_named(folder, tmp_path):
     arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
     arrays["decoder/decoder_pred/bias:0"] = np.zeros(3, "float32")
     save_file(arrays, tmp_path / "mae.safetensors")
-    with pytest.raises(ValueError, match="only ViT is read .*PyTorch class .*from_tf=True"):
+    with pytest.raises(ValueError, match="only ViT is read .*; docs/from_transformers.md shows"):
         from_checkpoint(tmp_path / "mae.safetensors")
 
 

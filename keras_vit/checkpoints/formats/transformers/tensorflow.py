@@ -40,8 +40,8 @@ HUGGINGFACE_TF_ROWS = tuple(map(_tensorflow_row, HUGGINGFACE_ROWS))
 
 
 ONLY_VIT = (
-    "only ViT is read from TensorFlow models of transformers; load others with their PyTorch class "
-    "in transformers 4 (`from_tf=True`) and save them again"
+    "only ViT is read from TensorFlow models of transformers; docs/from_transformers.md shows how "
+    "to convert others"
 )
 
 
