@@ -229,4 +229,5 @@ def test_an_image_that_is_first_in_a_later_epoch(wrong, compiled):
         )
     )
     with pytest.raises(ValueError, match=f"^`x` must be .* values from {float(wrong)} to "):
+        rolled = rolled.apply(tf.data.experimental.assert_cardinality(len(images)))
         compiled.fit(rolled.batch(len(images)), shuffle=False, verbose=0, epochs=3)
