@@ -48,7 +48,10 @@ class Skipped:
 
     def __str__(self):
         shown = name_some([id + self._formats.get(id, "") for id in self.ids], _SHOWN)
-        return f"{len(self)} of {self._source.num_examples} images were skipped: {shown}"
+        # A source of features is without the images that had none.
+        missing = np.setdiff1d([*self._numbers], self._source.numbers)
+        total = self._source.num_examples + len(missing)
+        return f"{len(self)} of {total} images were skipped: {shown}"
 
     def reasons(self):
         """Return a dictionary from ids to the reason why each image was skipped."""

@@ -162,3 +162,11 @@ def test_all_of_them_are_an_error(tmp_path):
         explaining_errors(dataset),
     ):
         count(dataset)
+
+
+def test_images_without_features_are_counted(photos):
+    images = load(f"folder:{photos}", EVERYTHING, 8, batch_size=16)
+    features = images.with_features(lambda batch: batch.reshape(len(batch), -1))
+    assert len(features.skipped) == len(BROKEN)
+    assert f"{len(BROKEN)} of {images.num_examples} images were skipped" in str(features.skipped)
+    assert features.num_examples == images.num_examples - len(BROKEN)

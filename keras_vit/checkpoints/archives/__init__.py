@@ -25,6 +25,8 @@ def open_archive(path, others=()):
         return NpzArchive(path)
     if path.name.endswith(".weights.h5"):
         rule = "describes its model: `load_checkpoint` reads .weights.h5 into a model"
+    elif path.name == f"{TF_MODEL}.index.json":
+        rule = f"is whole: transformers 4 writes one {TF_MODEL} with `max_shard_size='100GB'`"
     elif path.suffix == ".h5":
         return Hdf5Archive(path)
     elif path.suffix in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):

@@ -29,7 +29,7 @@ OTHER_NUMBERS = ("min_crop_area", "head_bias")
 COMBINATIONS = (
     (
         lambda r: (r.epochs is None) == (r.steps is None),
-        "Exactly one of `epochs` and `steps` must be given, the other must be None",
+        "Exactly one of `epochs` and `steps` must be given (`--epochs`, `--steps`; None in Python)",
         ("epochs", "steps"),
     ),
     (

@@ -84,6 +84,8 @@ def test_what_is_not_read_is_named(folder):
     (folder / "parts" / "tf_model.h5.index.json").write_text("{}")
     with pytest.raises(ValueError, match="a tf_model.h5 in parts, which is not read"):
         from_checkpoint(folder / "parts")
+    with pytest.raises(ValueError, match="must be a file that is whole: .* one tf_model.h5 with"):
+        from_checkpoint(folder / "parts" / "tf_model.h5.index.json")
     swin = folder / "swin.h5"
     with h5py.File(swin, "w") as file:
         file["swin/tf_swin_model/swin/layernorm/gamma:0"] = np.ones(3)
@@ -229,3 +231,10 @@ def test_arrays_of_other_names_are_listed(folder):
     save_file(arrays, folder / "model.safetensors")
     with pytest.raises(ValueError, match="unused: .*/qry/.*near: .*/query/.*missing: .*/query/"):
         from_checkpoint(folder)
+
+
+def test_shards_of_another_model_are_told(tmp_path, caplog):
+    (tmp_path / "tf_model.h5.index.json").write_text("{}")
+    save_checkpoint(case_model(CASE), tmp_path, "huggingface_tf")
+    assert f"{tmp_path} keeps the shards of another model, which are not read" in caplog.text
+    assert_outputs(from_checkpoint(tmp_path))
