@@ -258,11 +258,11 @@ def _check_not_hidden(path, files):
         reasons |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
     elif path.name == MODEL:
         reasons[TF_MODEL] = "TFViT would read with the new config.json"
-    if path.with_name(f"{path.name}.index.json").exists():
-        logger.warning("%s keeps the shards of another model, which are not read", path.parent)
     for name, reason in reasons.items():
         if path.with_name(name).exists():
             raise path_error(path.parent, f"be a directory without {name}, which {reason}")
+    if path.with_name(f"{path.name}.index.json").exists():
+        logger.warning("%s keeps the shards of another model, which are not read", path.parent)
 
 
 def write_files(path, arrays, files, image_size):

@@ -166,12 +166,11 @@ def train(
     if recipe.steps is not None:
         # A wrong warm-up is one whatever the number of images is.
         recipe.epoch_lengths(num_examples=1)
-    handling = {"save_steps": save_steps, "keep": keep, "max_skipped": max_skipped}
     # A bucket has an address.
-    is_local = data_dir is not None and "://" not in str(data_dir)
-    handling["data_dir"] = (
-        str(pathlib.Path(data_dir).expanduser().resolve()) if is_local else data_dir
-    )
+    if data_dir is not None and "://" not in str(data_dir):
+        data_dir = str(pathlib.Path(data_dir).expanduser().resolve())
+    handling = {"save_steps": save_steps, "keep": keep, "max_skipped": max_skipped}
+    handling["data_dir"] = data_dir
     facts = {
         "model": model.name if is_built else absolute_model_name(model),
         "data": absolute_name(data),
@@ -255,7 +254,7 @@ def _check_starting_model(recipe, model, begun):
             f"give its new path.{ended} Received: model={str(model)!r} ({error})"
         ) from error
     if is_variant(model):
-        check_shards(find_variant(model).architecture, "model")
+        check_shards(find_variant(model).architecture)
 
 
 def _scope(is_built, strategy, model_shards):

@@ -183,12 +183,12 @@ def explaining_shards(argument):
         raise _indivisible(argument, found[1], found[2]) from error
 
 
-def check_shards(options, argument):
-    """Check that the number of shards divides the heads and the width of the MLPs of a model."""
+def check_shards(options):
+    """Check that the number of shards divides the heads and the MLP width of a new model."""
     shards = num_parts()
     for name in ("num_heads", "mlp_dim"):
         if options.get(name, 0) % shards:
-            raise _indivisible(argument, shards, options[name])
+            raise _indivisible("model", shards, options[name])
 
 
 def _indivisible(argument, shards, size):

@@ -124,7 +124,7 @@ def find_preprocessing(preprocessing, training, image_size, **changes):
 
 def _is_random(value):
     if isinstance(value, Augmentation):
-        return bool(value.layers or value.mixup or value.cutmix or value.erasing)
+        return bool(value.layers or value.mixes or value.erasing)
     return value not in (None, False, "always")
 
 

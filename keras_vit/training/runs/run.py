@@ -176,7 +176,7 @@ def _refuse_changes(changed, recipe):
 def record_places(workdir, facts, has_same_images):
     """Record in `run.json` where the model, the teacher and the data of a resumed run are now.
 
-    And what else of `HANDLING` the run goes on with.
+    The arguments in `HANDLING` are recorded too, as they may have changed.
     """
     before = read_run(workdir / LAST_MODEL)
     run = {name: value for name, value in before.items() if name not in HANDLING}

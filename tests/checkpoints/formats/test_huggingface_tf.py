@@ -215,7 +215,7 @@ def test_biases_of_queries_are_needed(tmp_path):
 def test_other_models_of_tensorflow_are_named(folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "model_type": "vit_mae"}))
-    with pytest.raises(ValueError, match="only ViT is read .*Received: a 'vit_mae'"):
+    with pytest.raises(ValueError, match="only ViT is read .*Received: model_type='vit_mae'"):
         from_checkpoint(folder)
     arrays, _, _ = arrays_and_attributes(folder / "tf_model.h5")
     arrays["decoder/decoder_pred/bias:0"] = np.zeros(3, "float32")

@@ -72,7 +72,9 @@ def describe_huggingface_tf(shape_of, config, num_heads):
     # TensorFlow's layers have biases whatever the configuration says.
     config = {name: value for name, value in config.items() if name != "qkv_bias"}
     if (kind := config.get("model_type", "vit")) != "vit":
-        raise ValueError(f"`path` must be of a known model: {ONLY_VIT}. Received: a {kind!r}")
+        raise ValueError(
+            f"`path` must be of a known model: {ONLY_VIT}. Received: model_type={kind!r}"
+        )
     return {**HUGGINGFACE.describe(torch_shape_of, config, num_heads), "qkv_bias": True}
 
 
