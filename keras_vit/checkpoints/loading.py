@@ -181,7 +181,7 @@ def _load_keras_weights(model, file):
 def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
     options, stored_size = dict(described), described["image_size"]
     # An image processor may make borders that a model of transformers leaves out.
-    whole = resizing_for(checkpoint, options).whole(stored_size)
+    whole = resizing_for(checkpoint, options, stored_size).whole(stored_size)
     if image_size is None and whole != (checkpoint.processed_size or whole):
         text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
         logger.warning(text, checkpoint.path, *checkpoint.processed_size, *whole)
@@ -232,7 +232,7 @@ def _carry(checkpoint, model, keeps_head=True):
         carry(saved, model, keeps_head)
     elif isinstance(model, ImageModel):
         model.normalization = checkpoint.normalization
-        model.resizing = resizing_for(checkpoint, model.options)
+        model.resizing = resizing_for(checkpoint, model.options, stored_size(model))
         model.layout = checkpoint.format.name
         if checkpoint.format.has_normalizations and not checkpoint.archive.preprocessor:
             warn_of_unrecorded_images(checkpoint.path)

@@ -111,8 +111,8 @@ def stored_image_size(checkpoint, options, asked):
     return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
 
 
-def resizing_for(checkpoint, options):
-    """Return the `Resizing` of a file for a model of these options.
+def resizing_for(checkpoint, options, image_size):
+    """Return the `Resizing` of a file for a model of these options and this image size.
 
     The patches of a file may not reach the last rows and columns of its images.
     """
@@ -120,7 +120,7 @@ def resizing_for(checkpoint, options):
     if is_resnet(options) or size is None:
         return checkpoint.resizing
     patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
-    if _tiled(size, patch_size) != options["image_size"]:
+    if _tiled(size, patch_size) != image_size:
         return checkpoint.resizing
     cut_off = tuple(n % patch for n, patch in zip(size, patch_size, strict=True))
     return dataclasses.replace(checkpoint.resizing, cut_off=cut_off)

@@ -27,7 +27,7 @@ class Resizing:
             torchvision, and not down, as in transformers.
         cut_off: rows at the bottom and columns at the right that the patches of the original model
             do not reach; they are cut off after all else, as in SigLIP of 384 pixels with patches
-            of 14.
+            of 14. They are those of one image size: see `at`.
 
     Raises:
         ValueError: if the interpolation is unknown, the share not greater than 0 and at most 1, or
@@ -66,6 +66,11 @@ class Resizing:
     def whole(self, image_size):
         """Return the image size of a model with what is cut off."""
         return tuple(pixels + cut for pixels, cut in zip(image_size, self.cut_off, strict=True))
+
+    def at(self, image_size, own_size):
+        """Return how images are resized for another size than a model's own: nothing is cut off."""
+        is_own = tuple(image_size) == tuple(own_size)
+        return self if is_own else dataclasses.replace(self, cut_off=(0, 0))
 
     def length_before_crop(self, length):
         """Return the length in pixels of which the middle `length` is kept, rounded down."""

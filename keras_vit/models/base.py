@@ -25,6 +25,7 @@ from keras_vit.models.calls.losses import warn_of_loss
 from keras_vit.models.calls.origin import origin_of, set_origin
 from keras_vit.models.calls.values import keeping_values
 from keras_vit.models.kernels.folding import assign_folded, fold
+from keras_vit.models.parts import computes_in_float16, stored_size
 
 # Arguments of the functions that build models which are no part of the architecture.
 NOT_OPTIONS = ("name", "dtype", "remat", "attention_path")
@@ -226,6 +227,7 @@ class ImageModel(keras.Model):
         model.normalization = tuple(mean), tuple(deviation)
         model.resizing = Resizing(**resizing)
         model.layout, model._is_described = layout, True
+        follow_dtype(model)
         return model
 
 
@@ -251,9 +253,19 @@ def carries_options(build):
         arguments.apply_defaults()
         options = {**arguments.arguments, **normalized}
         model.options = _recorded(options)
+        follow_dtype(model)
         return model
 
     return build_with_options
+
+
+def follow_dtype(model):
+    """Set a model's policy, by which `compile` scales the loss, if its layers compute in float16.
+
+    A Functional model has the global policy otherwise, whatever its layers have.
+    """
+    if computes_in_float16(model):
+        model.dtype_policy = "mixed_float16"
 
 
 def pass_on(model, new, **changes):
@@ -274,8 +286,10 @@ def carry(model, new, keeps_head):
     if isinstance(model, ImageModel) and isinstance(new, ImageModel):
         new.normalization, new.resizing = model.normalization, model.resizing
         if new.inputs[0].shape != model.inputs[0].shape:
-            new.resizing = dataclasses.replace(model.resizing, cut_off=(0, 0))
+            # A model of any size has the size that its positions are stored for.
+            new.resizing = model.resizing.at(stored_size(new), stored_size(model))
         new.layout, new._is_described = model.layout, True
+        follow_dtype(new)
         new.class_names = model.class_names if keeps_head else None
         new.thresholds = model.thresholds if keeps_head else None
 

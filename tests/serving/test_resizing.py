@@ -15,6 +15,8 @@ from keras_vit.data.images.transforms import read_evaluation_image
 from keras_vit.experiments.trained_model import open_trained
 from keras_vit.serving.export import export
 from keras_vit.serving.loaded import load_export, preprocess_files
+from keras_vit.serving.prediction.models import of_export
+from tests.fixtures.contract import to_numpy
 from tests.fixtures.images import write_folder
 from tests.fixtures.models import files, small_classifier
 from tests.fixtures.predicted.predictors import keras_predictor
@@ -102,6 +104,31 @@ def test_a_model_of_another_size_keeps_it(model):
     uncut = dataclasses.replace(RESIZING, cut_off=(0, 0))
     assert keras_vit.resize(model, 32).resizing == uncut
     assert preprocess_files(files(1), (32, 32), RESIZING).shape == (1, 32, 32, 3)
+
+
+def test_a_model_of_any_size_sees_what_its_own_size_sees(model):
+    found, expected = (
+        each(preprocess_files(files(2), (16, 16), each.resizing))
+        for each in (keras_vit.resize(model, None), model)
+    )
+    np.testing.assert_allclose(to_numpy(found), to_numpy(expected), rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_export_of_any_size_sees_what_the_own_size_sees(model, tmp_path):
+    version = export(keras_vit.resize(model, None), tmp_path / "pets")
+    encoded = files(2)
+    expected = logits_of(model, encoded, model.resizing)
+    np.testing.assert_allclose(load_export(version)(encoded), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_an_export_of_any_size_cuts_nothing_off_another_size(model, tmp_path):
+    version = export(keras_vit.resize(model, None), tmp_path / "pets", format="onnx")
+    encoded = files(2)
+    images = [of_export(version, (32, 32)).prepare(file) for file in encoded]
+    uncut = dataclasses.replace(RESIZING, cut_off=(0, 0))
+    np.testing.assert_array_equal(images, preprocess_files(encoded, (32, 32), uncut))
 
 
 @pytest.mark.parametrize(

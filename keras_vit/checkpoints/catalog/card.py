@@ -171,7 +171,7 @@ def _images(directory, summary):
     """Return what the files need of images: size, resizing and normalization."""
     with open_checkpoint(directory) as checkpoint:
         mean, deviation = checkpoint.normalization
-        resizing = resizing_for(checkpoint, summary.options)
+        resizing = resizing_for(checkpoint, summary.options, summary.options["image_size"])
     height, width = summary.options["image_size"]
     return {
         "Images": f"{height} x {width} pixels (height x width)",

@@ -25,7 +25,7 @@ from keras_vit.models.parts import check_classifier, stored_size
 from keras_vit.models.prediction import feature_extractor
 from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
 from keras_vit.serving.labels import labels_of
-from keras_vit.serving.loaded import load_parts, recorded
+from keras_vit.serving.loaded import input_size, load_parts, recorded
 from keras_vit.serving.predict import find_export, upright
 
 _CLASS_OUTPUTS = {"prediction", "probability", "probabilities", "logits"}
@@ -117,7 +117,9 @@ def of_export(version, image_size=None):
     size, answer = load_parts(version, image_size)
     makers = (upright, lambda pixels: tf.io.encode_png(pixels).numpy())
     if size is not None:
-        makers = _image_makers(size, resizing)
+        # Only an export of any size is given another one.
+        own_size = size if image_size is None else input_size(version, (None,))
+        makers = _image_makers(size, resizing.at(size, own_size))
     names, first = labels_of(version), []
 
     def run(prepared):

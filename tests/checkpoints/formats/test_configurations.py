@@ -219,6 +219,16 @@ def test_images_that_patches_do_not_tile(case, tmp_path):
     assert keras_vit.replace_head(model, 2).resizing == model.resizing
 
 
+def test_a_file_in_a_model_of_any_size_keeps_what_is_cut_off(tmp_path):
+    sizes = json.loads((case_path("hf_classifier") / "config.json").read_text())
+    cut = sizes["patch_size"] - 1
+    whole = {"image_size": sizes["image_size"] + cut}
+    path = config_next_to("hf_classifier", tmp_path, whole)
+    model = keras_vit.resize(from_checkpoint(path), None)
+    load_checkpoint(model, path)
+    assert model.resizing.cut_off == (cut, cut)
+
+
 def test_a_grid_that_transformers_would_read_as_another(tmp_path):
     """DINOv2 computes a square grid from the number of positions."""
     path = config_next_to("hf_dinov2_classifier", tmp_path, {"image_size": [16, 64]})
