@@ -63,7 +63,8 @@ class Inspect:
         from keras_vit.serving.predict import read_image
 
         if self.images:
-            return preprocess_files(map(read_image, self._files()), size, resizing)
+            encoded = (read_image(file, resizing.antialias) for file in self._files())
+            return preprocess_files(encoded, size, resizing)
         dataset = self._dataset(size, resizing)
         images, _ = first_images(dataset, self.count)
         if len(dataset.skipped):

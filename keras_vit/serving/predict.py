@@ -32,7 +32,7 @@ def find_export(path):
     return newest[0]
 
 
-def read_image(path):
+def read_image(path, accurate=False):
     """Return the bytes of an image file, after checking that it can be decoded.
 
     Exports and datasets take pixels as they are stored and ignore the orientation in the metadata.
@@ -41,34 +41,37 @@ def read_image(path):
 
     Args:
         path: path of the file.
+        accurate: as in `decode`, for a photograph that is rotated: `resizing.antialias` of the
+            model that takes it.
 
     Raises:
         ValueError: if the file cannot be read or is not an image.
     """
-    encoded, image = read_stored(path)
-    return upright(encoded, image)
+    return upright(*read_stored(path, accurate))
 
 
-def upright(encoded, image=None):
+def upright(encoded, image):
     """Return the bytes of an image file, of a PNG if it must be rotated to be upright.
 
     Args:
         encoded: bytes of the file.
-        image: its pixels, if it has been decoded before.
+        image: its pixels, decoded as the model that takes them decodes other files.
     """
     import tensorflow as tf
 
-    from keras_vit.data.images.decoding import decode, read_orientation, turn_upright
+    from keras_vit.data.images.decoding import read_orientation, turn_upright
 
-    image = decode(encoded) if image is None else image
     orientation = read_orientation(encoded)
     if orientation == 1:
         return encoded
     return tf.io.encode_png(turn_upright(image, orientation)).numpy()
 
 
-def read_stored(path):
-    """Return the bytes of an image file as they are, and its pixels, a uint8 tensor."""
+def read_stored(path, accurate=False):
+    """Return the bytes of an image file as they are, and its pixels, a uint8 tensor.
+
+    `accurate` is as in `decode`.
+    """
     import tensorflow as tf
 
     from keras_vit.core.pixels import MAX_PIXELS
@@ -76,7 +79,7 @@ def read_stored(path):
 
     try:
         encoded = pathlib.Path(path).expanduser().read_bytes()
-        return encoded, decode(encoded)
+        return encoded, decode(encoded, accurate)
     except OSError as error:
         raise ValueError(
             f"`images` must be files that can be read. Received: {str(path)!r} ({error.strerror})"

@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras_vit.checkpoints.catalog.download import files_of, find_file
 from keras_vit.checkpoints.trained.loading import class_names_of, load_trained
 from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.transforms import evaluation_image
@@ -115,7 +116,10 @@ def of_export(version, image_size=None):
     """Make a `LoadedModel` of the directory of one version of an export, of any format."""
     resizing, thresholds = recorded(version)
     size, answer = load_parts(version, image_size)
-    makers = (upright, lambda pixels: tf.io.encode_png(pixels).numpy())
+    makers = (
+        lambda encoded: upright(encoded, decode(encoded, resizing.antialias)),
+        lambda pixels: tf.io.encode_png(pixels).numpy(),
+    )
     if size is not None:
         # Only an export of any size is given another one.
         own_size = size if image_size is None else input_size(version, (None,))

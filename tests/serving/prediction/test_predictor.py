@@ -176,6 +176,22 @@ def test_photographs_are_turned_upright_and_resized_as_the_model_says(tmp_path):
 
 
 @pytest.mark.slow
+@on_tensorflow
+def test_a_turned_photograph_has_the_pixels_that_its_model_decodes(tmp_path):
+    """An export gets it as a PNG, whose pixels must not be those of the faster transform."""
+    model = small_classifier("token", image_size=(16, 16))
+    model.resizing = Resizing("bicubic", antialias=True)
+    model.save(tmp_path / "model.keras")
+    export(model, tmp_path / "pets")
+    lying, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(random_image(20, 30)).save(lying, "JPEG", quality=95, exif=exif)
+    batch = {"bytes": column([lying.getvalue()])}
+    expected = Predictor(tmp_path / "model.keras", ["logits"])(batch)
+    assert_equal(Predictor(tmp_path / "pets", ["logits"])(batch), expected, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_a_model_of_several_labels(model, tmp_path):
     model = keras.models.clone_model(model)
     keras.utils.set_random_seed(0)
