@@ -101,7 +101,13 @@ class Search:
         from keras_vit.inspection.figures.neighbors import draw_neighbors
 
         def images_of(record):
-            return find_images(record["images"], record["split"], record.get("data_dir"))
+            images = find_images(record["images"], record["split"], record.get("data_dir"))
+            if images.digest() != record["digest_of_images"]:
+                raise ValueError(
+                    "The images must be those of the features to be drawn. "
+                    f"Received: {record['images']}, which have changed since they were computed"
+                )
+            return images
 
         is_other = len(self.images) == 1 and is_store(self.images[0])
         asked = images_of(read_features(self.images[0]).record) if is_other else None

@@ -11,14 +11,12 @@ from keras_vit.core.files import replacing
 _RECORD = ".keras_vit.json"
 
 
-def cached(source, place, find_fingerprints):
+def cached(source, place):
     """Return the same examples, whose encoded images are kept after the first pass.
 
     Args:
         source: a `Source`.
         place: `"memory"`, or the path of a new file or of one made from these examples.
-        find_fingerprints: function that returns the `Fingerprints` of the examples; called only for
-            a file.
 
     Returns:
         A `Source`.
@@ -35,7 +33,7 @@ def cached(source, place, find_fingerprints):
     if place != "memory":
         path = pathlib.Path(place).expanduser()
         _check_file(path)
-        _check_examples(path, find_fingerprints().digest())
+        _check_examples(path, source.digest())
     examples = source.encoded().cache(str(path))
     return dataclasses.replace(
         source, examples=examples, read=lambda payload: payload, near=None, take=None

@@ -135,7 +135,7 @@ def load(
         )
     source = leave_out(source, exclude, name, split, functools.partial(find_every, name, data_dir))
     find_fingerprints = functools.cache(functools.partial(fingerprints, source))
-    stored = source if cache is None else cached(source, cache, find_fingerprints)
+    stored = source if cache is None else cached(source, cache)
     augmentation = maker.preprocessing.augmentation
     mix = mixing(augmentation) if augmentation.mixes else None
     if source.has_masks:

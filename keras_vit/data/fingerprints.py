@@ -81,18 +81,6 @@ def fingerprints(source):
     return Fingerprints(tuple(ids), tuple(labels), tuple(digests), num_turned)
 
 
-def source_digest(source, found=None):
-    """Return a digest of a `Source` that changes with any byte of an image, label or class name.
-
-    `found` are its `Fingerprints`, if they are known.
-    """
-    found = fingerprints(source) if found is None else found
-    facts = (source.class_names, source.num_examples, source.scale, found.digests, found.labels)
-    if source.border:
-        facts += (source.border,)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
-
-
 def describe_changes(before, now):
     """Describe in one line how a split has changed.
 

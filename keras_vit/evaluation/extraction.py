@@ -17,7 +17,7 @@ from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
-from keras_vit.data.fingerprints import fingerprints, source_digest
+from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.leaks import warn_of_turned
 from keras_vit.data.sources.features import compute_features
 from keras_vit.data.sources.kinds import has_path
@@ -72,8 +72,8 @@ def split_features(
     With `upright`, photographs are turned by their EXIF orientation.
 
     A file of the cache has a digest of all that the features depend on: weights and configuration
-    of the model, every image and label as they are stored, the image size, the crop, and the
-    versions. It is used as long as none of these have changed, whatever the names are.
+    of the model, `Source.digest` of the images and labels, the image size, the crop, and the
+    versions. It is used as long as none of these have changed.
     """
     extractor = feature_extractor(model)
     image_size = model.input_shape[1:3]
@@ -94,16 +94,14 @@ def split_features(
     if cache is not None:
         cache = _usable_directory(cache)
     source = find_source(name, split, classes, data_dir)
-    may_be_turned = has_path(name) and not upright
-    prints = fingerprints(source) if may_be_turned or cache is not None else None
-    if may_be_turned:
-        warn_of_turned([prints])
+    if has_path(name) and not upright:
+        warn_of_turned([fingerprints(source)])
     if cache is None:
         return *compute(), source.class_names
     settings = (image_size, central_crop_from, max_skipped, *dataclasses.astuple(resizing))
     # Files of earlier versions are of images as they are stored.
     settings += (True,) if upright else ()
-    key = _key(extractor, source_digest(source, prints), settings)
+    key = _key(extractor, source.digest(), settings)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
     path = cache / f"{words}-{key[:16]}.npz"

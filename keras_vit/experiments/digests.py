@@ -7,7 +7,6 @@ import logging
 from keras_vit.core.files import differences
 from keras_vit.core.logging import log_once
 from keras_vit.data.datasets import find_source
-from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.sources.kinds import find_kind
 from keras_vit.training.recipes.recipe import Recipe
 
@@ -20,8 +19,7 @@ def data_digests(name, splits, classes=None, prefix=""):
     if kind is None or not kind.is_digested:
         return {}
     return {
-        f"{prefix}{split}{_SUFFIX}": fingerprints(find_source(name, split, classes)).digest()[:16]
-        for split in splits
+        f"{prefix}{split}{_SUFFIX}": find_source(name, split, classes).digest() for split in splits
     }
 
 

@@ -22,6 +22,7 @@ from keras_vit.distributed import processes
 from keras_vit.distributed.batch import Job, Parts, remove_abandoned
 from keras_vit.serving import Predictor
 from tests.fixtures.commands import error_of, run
+from tests.fixtures.images import write_folder
 from tests.fixtures.models import NAMES, classifier, preprocessed
 from tests.fixtures.predicted.parts import assert_same_rows, rows_of
 
@@ -255,3 +256,19 @@ def _children():
     """The processes that `multiprocessing` has spawned, without its resource tracker."""
     children = psutil.Process().children(recursive=True)
     return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_other_pictures_of_the_same_names_are_not_predicted_already(
+    is_whole, path, tmp_path, capsys
+):
+    photos = write_folder(tmp_path / "photos")
+    command = ("predict", path, photos, "--part-size", 4, "--output", tmp_path / "found")
+    if is_whole:
+        run(capsys, *command)
+    else:
+        # As after a kill.
+        run(capsys, *command, "--shard", "1/2")
+    shutil.copy(photos / "dog" / "1.jpg", photos / "cat" / "1.jpg")
+    line = error_of(capsys, *command)
+    assert "one of the same model, images and settings" in line and "digest_of_images" in line

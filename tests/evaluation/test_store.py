@@ -120,6 +120,16 @@ def test_search(stores, folder, tmp_path, capsys):
     assert len(lines) == len(read_features(stores / "test").ids)
 
 
+def test_pictures_that_have_changed_are_not_drawn(stores, folder, tmp_path, capsys):
+    copy = shutil.copytree(folder, tmp_path / "photos")
+    command = ("predict", stores / "model.keras", copy, "--outputs", "features")
+    run(capsys, *command, "--output", tmp_path / "found")
+    shutil.copy(copy / "dog" / "1.jpg", copy / "cat" / "1.jpg")
+    search = ("search", tmp_path / "found", copy / "cat" / "0.jpg", "--picture", tmp_path / "a.png")
+    line = error_of(capsys, *search)
+    assert "which have changed since" in line and not (tmp_path / "a.png").exists()
+
+
 def test_a_model_that_has_changed_is_not_searched_with(stores, folder, tmp_path, capsys):
     shutil.copytree(stores, tmp_path / "copy")
     text = (tmp_path / "copy" / "train" / "_predictions.json").read_text()

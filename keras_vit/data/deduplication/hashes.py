@@ -139,6 +139,7 @@ def hash_examples(source, examples, expected, all_views, on_image=None):
     colors = np.array(colors, "uint8").reshape(len(colors), side, side, 3)
     numbers, blank = np.array(numbers, "int64"), np.array(blank, "int64")
     skipped = expected[~np.isin(expected, np.concatenate([numbers, blank]))]
+    source.check_readable(skipped)
     return Hashes(source, numbers, words, colors, skipped, blank)
 
 

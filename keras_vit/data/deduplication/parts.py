@@ -4,7 +4,6 @@ The images of a part and its name depend on the set and on `part_size` alone. So
 machines write what one process would, and what is there need not be computed again.
 """
 
-import hashlib
 import json
 import math
 import os
@@ -73,7 +72,7 @@ class HashParts:
             {
                 "data": data,
                 "num_images": len(self._numbers),
-                "digest_of_ids": self._digest(),
+                "digest_of_images": source.digest(),
                 "part_size": part_size,
                 "version": _VERSION,
             }
@@ -137,16 +136,6 @@ class HashParts:
         )
         is_whole = is_whole and len(arrays["words"]) == len(arrays["colors"]) == count
         return Hashes(self.source, **arrays) if is_whole else None
-
-    def _digest(self):
-        """Return a digest of the ids and their order."""
-        found = hashlib.sha256()
-        for part in range(self.count):
-            # Python's integers take five times the memory of an array.
-            for number in self.numbers(part).tolist():
-                id = self.source.find_id(number).encode("utf-8", "surrogateescape")
-                found.update(id + b"\n")
-        return found.hexdigest()[:16]
 
     def _check_record(self, record):
         """Record the images in a new directory, or check that a directory is of the same images."""

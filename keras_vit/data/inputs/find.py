@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import PREDICTIONS_RECORD
 from keras_vit.data.datasets import find_every, find_source
+from keras_vit.data.digest import data_digest
 from keras_vit.data.inputs.parquet import parquet_rows
 from keras_vit.data.inputs.rows import ImageRows, rows_of
 from keras_vit.data.sources.kinds import absolute_name, find_kind
@@ -123,7 +124,10 @@ def _image_files(names):
     def read(start, stop):
         return {"path": as_objects(paths[start:stop])}
 
-    return ImageRows(len(paths), ids.__getitem__, read, left_out=left_out)
+    def digest():
+        return data_digest((), zip(ids, map(pathlib.Path, paths), strict=True), len(paths))
+
+    return ImageRows(len(paths), ids.__getitem__, read, digest, left_out=left_out)
 
 
 def _below(path, folder):

@@ -3,12 +3,12 @@
 import functools
 import itertools
 import json
-import pathlib
 
 import numpy as np
 
 from keras_vit.core.arguments import as_objects
 from keras_vit.core.choices import ENCODED_COLUMNS
+from keras_vit.data.digest import data_digest
 from keras_vit.data.inputs.rows import ImageRows
 from keras_vit.data.sources.listing import short_names
 
@@ -44,6 +44,7 @@ def parquet_rows(paths):
             )
     starts = np.cumsum([0, *counts])
     names = _class_names(schemas[0], label)
+    num_images, find_id = int(starts[-1]), _ids(paths, starts, id)
     stream = _Stream(paths, starts, [image, *filter(None, [label])])
 
     def read(start, stop):
@@ -53,14 +54,17 @@ def parquet_rows(paths):
             columns["label"] = as_objects([_name(row[label], names) for row in rows])
         return columns
 
+    def digest():
+        return data_digest((), ((find_id(n),) for n in range(num_images)), num_images, paths)
+
     return ImageRows(
-        int(starts[-1]),
-        _ids(paths, starts, id),
+        num_images,
+        find_id,
         read,
+        digest,
         has_labels=label is not None,
         has_several_labels=label is not None and _is_list(schemas[0].field(label).type),
         class_names=names,
-        facts=tuple((pathlib.Path(path).name, pathlib.Path(path).stat().st_size) for path in paths),
     )
 
 

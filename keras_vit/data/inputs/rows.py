@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -22,33 +21,26 @@ class ImageRows:
         read: function from a first number and the one after the last to a dictionary of columns:
             the images in `path`, `bytes` or `image`, as `Predictor` takes them, and perhaps
             `label`, the name of the class or a list of names.
+        digest: function that returns the identity of the images, as `Source.digest`.
         has_labels: whether there is the column `label`.
         has_several_labels: whether it has lists.
         class_names: names of the classes in the order of the dataset, if it has one.
         left_out: number of files that are not images, by reason.
-        facts: more that tells these images from others, for the digest.
     """
 
     num_images: int
     find_id: Callable[[int], str]
     read: Callable[[int, int], dict]
+    digest: Callable[[], str]
     has_labels: bool = False
     has_several_labels: bool = False
     class_names: tuple[str, ...] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
-    facts: tuple = ()
 
     def columns(self, start, stop):
         """Return the columns of a range of images: `id` and those of `read`."""
         ids = [self.find_id(number) for number in range(start, stop)]
         return {"id": as_objects(ids), **self.read(start, stop)}
-
-    def digest(self):
-        """Return a digest of the ids and their order."""
-        found = hashlib.sha256(repr(self.facts).encode() if self.facts else b"")
-        for number in range(self.num_images):
-            found.update(self.find_id(number).encode("utf-8", "surrogateescape") + b"\n")
-        return found.hexdigest()[:16]
 
 
 def rows_of(source):
@@ -59,9 +51,8 @@ def rows_of(source):
         numbers = source.numbers[start:stop]
         examples = source.some(numbers).as_numpy_iterator()
         found = {int(number): (payload, label) for number, payload, label in examples}
-        # A record that cannot be read is missing.
-        rows = [found.get(int(number), (None, None)) for number in numbers]
-        payloads, labels = zip(*rows, strict=True)
+        source.check_readable(np.setdiff1d(numbers, [*found]))
+        payloads, labels = zip(*(found[number] for number in numbers.tolist()), strict=True)
         return {
             **_image_column(source, numbers, payloads),
             "label": as_objects([_names(source, label) for label in labels]),
@@ -71,6 +62,7 @@ def rows_of(source):
         source.num_examples,
         lambda number: source.find_id(int(source.numbers[number])),
         read,
+        source.digest,
         has_labels=True,
         has_several_labels=several,
         class_names=source.class_names,
@@ -81,9 +73,7 @@ def rows_of(source):
 def _image_column(source, numbers, payloads):
     if source.path_of is not None and not source.border:
         return {"path": as_objects([source.path_of(int(number)) for number in numbers])}
-    encoded = [
-        payload and tf.convert_to_tensor(source.read(payload)).numpy() for payload in payloads
-    ]
+    encoded = [tf.convert_to_tensor(source.read(payload)).numpy() for payload in payloads]
     if source.scale == 1 and not source.border:
         return {"bytes": as_objects(encoded)}
     return {"image": as_objects([_pixels(source, one) for one in encoded])}
@@ -91,7 +81,7 @@ def _image_column(source, numbers, payloads):
 
 def _pixels(source, encoded):
     try:
-        return encoded and source.pixels(decode(encoded)).numpy()
+        return source.pixels(decode(encoded)).numpy()
     except tf.errors.OpError:
         # The predictor explains why these bytes cannot be decoded.
         return encoded
@@ -100,8 +90,6 @@ def _pixels(source, encoded):
 def _names(source, label):
     """Return the name of a label, a list of names if there may be several, `None` for no class."""
     names = source.class_names
-    if label is None:
-        return None
     if source.has_several_labels:
         return [names[index] for index in np.flatnonzero(label > 0)]
     return names[label] if 0 <= label < len(names) else None

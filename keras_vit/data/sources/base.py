@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import hashlib
+import pathlib
 import unicodedata
 from collections.abc import Callable
 
@@ -11,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.core.class_names import check_class_names
+from keras_vit.data.digest import data_digest
+from keras_vit.data.fingerprints import name_some
 from keras_vit.data.images.decoding import cut_border
 
 # As in `vit_jax/configs/common.py`. The buffer holds encoded images.
@@ -18,6 +21,10 @@ SHUFFLE_BUFFER = 50_000
 # Constants of splitmix64, a hash of 64-bit integers by Sebastiano Vigna.
 _STEP, _FACTORS, _SHIFTS = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB), (30, 27)
 _LAST_SHIFT = 31
+# Between the paths in a payload: no path contains it.
+SEPARATOR = "\0"
+# Examples that are fetched at once for their digest.
+_BATCH_SIZE = 1024
 
 
 def _is_read(payload):
@@ -54,6 +61,8 @@ class Source:
         take: function from numbers to a dataset like `examples` that has those alone; `None` if
             the payloads are not in memory.
         has_masks: whether the bytes of an example are those of an image and of its mask.
+        record_files: paths of the files with many examples each that they are read from.
+        version: name and version of the dataset, if they determine its contents; or `None`.
     """
 
     examples: tf.data.Dataset
@@ -72,6 +81,8 @@ class Source:
     near: Callable[[int, int], tf.data.Dataset] | None = None
     take: Callable[[np.ndarray], tf.data.Dataset] | None = None
     has_masks: bool = False
+    record_files: tuple[str, ...] = ()
+    version: str | None = None
 
     @property
     def has_several_labels(self):
@@ -82,6 +93,22 @@ class Source:
     def num_examples(self):
         """The number of examples."""
         return len(self.numbers)
+
+    def digest(self):
+        """Return the identity of the examples: see `keras_vit.data.digest.data_digest`."""
+        facts = (self.class_names, self.scale, self.border, self.version)
+        return data_digest(facts, self._parts(), self.num_examples, self.record_files)
+
+    def _parts(self):
+        """Yield the id of each example, and its label and contents unless they are in records."""
+        if self.record_files or self.version:
+            yield from ((self.find_id(number),) for number in self.numbers.tolist())
+            return
+        for columns in self.examples.batch(_BATCH_SIZE).as_numpy_iterator():
+            for number, payload, label in zip(*columns, strict=True):
+                paths = payload.decode().split(SEPARATOR) if self.path_of is not None else ()
+                contents = map(pathlib.Path, paths) if paths else [payload]
+                yield (self.find_id(int(number)), label.tobytes(), *contents)
 
     def encoded(self):
         """Return the examples with their encoded images instead of the payloads."""
@@ -106,6 +133,15 @@ class Source:
         found = [self.examples] if self.near is None else [self.near(r[0], r[-1]) for r in runs]
         together = functools.reduce(tf.data.Dataset.concatenate, found)
         return together.filter(lambda number, *_: ~not_among(numbers, number))
+
+    def check_readable(self, numbers):
+        """Raise `ValueError` for examples that are lost: records behind a damaged one."""
+        some = self.some(numbers).as_numpy_iterator() if len(numbers) else ()
+        if len(lost := np.setdiff1d(numbers, [number for number, *_ in some])):
+            raise ValueError(
+                "All examples must be read, but a file is damaged. "
+                f"Received: {name_some([*map(self.find_id, lost.tolist())])}, which cannot be read"
+            )
 
     def find_numbers(self, ids):
         """Return the numbers of the examples with one of the ids; unknown ids are ignored."""

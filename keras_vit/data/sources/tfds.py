@@ -153,6 +153,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
         scale=row.scale,
         near=near,
         has_masks=row.mask is not None,
+        version=builder.info.full_name,
     )
 
 

@@ -89,19 +89,6 @@ def test_numbers_that_rise_twice(folder):
     assert sorted(found) == [2, 3, 10, 11]
 
 
-def test_a_record_that_cannot_be_read_has_no_bytes(records, tmp_path):
-    images = find_images([records])
-    whole = images.columns(0, 12)["bytes"]
-    path = min((tmp_path / "records").glob("train-*"))
-    damaged = bytearray(path.read_bytes())
-    damaged[-30] ^= 0xFF
-    path.write_bytes(damaged)
-    found = find_images([records]).columns(0, 12)
-    (missing,) = np.flatnonzero(np.equal(found["bytes"], None))
-    assert found["id"][missing].startswith(path.name) and whole[missing] is not None
-    assert found["label"][missing] is None
-
-
 def test_all_images_of_folders_and_files(folder, tmp_path):
     (folder / "notes.txt").write_text("no image")
     (folder / "cat" / "below").mkdir()

@@ -5,9 +5,12 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.data import find_source, load, write_records
+from keras_vit.data.deduplication.hashes import hash_part
+from keras_vit.data.inputs.find import find_images
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.sources.records.tfrecord import count_records
 from keras_vit.data.sources.splits import SPLITS
+from tests.data.test_digest import tfrecord
 from tests.fixtures.images import identify
 from tests.fixtures.photos import broken_images, write_photos
 
@@ -267,3 +270,26 @@ def test_nothing_is_written_over(files, photos, tmp_path):
     (tmp_path / "labels.txt").write_text("others\n")
     with pytest.raises(ValueError, match="class names in `folder` must be those"):
         write_records(source, tmp_path, "test")
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """Twelve records, with one flipped bit in the image of the seventh."""
+    name, root, _ = tfrecord(tmp_path / "records")
+    file = root / "a.tfrecord"
+    contents = bytearray(file.read_bytes())
+    contents[len(contents) * 13 // 24] ^= 1
+    file.write_bytes(contents)
+    return name
+
+
+@pytest.mark.parametrize("stop", [9, 12])
+def test_sound_records_are_not_taken_for_broken_images(stop, damaged):
+    with pytest.raises(ValueError, match=r"a file is damaged. Received: a\.tfrecord#6, "):
+        find_images([damaged]).columns(0, stop)
+
+
+def test_sound_records_have_hashes_or_the_file_is_refused(damaged):
+    source = find_source(damaged, "train+validation+test")
+    with pytest.raises(ValueError, match=r"a file is damaged. Received: a\.tfrecord#6, "):
+        hash_part(source, source.numbers)

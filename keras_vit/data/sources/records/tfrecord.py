@@ -128,6 +128,7 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
         near=read,
+        record_files=tuple(files[mine].tolist()),
     )
 
 

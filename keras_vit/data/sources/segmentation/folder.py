@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_vit.core.choices import IGNORED
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
-from keras_vit.data.sources.base import from_arrays
+from keras_vit.data.sources.base import SEPARATOR, from_arrays
 from keras_vit.data.sources.division import divide
 from keras_vit.data.sources.folder import shares_of
 from keras_vit.data.sources.folder_layout import SPLIT_NAMES, find_splits
@@ -16,8 +16,6 @@ from keras_vit.data.sources.listing import list_images
 from keras_vit.data.sources.splits import split_names
 
 IMAGES, MASKS, CLASSES = "images", "masks", "classes.txt"
-# No path contains it.
-_SEPARATOR = "\0"
 
 
 def masks(path, split, shard=(0, 1)):
@@ -80,7 +78,7 @@ def masks(path, split, shard=(0, 1)):
             f"{name_some(missing) or 'none'}"
         )
     return from_arrays(
-        np.array([_SEPARATOR.join(pair) for pair in pairs]),
+        np.array([SEPARATOR.join(pair) for pair in pairs]),
         np.zeros(len(pairs), "int32"),
         names,
         find_id=lambda number: pathlib.Path(pairs[number][0]).relative_to(root).as_posix(),
@@ -95,7 +93,7 @@ def masks(path, split, shard=(0, 1)):
 
 def _read(payload):
     """Return the bytes of an image and of its mask as one string."""
-    image, mask = tf.unstack(tf.strings.split(payload, _SEPARATOR), 2)
+    image, mask = tf.unstack(tf.strings.split(payload, SEPARATOR), 2)
     return pack(tf.io.read_file(image), tf.io.read_file(mask))
 
 

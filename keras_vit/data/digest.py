@@ -1,0 +1,78 @@
+"""The identity of data: one digest, which everything that stores results of data records."""
+
+import hashlib
+import os
+import pathlib
+
+import numpy as np
+import tqdm
+
+_BLOCK_BYTES = 4096
+# Blocks that are read of the file of one image, and of a file of many.
+_BLOCKS_OF_IMAGE, _BLOCKS_OF_RECORDS = 3, 64
+_SHOWN_FROM = 10_000
+
+
+def data_digest(facts, examples, num_examples, files=()):
+    """Return a digest of data. A copy of the files in another place has the same one.
+
+    Of a file its size and some blocks of 4 KiB are read: the first, the last, and others between
+    them at equal distances. Progress is shown for many examples.
+
+    Args:
+        facts: whatever else the examples depend on, as a tuple of text and numbers.
+        examples: iterable of tuples of text, bytes and paths: the id of an example, its label and
+            its files, as far as they are not in `files`.
+        num_examples: number of examples.
+        files: paths of files with many examples each.
+
+    Returns:
+        A string of 16 hexadecimal digits.
+
+    Example:
+    >>> from keras_vit.data.digest import data_digest
+    >>> path = tmp_path / "a.png"
+    >>> _ = path.write_bytes(b"one picture")
+    >>> before = data_digest((), [("a.png", path)], 1)
+    >>> _ = path.write_bytes(b"two picture")
+    >>> data_digest((), [("a.png", path)], 1) == before
+    False
+    """
+    found = hashlib.sha256()
+
+    def add(*parts):
+        for part in parts:
+            # The length keeps parts apart.
+            found.update(len(part).to_bytes(8) + part)
+
+    add(repr(facts).encode())
+    for file in files:
+        add(pathlib.Path(file).name.encode(), _sample(file, _BLOCKS_OF_RECORDS))
+    for example in tqdm.tqdm(
+        examples, "digest", num_examples, unit="image", disable=num_examples < _SHOWN_FROM
+    ):
+        add(*map(_as_bytes, example))
+    return found.hexdigest()[:16]
+
+
+def _as_bytes(part):
+    if isinstance(part, pathlib.Path):
+        return _sample(part, _BLOCKS_OF_IMAGE)
+    return part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+
+
+def _sample(path, num_blocks):
+    """Return the size of a file and some of its blocks; of one that cannot be read, nothing."""
+    try:
+        with pathlib.Path(path).open("rb", buffering=0) as file:
+            size = file.seek(0, os.SEEK_END)
+            blocks = [size.to_bytes(8)]
+            if size <= num_blocks * _BLOCK_BYTES:
+                file.seek(0)
+                return b"".join([*blocks, file.read()])
+            for start in np.linspace(0, size - _BLOCK_BYTES, num_blocks, dtype="int64").tolist():
+                file.seek(start)
+                blocks.append(file.read(_BLOCK_BYTES))
+            return b"".join(blocks)
+    except OSError:
+        return b""

@@ -1,0 +1,132 @@
+"""The identity of data: results that are stored for some data are not taken for those of others."""
+
+import shutil
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import tensorflow as tf
+
+from keras_vit.data import HashParts, find_source
+from keras_vit.data.inputs.find import find_images
+from tests.fixtures.images import encode, random_image, write_folder
+from tests.fixtures.masks import write_masks
+
+
+def other_picture(path):
+    """Replace a picture by another one with as many bytes."""
+    before, image = path.read_bytes(), np.flip(np.asarray(decoded(path)), 0)
+    after = encode(image, "BMP")
+    assert len(after) == len(before) and after != before
+    path.write_bytes(after)
+
+
+def decoded(path):
+    return tf.io.decode_image(path.read_bytes()).numpy()
+
+
+def folder(root):
+    write_folder(root, suffix=".bmp")
+    return f"folder:{root}", root, lambda: other_picture(root / "cat" / "1.bmp")
+
+
+def images(root):
+    write_folder(root, suffix=".bmp")
+    return str(root), root, lambda: other_picture(root / "cat" / "1.bmp")
+
+
+def large_images(root):
+    """The only bytes that differ are in the middle of 300 KB."""
+    write_folder(root, count=1, suffix=".bmp", size=320)
+
+    def change():
+        path = root / "cat" / "0.bmp"
+        contents = bytearray(path.read_bytes())
+        contents[len(contents) // 2] ^= 255
+        path.write_bytes(contents)
+
+    return str(root), root, change
+
+
+def csv(root):
+    write_folder(root, suffix=".bmp")
+    names = [f"{name}/{index}.bmp" for name in ("cat", "dog") for index in range(4)]
+    lines = [f"{name},{name.split('/')[0]}" for name in names]
+    table = root / "labels.csv"
+    table.write_text("\n".join(lines))
+    return f"csv:{table}", root, lambda: table.write_text("\n".join([*lines[:-1], "dog/3.bmp,cat"]))
+
+
+def masks(root):
+    write_masks(root)
+    shown, other = (root / "test" / "masks" / f"{index}.png" for index in range(2))
+    return f"masks:{root}", root, lambda: shutil.copy(other, shown)
+
+
+def write_tfrecord(path, seed):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for index in range(12):
+            image = encode(random_image(seed=seed + index), "BMP")
+            features = {
+                "image": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image])),
+                "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[index % 2])),
+            }
+            example = tf.train.Example(features=tf.train.Features(feature=features))
+            writer.write(example.SerializeToString(deterministic=True))
+
+
+def tfrecord(root):
+    """Exported again: as many records of the same sizes."""
+    root.mkdir()
+    (root / "labels.txt").write_text("cat\ndog\n")
+    write_tfrecord(root / "a.tfrecord", 0)
+    return f"tfrecord:{root}/*.tfrecord", root, lambda: write_tfrecord(root / "a.tfrecord", 50)
+
+
+def parquet(root):
+    root.mkdir()
+
+    def write(seed):
+        column = [encode(random_image(seed=seed + index), "BMP") for index in range(3)]
+        pyarrow.parquet.write_table(
+            pyarrow.table({"bytes": column}), root / "a.parquet", compression="none"
+        )
+
+    write(0)
+    return str(root), root, lambda: write(50)
+
+
+EVERY = "train+validation+test"
+KINDS = [folder, images, large_images, csv, masks, tfrecord, parquet]
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_other_contents_under_the_same_names(make, tmp_path):
+    name, root, change = make(tmp_path / "data")
+    before, size = find_images([name]).digest(), {p: p.stat().st_size for p in root.rglob("*.bmp")}
+    change()
+    assert all(path.stat().st_size == bytes for path, bytes in size.items())
+    assert find_images([name]).digest() != before
+
+
+@pytest.mark.parametrize("make", [folder, csv, masks, tfrecord])
+def test_stored_hashes_are_not_those_of_other_images(make, tmp_path):
+    name, _, change = make(tmp_path / "data")
+    HashParts(find_source(name, EVERY), tmp_path / "hashes", "photos")
+    change()
+    with pytest.raises(ValueError, match=r"one of the same images.*digest_of_images"):
+        HashParts(find_source(name, EVERY), tmp_path / "hashes", "photos")
+
+
+@pytest.mark.parametrize("make", [folder, masks, tfrecord])
+def test_a_copy_in_another_place_is_the_same(make, tmp_path):
+    name, root, _ = make(tmp_path / "data")
+    copy = shutil.copytree(root, tmp_path / "copy")
+    moved = name.replace(str(root), str(copy))
+    assert find_source(moved, "train").digest() == find_source(name, "train").digest()
+
+
+def test_splits_are_different():
+    splits = ("train", "test", "train+test")
+    assert len({find_source("digits", split).digest() for split in splits}) == 3
