@@ -16,9 +16,9 @@ class Resizing:
 
     Args:
         interpolation: `"bilinear"`, `"bicubic"` or `"lanczos"`.
-        antialias: whether to do as Pillow does: the filter covers all pixels of an image that
-            becomes smaller, and the results are rounded to integers. Pixels of a JPEG are then
-            computed accurately too.
+        antialias: whether to do as Pillow before version 13: the filter covers all pixels of an
+            image that becomes smaller, first of each row, then of each column, and the results are
+            rounded to integers. Pixels of a JPEG are then computed accurately too.
         crop_share: share of height and width that is kept of the resized image, its middle; 1 for
             no crop.
         keeps_aspect_ratio: whether the smaller side is resized to the length before the crop, and

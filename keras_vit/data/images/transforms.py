@@ -148,7 +148,10 @@ def resize_as(image, image_size, resizing):
 
 
 def _resize_antialiased(image, size, method):
-    """Resize by rows and then by columns, each rounded to [0, 255], as Pillow does."""
+    """Resize by rows and then by columns, each rounded to [0, 255], as Pillow before 13 does.
+
+    Pillow 13 begins with the columns if that is faster. Models were trained on the other order.
+    """
     height, width = tf.unstack(size)
     for target in ((tf.shape(image)[-3], width), (height, width)):
         image = tf.image.resize(image, target, method, antialias=True)
