@@ -265,8 +265,11 @@ def _check_not_hidden(path, files):
         logger.warning("%s keeps the shards of another model, which are not read", path.parent)
 
 
-def write_files(path, arrays, files, image_size):
-    """Write the arrays, and the JSON files next to them: all files, or none."""
+def write_files(path, arrays, files, image_size, **metadata):
+    """Write the arrays, and the JSON files next to them: all files, or none.
+
+    `metadata` are strings that a `.safetensors` file holds, too.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
@@ -276,6 +279,6 @@ def write_files(path, arrays, files, image_size):
             for name, contents in files.items():
                 text = json.dumps(contents, indent=2) + "\n"
                 parts[name].write_text(text, encoding="utf-8")
-            WRITERS[path.suffix](part, arrays, image_size)
+            WRITERS[path.suffix](part, arrays, image_size, **metadata)
     except OSError as error:
         raise path_error(path, "be where files can be written", f" ({error})") from error

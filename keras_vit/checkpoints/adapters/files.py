@@ -1,5 +1,6 @@
 """Adapters written to files and read from them, our own or those of peft."""
 
+import json
 import os
 import pathlib
 import types
@@ -9,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checkpoints.adapters import peft
+from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import FILE_SUFFIXES, SafetensorsArchive
 from keras_vit.checkpoints.configuration import read_json
 from keras_vit.checkpoints.matching import mismatches
@@ -23,10 +25,12 @@ from keras_vit.models.kernels.plain import base_kernel
 from keras_vit.models.parts import HEAD_LAYERS
 
 SUFFIX = ".safetensors"
-# Names in our files of alpha divided by the rank, and of the fingerprints of the base.
-SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
-# File of the fingerprints in a directory of peft, which ignores it.
-BASE_FILE = "keras_vit_base.json"
+# What is recorded besides the arrays: alpha divided by the rank, the fingerprints of the base, the
+# class names and the thresholds. It is JSON in the metadata of our files, and a file of its own in
+# a directory of peft, which ignores it.
+RECORD = "keras_vit_adapter"
+RECORD_FILE = f"{RECORD}.json"
+BASE_FINGERPRINTS, FACTS_OF_HEAD = "lora_base", ("class_names", "thresholds")
 # Root mean square of the differences: 1.4 for other random kernels, 0.06 after int4 (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12
 
@@ -34,12 +38,14 @@ MAX_BASE_DIFFERENCE = 0.12
 def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Write the matrices of LoRA and the head of a model to a file, without its base.
 
+    The class names and thresholds of the head are recorded, too.
+
     Args:
         model: a model of `keras_vit.enable_lora`.
         path: path of a `.safetensors` file with the names of our variables; or of a directory, for
             `adapter_config.json` and `adapter_model.safetensors` of peft with the ViT of
-            transformers 5, and `keras_vit_base.json` for `load_adapter`. The old files are replaced
-            when the new ones are complete.
+            transformers 5, and `keras_vit_adapter.json` for `load_adapter`. The old files are
+            replaced when the new ones are complete.
 
     Raises:
         ValueError: if the model has no LoRA, a weight is not finite, `path` cannot be written, or
@@ -54,21 +60,26 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     path, (variables, rank, scale) = _as_path(path), _adapter(model)
     check_finite(model)
     values = {name: ops.convert_to_numpy(variable) for name, variable in variables.items()}
+    record = {
+        "lora_scale": scale,
+        BASE_FINGERPRINTS: _base_fingerprints(model).tolist(),
+        **{name: getattr(model, name, None) for name in FACTS_OF_HEAD},
+    }
     if path.suffix == SUFFIX:
-        facts = {SCALE: np.float32([scale]), BASE_FINGERPRINTS: _base_fingerprints(model)}
-        write_files(path, {**values, **facts}, {}, None)
+        write_files(path, values, {}, None, **{RECORD: json.dumps(record)})
         return
     arrays = {
         entry.source: TRANSFORMS[entry.transform].write([values[name] for name in entry.targets])
         for entry in peft.entries_of(model, variables)
     }
-    base = {BASE_FINGERPRINTS: _base_fingerprints(model).tolist()}
-    files = {peft.CONFIG: peft.config_of(arrays, rank, scale), BASE_FILE: base}
+    files = {peft.CONFIG: peft.config_of(arrays, rank, scale), RECORD_FILE: record}
     write_files(path / peft.WEIGHTS, arrays, files, None)
 
 
 def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     """Assign the matrices of LoRA and the head from a file of `save_adapter` or of peft.
+
+    The model gets the class names and thresholds of that head; files of peft do not record them.
 
     Args:
         model: a model of `keras_vit.enable_lora` with the layers, rank, alpha and base of the file.
@@ -89,17 +100,28 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         found, scale = peft.entries_of(model, variables), peft.scale_of(path)
     archive = SafetensorsArchive(file)
     try:
-        facts = (SCALE, BASE_FINGERPRINTS)
-        shapes = {name: shape for name, shape in archive.shapes.items() if name not in facts}
-        naming = Naming.of(shapes, peft.name_of if is_peft else lambda name: name)
+        naming = Naming.of(archive.shapes, peft.name_of if is_peft else lambda name: name)
+        place, record = _read_record(archive, is_peft)
         if not is_peft:
-            scale = archive.read(SCALE).item() if SCALE in archive.shapes else np.nan
+            scale = record.get("lora_scale", np.nan)
         values = _values(variables, archive, found, naming, scale, own_scale)
-        _check_base(model, archive)
+        _check_base(model, record, place)
     finally:
         archive.close()
+    for name in FACTS_OF_HEAD:
+        if name not in record and getattr(model, name, None) is not None:
+            logger.warning("%s does not record `model.%s`, which is None now", path, name)
+        setattr(model, name, record.get(name))
     for name, value in values.items():
         variables[name].assign(value)
+
+
+def _read_record(archive, is_peft):
+    """Return the path and the contents of the record of an adapter; peft's own have none."""
+    file = archive.path.with_name(RECORD_FILE)
+    if is_peft:
+        return file, read_json(file) if file.is_file() else {}
+    return archive.path, json.loads(archive.metadata.get(RECORD, "{}"))
 
 
 def _values(variables, archive, found, naming, scale, own_scale):
@@ -123,36 +145,23 @@ def _values(variables, archive, found, naming, scale, own_scale):
     return values
 
 
-def _check_base(model, archive):
+def _check_base(model, record, place):
     """Raise an error if an adapter was saved with a base that is unrelated to the model's."""
-    place, file = archive.path, archive.path.with_name(BASE_FILE)
-    if BASE_FINGERPRINTS in archive.shapes:
-        recorded = archive.read(BASE_FINGERPRINTS)
-    elif place.name == peft.WEIGHTS and file.is_file():
-        place, recorded = file, _recorded_fingerprints(file)
-    else:
-        # Files of earlier versions and of peft do not record their base.
+    if not record:
         return
-    own = _base_fingerprints(model)
-    is_same_shape = recorded.shape == own.shape
+    recorded, own = record.get(BASE_FINGERPRINTS), _base_fingerprints(model)
+    if not isinstance(recorded, list) or not all(map(is_number, recorded)):
+        raise ValueError(
+            f"`{BASE_FINGERPRINTS}` of {str(place)!r} must be a list of numbers. "
+            f"Received: {recorded!r:.60}"
+        )
+    is_same_shape = len(recorded) == len(own)
     # NaN is no small difference.
     if not is_same_shape or not np.sqrt(np.mean((recorded - own) ** 2)) <= MAX_BASE_DIFFERENCE:
         raise ValueError(
             "`path` must hold an adapter of the model's weights: with others the model would "
-            f"compute something else. Received: path={str(archive.path)!r}, of another base than "
-            f"the one that {place.name} records"
+            f"compute something else. Received: {str(place)!r}, which records another base"
         )
-
-
-def _recorded_fingerprints(file):
-    """Return the fingerprints of the base of an adapter in a directory."""
-    numbers = read_json(file).get(BASE_FINGERPRINTS)
-    if not isinstance(numbers, list) or not all(map(is_number, numbers)):
-        raise ValueError(
-            f"`{BASE_FINGERPRINTS}` of {str(file)!r} must be a list of numbers. "
-            f"Received: {numbers!r:.60}"
-        )
-    return np.float32(numbers)
 
 
 def _base_fingerprints(model):

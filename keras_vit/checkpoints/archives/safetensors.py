@@ -43,7 +43,7 @@ class SafetensorsArchive:
         self._exit = contextlib.ExitStack()
         files, listed = _shards(path)
         self.config, self.preprocessor = read_configuration(files[0].parent)
-        self._files = {}
+        self._files, self.metadata = {}, {}
         try:
             for file in files:
                 self._add(file)
@@ -63,6 +63,7 @@ class SafetensorsArchive:
             found = f", where {sorted(twice)[0]!r} is in two files"
             raise path_error(self.path, "hold each array once", found)
         self._files.update(dict.fromkeys(tensors.keys(), tensors))
+        self.metadata |= tensors.metadata() or {}
 
     def _check_index(self, listed):
         # TensorFlow's index has the name of the model before those of the arrays.
@@ -154,10 +155,10 @@ def _held(directory):
     return "none of them"
 
 
-def write_safetensors(path, arrays, image_size):
+def write_safetensors(path, arrays, image_size, **metadata):
     """Write arrays to a file that is readable by all who may read other files.
 
-    `image_size` is ignored; the `config.json` records it.
+    `image_size` is ignored; the `config.json` records it. `metadata` are strings.
     """
     try:
         from safetensors.numpy import save_file
@@ -170,6 +171,6 @@ def write_safetensors(path, arrays, image_size):
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     path.touch()
     mode = path.stat().st_mode
-    save_file(arrays, path, metadata={"format": "pt"})
+    save_file(arrays, path, metadata={"format": "pt", **metadata})
     # safetensors writes files that only their owner can read.
     path.chmod(mode)

@@ -58,10 +58,10 @@ def test_another_base_is_refused_for_a_directory(tmp_path):
     keras_vit.load_adapter(model, tmp_path)
     with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
         keras_vit.load_adapter(other, tmp_path)
-    record = tmp_path / "keras_vit_base.json"
-    for wrong in ("{}", '{"lora_base": ["a"]}', "not JSON"):
+    record = tmp_path / "keras_vit_adapter.json"
+    for wrong in ('{"lora_scale": 1.5}', '{"lora_base": ["a"]}', "not JSON"):
         record.write_text(wrong)
-        with pytest.raises(ValueError, match="keras_vit_base.json"):
+        with pytest.raises(ValueError, match="keras_vit_adapter.json"):
             keras_vit.load_adapter(model, tmp_path)
     record.unlink()
     keras_vit.load_adapter(other, tmp_path)
@@ -75,14 +75,38 @@ def test_another_base_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
         keras_vit.load_adapter(other, path)
     np.testing.assert_array_equal(logits_of(other), before)
-    arrays = safetensors.numpy.load_file(path)
-    safetensors.numpy.save_file({**arrays, "lora_base": arrays["lora_base"][:1]}, path)
-    with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
-        keras_vit.load_adapter(tuned(), path)
-    # A file of an earlier version does not record the base.
-    del arrays["lora_base"]
-    safetensors.numpy.save_file(arrays, path)
-    keras_vit.load_adapter(other, path)
+    # Without its metadata, nothing says what it is an adapter of.
+    safetensors.numpy.save_file(safetensors.numpy.load_file(path), path)
+    with pytest.raises(ValueError, match="alpha / rank is nan, not 1.5"):
+        keras_vit.load_adapter(other, path)
+
+
+@pytest.mark.parametrize("name", ["adapter.safetensors", "peft"])
+def test_the_names_of_the_classes_come_with_the_head(name, tmp_path):
+    options = {"activation": "gelu", "epsilon": 1e-12}
+    model, base = tuned(**options), fresh(**options)
+    model.class_names, model.thresholds = ("bus", "car", "van"), (0.2, 0.3, 0.4)
+    base.class_names = ("apple", "pear", "plum")
+    keras_vit.save_adapter(model, tmp_path / name)
+    keras_vit.load_adapter(base, tmp_path / name)
+    np.testing.assert_array_equal(logits_of(base), logits_of(model))
+    assert base.class_names == ("bus", "car", "van") and base.thresholds == (0.2, 0.3, 0.4)
+    # An adapter of unnamed classes has no names either.
+    model.class_names = model.thresholds = None
+    keras_vit.save_adapter(model, tmp_path / name)
+    keras_vit.load_adapter(base, tmp_path / name)
+    assert base.class_names is None and base.thresholds is None
+
+
+def test_a_head_of_unknown_classes_has_no_names(tmp_path, caplog):
+    """As that of peft's own files."""
+    base = tuned(activation="gelu", epsilon=1e-12)
+    keras_vit.save_adapter(base, tmp_path)
+    (tmp_path / "keras_vit_adapter.json").unlink()
+    base.class_names = ("apple", "pear", "plum")
+    keras_vit.load_adapter(base, tmp_path)
+    assert base.class_names is None
+    assert "does not record `model.class_names`, which is None now" in caplog.text
 
 
 WRONG = {
