@@ -95,9 +95,9 @@ def load(
             `min_crop_area`, `random_crop_from`, `central_crop_from`, `resizing`, `flip`,
             `augmentation`, `upright`, `one_hot`. Also `start_step` and `skip`, to resume a repeated
             dataset: the number of batches seen, and the ids of the images that were skipped
-            (`skipped.ids`); `load(...).from_step(start_step, skip)` does the same. And `balanced`:
-            whether images of classes with few of them are repeated, so that each pass has about
-            equally many of each class.
+            (`skipped.ids`); `load(...).from_step(start_step, skip)` does the same. And `balanced`,
+            for training: whether images of classes with few of them are repeated, so that each pass
+            has about equally many of each class.
 
     Returns:
         A `tf.data.Dataset` whose attribute `info` is a `keras_vit.data.DatasetInfo`: class names,
@@ -203,8 +203,11 @@ def load(
         )
         return info.attach(pipeline.batches())
 
-    if balanced and stored.has_masks:
-        raise ValueError("`balanced` must be false for masks. Received: balanced=True")
+    if balanced and (stored.has_masks or not training):
+        raise ValueError(
+            "`balanced` must be false without `training`, where images would count twice, and for "
+            f"masks. Received: balanced=True, training={training}, name={name!r}"
+        )
     stored = stored.balanced() if balanced else stored
     return batches(make_pipeline, stored, source.find_numbers(skip))
 

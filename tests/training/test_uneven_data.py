@@ -58,13 +58,18 @@ def test_rare_classes_are_repeated(folder):
     np.testing.assert_array_equal(rest, labels_of(balanced, 6)[24:])
 
 
+def test_images_of_a_test_split_come_once(folder):
+    with pytest.raises(ValueError, match=r"`balanced` must be false without `training`"):
+        load(folder, "test", 16, 12, balanced=True)
+
+
 @pytest.mark.slow
 def test_a_broken_image_of_a_rare_class_is_skipped_each_time(tmp_path):
     root = write_folder(tmp_path / "train", ["ant"], 12).parent
     write_folder(root / "train", ["bee"], 4)
     write_folder(root / "test", ["ant", "bee"], 1)
     (root / "train/bee/0.jpg").write_bytes(b"no image")
-    data = load(f"folder:{root}", "train", 16, 7, balanced=True, repeat=True)
+    data = load(f"folder:{root}", "train", 16, 7, training=True, balanced=True, repeat=True)
     first = labels_of(data, 6)
     assert collections.Counter(first[:21].tolist()) == {0: 12, 1: 9}
     assert data.skipped.ids == ["train/bee/0.jpg"]
