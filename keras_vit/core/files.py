@@ -1,4 +1,4 @@
-"""Atomic file replacement, and comparison of settings."""
+"""Atomic file replacement, the check of archives, and comparison of settings."""
 
 import contextlib
 import csv
@@ -6,9 +6,13 @@ import json
 import os
 import pathlib
 import uuid
+import zipfile
 
 # Part of the name of a file that is being written.
 PARTIAL = ".partial"
+# Weights are hardly smaller when they are compressed. Arrays of that many bytes and that many times
+# the size of their file fill the memory and are no weights.
+MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
 
 
 @contextlib.contextmanager
@@ -37,6 +41,46 @@ def replacing(path):
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+
+
+def check_zip(path):
+    """Raise `ValueError` if the members of a zip archive are too large for it.
+
+    A file of a few megabytes can fill the memory. Nothing is expanded here.
+    """
+    with zipfile.ZipFile(path) as archive:
+        _check_expansion(path, (member.file_size for member in archive.infolist()))
+
+
+def hdf5_arrays(path, file):
+    """Return the arrays of an HDF5 file, by name, or raise `ValueError` as `check_zip` does.
+
+    Arrays whose values would be read from another file, which may be any, are refused too.
+
+    Args:
+        path: path of the file, or of the archive that has it.
+        file: the open `h5py.File`.
+    """
+    import h5py
+
+    arrays = {}
+    file.visititems(
+        lambda name, item: arrays.update({name: item} if isinstance(item, h5py.Dataset) else {})
+    )
+    for name, array in arrays.items():
+        if array.external or array.is_virtual:
+            raise ValueError(f"it must hold its arrays itself, and {name!r} is in another file")
+    _check_expansion(path, (array.size * array.dtype.itemsize for array in arrays.values()))
+    return arrays
+
+
+def _check_expansion(path, sizes):
+    size, file_size = sum(sizes), pathlib.Path(path).stat().st_size
+    if size > max(MAX_BYTES, MAX_RATIO * file_size):
+        raise ValueError(
+            f"it would take {size:,} bytes of memory, and may take at most {MAX_RATIO} times the "
+            f"size of the file, {file_size:,}"
+        )
 
 
 def write_csv(path, rows):

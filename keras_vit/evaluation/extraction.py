@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checkpoints.archives.npz import DAMAGED
-from keras_vit.core.files import replacing
+from keras_vit.core.files import check_zip, replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import fingerprints
@@ -162,6 +162,7 @@ def _read(path, key):
     if not path.exists():
         return None
     try:
+        check_zip(path)
         # NumPy leaves a damaged file open that it has opened itself.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             if str(arrays["digest"]) == key:

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.core.files import check_zip, hdf5_arrays
 from keras_vit.models.calls.origin import set_origin
 
 WEIGHTS_SUFFIX = ".weights.h5"
@@ -49,7 +50,7 @@ def load_weights(model, path):
 def _check_arrays(path, model):
     """Raise an error if the number of arrays or the names of layers are not the model's."""
     with h5py.File(path, "r") as file:
-        num_arrays = _check_all_used(file, model)
+        num_arrays = _check_all_used(_weights_in(path, file), model)
         names = {_layer_name(group) for group in file.get("layers", {}).values()} - {None}
     if num_arrays < len(model.weights):
         raise ValueError(f"it has {num_arrays} arrays, the model {len(model.weights)} variables")
@@ -58,34 +59,34 @@ def _check_arrays(path, model):
         raise ValueError(f"only one of them has the layers {', '.join(sorted(different))}")
 
 
-def _check_all_used(file, model):
-    """Return the number of weights in an HDF5 file, or raise an error if the model has fewer."""
-    arrays = []
-    file.visititems(lambda name, item: arrays.append(name) if _is_weight(name, item) else None)
-    if len(arrays) > len(model.weights):
-        groups = collections.Counter("/".join(name.split("/")[:2]) for name in arrays)
-        unused = [name for name, n in groups.items() if n > _num_weights(file[name], model)]
+def _weights_in(path, file):
+    """Return the groups of an HDF5 file: name, the number of weights, and the layer's name."""
+    names = filter(_is_weight, hdf5_arrays(path, file))
+    groups = collections.Counter("/".join(name.split("/")[:2]) for name in names)
+    return [(name, count, _layer_name(file[name])) for name, count in groups.items()]
+
+
+def _check_all_used(groups, model):
+    """Return the number of weights in a file, or raise an error if the model has fewer."""
+    num_arrays = sum(count for _, count, _ in groups)
+    if num_arrays > len(model.weights):
+        counts = {layer.name: len(layer.weights) for layer in model.layers}
+        unused = [name for name, count, layer in groups if count > counts.get(layer, 0)]
         raise ValueError(
-            f"it has {len(arrays)} arrays, the model {len(model.weights)} variables: "
+            f"it has {num_arrays} arrays, the model {len(model.weights)} variables: "
             f"unused arrays in {', '.join(unused[:MAX_LISTED])}"
         )
-    return len(arrays)
-
-
-def _num_weights(group, model):
-    """Return the number of variables of the layer whose arrays a group holds."""
-    name = _layer_name(group) if isinstance(group, h5py.Group) else None
-    return sum(len(layer.weights) for layer in model.layers if layer.name == name)
+    return num_arrays
 
 
 def _layer_name(group):
     """Return the name of a layer that Keras records with its arrays, or `None`."""
-    return group["vars"].attrs.get("name") if "vars" in group else None
+    has_name = isinstance(group, h5py.Group) and "vars" in group
+    return group["vars"].attrs.get("name") if has_name else None
 
 
-def _is_weight(name, item):
-    is_state = name.startswith("optimizer/") or "seed_generator" in name
-    return isinstance(item, h5py.Dataset) and not is_state
+def _is_weight(name):
+    return not name.startswith("optimizer/") and "seed_generator" not in name
 
 
 def load_model(path):
@@ -105,18 +106,21 @@ def load_unchecked(path):
             f"Received: model={str(path)!r}, which is no .keras file or not all of one"
         )
     try:
-        model = keras.models.load_model(path, compile=False)
-        # Keras ignores arrays that the model does not have.
+        check_zip(path)
         with zipfile.ZipFile(path) as archive:
             # All at once, like Keras: for each step back `zipfile` reads a member from its start.
             weights = io.BytesIO(archive.read(_WEIGHTS_MEMBER))
         with h5py.File(weights, "r") as file:
-            _check_all_used(file, model)
+            groups = _weights_in(path, file)
+        del weights
+        model = keras.models.load_model(path, compile=False)
+        # Keras ignores arrays that the model does not have.
+        _check_all_used(groups, model)
     # Errors of the archive and of HDF5 have many types.
     except Exception as error:
         raise ValueError(
             f"`model` must be a complete Keras model. Received: model={str(path)!r}, "
-            f"which Keras cannot load: {error}"
+            f"which cannot be loaded: {error}"
         ) from error
     set_origin(model, path)
     return model

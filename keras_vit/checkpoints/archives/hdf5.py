@@ -3,9 +3,9 @@
 import h5py
 import numpy as np
 
-from keras_vit.checkpoints.archives.npz import as_float32, check_expansion, incomplete_error
+from keras_vit.checkpoints.archives.npz import as_float32, incomplete_error
 from keras_vit.checkpoints.configuration import read_configuration
-from keras_vit.core.arguments import path_error
+from keras_vit.core.files import hdf5_arrays
 
 
 class Hdf5Archive:
@@ -21,33 +21,13 @@ class Hdf5Archive:
         except OSError as error:
             raise incomplete_error(path, ".h5 file", error) from error
         try:
-            arrays = self._arrays()
-            elsewhere = [name for name, array in arrays.items() if _is_elsewhere(array)]
-            sizes = [array.size * array.dtype.itemsize for array in arrays.values()]
+            arrays = hdf5_arrays(path, self._file)
         # Errors of damaged files have many types.
         except Exception as error:
             self.close()
             raise incomplete_error(path, ".h5 file", error) from error
-        try:
-            if elsewhere:
-                found = f", whose {elsewhere[0]!r} is in another file"
-                raise path_error(path, "hold its arrays itself", found)
-            check_expansion(path, sizes)
-        except ValueError:
-            self.close()
-            raise
         self.shapes = {name: array.shape for name, array in arrays.items()}
         self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
-
-    def _arrays(self):
-        arrays = {}
-
-        def visit(name, item):
-            if isinstance(item, h5py.Dataset):
-                arrays[name] = item
-
-        self._file.visititems(visit)
-        return arrays
 
     def read(self, name):
         """Return the array of that name in float32."""
@@ -61,11 +41,6 @@ class Hdf5Archive:
     def close(self):
         """Close the file."""
         self._file.close()
-
-
-def _is_elsewhere(array):
-    """Whether the values of an array are read from another file, which may be any."""
-    return bool(array.external) or array.is_virtual
 
 
 def write_hdf5(path, arrays, image_size):

@@ -16,12 +16,10 @@ import zlib
 import numpy as np
 
 from keras_vit.core.arguments import path_error
+from keras_vit.core.files import check_zip
 
 # Key of the image size in the archive's comment.
 RECORDED = "keras_vit.image_size"
-# Weights are hardly smaller when they are compressed. Arrays of that many bytes and that many times
-# the size of their file fill the memory and are no weights.
-MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
 
 # Errors of reading a damaged file.
 DAMAGED = (
@@ -54,6 +52,7 @@ class NpzArchive:
         self.config, self.preprocessor = {}, {}
         self._exit = contextlib.ExitStack()
         try:
+            check_zip(path)
             self._file = self._exit.enter_context(path.open("rb"))
             self._zip = self._exit.enter_context(zipfile.ZipFile(self._file))
             self.config = _recorded(self._zip.comment)
@@ -61,11 +60,6 @@ class NpzArchive:
         except DAMAGED as error:
             self.close()
             raise incomplete_error(path, ".npz archive", error) from error
-        try:
-            check_expansion(path, (math.prod(s) * d.itemsize for s, d in headers.values()))
-        except ValueError:
-            self.close()
-            raise
         self.shapes = {name: shape for name, (shape, _) in headers.items()}
         self.dtypes = {name: _dtype_name(dtype) for name, (_, dtype) in headers.items()}
         members = self._zip.infolist()
@@ -152,16 +146,6 @@ def read_header(file):
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     return versions[np.lib.format.read_magic(file)](file)
-
-
-def check_expansion(path, sizes):
-    """Raise `ValueError` if arrays of these numbers of bytes are too large for their file."""
-    size, file_size = sum(sizes), pathlib.Path(path).stat().st_size
-    if size > max(MAX_BYTES, MAX_RATIO * file_size):
-        found = f", whose {file_size:,} bytes stand for {size:,}"
-        raise path_error(
-            path, f"hold arrays of at most {MAX_RATIO} times the size of the file", found
-        )
 
 
 def as_float32(name, array):

@@ -6,6 +6,7 @@ import zipfile
 
 from keras_vit.checkpoints.loading import from_checkpoint
 from keras_vit.checkpoints.trained.runs import MODELS, check_saved, find_model, read_run
+from keras_vit.core.files import check_zip
 from keras_vit.core.pixels import scales_inputs
 from keras_vit.models.files import load_model
 from keras_vit.models.surgery import resize
@@ -112,6 +113,7 @@ def _read_member(path, name):
     if not pathlib.Path(path).exists():
         raise ValueError(f"`model` must be an existing file. Received: model={str(path)!r}")
     try:
+        check_zip(path)
         with zipfile.ZipFile(path) as file:
             contents = json.loads(file.read(name)) if name in file.namelist() else {}
     except PermissionError as error:
@@ -121,6 +123,6 @@ def _read_member(path, name):
     except (OSError, ValueError, zipfile.BadZipFile, RuntimeError) as error:
         raise ValueError(
             "`model` must be a complete Keras model. "
-            f"Received: model={str(path)!r}, which is no .keras file or not all of one"
+            f"Received: model={str(path)!r}, which is no .keras file or not all of one ({error})"
         ) from error
     return contents if isinstance(contents, dict) else {}
