@@ -157,6 +157,11 @@ def check_no_segmenter(model):
         )
 
 
+def computes_in_float16(model):
+    """Whether a layer of a model computes in float16, in which small gradients are 0."""
+    return any(layer.compute_dtype == "float16" for layer in model.layers)
+
+
 def find_blocks(model):
     """Return the Transformer blocks of a model, from the first to the last.
 

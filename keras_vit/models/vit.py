@@ -133,9 +133,8 @@ def vision_transformer(
         resnet_width: channels of the ResNet's first convolution, a multiple of 32.
         name: name of the model.
         dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
-            policy. LayerNorm statistics, softmax and logits are float32 under every policy. To
-            train with `"mixed_float16"`, compile with a `keras.optimizers.LossScaleOptimizer`;
-            Keras adds one if that is the global policy, and our recipes always add one.
+            policy. LayerNorm statistics, softmax and logits are float32 under every policy. With
+            `"mixed_float16"`, `compile` and our recipes scale the loss.
         remat: whether training keeps only the input of each Transformer block and recomputes the
             rest for the gradients (rematerialization, gradient checkpointing): less memory, for
             about 1.2 times the time, and the same gradients. On CPUs, JAX saves no memory.

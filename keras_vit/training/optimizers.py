@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_rate
+from keras_vit.models.parts import computes_in_float16
 from keras_vit.training.paper_optimizer import PaperOptimizer, PaperUpdates
 from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_accumulation
 from keras_vit.training.recipes.recipe import KERAS_OPTIMIZERS, Recipe
@@ -121,8 +122,8 @@ def make_optimizer(
         ema_momentum=recipe.ema_momentum,
         unfreeze_steps=recipe.unfreeze_steps,
     )
-    # Keras scales the loss itself only under a global float16 policy.
-    if any(layer.compute_dtype == "float16" for layer in model.layers):
+    # A task's model, such as a `Distiller`, has the global policy, by which Keras scales the loss.
+    if computes_in_float16(model):
         check_accumulation(recipe, "float16")
         return keras.optimizers.LossScaleOptimizer(optimizer)
     return optimizer
