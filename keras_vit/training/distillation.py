@@ -139,6 +139,11 @@ def _check_teacher(model, teacher, class_names):
     except ValueError as error:
         message = f"`teacher` must be a classifier. Received: {received} ({error})"
         raise ValueError(message) from None
+    if getattr(teacher, "thresholds", None) is not None:
+        raise ValueError(
+            "`teacher` must have one label per image: the student learns the probabilities of a "
+            f"softmax. Received: {received} with `thresholds`, whose probabilities are sigmoids"
+        )
     known = getattr(teacher, "class_names", None)
     names = known or class_names
     # Other projects name ImageNet's classes by words, datasets by synsets, in the same order.

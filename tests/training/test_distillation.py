@@ -13,7 +13,7 @@ from keras_vit.models import freeze_blocks
 from keras_vit.models.files import load_model
 from keras_vit.training import job
 from keras_vit.training.callbacks import SaveState
-from keras_vit.training.distillation import Distiller
+from keras_vit.training.distillation import Distiller, distill
 from keras_vit.training.fit import fit
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.run_to_be_killed import RECIPE
@@ -212,6 +212,13 @@ def test_other_wrong_teachers(tmp_path):
         with pytest.raises(ValueError, match="`teacher` must be a trained model.*none|5"):
             train(teacher=nonsense)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_teacher_of_several_labels_is_refused():
+    recipe, teacher = small_recipe(), small_teacher()
+    teacher.thresholds = (0.5, 0.5, 0.5)
+    with pytest.raises(ValueError, match="`teacher` must have one label per image.*`thresholds`"):
+        distill(recipe, small_model(recipe), teacher, CLASSES)
 
 
 @pytest.mark.parametrize(
