@@ -62,10 +62,14 @@ def masked_patch_loss(target: str = "mean_colour") -> Any:
 
 @keras.saving.register_keras_serializable("keras_vit")
 class PixelCrossEntropy(keras.losses.Loss):
-    """Cross-entropy of the softmax, a mean over the pixels of a batch weighted by their classes.
+    """Cross-entropy of the softmax, a mean over all pixels of a batch.
 
     Labels are masks `(batch, height, width)`, predictions logits
-    `(batch, height, width, num_classes)`. Pixels of the value 255 are ignored.
+    `(batch, height, width, num_classes)`. Pixels of the value 255 have the weight 0.
+
+    `torch.nn.CrossEntropyLoss` divides by the sum of the weights in the batch. Then the mean over
+    parts of a batch, on several devices or one after the other, would not be that of the batch. A
+    run therefore divides `class_weights` by the share of its training pixels that have a class.
 
     Args:
         class_weights: weight of each class; `None` for 1.
@@ -73,14 +77,11 @@ class PixelCrossEntropy(keras.losses.Loss):
     Raises:
         ValueError: if there are not as many weights as classes.
 
-    Reference:
-        `torch.nn.CrossEntropyLoss` with `weight` and `ignore_index`.
-
     Example:
     >>> from keras_vit.training.losses import PixelCrossEntropy
     >>> masks, logits = np.array([[[0, 255]]]), np.zeros((1, 1, 2, 4))
     >>> round(float(PixelCrossEntropy()(masks, logits)), 4)
-    1.3863
+    0.6931
     """
 
     def __init__(
@@ -106,9 +107,7 @@ class PixelCrossEntropy(keras.losses.Loss):
                 )
             table = ops.convert_to_tensor(self.class_weights, losses.dtype)
             weights = weights * ops.take(table, classes)
-        # Keras's mean over all pixels becomes that of the weights.
-        share = ops.mean(weights)
-        return losses * weights / ops.where(share > 0, share, 1)
+        return losses * weights
 
     def get_config(self):
         return {**super().get_config(), "class_weights": self.class_weights}

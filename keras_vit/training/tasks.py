@@ -10,7 +10,7 @@ import numpy as np
 from keras_vit.core.choices import IGNORED, SEGMENTATION, TARGETS
 from keras_vit.core.class_names import check_class_names
 from keras_vit.data.fingerprints import name_some
-from keras_vit.data.images.masks import count_pixels, examples_of
+from keras_vit.data.images.masks import count_pixels
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
 from keras_vit.models.kernels.folding import fold
@@ -199,20 +199,20 @@ def _segmentation_task(recipe, model, train, validation):
             f"a model of the output shape {model.output_shape}, and images "
             f"{'with' if train.source.has_masks else 'without'} masks"
         )
-    has_pixels = ((mask != IGNORED).any() for _, mask in examples_of(train.source))
-    if not any(has_pixels):
+    counts, share = count_pixels(train.source)
+    if not share:
         raise ValueError(
             "`data` must have masks with pixels of a class. Received: masks that cannot be read, "
             f"or whose pixels are all {IGNORED}, which stands for none"
         )
-    weights = None
-    if recipe.class_balance == "weights":
-        weights = _pixel_weights(count_pixels(train.source), names)
+    is_weighted = recipe.class_balance == "weights"
+    weights = _pixel_weights(counts, names) if is_weighted else [1.0] * len(names)
     # Keras counts in int32 on JAX and torch, which an epoch of large images overflows.
     options = {"ignore_class": IGNORED, "sparse_y_pred": False, "dtype": "float32"}
     metrics = (keras.metrics.MeanIoU(len(names), "mean_iou", **options),)
     facts = {"class_names": names, "num_examples": train.num_examples}
-    return Task(model, train, validation, PixelCrossEntropy(weights), metrics, facts)
+    loss = PixelCrossEntropy(np.divide(weights, share))
+    return Task(model, train, validation, loss, metrics, facts)
 
 
 def _pixel_weights(counts, names):

@@ -10,7 +10,9 @@ from PIL import Image
 
 from keras_vit.training import RECIPES, train
 from keras_vit.training.losses import PixelCrossEntropy
-from keras_vit.training.tasks import _pixel_weights
+from keras_vit.training.starting_model import make_model
+from keras_vit.training.tasks import _pixel_weights, make_task
+from keras_vit.training.training_data import load_training_data
 from tests.fixtures.masks import IGNORED, write_masks
 from tests.fixtures.small_runs import small_model, small_recipe
 
@@ -22,7 +24,7 @@ VARIANT = "ViT_Ti16(patch_size=4, embedding_dim=32, depth=2, num_heads=2, mlp_di
 
 
 @pytest.mark.parametrize("weights", [None, (1.0, 2.0, 0.5)])
-def test_loss_is_the_weighted_mean_over_pixels(weights):
+def test_loss_is_the_mean_of_weighted_pixels(weights):
     rng = np.random.default_rng(0)
     masks, logits = rng.integers(0, 3, (2, 4, 5)), rng.normal(size=(2, 4, 5, 3))
     masks[0, 0] = IGNORED
@@ -30,7 +32,7 @@ def test_loss_is_the_weighted_mean_over_pixels(weights):
     known = masks != IGNORED
     losses = -np.log(np.take_along_axis(shares[known], masks[known][:, None], -1))[:, 0]
     factors = np.ones(3) if weights is None else np.array(weights)
-    expected = np.average(losses, weights=factors[masks[known]])
+    expected = np.sum(losses * factors[masks[known]]) / masks.size
     loss = PixelCrossEntropy(weights)(masks, logits.astype("float32"))
     np.testing.assert_allclose(ops.convert_to_numpy(loss), expected, rtol=1e-5)
 
@@ -38,6 +40,14 @@ def test_loss_is_the_weighted_mean_over_pixels(weights):
 def test_masks_without_classes_have_no_loss():
     masks, logits = np.full((1, 2, 2), IGNORED), np.ones((1, 2, 2, 3), "float32")
     assert float(PixelCrossEntropy()(masks, logits)) == 0
+
+
+def test_pixels_without_a_class_do_not_lower_the_loss_of_a_run(tmp_path):
+    """One of 24 rows has none."""
+    recipe = dataclasses.replace(RECIPES["segment"], **SETTINGS)
+    data = load_training_data(recipe, f"masks:{write_masks(tmp_path)}")
+    task = make_task(recipe, make_model(recipe, VARIANT, 3), data)
+    np.testing.assert_allclose(task.loss.class_weights, [24 / 23] * 3)
 
 
 # Keras's MeanIoU asks JAX for int64, and says so.

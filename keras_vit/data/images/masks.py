@@ -141,9 +141,16 @@ def numbered_examples_of(source):
 
 
 def count_pixels(source):
-    """Return the number of pixels of each class in the masks of a `Source`, an int64 array."""
+    """Count the pixels of each class in the masks of a `Source`.
+
+    Returns:
+        `(counts, share)`: an int64 array, and the mean share of a mask's pixels that have a class,
+        0 if no mask can be read.
+    """
     num_classes = len(source.class_names)
-    counts = np.zeros(num_classes, "int64")
+    counts, shares = np.zeros(num_classes, "int64"), []
     for _, mask in examples_of(source):
-        counts += np.bincount(mask[mask != IGNORED], minlength=num_classes)
-    return counts
+        known = mask[mask != IGNORED]
+        counts += np.bincount(known, minlength=num_classes)
+        shares.append(known.size / mask.size)
+    return counts, np.mean(shares) if shares else 0.0

@@ -32,7 +32,9 @@ def test_images_and_masks_are_those_of_the_files(tmp_path):
         np.testing.assert_array_equal(image, expected[0])
         np.testing.assert_array_equal(mask, expected[1])
     counts = np.bincount(np.concatenate([mask.ravel() for _, mask in found]))
-    np.testing.assert_array_equal(count_pixels(source), counts[:3])
+    found, share = count_pixels(source)
+    np.testing.assert_array_equal(found, counts[:3])
+    assert share == pytest.approx(23 / 24)
 
 
 def test_a_folder_without_splits_is_divided(tmp_path):
