@@ -3,6 +3,11 @@
 import tensorflow as tf
 
 
+def count_images(dataset):
+    """Return the number of images that a dataset yields: those that can be decoded."""
+    return sum(len(tf.nest.flatten(batch)[0]) for batch in dataset)
+
+
 def pad(dataset, batch_size, num_batches, weight=1.0):
     """Fill the last batch of a dataset with images of weight 0, and add such batches.
 

@@ -8,8 +8,8 @@ from typing import Any
 import keras
 
 from keras_vit.data.datasets import load
-from keras_vit.data.padding import pad
-from keras_vit.data.processes import process
+from keras_vit.data.padding import count_images, pad
+from keras_vit.data.processes import process, sum_over_processes
 from keras_vit.data.sources.paper import changes_that_keep_labels, check_augmentation
 from keras_vit.training.distribution import check_batch, num_replicas
 from keras_vit.training.recipes.recipe import Recipe
@@ -82,7 +82,7 @@ def load_training_data(
     if count > 1:
         # Shares differ by one image, and all processes must run the same number of steps.
         shared["shard"] = (0, 1)
-        _describe_whole(train, load(name, split, **part, **shared))
+        _describe_whole(train, load(name, split, training=True, **part, **shared))
         if held_out is not None:
             _describe_whole(held_out, load(name, validation, **shared))
     return train, held_out
@@ -104,6 +104,7 @@ def for_evaluation(dataset, batch_size):
         return dataset
     count = process()[1]
     num_batches = -(-dataset.num_examples // batch_size)
-    # Keras divides by the number of images, not by the sum of their weights.
-    weight = num_batches * batch_size / dataset.num_examples
+    # Keras divides the loss by the number of images, not by the sum of their weights. How many can
+    # be decoded is known only after a pass over them.
+    weight = num_batches * batch_size / sum_over_processes(count_images(dataset))
     return pad(dataset, batch_size // count, num_batches, weight)

@@ -17,6 +17,8 @@ from tests.fixtures.distributed.processes import (
     start_two,
 )
 from tests.fixtures.distributed.run import measuring, train
+from tests.fixtures.images import write_broken_folder
+from tests.fixtures.masks import write_masks
 
 on_tensorflow = pytest.mark.backends("tensorflow", reason="TensorFlow's strategies")
 on_jax = pytest.mark.backends("jax", reason="keras.distribution is for JAX")
@@ -141,6 +143,48 @@ def test_two_processes_with_a_divided_model_are_resumed_on_one(tmp_path):
     assert 0 < int(states[-1].strip("batch-.npz")) < 60
     resumed = start(MODULE, *flags, "none")
     check_metrics(resumed, expected)
+
+
+@on_jax
+@pytest.mark.processes
+@pytest.mark.parametrize("loss", ["softmax", "mean_colour", "segmentation"])
+def test_images_that_cannot_be_decoded(loss, tmp_path):
+    """The loss and the metrics of two devices, which share padded batches, are those of one."""
+    code = """
+import json
+import sys
+import jax
+jax.config.update("jax_num_cpu_devices", 2)
+import keras
+import numpy as np
+from keras_vit.training.distribution import strategy
+from keras_vit.training.starting_model import make_model
+from keras_vit.training.tasks import make_task
+from keras_vit.training.training_data import for_evaluation, load_training_data
+from tests.fixtures.small_runs import small_recipe
+recipe = small_recipe(batch_size=8, loss=sys.argv[1])
+def evaluated(name):
+    with strategy(name).scope():
+        data = load_training_data(recipe, sys.argv[2])
+        num_classes = len(data[0].class_names)
+        model = make_model(recipe, "ViT_Ti16(patch_size=4, depth=1)", num_classes)
+        task = make_task(recipe, model, data)
+        rng = np.random.default_rng(0)
+        # The head is zero at the start.
+        for variable in task.model.trainable_variables:
+            variable.assign(rng.normal(size=variable.shape))
+        task.model.compile("sgd", task.loss, weighted_metrics=list(task.metrics))
+        images = for_evaluation(task.validation, recipe.batch_size)
+        return task.model.evaluate(images, return_dict=True, verbose=0)
+print(json.dumps([evaluated("none"), evaluated("data_parallel")]))
+"""
+    if loss == "segmentation":
+        data = f"masks:{write_masks(tmp_path, count=11)}"
+        (tmp_path / "validation" / "images" / "2.png").write_bytes(b"broken")
+    else:
+        data = f"folder:{write_broken_folder(tmp_path)}"
+    one, two = json.loads(run_python(code, loss, data).splitlines()[-1])
+    assert two == pytest.approx(one, rel=1e-5)
 
 
 @on_jax

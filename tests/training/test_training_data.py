@@ -1,10 +1,13 @@
 """Crops, flips and augmentations where they would change labels."""
 
+import numpy as np
 import pytest
 
+from keras_vit.data.datasets import load
 from keras_vit.data.images.augmentations import Augmentation
 from keras_vit.data.sources.paper import check_augmentation
-from keras_vit.training.training_data import load_training_data
+from keras_vit.training.training_data import for_evaluation, load_training_data
+from tests.fixtures.images import write_broken_folder
 from tests.fixtures.small_runs import small_recipe
 
 
@@ -59,3 +62,13 @@ def test_an_augmentation_that_changes_labels_is_refused(augmentation):
 def test_training_data_with_an_augmentation_that_changes_labels():
     with pytest.raises(ValueError, match="for vtab/clevr_count, whose labels depend on positions"):
         load_training_data(small_recipe(augmentation="light2"), "vtab/clevr_count")
+
+
+@pytest.mark.backends("jax", reason="TensorFlow's strategies divide smaller batches themselves")
+def test_the_weights_of_images_that_can_be_decoded_have_the_mean_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_vit.training.training_data.num_replicas", lambda: 2)
+    photos = write_broken_folder(tmp_path)
+    dataset = load(f"folder:{photos}", "validation", 8, batch_size=8)
+    weights = [weights for *_, weights in for_evaluation(dataset, 8).as_numpy_iterator()]
+    assert np.count_nonzero(weights) == 18
+    assert np.mean(weights) == pytest.approx(1)
