@@ -4,6 +4,7 @@ import collections
 import os
 import pathlib
 
+from keras_vit.core.text import printable
 from keras_vit.data.sources.division import RECORD
 
 # Files with these suffixes are images; the decoder checks their bytes.
@@ -65,7 +66,7 @@ def describe_left_out(left_out):
     what = "files or folders are" if total > 1 else "file or folder is"
     text = f"{total} {what} left out: {reasons}"
     # Reasons may contain names of folders.
-    return text.encode("utf-8", "backslashreplace").decode()
+    return printable(text.encode("utf-8", "backslashreplace").decode())
 
 
 def _walk(folder, above):
@@ -126,8 +127,12 @@ def other_format_of(path):
 
 
 def short_names(files):
-    """Return for each file its name or, if names repeat, its path below the common folder."""
-    paths = {file: pathlib.Path(file) for file in files}
+    """Return for each file its name or, if names repeat, its path below the common folder.
+
+    A name never leads out of a folder, so that it can name an output: it has no `..` and no root.
+    """
+    # Not resolved: several links may lead to one folder.
+    paths = {file: pathlib.Path(os.path.normpath(pathlib.Path(file).absolute())) for file in files}
     counts = collections.Counter(path.name for path in paths.values())
     common = os.path.commonpath([path.parent for path in paths.values()])
     return {

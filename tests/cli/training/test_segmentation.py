@@ -113,3 +113,17 @@ def test_wrong_commands(trained, tmp_path, capsys):
 def test_it_classifies_no_images(trained, capsys):
     photo = trained / "data" / "test" / "images" / "0.png"
     assert "a segmenter, whose masks" in error_of(capsys, "predict", trained / "run", photo)
+
+
+def test_masks_stay_in_their_folder(trained, tmp_path, capsys, monkeypatch):
+    """Two files share a name, and the path of one leads out of the folder."""
+    pytest.importorskip("matplotlib")
+    (tmp_path / "here" / "a").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    files = "a/x.png", "../b/x.png"
+    monkeypatch.chdir(tmp_path / "here")
+    for file in files:
+        shutil.copy(trained / "data" / "test" / "images" / "0.png", file)
+    run(capsys, "predict", trained / "run", *files, "--masks", "seen")
+    written = sorted(str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.png.png"))
+    assert written == ["here/seen/b/x.png.png", "here/seen/here/a/x.png.png"]
