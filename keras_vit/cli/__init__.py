@@ -22,6 +22,7 @@ from keras_vit.cli.mistakes import (
 )
 from keras_vit.cli.resumed import complete
 from keras_vit.core.process import is_out_of_memory, leaving_at_once, without_stderr
+from keras_vit.core.text import printable
 from keras_vit.version import __version__
 
 _DESCRIPTION = (
@@ -57,6 +58,13 @@ def _is_not_of_gradients(record):
     return "unsaved custom gradients" not in record.getMessage()
 
 
+class _Printable(logging.Formatter):
+    """Escape control characters, such as those of the names of files and classes."""
+
+    def format(self, record):
+        return "\n".join(map(printable, super().format(record).split("\n")))
+
+
 class _FirstOfSkipped(logging.Filter):
     """Show once that a file is skipped: each pass over the data finds it again."""
 
@@ -76,7 +84,7 @@ class _FirstOfSkipped(logging.Filter):
 def show_log():
     """Write the log of the package, and warnings of other libraries, to the standard error."""
     handler, others = logging.StreamHandler(), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("keras-vit: %(message)s"))
+    handler.setFormatter(_Printable("keras-vit: %(message)s"))
     handler.addFilter(_FirstOfSkipped())
     logger = logging.getLogger("keras_vit")
     logger.setLevel(logging.INFO)
@@ -165,7 +173,7 @@ def main(args=None):
         text += install_hint(error)
         if is_out_of_memory(error):
             text = f"out of memory{memory_hint(command)}: {text:.200}"
-        print(f"keras-vit: error: {text}", file=sys.stderr)
+        print(f"keras-vit: error: {printable(text)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:
         # A run that has saved its state has said so.

@@ -128,6 +128,7 @@ class Data:
     def find_splits(self):
         """Return the splits of the dataset, and print their sizes and classes."""
         from keras_vit.data.datasets import find_source, splits_of
+        from keras_vit.data.fingerprints import name_some
         from keras_vit.data.leaks import check_splits
 
         names = splits_of(self.name)
@@ -137,8 +138,7 @@ class Data:
         print_left_out(next(iter(splits.values())))
         check_splits(splits)
         classes = next(iter(splits.values())).class_names
-        more = ", ..." if len(classes) > SHOWN else ""
-        print(f"{len(classes)} classes: {', '.join(classes[:SHOWN])}{more}")
+        print(f"{len(classes)} classes: {name_some(classes, SHOWN)}")
         return splits
 
     def load(self, split, training=False, fraction=1.0):

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from keras_vit.core.text import printable
 from keras_vit.data.sources.kinds import absolute_name, has_path
 
 _SHOWN = 5
@@ -141,7 +142,8 @@ class Deduplicate:
         # The least similar ones, by which the distance can be judged.
         for pair in found.pairs[: -_SHOWN - 1 : -1]:
             name = self.test[pair.test_set]
-            print(f"  {pair.train_id} is {pair.test_id} of {name} ({pair.distance} bits differ)")
+            ids = f"{printable(pair.train_id)} is {printable(pair.test_id)}"
+            print(f"  {ids} of {name} ({pair.distance} bits differ)")
         if len(found.pairs) > _SHOWN:
             print(f"  and {len(found.pairs) - _SHOWN} more pairs")
         self._finish(found)
@@ -167,13 +169,15 @@ class Deduplicate:
         write_ids(found, self.output)
         print(f"{len(found.ids)} of {len(train.ids)} images are in a test set")
         for similarity, id, number, other in found.pairs[: -_SHOWN - 1 : -1]:
-            print(f"  {id} is {other} of {self.test[number]} (similarity {similarity:.3f})")
+            ids = f"{printable(id)} is {printable(other)}"
+            print(f"  {ids} of {self.test[number]} (similarity {similarity:.3f})")
         print(f"Written to {self.output}")
 
     def _find_groups(self, source):
         from keras_vit.data.deduplication.groups import find_groups
         from keras_vit.data.deduplication.pictures import draw_groups
         from keras_vit.data.exclusion import write_ids
+        from keras_vit.data.fingerprints import name_some
 
         found = find_groups(source, **self._options())
         write_ids(found, self.output)
@@ -181,7 +185,7 @@ class Deduplicate:
         print(f"groups of copies: {len(found)}, images in the largest: {largest}")
         print(f"groups that have images with different labels: {len(found.mixed)}")
         for group in found.mixed[:_SHOWN]:
-            print(f"  {', '.join(group[:_SHOWN])}{', ...' if len(group) > _SHOWN else ''}")
+            print(f"  {name_some(group, _SHOWN)}")
         print(f"{len(found.ids)} of {source.num_examples} images are copies of others")
         self._finish(found)
         if self.picture is not None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from keras_vit.core.text import mean_and_deviation
+from keras_vit.core.text import mean_and_deviation, printable
 
 
 @dataclasses.dataclass
@@ -155,7 +155,7 @@ class Evaluate:
         found = evaluate_segmentation(model, source, **options)
         classes = zip(found.class_names, found.iou, strict=True) if self.per_class else ()
         for name, value in [*found.summary().items(), *((f"iou of {n}", v) for n, v in classes)]:
-            print(f"{name}: {value if name == 'images' else f'{value:.4f}'}")
+            print(f"{printable(name)}: {value if name == 'images' else f'{value:.4f}'}")
         return found.summary()
 
     def _print(self, predicted, reported, image_size):

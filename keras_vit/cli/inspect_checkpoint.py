@@ -43,7 +43,7 @@ class InspectCheckpoint:
         file = file if file.suffix == ".keras" else self.file
         summary = inspect_checkpoint(file, self.num_heads, size)
         for name, value in facts(summary):
-            print(f"{name:<13} {value}")
+            print(f"{name:<13} {printable(str(value))}")
         if names := recorded_names(file, summary.options["num_classes"]):
             more = ", ..." if len(names) > MAX_NAMED else ""
             # A name may have a comma.
@@ -71,7 +71,7 @@ class InspectCheckpoint:
         more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")
         for line in lines[:MAX_LISTED] + more:
-            print(f"  {line}")
+            print(f"  {printable(line)}")
 
 
 def facts(summary):

@@ -8,6 +8,8 @@ import pathlib
 import uuid
 import zipfile
 
+from keras_vit.core.text import csv_text, from_csv
+
 # Part of the name of a file that is being written.
 PARTIAL = ".partial"
 # Weights are hardly smaller when they are compressed. Arrays of that many bytes and that many times
@@ -86,9 +88,22 @@ def _check_expansion(path, sizes):
 def write_csv(path, rows):
     """Write dictionaries with the same keys as a CSV file, atomically; `None` is an empty cell."""
     with replacing(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        # Ends of lines are "\r\n": otherwise a "\r" in a cell would not be quoted, and end a row.
+        writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: csv_text(cell) for name, cell in row.items()} for row in rows)
+
+
+def read_csv(path):
+    """Return the dictionaries of text that `write_csv` wrote; empty without the file."""
+    path = pathlib.Path(path)
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            {name: text and from_csv(text) for name, text in row.items()}
+            for row in csv.DictReader(file)
+        ]
 
 
 def differences(before, now, unordered=()):

@@ -1,5 +1,6 @@
-"""Text for a terminal."""
+"""Text of unknown origin, for a terminal and for CSV files, and numbers as text."""
 
+import re
 import statistics
 import unicodedata
 
@@ -21,6 +22,36 @@ def printable(text):
     return "".join(
         repr(letter)[1:-1] if unicodedata.category(letter) == "Cc" else letter for letter in text
     )
+
+
+# What a spreadsheet runs as a formula: not a number, also after the apostrophes of `csv_text`.
+_FORMULA = re.compile(r"'*(?![+-][\d.]+(e[+-]?\d+)?$)[=+\-@\t\r]", re.IGNORECASE)
+
+
+def csv_text(value):
+    """Return a cell of a CSV file: an apostrophe before text that a spreadsheet would run.
+
+    Reference:
+        OWASP, "CSV Injection".
+
+    Example:
+    >>> from keras_vit.core.text import csv_text
+    >>> csv_text("=1+1"), csv_text("cat"), csv_text(-0.5)
+    ("'=1+1", 'cat', -0.5)
+    """
+    is_formula = isinstance(value, str) and _FORMULA.match(value)
+    return f"'{value}" if is_formula else value
+
+
+def from_csv(text):
+    """Return the text that `csv_text` was given.
+
+    Example:
+    >>> from keras_vit.core.text import csv_text, from_csv
+    >>> from_csv(csv_text("=1+1"))
+    '=1+1'
+    """
+    return text[1:] if text[:1] == "'" and _FORMULA.match(text) else text
 
 
 def mean_and_deviation(values, decimals):

@@ -5,6 +5,7 @@ import hashlib
 
 import tqdm
 
+from keras_vit.core.text import printable
 from keras_vit.data.images.decoding import is_turned
 
 # Two sets of a million images have a collision with a probability below 1e-26.
@@ -113,10 +114,10 @@ def describe_changes(before, now):
 
 
 def name_some(ids, count=_NAMED):
-    """Return the first of some ids as text, with dots if there are more.
+    """Return the first of some ids as printable text, with dots if there are more.
 
     Example:
     >>> name_some(["a", "b", "c"], count=2)
     'a, b, ...'
     """
-    return ", ".join([*ids[:count], *(["..."] if len(ids) > count else [])])
+    return ", ".join([*map(printable, ids[:count]), *(["..."] if len(ids) > count else [])])

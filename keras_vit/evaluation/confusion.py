@@ -3,6 +3,7 @@
 import csv
 
 from keras_vit.core.files import replacing
+from keras_vit.core.text import csv_text
 from keras_vit.evaluation.metrics import most_frequent_mistakes
 
 COLUMNS = ("class", "images", "accuracy", "most frequent mistake")
@@ -30,5 +31,6 @@ def write_confusion(matrix, names, path):
     """Write a confusion matrix as CSV: one row per class, one column per prediction, with names."""
     with replacing(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
+        names = list(map(csv_text, names))
         writer.writerow(["class", *names])
         writer.writerows([name, *row] for name, row in zip(names, matrix.tolist(), strict=True))

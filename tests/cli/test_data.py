@@ -1,6 +1,7 @@
 """Training, evaluation and prediction on real files of every kind, through the command line."""
 
 import importlib.util
+import logging
 import pathlib
 
 import keras
@@ -8,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_vit.cli import main
-from keras_vit.cli.data import check_picture, images_of_classes
+from keras_vit.cli import main, show_log
+from keras_vit.cli.data import Data, check_picture, images_of_classes
 from keras_vit.data import load
 from keras_vit.models import vision_transformer
 from tests.data.sources.test_tfds import Photos
@@ -218,3 +219,16 @@ def test_deduplicate_and_exclude(folder, model, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", "finetune", *again, "--exclude", str(tmp_path / "none.txt")])
     assert "`exclude` must be" in capsys.readouterr().err
+
+
+def test_names_of_classes_do_not_color_the_terminal(tmp_path, capsys):
+    write_folder(tmp_path / "photos", ("\x1b[31mcat", "dog"), count=20)
+    Data(f"folder:{tmp_path / 'photos'}").find_splits()
+    printed = capsys.readouterr().out
+    assert r"2 classes: \x1b[31mcat, dog" in printed and "\x1b" not in printed
+
+
+def test_log_lines_do_not_color_the_terminal(capsys):
+    show_log()
+    logging.getLogger("keras_vit").info("skipped %s", "\x1b[31mcat.jpg")
+    assert capsys.readouterr().err == "keras-vit: skipped \\x1b[31mcat.jpg\n"

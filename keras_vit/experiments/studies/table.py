@@ -1,13 +1,11 @@
 """The table of a study: runs each setting with each seed once, and records the results."""
 
-import csv
-import io
 import json
 import math
 import pathlib
 import statistics
 
-from keras_vit.core.files import write_csv
+from keras_vit.core.files import read_csv, write_csv
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.experiments.digests import recorded_differences
 from keras_vit.experiments.studies.plan import TUNABLE
@@ -133,13 +131,10 @@ def _read_facts(workdir):
 
 
 def _read(path):
-    if not path.exists():
-        return []
     try:
-        lines = csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))
         rows = [
             {name: KEYS.get(name, _number)(line[name]) for name in {**KEYS, **line}}
-            for line in lines
+            for line in read_csv(path)
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(

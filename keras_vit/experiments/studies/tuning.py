@@ -1,12 +1,10 @@
 """The choice of a recipe's settings on validation images, for each line of a study."""
 
-import csv
 import dataclasses
-import io
 import itertools
 import logging
 
-from keras_vit.core.files import write_csv
+from keras_vit.core.files import read_csv, write_csv
 from keras_vit.experiments.studies.runs import train_setting
 from keras_vit.training.callbacks.measuring import NotFiniteError
 
@@ -28,7 +26,7 @@ class Tuning:
         self.chosen = {}
         self.path = plan.workdir / TUNING
         # Those of settings that a resumed study does not choose again.
-        self.rows = {self._key(row): row for row in _read(self.path)}
+        self.rows = {self._key(row): row for row in read_csv(self.path)}
 
     def __call__(self, setting):
         """Return a setting with the chosen values; masked patches have no accuracy to choose by."""
@@ -68,9 +66,3 @@ class Tuning:
             logging.getLogger("keras_vit").warning("%s", error)
             return None
         return history[-1]["val_accuracy"]
-
-
-def _read(path):
-    if not path.exists():
-        return []
-    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
