@@ -41,7 +41,7 @@ def position_rows(num_rows, counts, known=None, asked=None):
     PositionRows(grid=(14, 14), num_prefix=0)
     """
     fitting = []
-    for count in counts:
+    for count in dict.fromkeys(counts):
         side = math.isqrt(max(num_rows - count, 0))
         grids = [known, (side, side), asked]
         fits = [grid for grid in grids if grid and 0 < num_rows - count == grid[0] * grid[1]]

@@ -19,7 +19,10 @@ from keras_vit.checkpoints.configuration import (
     TF_MODEL,
     read_configuration,
 )
-from keras_vit.checkpoints.configuration.images import recorded_normalization
+from keras_vit.checkpoints.configuration.images import (
+    recorded_normalization,
+    warn_of_other_images,
+)
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.checkpoints.model_archive import at_stored_size
 from keras_vit.checkpoints.stored import (
@@ -126,6 +129,9 @@ def save_checkpoint(
                 f"weights would be read. Received: path={str(path)!r} ({error})"
             ) from error
     _record_thresholds(model, format, files, present[0], path)
+    written = [files.get(name, {}) for name in CONFIGURATION] if is_directory else present
+    resizing = getattr(model, "resizing", WHOLE_IMAGE)
+    warn_of_other_images(path, written, resizing, options["image_size"])
     write_files(path, arrays, files, size_to_record(options))
 
 
@@ -186,13 +192,7 @@ def stored_in(model, options, format, normalization, present=({}, {}), facts=Non
             logger.warning("%s", text)
         return row, arrays, files
     # That of the layout of the model, or else the first.
-    error = max(errors, key=lambda error: error[0])[1]
-    rows = [row for row in written_formats().values() if format.name not in (row.name, row.family)]
-    others = dict.fromkeys(
-        repr(row.family or row.name) for row in rows if _has_place(row, options, values)
-    )
-    hint = f"; other formats have a place for it: {', '.join(others)}" if others else ""
-    raise ValueError(f"{error}{hint}") from error
+    raise max(errors, key=lambda error: error[0])[1]
 
 
 def _layouts(format, paths, preferred):
@@ -258,11 +258,10 @@ def _check_not_hidden(path, files):
         reasons |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
     elif path.name == MODEL:
         reasons[TF_MODEL] = "TFViT would read with the new config.json"
+        reasons[SHARD_INDEX] = f"names the shards of another model than {MODEL}"
     for name, reason in reasons.items():
         if path.with_name(name).exists():
             raise path_error(path.parent, f"be a directory without {name}, which {reason}")
-    if path.with_name(f"{path.name}.index.json").exists():
-        logger.warning("%s keeps the shards of another model, which are not read", path.parent)
 
 
 def write_files(path, arrays, files, image_size, **metadata):

@@ -87,11 +87,18 @@ class Naming:
     ignored: list[str]
 
     @classmethod
-    def of(cls, shapes, rename=lambda name: name):
-        """Return the arrays of these shapes under the names that `rename` gives them."""
+    def of(cls, shapes, rename=lambda name: name, ignored="(?!)"):
+        """Return the arrays of these shapes under the names that `rename` gives them.
+
+        Those whose new names match the pattern `ignored`, and empty ones, are no part of the model.
+        """
         naming = cls({}, {}, [])
         for name, shape in shapes.items():
-            naming.add(rename(name), StoredArray(name), shape)
+            # transformers has an array of no registers.
+            if re.match(ignored, rename(name)) or 0 in shape:
+                naming.ignored.append(name)
+            else:
+                naming.add(rename(name), StoredArray(name), shape)
         return naming
 
     def add(self, name, source, shape):

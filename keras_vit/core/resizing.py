@@ -77,6 +77,29 @@ class Resizing:
         # The share 224 / 257 of 257 may be a little less than 224.
         return int(length / self.crop_share + 1e-6)
 
+    def differences(self, other, image_size):
+        """Return in words what another `Resizing` does otherwise for images of a size.
+
+        Example:
+        >>> from keras_vit.core.resizing import Resizing
+        >>> Resizing("bicubic").differences(Resizing(antialias=True), (224, 224))
+        ["interpolation='bicubic' becomes 'bilinear'", 'antialias=False becomes True']
+        """
+
+        def facts(resizing):
+            found = dataclasses.asdict(resizing)
+            del found["crop_share"]
+            found["size before the crop"] = [*map(resizing.length_before_crop, image_size)]
+            if not resizing.keeps_aspect_ratio:
+                # The crop is at the same place in all images, perhaps however it is rounded.
+                sizes = zip(found["size before the crop"], image_size, strict=True)
+                halves = [(before - length) / 2 for before, length in sizes]
+                found["rounds_offset"] &= any(round(half) != int(half) for half in halves)
+            return found
+
+        mine, others = facts(self), facts(other)
+        return [f"{n}={mine[n]!r} becomes {others[n]!r}" for n in mine if mine[n] != others[n]]
+
     def in_words(self):
         """Return a description, such as `bicubic resize of the whole image, antialiased`."""
         what = "smaller side" if self.keeps_aspect_ratio else "whole image"

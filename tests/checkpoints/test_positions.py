@@ -111,6 +111,12 @@ def test_a_row_of_the_class_token_that_makes_a_square_grid_one_too_large(tmp_pat
     assert from_checkpoint(path).input_shape == (None, 32, 32, 3)
 
 
+def test_no_tokens_before_the_patches_are_one_possibility(caplog):
+    """Of a model with neither a class token nor registers."""
+    assert position_rows(16, counts=(0, 0)) == PositionRows((4, 4), 0)
+    assert not caplog.messages
+
+
 def test_squares_after_two_numbers_of_tokens(caplog):
     assert position_rows(9, counts=(0, 5)) == PositionRows((3, 3), 0)
     assert caplog.messages[0].endswith(

@@ -206,7 +206,7 @@ def test_only_the_layout_that_is_written_reports(tmp_path, caplog):
     model.resizing = Resizing()
     with caplog.at_level(logging.WARNING):
         save_checkpoint(model, tmp_path / "without", "huggingface")
-    assert "outputs for large images will differ" in caplog.text
+    assert "antialias=False becomes True" in caplog.text
 
 
 def test_weights_alone(tmp_path, caplog):
@@ -246,12 +246,42 @@ def test_a_grid_that_the_file_would_not_tell_is_refused(format, tmp_path):
     assert from_checkpoint(tmp_path / "directory").input_shape == (None, 16, 36, 3)
 
 
-def test_an_index_of_an_earlier_model_does_not_count(tmp_path):
-    index = {"weight_map": {"classifier.bias": "model-00001-of-00001.safetensors"}}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    model = case_model("hf_classifier")
+def test_weights_next_to_the_shards_of_another_model_are_not_read(tmp_path):
+    model, index = case_model("hf_classifier"), tmp_path / "model.safetensors.index.json"
     save_checkpoint(model, tmp_path, "huggingface")
-    assert unchanged(from_checkpoint(tmp_path), model.get_weights())
+    index.write_text(json.dumps({"weight_map": {"classifier.bias": "model.safetensors"}}))
+    with pytest.raises(ValueError, match="without model.safetensors or without .*index.json"):
+        from_checkpoint(tmp_path)
+    assert unchanged(from_checkpoint(tmp_path / "model.safetensors"), model.get_weights())
+
+
+IN_TIMM = Resizing("bicubic", True, 0.875, True, rounds_offset=True)
+IN_TRANSFORMERS = Resizing("bicubic", True, 0.875, True)
+# The model's `Resizing`, the format, and what its files cannot say.
+LOST = [
+    (Resizing(), "timm", "antialias=False becomes True"),
+    (Resizing(), "huggingface", "antialias=False becomes True"),
+    (Resizing(), "google", None),
+    (IN_TIMM, "timm", None),
+    (IN_TIMM, "huggingface", "rounds_offset=True becomes False"),
+    (IN_TIMM, "big_vision", "interpolation='bicubic' becomes 'bilinear', antialias=True becomes"),
+    (IN_TRANSFORMERS, "huggingface", None),
+    (IN_TRANSFORMERS, "timm", "rounds_offset=False becomes True"),
+    # Where all images have one size before the crop: 18 pixels, of which the second is the first
+    # that is kept; or 19, of which it is the second or, rounded, the third.
+    (Resizing("bicubic", True, 0.875), "timm", None),
+    (Resizing("bicubic", True, 0.84), "timm", "rounds_offset=False becomes True"),
+]
+
+
+@pytest.mark.parametrize(("resizing", "format", "lost"), LOST)
+def test_what_a_format_cannot_say_of_images_is_logged(resizing, format, lost, tmp_path, caplog):
+    model = random_model({**GELU, "epsilon": 1e-12 if format == "huggingface" else 1e-6})
+    model.resizing = resizing
+    suffix = FORMATS[format].suffix * (not FORMATS[format].config_files)
+    save_checkpoint(model, tmp_path / f"model{suffix}", format)
+    told = [line for line in caplog.messages if "becomes" in line and "images" in line]
+    assert (lost in told[0] and len(told) == 1) if lost else not told
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16"])

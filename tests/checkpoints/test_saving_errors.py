@@ -78,9 +78,8 @@ def test_ablations_are_in_no_other_file(options, tmp_path):
     (name, *_) = set(options) - {"pooling", "num_registers"}
     for format, row in written_formats().items():
         path = tmp_path / (format if row.config_files else f"{format}{row.suffix}")
-        with pytest.raises(ValueError, match=f"files can describe.* with .*{name}=") as error:
+        with pytest.raises(ValueError, match=f"files can describe.* with .*{name}="):
             save_checkpoint(model, path, format)
-        assert "other formats have a place" not in str(error.value)
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="counterpart in keras-hub|needs keras-hub"):
         to_keras_hub(model)
@@ -109,6 +108,8 @@ def test_settings_of_images_that_would_not_be_read(tmp_path):
         ("model.safetensors", "huggingface_tf"),
         ("model.safetensors.index.json", "huggingface_tf"),
         ("tf_model.h5", "huggingface"),
+        ("model.safetensors.index.json", "huggingface"),
+        ("model.safetensors.index.json", "timm"),
     ],
 )
 def test_weights_that_would_be_read_with_the_new_configuration(name, format, tmp_path):

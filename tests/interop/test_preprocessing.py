@@ -13,6 +13,7 @@ import transformers
 import keras_vit
 from keras_vit.checkpoints.configuration.images import CROP
 from keras_vit.checkpoints.configuration.images import PROCESSORS as PROCESSORS_OF_OURS
+from keras_vit.core.resizing import Resizing
 from keras_vit.data.images.transforms import read_evaluation_image
 from tests.data.images.test_resizing import photograph
 from tests.fixtures.checkpoint_files import config_next_to
@@ -84,12 +85,17 @@ def opened(jpeg):
     return PIL.Image.open(io.BytesIO(jpeg)).convert("RGB")
 
 
-def check_pixels(theirs, normalization, model, jpeg):
-    """Within one grey level, before normalization. `theirs` is normalized, channels first."""
+def difference(theirs, normalization, model, jpeg):
+    """Grey levels, before normalization. `theirs` is normalized, channels first."""
     mean, deviation = (np.reshape(values, (-1, 1, 1)) for values in normalization)
     levels = (255 * (theirs * deviation + mean)).transpose(1, 2, 0)
-    image = keras.ops.convert_to_numpy(read_evaluation_image(jpeg, SIZE, model.resizing))
-    np.testing.assert_allclose(127.5 * (image + 1), levels, rtol=0, atol=1 + 1e-3)
+    image = read_evaluation_image(jpeg, model.input_shape[1:3], model.resizing)
+    image = keras.ops.convert_to_numpy(image)
+    return np.abs(127.5 * (image + 1) - levels).max()
+
+
+def check_pixels(theirs, normalization, model, jpeg):
+    assert difference(theirs, normalization, model, jpeg) <= 1 + 1e-3
 
 
 def check_logits(theirs, normalization, ours):
@@ -262,3 +268,77 @@ def test_weights_of_timm(timm, timm_directory, tmp_path):
         expected = theirs.pretrained_cfg[name]
         written = again.pretrained_cfg[name]
         assert written == (list(expected) if isinstance(expected, tuple) else expected), name
+
+
+def pixels_of(format, folder, jpeg, timm):
+    """The pixels of a photograph, by the project that a directory is written for."""
+    if format == "timm":
+        model = timm.create_model(f"local-dir:{folder}", pretrained=True)
+        return transform_of(timm, model)(opened(jpeg)).numpy(), normalization_of(model)
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    values = processor(opened(jpeg), return_tensors="np")["pixel_values"][0]
+    return values, (processor.image_mean, processor.image_std)
+
+
+@pytest.fixture(scope="module")
+def small_classifier():
+    return keras_vit.vision_transformer(
+        **{"patch_size": 8, "embedding_dim": 48, "depth": 2, "num_heads": 4, "mlp_dim": 80},
+        **{"activation": "gelu", "epsilon": 1e-12, "num_classes": 10, "image_size": 32},
+    )
+
+
+ANTIALIASED = {"interpolation": "bicubic", "antialias": True}
+CENTER = {**ANTIALIASED, "crop_share": 0.875, "keeps_aspect_ratio": True}
+RESIZINGS = {
+    "paper": Resizing(),
+    "squash": Resizing(**ANTIALIASED),
+    "squash and crop": Resizing(**ANTIALIASED, crop_share=0.875),
+    "squash and crop, 3 pixels": Resizing(**ANTIALIASED, crop_share=0.9),
+    "timm": Resizing(**CENTER, rounds_offset=True),
+    "transformers": Resizing(**CENTER),
+}
+
+
+@pytest.mark.parametrize("name", RESIZINGS)
+@pytest.mark.parametrize("format", ["timm", "huggingface"])
+def test_a_format_has_the_pixels_of_the_model_or_a_warning(
+    format, name, small_classifier, timm, tmp_path, caplog
+):
+    small_classifier.resizing = RESIZINGS[name]
+    keras_vit.save_checkpoint(small_classifier, tmp_path, format)
+    is_told = "how this model's images are resized" in caplog.text
+    differences = []
+    # A wide one whose margins left and right are 5.5 pixels, and others.
+    for size in [(72, 94), *PHOTOGRAPHS]:
+        file = io.BytesIO()
+        PIL.Image.fromarray(photograph(*size)).save(file, "jpeg", quality=92)
+        pixels = pixels_of(format, tmp_path, file.getvalue(), timm)
+        differences.append(difference(*pixels, small_classifier, file.getvalue()))
+    assert (max(differences) > 1 + 1e-3) == is_told, differences
+
+
+@pytest.mark.parametrize("format", ["timm", "huggingface"])
+def test_a_crop_that_is_not_square(format, timm, jpeg, tmp_path, caplog):
+    """transformers would add black borders to it where a smaller side has a length."""
+    model = keras_vit.vision_transformer(
+        **{"patch_size": 8, "embedding_dim": 48, "depth": 2, "num_heads": 4, "mlp_dim": 80},
+        **{"activation": "gelu", "epsilon": 1e-12, "num_classes": 10, "image_size": (64, 32)},
+    )
+    model.resizing = Resizing(**CENTER, rounds_offset=format == "timm")
+    keras_vit.save_checkpoint(model, tmp_path, format)
+    pixels, normalization = pixels_of(format, tmp_path, jpeg, timm)
+    assert ("keeps_aspect_ratio=True becomes False" in caplog.text) == (format == "huggingface")
+    again = keras_vit.from_checkpoint(tmp_path)
+    assert difference(pixels, normalization, again, jpeg) <= 1 + 1e-3
+    if format == "timm":
+        assert difference(pixels, normalization, model, jpeg) <= 1 + 1e-3
+
+
+def test_borders_of_transformers_are_refused(tmp_path):
+    """Its crop of a photograph that is smaller on one side has black rows, and ours has none."""
+    settings = {"size": {"shortest_edge": 36}, "crop_size": {"height": 64, "width": 32}}
+    path = config_next_to("hf_classifier", tmp_path, {})
+    transformers.BitImageProcessor(**settings).save_pretrained(path)
+    with pytest.raises(ValueError, match=r"how to crop the middle .*crop_size=\(64, 32\)"):
+        keras_vit.from_checkpoint(path)

@@ -9,7 +9,7 @@ from keras_vit.checkpoints.formats.transformers.vit import IN_MEMORY
 from keras_vit.checkpoints.saving import stored_in
 from keras_vit.checkpoints.weight_map import Entry, entries
 from keras_vit.core.arguments import is_integer, is_number
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models.base import CENTERED
 from keras_vit.models.introspection import options_of
 from keras_vit.models.kernels.plain import plain
@@ -42,8 +42,7 @@ def name_of(name):
 def entries_of(model, variables):
     """Return an `Entry` for each variable of an adapter, by the names of `name_of`."""
     base = plain(model)
-    # `stored_in` would warn of images that are not antialiased, and adapters record no images.
-    facts = None, CENTERED, Resizing(antialias=True)
+    facts = None, CENTERED, WHOLE_IMAGE
     row, arrays, _ = stored_in(base, options_of(base), FORMAT, CENTERED, facts=facts)
     if row.name != FORMAT.name:
         raise ValueError(

@@ -22,6 +22,7 @@ _OTHERS = {
         f"a {TF_MODEL} in parts, which is not read: transformers 4 writes one file with "
         "`max_shard_size='100GB'`"
     ),
+    "adapter_config.json": "an adapter, which `keras_vit.load_adapter` reads into its base",
     "*.h5": "{name}: give the path of that file",
     "pytorch_model.bin": "only {name}, which is pickled",
     "pytorch_model.bin.index.json": "only {name}, which is pickled",
@@ -110,8 +111,13 @@ def _shards(path):
         return [path], ()
     directory = path if path.is_dir() else path.parent
     file, index = directory / MODEL, directory / SHARD_INDEX
-    # As in transformers, the index of an earlier model is ignored.
     if path != index and file.exists():
+        if index.exists():
+            raise path_error(
+                path,
+                f"be a directory without {MODEL} or without {SHARD_INDEX}, or one of the two files",
+                ", which has both: one may be of an earlier model",
+            )
         if path.is_dir() and (directory / TF_MODEL).exists():
             text = "%s has two models: %s is read, and not %s"
             logging.getLogger("keras_vit").warning(text, directory, MODEL, TF_MODEL)

@@ -6,7 +6,7 @@ import re
 
 from keras_vit.checkpoints.architecture import grid_of, logger, per_channel
 from keras_vit.core.arguments import is_integer
-from keras_vit.core.resizing import Resizing
+from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
 
 # Mean and standard deviation of pixels in [0, 1]: of the images of ImageNet, and of those of CLIP.
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -142,12 +142,31 @@ def recorded_resizing(config, preprocessor, path):
         ) from error
 
 
+def warn_of_other_images(path, configuration, resizing, image_size):
+    """Log how the files next to weights in `path` say otherwise how images become a model's size.
+
+    `configuration` is the contents of the `config.json` and the `preprocessor_config.json`, and
+    `resizing` that of the model.
+    """
+    recorded = recorded_resizing(*configuration, path) or WHOLE_IMAGE
+    if configuration[0]:
+        # The size that is recorded is the whole one.
+        recorded = dataclasses.replace(recorded, cut_off=resizing.cut_off)
+    if differences := resizing.differences(recorded, image_size):
+        logger.warning(
+            "%s does not record how this model's images are resized, and its outputs for images of "
+            "other sizes will differ: %s",
+            *(path, ", ".join(differences)),
+        )
+
+
 def preprocessor_of(options, normalization, resizing):
     """Return the contents of a `preprocessor_config.json` for a model of these options."""
     height, width = options["image_size"]
     size = {"height": height, "width": width}
     before_crop = {name: resizing.length_before_crop(length) for name, length in size.items()}
-    if resizing.keeps_aspect_ratio:
+    # For other images, transformers would add borders to the smaller side.
+    if resizing.keeps_aspect_ratio and height == width:
         kind, before_crop = "Bit", {"shortest_edge": min(before_crop.values())}
     else:
         kind = "ViT" if resizing.crop_share == 1 else "DeiT"
@@ -157,8 +176,6 @@ def preprocessor_of(options, normalization, resizing):
 
 def naflex_preprocessor_of(options, normalization, resizing):
     """Return the contents of a `preprocessor_config.json` of SigLIP 2 for any grid of patches."""
-    if resizing.crop_share != 1 or resizing.keeps_aspect_ratio:
-        logger.warning("the image processor of NaFlex cannot crop images: %s", resizing.in_words())
     patch_size = options["patch_size"]
     num_patches = math.prod(grid_of(options["image_size"], patch_size))
     settings = {"patch_size": patch_size[0], "max_num_patches": num_patches}
@@ -166,11 +183,6 @@ def naflex_preprocessor_of(options, normalization, resizing):
 
 
 def _preprocessor(kind, settings, normalization, resizing):
-    if not resizing.antialias:
-        logger.warning(
-            "image processors of transformers antialias, but this model's images were resized "
-            "without antialiasing: outputs for large images will differ"
-        )
     numbers = {name: number for number, name in FILTERS.items()}
     return {
         "image_processor_type": f"{kind}ImageProcessor",
@@ -217,7 +229,7 @@ def _resizing_of_transformers(settings, default):
     (height, width), crop, keeps_aspect_ratio = _sizes_of(settings, default)
     share = 1.0
     if crop is not None:
-        rows, columns = (min(crop), min(crop)) if keeps_aspect_ratio else crop
+        rows, columns = crop
         # A crop larger than the image would add borders; another aspect ratio cannot be recorded.
         # A pixel may be due to rounding.
         if rows > height or columns > width or abs(rows / height * width - columns) > 1:

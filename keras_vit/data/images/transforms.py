@@ -162,15 +162,14 @@ def _resize_antialiased(image, size, method):
 def _covering(size, height, width):
     """Return the smallest size of the ratio of `size` that covers a height and a width.
 
-    The longer side is rounded down, as in torchvision and transformers.
+    The longer side is rounded down, as in torchvision and transformers; for a height and a width
+    that differ, which those do not have, it is rounded, as in timm's `ResizeKeepRatio`.
     """
-    # 20,000 pixels to 20,000 overflow no int64.
-    own_height, own_width = tf.unstack(tf.cast(size, tf.int64))
-    covering = (
-        tf.maximum(width * own_height // own_width, height),
-        tf.maximum(height * own_width // own_height, width),
-    )
-    return tf.cast(tf.stack(covering), tf.int32)
+    own = tf.cast(size, tf.float64)
+    lengths = own / tf.reduce_min(own / tf.constant((height, width), tf.float64))
+    # A quotient of floats may be a little less than the integer that it stands for.
+    rounded = tf.floor(lengths + 1e-6) if height == width else tf.round(lengths)
+    return tf.cast(rounded, tf.int32)
 
 
 def hyper_rule_sizes(height: int, width: int) -> tuple[int, int]:

@@ -74,6 +74,7 @@ def test_safetensors_of_tensorflow(folder):
     path.write_text(json.dumps({"weight_map": {**index, "model/other:0": "a.safetensors"}}))
     with pytest.raises(ValueError, match="hold each array of its index.*without 'model/other:0'"):
         from_checkpoint(folder)
+    path.unlink()
     save_file(arrays, folder / "model.safetensors", {"format": "tf"})
     assert inspect_checkpoint(folder).format == "huggingface_tf"
     assert_outputs(from_checkpoint(folder))
@@ -231,10 +232,3 @@ def test_arrays_of_other_names_are_listed(folder):
     save_file(arrays, folder / "model.safetensors")
     with pytest.raises(ValueError, match="unused: .*/qry/.*near: .*/query/.*missing: .*/query/"):
         from_checkpoint(folder)
-
-
-def test_shards_of_another_model_are_told(tmp_path, caplog):
-    (tmp_path / "tf_model.h5.index.json").write_text("{}")
-    save_checkpoint(case_model(CASE), tmp_path, "huggingface_tf")
-    assert f"{tmp_path} keeps the shards of another model, which are not read" in caplog.text
-    assert_outputs(from_checkpoint(tmp_path))

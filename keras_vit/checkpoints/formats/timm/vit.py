@@ -88,7 +88,11 @@ def find_timm(shapes):
         return None
     # `Eva` has the same names.
     is_eva = "blocks.0.gamma_1" in shapes and "pos_embed" not in shapes
-    return None if is_eva else Naming.of(shapes)
+    if is_eva:
+        return None
+    # The original repository of DINOv2 has the same names but for the registers.
+    registers = {"register_tokens": "reg_token"}
+    return Naming.of(shapes, lambda name: registers.get(name, name), ignored="mask_token$")
 
 
 def describe_timm(shape_of, config, num_heads):
@@ -188,14 +192,15 @@ def _activation(config, arguments, default):
 def _prefix_rows(num_tokens, shape_of):
     """Return the possible numbers of positions for class and register tokens, the likeliest first.
 
-    DeiT III and models with registers have no positions for these tokens. Models with neither
-    LayerScale nor registers, and those with a distillation token, have one position per token.
+    DeiT III and models with registers have no positions for these tokens; the original DINOv2 with
+    registers has one for the class token. Models with neither LayerScale nor registers, and those
+    with a distillation token, have one position per token.
     """
     if shape_of("distillation_token/token") is not None:
         return (num_tokens,)
     has_registers = shape_of("register_tokens/tokens") is not None
     has_none = has_registers or shape_of("block_0/layer_scale_1/gamma") is not None
-    return (0, num_tokens) if has_none else (num_tokens, 0)
+    return (0, num_tokens, 1) if has_none else (num_tokens, 0)
 
 
 def _store_positions(values, num_tokens):

@@ -5,7 +5,6 @@ Files keep the names of the first release; transformers 5 has other names in mem
 
 import dataclasses
 import itertools
-import re
 
 from keras_vit.checkpoints.architecture import (
     check_epsilon,
@@ -18,7 +17,7 @@ from keras_vit.checkpoints.architecture import (
 from keras_vit.checkpoints.configuration import CONFIGURATION
 from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, StoredArray, torch_layer
+from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
 from keras_vit.core.arguments import is_integer
 
 # Activations: name in transformers, and ours.
@@ -83,21 +82,10 @@ def finder(markers, prefixes, ignored="(?!)", absent=(), rename=lambda name: nam
             names = {name: rename(name.removeprefix(prefix)) for name in shapes}
             own = {ours for name, ours in names.items() if name.startswith(prefix)}
             if own.issuperset(markers) and own.isdisjoint(absent):
-                return _naming(shapes, names, ignored)
+                return Naming.of(shapes, names.get, ignored)
         return None
 
     return find
-
-
-def _naming(shapes, names, ignored):
-    naming = Naming({}, {}, [])
-    for name, shape in shapes.items():
-        # transformers has an array of no registers.
-        if re.match(ignored, names[name]) or 0 in shape:
-            naming.ignored.append(name)
-        else:
-            naming.add(names[name], StoredArray(name), shape)
-    return naming
 
 
 def describe(shape_of, config, num_heads, defaults, settings=None, **own):
