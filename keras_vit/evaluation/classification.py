@@ -121,6 +121,8 @@ def predictions(model: keras.Model, dataset: Any) -> Predictions:
         )
     judge = _judge if thresholds is None else _keep
     batches = [judge(logits, labels) for logits, labels in _logits_and_labels(model, dataset)]
+    if not batches:
+        raise ValueError("The dataset must have an image. Received: an empty one")
     columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     if tuple(dataset.shard) == process():
         columns = gather(columns)

@@ -16,7 +16,8 @@ def attention_rollout(model: keras.Model, images: Any, batch_size: int = 32) -> 
 
     The scores of a block are averaged over its heads; the identity is added for the residual
     connection; rows are divided by their sums; and the blocks' matrices are multiplied. The result
-    is the row of the class token; for `pooling="gap"` the mean of the patches' rows, and for
+    is the row of the class token, also of a model with a distillation token and for
+    `pooling="token_gap"`; for `pooling="gap"` the mean of the patches' rows, and for
     `pooling="map"` their mean weighted by the attention of the probe. An axial block has two
     matrices, each with a residual connection.
 

@@ -40,6 +40,8 @@ class BadImageError(ValueError):
 class Client(contextlib.AbstractContextManager):
     """A client of a model that TF Serving serves. Each thread needs its own client.
 
+    It sends files as they are: `keras-vit client` turns photographs upright, this class does not.
+
     Args:
         url: `http://HOST:8501/v1/models/NAME` for REST, `grpc://HOST:8500/NAME` for gRPC; with
             `/versions/N` at the end for a version other than the newest.

@@ -142,6 +142,11 @@ def test_other_classes_and_logits_that_are_not_finite(model, digits):
         evaluate(model, digits)
 
 
+def test_an_empty_dataset(model, digits):
+    with pytest.raises(ValueError, match="must have an image. Received: an empty one"):
+        evaluate(model, digits.info.attach(digits.take(0)))
+
+
 @pytest.mark.parametrize("function", [evaluate, extract_features])
 def test_a_dataset_without_an_end(function, model):
     with pytest.raises(ValueError, match="The dataset must have an end"):

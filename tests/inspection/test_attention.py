@@ -174,14 +174,24 @@ def test_any_model(options):
     assert [len(layer._inbound_nodes) for layer in model.layers] == calls
 
 
-@pytest.mark.parametrize("pooling", ["token", "gap"])
-def test_the_output_token_of_each_pooling(pooling):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pooling": "token", "num_registers": 1},
+        {"pooling": "gap", "num_registers": 1},
+        # The other tokens of the output do not count.
+        {"pooling": "token_gap"},
+        {"pooling": "token", "distillation_token": True},
+    ],
+)
+def test_the_output_token_of_each_pooling(options):
     """The rollout of one block is the scores of the output token and the identity."""
-    model = vision_transformer(**{**TINY, "depth": 1, "pooling": pooling, "num_registers": 1})
+    model = vision_transformer(**{**TINY, "depth": 1, **options})
     randomise(model)
     batch = images(1, 16, 16, 3)
     joint = roll_out([keras_vit.attention_maps(model, batch)["block_0"][0]])
-    expected = joint[0, -16:] if pooling == "token" else joint[-16:, -16:].mean(axis=0)
+    is_mean = options["pooling"] == "gap"
+    expected = joint[-16:, -16:].mean(axis=0) if is_mean else joint[0, -16:]
     ours = keras_vit.attention_rollout(model, batch)[0].ravel()
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 

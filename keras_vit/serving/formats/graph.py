@@ -10,7 +10,7 @@ import tempfile
 import keras
 from keras import ops
 
-from keras_vit.models import freeze_blocks
+from keras_vit.layers.base import set_trainable
 from keras_vit.models.base import carry
 from keras_vit.models.kernels.plain import plain
 from keras_vit.models.parts import group_norms
@@ -52,7 +52,7 @@ def portable(model):
         new.assign(ops.cast(old.value, new.dtype))
     # Or the clone would warn that it has lost them.
     carry(model, copy, keeps_head=True)
-    freeze_blocks(copy, 0)
+    set_trainable(copy, True)
     return copy
 
 

@@ -109,6 +109,12 @@ def test_a_head_of_unknown_classes_has_no_names(tmp_path, caplog):
     assert "does not record `model.class_names`, which is None now" in caplog.text
 
 
+def test_an_adapter_is_no_model(tmp_path):
+    keras_vit.save_adapter(tuned(activation="gelu", epsilon=1e-12), tmp_path)
+    with pytest.raises(ValueError, match="which holds an adapter, which `keras_vit.load_adapter`"):
+        keras_vit.from_checkpoint(tmp_path)
+
+
 WRONG = {
     "another rank": ({"rank": 3, "alpha": 4.5}, "misshapen: 'block_0/attention/query/lora_kernel"),
     "another depth": ({"depth": 1}, "unused: .*block_1"),

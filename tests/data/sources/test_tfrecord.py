@@ -207,6 +207,13 @@ def test_labels_that_start_at_1_are_refused(tmp_path, labels):
     assert sorted(read_all(name)[0]) == list(labels)
 
 
+def test_a_rare_first_class_is_not_missing(tmp_path):
+    """8 of 88 images, after all others."""
+    labels = [1] * 80 + [0] * 8
+    records = [as_example(**{"image/encoded": [PNG], "image/class/label": [i]}) for i in labels]
+    assert sorted(read_all(write_raw(tmp_path / "a.tfrecord", records))[0]) == sorted(labels)
+
+
 def test_ids_have_folders_where_names_repeat(tmp_path):
     for split in ("train", "test"):
         (tmp_path / split).mkdir()

@@ -191,6 +191,13 @@ def test_the_copy_that_is_exported_has_no_frozen_weights():
     assert trained(portable(model)) == {weight.path for weight in model.weights}
 
 
+def test_the_copy_that_is_exported_need_not_be_compiled_again(caplog):
+    model = vision_transformer(**TINY)
+    model.compile("sgd", "mse")
+    portable(model)
+    assert not caplog.messages
+
+
 @pytest.mark.slow
 def test_what_is_frozen_is_not_trained(tmp_path):
     """The flags are those that training follows."""

@@ -21,10 +21,9 @@ from keras_vit.data.sources.splits import find_parts
 _FEATURES = (("image", "label"), ("image/encoded", "image/class/label"))
 # Index of the second pair.
 _SCRIPTS = 1
-# Labels of TensorFlow's scripts start at 1. To detect that, at most 20 labels per class are read,
-# and at most 20,000: with 1,000 classes of one size, a given class is missing with a probability
-# of 2e-9.
-_LABELS_PER_CLASS, _LABELS_READ = 20, 20_000
+# Labels of TensorFlow's scripts start at 1. To detect that, at most so many are read: of 1,000
+# classes of one size, a given class is missing among them with a probability of 2e-9.
+_LABELS_READ = 20_000
 # Bytes before and after a record: its length and two checksums.
 _HEAD, _TAIL = 12, 4
 # A split of 70 % gets seven of every ten records. The turn of a record, its position modulo 10,
@@ -240,16 +239,12 @@ def _check_first_label(files, class_names):
     records = tf.data.TFRecordDataset([files[0], *files[:0:-1]])
     labels = records.map(lambda record: _parse(record, _SCRIPTS)[1]).ignore_errors()
     labels = labels.filter(lambda label: label >= 0)
-    wanted = _LABELS_PER_CLASS * count
-    for label in labels.take(min(wanted, _LABELS_READ)).as_numpy_iterator():
-        if label == 0:
+    for number, label in enumerate(labels.as_numpy_iterator()):
+        # After so many, the label 0 may be absent by chance.
+        if label == 0 or number == _LABELS_READ:
             return
         if label == count:
             break
-    else:
-        if wanted > _LABELS_READ:
-            # With so many classes, the label 0 may be absent by chance.
-            return
     raise ValueError(
         "`image/class/label` must start at 0. "
         f"Received: no label 0 in {files[0]!r} and other files {COUNT_FROM_1}"
