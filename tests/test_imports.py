@@ -37,7 +37,7 @@ MAY_IMPORT = {
         *("layers", "models", "checkpoints", "builders"),
         *("data", "training", "evaluation", "inspection"),
     },
-    "serving": {"models", "checkpoints", "data", "inspection"},
+    "serving": {"layers", "models", "checkpoints", "data", "inspection"},
     "distributed": {"data", "serving"},
     "cli": ALL - {"__init__", "__main__"},
     "__init__": ALL,
