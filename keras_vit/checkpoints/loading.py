@@ -179,9 +179,9 @@ def _load_keras_weights(model, file):
 
 
 def _load_adapted(checkpoint, described, num_classes, image_size, new_head, callers_options):
-    options, stored_size = dict(described), described["image_size"]
+    options, file_size = dict(described), described["image_size"]
     # An image processor may make borders that a model of transformers leaves out.
-    whole = resizing_for(checkpoint, options, stored_size).whole(stored_size)
+    whole = resizing_for(checkpoint, options, file_size).whole(file_size)
     if image_size is None and whole != (checkpoint.processed_size or whole):
         text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
         logger.warning(text, checkpoint.path, *checkpoint.processed_size, *whole)
@@ -203,11 +203,11 @@ def _load_adapted(checkpoint, described, num_classes, image_size, new_head, call
         text = "%s: arrays that are left out, as no part of the model: %d, such as %s"
         logger.info(text, checkpoint.path, len(ignored), ignored[0])
     model = build_model({**options, **callers_options})
-    if options["image_size"] != stored_size and not is_resnet(options):
-        sizes = ["x".join(map(str, size)) for size in (stored_size, options["image_size"])]
+    if options["image_size"] != file_size and not is_resnet(options):
+        sizes = ["x".join(map(str, size)) for size in (file_size, options["image_size"])]
         text = "%s: position embeddings are resized from %s to %s pixels"
         logger.info(text, checkpoint.path, *sizes)
-    for variable, value in checkpoint.read(model, new_head, stored_size):
+    for variable, value in checkpoint.read(model, new_head, file_size):
         assign(variable, value)
     _carry(checkpoint, model, keeps_head=not new_head)
     has_new_head = new_head and num_classes > 0

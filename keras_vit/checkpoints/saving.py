@@ -21,7 +21,7 @@ from keras_vit.checkpoints.configuration import (
 )
 from keras_vit.checkpoints.configuration.images import (
     recorded_normalization,
-    warn_of_other_images,
+    warn_of_lost_resizing,
 )
 from keras_vit.checkpoints.formats import written_formats
 from keras_vit.checkpoints.model_archive import at_stored_size
@@ -110,9 +110,10 @@ def save_checkpoint(
         own = getattr(model, "normalization", CENTERED)
         normalization = own if is_directory else recorded_normalization(*present, path)
     normalization = (format.config_files and normalization) or CENTERED
+    resizing = getattr(model, "resizing", WHOLE_IMAGE)
     if is_directory:
         names = class_names or getattr(model, "class_names", None)
-        facts = names and list(names), normalization, getattr(model, "resizing", WHOLE_IMAGE)
+        facts = names and list(names), normalization, resizing
         format, arrays, files = stored_in(model, options, format, normalization, facts=facts)
         path = path / format.name_in_directory
         _check_not_hidden(path, files)
@@ -130,8 +131,7 @@ def save_checkpoint(
             ) from error
     _record_thresholds(model, format, files, present[0], path)
     written = [files.get(name, {}) for name in CONFIGURATION] if is_directory else present
-    resizing = getattr(model, "resizing", WHOLE_IMAGE)
-    warn_of_other_images(path, written, resizing, options["image_size"])
+    warn_of_lost_resizing(*written, path, resizing, options["image_size"])
     write_files(path, arrays, files, size_to_record(options))
 
 
@@ -258,7 +258,7 @@ def _check_not_hidden(path, files):
         reasons |= dict.fromkeys((MODEL, SHARD_INDEX), f"is read instead of {TF_MODEL}")
     elif path.name == MODEL:
         reasons[TF_MODEL] = "TFViT would read with the new config.json"
-        reasons[SHARD_INDEX] = f"names the shards of another model than {MODEL}"
+        reasons[SHARD_INDEX] = "is the index of another model's shards"
     for name, reason in reasons.items():
         if path.with_name(name).exists():
             raise path_error(path.parent, f"be a directory without {name}, which {reason}")

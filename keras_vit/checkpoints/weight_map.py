@@ -90,7 +90,7 @@ class Naming:
     def of(cls, shapes, rename=lambda name: name, ignored="(?!)"):
         """Return the arrays of these shapes under the names that `rename` gives them.
 
-        Those whose new names match the pattern `ignored`, and empty ones, are no part of the model.
+        Arrays whose new names match the pattern `ignored`, and empty arrays, are left out.
         """
         naming = cls({}, {}, [])
         for name, shape in shapes.items():

@@ -1,4 +1,4 @@
-"""Atomic file replacement, the check of archives, and comparison of settings."""
+"""Files: atomic replacement, CSV, archives that are checked, and comparison of settings."""
 
 import contextlib
 import csv
@@ -8,12 +8,13 @@ import pathlib
 import uuid
 import zipfile
 
+import numpy as np
+
 from keras_vit.core.text import csv_text, from_csv
 
 # Part of the name of a file that is being written.
 PARTIAL = ".partial"
-# Weights are hardly smaller when they are compressed. Arrays of that many bytes and that many times
-# the size of their file fill the memory and are no weights.
+# Weights hardly compress. An archive that expands to more than both limits is refused.
 MAX_BYTES, MAX_RATIO = 64 * 2**20, 20
 
 
@@ -54,6 +55,14 @@ def check_zip(path):
         _check_expansion(path, (member.file_size for member in archive.infolist()))
 
 
+def read_npz(path):
+    """Return the arrays of an `.npz` file by name, or raise as `check_zip` and NumPy do."""
+    check_zip(path)
+    # NumPy leaves a damaged file open that it has opened itself.
+    with pathlib.Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
 def hdf5_arrays(path, file):
     """Return the arrays of an HDF5 file, by name, or raise `ValueError` as `check_zip` does.
 
@@ -66,9 +75,12 @@ def hdf5_arrays(path, file):
     import h5py
 
     arrays = {}
-    file.visititems(
-        lambda name, item: arrays.update({name: item} if isinstance(item, h5py.Dataset) else {})
-    )
+
+    def visit(name, item):
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item
+
+    file.visititems(visit)
     for name, array in arrays.items():
         if array.external or array.is_virtual:
             raise ValueError(f"it must hold its arrays itself, and {name!r} is in another file")

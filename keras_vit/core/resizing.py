@@ -91,7 +91,7 @@ class Resizing:
             del found["crop_share"]
             found["size before the crop"] = [*map(resizing.length_before_crop, image_size)]
             if not resizing.keeps_aspect_ratio:
-                # The crop is at the same place in all images, perhaps however it is rounded.
+                # All images have one size before the crop: does rounding move that crop?
                 sizes = zip(found["size before the crop"], image_size, strict=True)
                 halves = [(before - length) / 2 for before, length in sizes]
                 found["rounds_offset"] &= any(round(half) != int(half) for half in halves)

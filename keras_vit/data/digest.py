@@ -16,8 +16,8 @@ _SHOWN_FROM = 10_000
 def data_digest(facts, examples, num_examples, files=()):
     """Return a digest of data. A copy of the files in another place has the same one.
 
-    Of a file its size and some blocks of 4 KiB are read: the first, the last, and others between
-    them at equal distances. Progress is shown for many examples.
+    Files are sampled: their sizes, and blocks of 4 KiB at equal distances, from the first to the
+    last. Progress is shown for many examples.
 
     Args:
         facts: whatever else the examples depend on, as a tuple of text and numbers.
@@ -62,7 +62,7 @@ def _as_bytes(part):
 
 
 def _sample(path, num_blocks):
-    """Return the size of a file and some of its blocks; of one that cannot be read, nothing."""
+    """Return the size and some blocks of a file; nothing if it cannot be read."""
     try:
         with pathlib.Path(path).open("rb", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)

@@ -47,7 +47,7 @@ def check_splits(sources, find_fingerprints=None, upright=False):
             `Fingerprints`; those of other splits are computed.
         upright: whether photographs are turned upright.
     """
-    if any(source.path_of is None and not source.in_records for source in sources.values()):
+    if any(source.path_of is None and not source.record_files for source in sources.values()):
         return
     known = find_fingerprints or {}
     found = {

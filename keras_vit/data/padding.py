@@ -5,7 +5,7 @@ import tensorflow as tf
 
 def count_images(dataset):
     """Return the number of images that a dataset yields: those that can be decoded."""
-    return sum(len(tf.nest.flatten(batch)[0]) for batch in dataset)
+    return sum(len(images) for images, *_ in dataset)
 
 
 def pad(dataset, batch_size, num_batches, weight=1.0):

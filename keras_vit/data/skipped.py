@@ -113,7 +113,7 @@ class Skipped:
         """Raise `ValueError` for an image whose label is not the number of a class."""
         count = len(self._source.class_names)
         hints = {-1: " (not exactly one label; `tfrecord-lists:PATTERN` has several)"}
-        if self._source.in_records:
+        if self._source.record_files:
             hints[count] = hints[IN_A_LIST] = f" {COUNT_FROM_1}"
         shown = "a list with another" if label == IN_A_LIST else f"label={label}"
         self._fail(

@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checkpoints.archives.npz import DAMAGED
-from keras_vit.core.files import check_zip, replacing
+from keras_vit.core.files import read_npz, replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import fingerprints
@@ -98,9 +98,7 @@ def split_features(
         warn_of_turned([fingerprints(source)])
     if cache is None:
         return *compute(), source.class_names
-    settings = (image_size, central_crop_from, max_skipped, *dataclasses.astuple(resizing))
-    # Files of earlier versions are of images as they are stored.
-    settings += (True,) if upright else ()
+    settings = (image_size, central_crop_from, max_skipped, upright, *dataclasses.astuple(resizing))
     key = _key(extractor, source.digest(), settings)
     # The name is for people; the digest identifies the features.
     words = re.sub(r"\W+", "-", f"{pathlib.Path(str(name)).name}-{split}")
@@ -162,14 +160,12 @@ def _read(path, key):
     if not path.exists():
         return None
     try:
-        check_zip(path)
-        # NumPy leaves a damaged file open that it has opened itself.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            if str(arrays["digest"]) == key:
-                found = arrays["features"], arrays["labels"]
-                log.info("features of %d images are taken from %s", len(found[1]), path)
-                return found
-            reason = "is for another model or dataset"
+        arrays = read_npz(path)
+        if str(arrays["digest"]) == key:
+            found = arrays["features"], arrays["labels"]
+            log.info("features of %d images are taken from %s", len(found[1]), path)
+            return found
+        reason = "is for another model or dataset"
     except DAMAGED:
         reason = "is damaged"
     log.warning("%s %s; its features are computed again", path, reason)

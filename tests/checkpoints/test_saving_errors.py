@@ -166,3 +166,13 @@ def test_a_place_that_cannot_be_written(tmp_path):
             save_checkpoint(model, path, format)
     left = sorted(path.name for path in tmp_path.rglob("*"))
     assert left == ["config.json", "directory.npz", "file.txt", "taken"]
+
+
+def test_refusals_do_not_name_formats_that_refuse_too(tmp_path):
+    """timm's weights of DINOv3 alone do not record the pooling, and transformers has no head."""
+    model = random_model({**TOWERS["dinov3"], "pooling": "token", "num_classes": 3})
+    for path, other in ((tmp_path / "a.safetensors", "huggingface"), (tmp_path / "b", "timm")):
+        format = "timm" if other == "huggingface" else "huggingface"
+        with pytest.raises(ValueError, match="`model` must ") as error:
+            save_checkpoint(model, path, format)
+        assert other not in str(error.value)

@@ -30,7 +30,8 @@ SUFFIX = ".safetensors"
 # a directory of peft, which ignores it.
 RECORD = "keras_vit_adapter"
 RECORD_FILE = f"{RECORD}.json"
-BASE_FINGERPRINTS, FACTS_OF_HEAD = "lora_base", ("class_names", "thresholds")
+SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
+FACTS_OF_HEAD = ("class_names", "thresholds")
 # Root mean square of the differences: 1.4 for other random kernels, 0.06 after int4 (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12
 
@@ -61,7 +62,7 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     check_finite(model)
     values = {name: ops.convert_to_numpy(variable) for name, variable in variables.items()}
     record = {
-        "lora_scale": scale,
+        SCALE: scale,
         BASE_FINGERPRINTS: _base_fingerprints(model).tolist(),
         **{name: getattr(model, name, None) for name in FACTS_OF_HEAD},
     }
@@ -95,15 +96,17 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     *_, file = files = [path / name for name in (peft.CONFIG, peft.WEIGHTS)] if is_peft else [path]
     if not all(file.is_file() for file in files):
         raise ValueError(f"`path` must be an existing adapter. Received: path={str(path)!r}")
-    found = [Entry(name, (name,), "identity") for name in variables]
-    if is_peft:
-        found, scale = peft.entries_of(model, variables), peft.scale_of(path)
     archive = SafetensorsArchive(file)
     try:
+        if is_peft:
+            place = path / RECORD_FILE
+            record = read_json(place) if place.is_file() else {}
+            found, scale = peft.entries_of(model, variables), peft.scale_of(path)
+        else:
+            place, record = path, json.loads(archive.metadata.get(RECORD, "{}"))
+            found = [Entry(name, (name,), "identity") for name in variables]
+            scale = record.get(SCALE, np.nan)
         naming = Naming.of(archive.shapes, peft.name_of if is_peft else lambda name: name)
-        place, record = _read_record(archive, is_peft)
-        if not is_peft:
-            scale = record.get("lora_scale", np.nan)
         values = _values(variables, archive, found, naming, scale, own_scale)
         _check_base(model, record, place)
     finally:
@@ -114,14 +117,6 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         setattr(model, name, record.get(name))
     for name, value in values.items():
         variables[name].assign(value)
-
-
-def _read_record(archive, is_peft):
-    """Return the path and the contents of the record of an adapter; peft's own have none."""
-    file = archive.path.with_name(RECORD_FILE)
-    if is_peft:
-        return file, read_json(file) if file.is_file() else {}
-    return archive.path, json.loads(archive.metadata.get(RECORD, "{}"))
 
 
 def _values(variables, archive, found, naming, scale, own_scale):
@@ -149,15 +144,15 @@ def _check_base(model, record, place):
     """Raise an error if an adapter was saved with a base that is unrelated to the model's."""
     if not record:
         return
-    recorded, own = record.get(BASE_FINGERPRINTS), _base_fingerprints(model)
+    recorded = record.get(BASE_FINGERPRINTS)
     if not isinstance(recorded, list) or not all(map(is_number, recorded)):
         raise ValueError(
             f"`{BASE_FINGERPRINTS}` of {str(place)!r} must be a list of numbers. "
             f"Received: {recorded!r:.60}"
         )
-    is_same_shape = len(recorded) == len(own)
+    differences = np.subtract(recorded, _base_fingerprints(model))
     # NaN is no small difference.
-    if not is_same_shape or not np.sqrt(np.mean((recorded - own) ** 2)) <= MAX_BASE_DIFFERENCE:
+    if not np.sqrt(np.mean(differences**2)) <= MAX_BASE_DIFFERENCE:
         raise ValueError(
             "`path` must hold an adapter of the model's weights: with others the model would "
             f"compute something else. Received: {str(place)!r}, which records another base"

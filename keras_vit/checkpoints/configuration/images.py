@@ -142,21 +142,21 @@ def recorded_resizing(config, preprocessor, path):
         ) from error
 
 
-def warn_of_other_images(path, configuration, resizing, image_size):
-    """Log how the files next to weights in `path` say otherwise how images become a model's size.
+def warn_of_lost_resizing(config, preprocessor, path, resizing, image_size):
+    """Log what the files next to weights cannot record of a model's `Resizing`.
 
-    `configuration` is the contents of the `config.json` and the `preprocessor_config.json`, and
-    `resizing` that of the model.
+    The first three arguments are those of `recorded_normalization`.
     """
-    recorded = recorded_resizing(*configuration, path) or WHOLE_IMAGE
-    if configuration[0]:
+    recorded = recorded_resizing(config, preprocessor, path) or WHOLE_IMAGE
+    if config:
         # The size that is recorded is the whole one.
         recorded = dataclasses.replace(recorded, cut_off=resizing.cut_off)
     if differences := resizing.differences(recorded, image_size):
         logger.warning(
             "%s does not record how this model's images are resized, and its outputs for images of "
             "other sizes will differ: %s",
-            *(path, ", ".join(differences)),
+            path,
+            ", ".join(differences),
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.core.files import check_zip, differences, replacing
+from keras_vit.core.files import differences, read_npz, replacing
 from keras_vit.data.deduplication.hashes import VIEW_SIDE, WORDS, Hashes, hash_part
 from keras_vit.data.sources.base import Source
 
@@ -122,10 +122,8 @@ class HashParts:
     def _load(self, part):
         """Return the `Hashes` of a part, or `None` if its file is not there or not whole."""
         try:
-            check_zip(self.path(part))
-            # NumPy would leave a broken file open.
-            with self.path(part).open("rb") as file, np.load(file, allow_pickle=False) as rows:
-                arrays = {name: rows[name] for name in _ARRAYS}
+            rows = read_npz(self.path(part))
+            arrays = {name: rows[name] for name in _ARRAYS}
         except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile):
             # A disk lost it; it is written again.
             return None

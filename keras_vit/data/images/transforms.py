@@ -162,8 +162,8 @@ def _resize_antialiased(image, size, method):
 def _covering(size, height, width):
     """Return the smallest size of the ratio of `size` that covers a height and a width.
 
-    The longer side is rounded down, as in torchvision and transformers; for a height and a width
-    that differ, which those do not have, it is rounded, as in timm's `ResizeKeepRatio`.
+    For a square, the longer side is rounded down, as in torchvision and transformers. For other
+    sizes it is rounded to the nearest integer, as in timm's `ResizeKeepRatio`.
     """
     own = tf.cast(size, tf.float64)
     lengths = own / tf.reduce_min(own / tf.constant((height, width), tf.float64))

@@ -49,9 +49,8 @@ class Source:
         scale: factor of pixel values, for datasets of zeros and ones.
         border: width of what is cut off on each side of the decoded images, in pixels.
         path_of: function from the number of an example to its file; `None` if examples are not
-            files.
+            files. Unless they are in a cache, payloads are then paths.
         left_out: number of files that are not examples, by reason.
-        in_records: whether the examples are in TFRecord files.
         has_no_splits: whether the images of the user come without splits: classes on the first
             level of a folder, or a pattern of TFRecord files without `{split}`.
         part_by_id: whether `part` chooses examples by their ids; numbers change when files are
@@ -61,7 +60,7 @@ class Source:
         take: function from numbers to a dataset like `examples` that has those alone; `None` if
             the payloads are not in memory.
         has_masks: whether the bytes of an example are those of an image and of its mask.
-        record_files: paths of the files with many examples each that they are read from.
+        record_files: paths of the TFRecord files that the examples are in.
         version: name and version of the dataset, if they determine its contents; or `None`.
     """
 
@@ -75,7 +74,6 @@ class Source:
     border: int = 0
     path_of: Callable[[int], str] | None = None
     left_out: collections.Counter = dataclasses.field(default_factory=collections.Counter)
-    in_records: bool = False
     has_no_splits: bool = False
     part_by_id: bool = False
     near: Callable[[int, int], tf.data.Dataset] | None = None
@@ -135,7 +133,7 @@ class Source:
         return together.filter(lambda number, *_: ~not_among(numbers, number))
 
     def check_readable(self, numbers):
-        """Raise `ValueError` for examples that are lost: records behind a damaged one."""
+        """Raise `ValueError` if examples cannot be read, as the records after a damaged one."""
         some = self.some(numbers).as_numpy_iterator() if len(numbers) else ()
         if len(lost := np.setdiff1d(numbers, [number for number, *_ in some])):
             raise ValueError(

@@ -28,8 +28,7 @@ class SourceKind:
         is_path: whether the part after the colon is a path. Then it is made absolute in records,
             `train` reports left-out files and copies of images in two splits, and `evaluate` and
             `deduplicate` report the size of a divided split.
-        is_digested: whether results record a digest of the images, to detect changes. To find it,
-            all of them are read.
+        is_digested: whether studies record a digest of the images, to detect changes.
         splits: names of the splits that there can be.
     """
 

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.checkpoints.archives.npz import DAMAGED
-from keras_vit.core.files import check_zip, differences, replacing
+from keras_vit.core.files import differences, read_npz, replacing
 from keras_vit.data.fingerprints import name_some
 from keras_vit.models.introspection import options_of
 from keras_vit.models.options import defaults_of
@@ -53,11 +53,9 @@ class States:
         paths = self._paths()[::-1]
         for path in paths:
             try:
-                check_zip(path)
-                # NumPy leaves a file that it has opened itself open if it is damaged.
-                with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                    arrays = {name: file[name] for name in file.files if name != "facts"}
-                    return arrays, json.loads(str(file["facts"]))
+                arrays = read_npz(path)
+                facts = json.loads(str(arrays.pop("facts")))
+                return arrays, facts
             except DAMAGED as error:
                 logging.getLogger("keras_vit").warning("%s cannot be read: %s", path, error)
         if paths:

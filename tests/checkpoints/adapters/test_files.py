@@ -75,10 +75,14 @@ def test_another_base_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
         keras_vit.load_adapter(other, path)
     np.testing.assert_array_equal(logits_of(other), before)
-    # Without its metadata, nothing says what it is an adapter of.
+
+
+def test_a_file_without_its_metadata_is_refused(tmp_path):
+    path = tmp_path / "adapter.safetensors"
+    keras_vit.save_adapter(tuned(), path)
     safetensors.numpy.save_file(safetensors.numpy.load_file(path), path)
     with pytest.raises(ValueError, match="alpha / rank is nan, not 1.5"):
-        keras_vit.load_adapter(other, path)
+        keras_vit.load_adapter(fresh(), path)
 
 
 @pytest.mark.parametrize("name", ["adapter.safetensors", "peft"])
@@ -91,11 +95,14 @@ def test_the_names_of_the_classes_come_with_the_head(name, tmp_path):
     keras_vit.load_adapter(base, tmp_path / name)
     np.testing.assert_array_equal(logits_of(base), logits_of(model))
     assert base.class_names == ("bus", "car", "van") and base.thresholds == (0.2, 0.3, 0.4)
-    # An adapter of unnamed classes has no names either.
-    model.class_names = model.thresholds = None
-    keras_vit.save_adapter(model, tmp_path / name)
-    keras_vit.load_adapter(base, tmp_path / name)
-    assert base.class_names is None and base.thresholds is None
+
+
+def test_a_head_of_unnamed_classes_has_no_names(tmp_path):
+    base = fresh()
+    base.class_names = ("apple", "pear", "plum")
+    keras_vit.save_adapter(tuned(), tmp_path / "adapter.safetensors")
+    keras_vit.load_adapter(base, tmp_path / "adapter.safetensors")
+    assert base.class_names is None
 
 
 def test_a_head_of_unknown_classes_has_no_names(tmp_path, caplog):

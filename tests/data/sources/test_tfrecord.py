@@ -10,9 +10,9 @@ from keras_vit.data.inputs.find import find_images
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.sources.records.tfrecord import count_records
 from keras_vit.data.sources.splits import SPLITS
-from tests.data.test_digest import tfrecord
 from tests.fixtures.images import identify
 from tests.fixtures.photos import broken_images, write_photos
+from tests.fixtures.records import write_tfrecord
 
 
 @pytest.fixture(scope="module")
@@ -282,12 +282,12 @@ def test_nothing_is_written_over(files, photos, tmp_path):
 @pytest.fixture
 def damaged(tmp_path):
     """Twelve records, with one flipped bit in the image of the seventh."""
-    name, root, _ = tfrecord(tmp_path / "records")
-    file = root / "a.tfrecord"
+    file = tmp_path / "a.tfrecord"
+    write_tfrecord(file, seed=0)
     contents = bytearray(file.read_bytes())
     contents[len(contents) * 13 // 24] ^= 1
     file.write_bytes(contents)
-    return name
+    return f"tfrecord:{file}"
 
 
 @pytest.mark.parametrize("stop", [9, 12])

@@ -90,7 +90,7 @@ def find_timm(shapes):
     is_eva = "blocks.0.gamma_1" in shapes and "pos_embed" not in shapes
     if is_eva:
         return None
-    # The original repository of DINOv2 has the same names but for the registers.
+    # DINOv2's own files name the registers differently, and have a mask token.
     registers = {"register_tokens": "reg_token"}
     return Naming.of(shapes, lambda name: registers.get(name, name), ignored="mask_token$")
 

@@ -123,7 +123,6 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
         names,
         np.concatenate(numbers),
         find_id=lambda number: _find_id(files, names_of_files, starts, number),
-        in_records=True,
         has_no_splits="{split}" not in pattern,
         left_out=left_out,
         near=read,
