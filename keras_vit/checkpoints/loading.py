@@ -234,7 +234,7 @@ def _carry(checkpoint, model, keeps_head=True):
         model.normalization = checkpoint.normalization
         model.resizing = resizing_for(checkpoint, model.options, stored_size(model))
         model.layout = checkpoint.format.name
-        if checkpoint.format.has_normalizations and not checkpoint.archive.preprocessor:
+        if checkpoint.format.has_normalizations and not checkpoint.records_images:
             warn_of_unrecorded_images(checkpoint.path)
         if keeps_head:
             num_classes = model.options["num_classes"]

@@ -56,8 +56,9 @@ class CheckpointReader:
     """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
     `archive` has the arrays under the names in the file, and the configuration next to it.
-    `normalization` and `resizing` are those of `ImageModel`, `processed_size` is the size of the
-    images that the image processor returns, or `None`.
+    `normalization` and `resizing` are those of `ImageModel`, which are assumed unless
+    `records_images`. `processed_size` is the size of the images that the image processor returns,
+    or `None`.
     """
 
     def __init__(self, archive, format, naming):
@@ -66,7 +67,9 @@ class CheckpointReader:
         self.naming = naming
         self.archive = archive
         facts = archive.config, archive.preprocessor, archive.path
-        self.normalization = recorded_normalization(*facts) or CENTERED
+        normalization = recorded_normalization(*facts)
+        self.records_images = normalization is not None
+        self.normalization = normalization or CENTERED
         self.resizing = recorded_resizing(*facts) or WHOLE_IMAGE
         self.processed_size = processed_size(*facts)
         self._finite = set()

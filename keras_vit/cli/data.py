@@ -155,7 +155,7 @@ class Data:
 
     def write(self, splits):
         """Write TFRecord files."""
-        from keras_vit.data.sources.records.tfrecord import count_records
+        from keras_vit.data.digest import scan_records
         from keras_vit.data.sources.records.writer import write_records
 
         if any(source.has_masks for source in splits.values()):
@@ -163,7 +163,7 @@ class Data:
 
         for name, source in splits.items():
             paths = write_records(source, self.records, name, self.num_files)
-            written = sum(count_records(path) for path in paths)
+            written = sum(scan_records(path)[0] for path in paths)
             print(f"wrote {written} images to {len(paths)} files, {paths[0]} ...")
         print(f"Next: keras-vit data 'tfrecord:{self.records}/{{split}}-*'")
 

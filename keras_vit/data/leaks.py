@@ -47,7 +47,8 @@ def check_splits(sources, find_fingerprints=None, upright=False):
             `Fingerprints`; those of other splits are computed.
         upright: whether photographs are turned upright.
     """
-    if any(source.path_of is None and not source.record_files for source in sources.values()):
+    every = sources.values()
+    if any(source.version or not (source.path_of or source.record_files) for source in every):
         return
     known = find_fingerprints or {}
     found = {

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.cli import main
 from keras_vit.core.imagenet import imagenet_class_names
 from tests.fixtures.checkpoint_files import case_arrays, config_next_to, write
 from tests.fixtures.commands import CASE, error_of, logits_of, run
@@ -28,6 +29,11 @@ def test_convert(target, flags, tmp_path, capsys):
     assert printed.startswith(f"Wrote {path} (")
     assert "67,594 parameters" in printed
     assert_logits(logits_of(path), case_outputs(CASE)["logits"])
+
+
+def test_convert_prints_what_a_format_cannot_say_of_images(tmp_path, capsys):
+    main(["convert", str(case_path(CASE)), str(tmp_path / "new"), "--to", "timm"])
+    assert "images of other sizes will differ: antialias=False" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("to", ["timm", "huggingface"])

@@ -71,6 +71,25 @@ def tfrecord(root):
     return f"tfrecord:{root}/*.tfrecord", root, lambda: write_tfrecord(root / "a.tfrecord", seed=50)
 
 
+def label_of_a_record(root):
+    """One label among records of 1 MB, far from the blocks that would be sampled."""
+    path = root / "a.tfrecord"
+    write_tfrecord(path, seed=0, size=170)
+    return f"tfrecord:{path}", root, lambda: write_tfrecord(path, 0, 170, others={5})
+
+
+def label_of_a_row(root):
+    root.mkdir()
+
+    def write(labels):
+        column = [encode(random_image(170, 170, seed=index), "BMP") for index in range(12)]
+        table = pyarrow.table({"bytes": column, "label": labels})
+        pyarrow.parquet.write_table(table, root / "a.parquet", compression="none")
+
+    write([0] * 12)
+    return str(root), root, lambda: write([0] * 5 + [1] + [0] * 6)
+
+
 def parquet(root):
     root.mkdir()
 
@@ -86,6 +105,7 @@ def parquet(root):
 
 EVERY = "train+validation+test"
 KINDS = [folder, images, large_images, csv, masks, tfrecord, parquet]
+KINDS += [label_of_a_record, label_of_a_row]
 
 
 @pytest.mark.parametrize("make", KINDS)

@@ -55,7 +55,11 @@ def parquet_rows(paths):
         return columns
 
     def digest():
-        return data_digest((), ((find_id(n),) for n in range(num_images)), num_images, paths)
+        import pyarrow.parquet
+
+        columns = [label] if label else []
+        labels = [pyarrow.parquet.read_table(path, columns=columns).to_pydict() for path in paths]
+        return data_digest((labels,), ((find_id(n),) for n in range(num_images)), num_images, paths)
 
     return ImageRows(
         num_images,

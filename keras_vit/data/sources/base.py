@@ -60,8 +60,8 @@ class Source:
         take: function from numbers to a dataset like `examples` that has those alone; `None` if
             the payloads are not in memory.
         has_masks: whether the bytes of an example are those of an image and of its mask.
-        record_files: paths of the TFRecord files that the examples are in.
-        version: name and version of the dataset, if they determine its contents; or `None`.
+        record_files: paths of the files of many records that the examples are in.
+        version: name and version of a dataset of TensorFlow Datasets.
     """
 
     examples: tf.data.Dataset

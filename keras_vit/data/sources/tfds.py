@@ -138,6 +138,8 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
             lambda number, features: (number, _payload(row, features), _label(row, features))
         )
 
+    splits = dict.fromkeys(split for split, *_ in pieces)
+    files = [file for split in splits for file in builder.info.splits[split].filepaths]
     leaves_out = row.has_several_labels and not keeps_unlabelled
     together = read(pieces)
     numbers = np.concatenate(
@@ -153,6 +155,7 @@ def _read(builder, row, expression, shard, keeps_unlabelled=False):
         scale=row.scale,
         near=near,
         has_masks=row.mask is not None,
+        record_files=tuple(map(str, files)),
         version=builder.info.full_name,
     )
 

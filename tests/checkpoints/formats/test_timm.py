@@ -27,11 +27,12 @@ def original_of_dinov2(model, path):
 
 
 @pytest.mark.parametrize("num_registers", [0, 3])
-def test_dinov2_of_its_own_repository(num_registers, tmp_path):
+def test_dinov2_of_its_own_repository(num_registers, tmp_path, caplog):
     model = random_model({**DINOV2, "num_registers": num_registers})
     original_of_dinov2(model, tmp_path / "vits14.safetensors")
     heads = model.options["num_heads"]
     again = from_checkpoint(tmp_path / "vits14.safetensors", num_heads=heads)
+    assert "no file records how images are prepared" in caplog.text
     batch = images(2, *model.input_shape[1:])
     outputs = (ops.convert_to_numpy(m(batch)) for m in (again, model))
     np.testing.assert_allclose(*outputs, rtol=0, atol=1e-5)

@@ -75,6 +75,27 @@ def test_splits_of_other_names_are_told(tmp_path, caplog):
 
 
 @pytest.mark.slow
+def test_other_contents_of_one_version(tmp_path):
+    """Prepared again, with one label corrected."""
+    features = {
+        "image": tfds.features.Image(shape=(None, None, 3)),
+        "label": tfds.features.ClassLabel(names=["cat", "dog"]),
+    }
+    digests = []
+    for folder, last in (("a", 1), ("b", 0), ("c", 1)):
+        examples = {"image": np.zeros((3, 8, 8, 3), "uint8"), "label": [0, 1, last]}
+        tfds.dataset_builders.store_as_tfds_dataset(
+            name="pets",
+            version="1.0.0",
+            features=tfds.features.FeaturesDict(features),
+            split_datasets={"train": tf.data.Dataset.from_tensor_slices(examples)},
+            data_dir=tmp_path / folder,
+        )
+        source = find_source("tfds:pets", "train+validation+test", data_dir=tmp_path / folder)
+        digests.append(source.digest())
+    assert digests[0] == digests[2] != digests[1]
+
+
 def test_splits_classes_and_sizes(data_dir):
     sizes = {}
     for split in SPLITS:

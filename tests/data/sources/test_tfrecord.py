@@ -6,9 +6,9 @@ import tensorflow as tf
 
 from keras_vit.data import find_source, load, write_records
 from keras_vit.data.deduplication.hashes import hash_part
+from keras_vit.data.digest import scan_records
 from keras_vit.data.inputs.find import find_images
 from keras_vit.data.skipped import explaining_errors
-from keras_vit.data.sources.records.tfrecord import count_records
 from keras_vit.data.sources.splits import SPLITS
 from tests.fixtures.images import identify
 from tests.fixtures.photos import broken_images, write_photos
@@ -231,7 +231,7 @@ def test_ids_have_folders_where_names_repeat(tmp_path):
 @pytest.mark.parametrize("length", [3, 20])
 def test_damaged_file_is_named(files, tmp_path, length):
     whole = (files / "test-00000-of-00001.tfrecord").read_bytes()
-    assert count_records(files / "test-00000-of-00001.tfrecord") == 6
+    assert scan_records(files / "test-00000-of-00001.tfrecord")[0] == 6
     (tmp_path / "test.tfrecord").write_bytes(whole[:-length])
     (tmp_path / "labels.txt").write_text("cat\ndog\n")
     with pytest.raises(ValueError, match=r"complete TFRecord files.*test.tfrecord.*damaged"):

@@ -139,6 +139,7 @@ TIMM_EVA = Format(
     interpolation="bicubic",
     config_options=("pooling", "num_heads", "activation", "epsilon"),
     config_files=("config.json",),
+    has_normalizations=True,
     configure=_configure,
     check=_check_class,
     position_embeddings=("rotary",),

@@ -225,6 +225,7 @@ TIMM = Format(
     interpolation="bicubic",
     config_options=("pooling", "num_heads", "activation", "epsilon"),
     config_files=("config.json",),
+    has_normalizations=True,
     configure=configure,
     check=check_class,
     has_patch_bias=lambda options: not options.get("pre_norm"),

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from keras_vit.data.digest import RECORD_HEAD, scan_records
 from keras_vit.data.skipped import COUNT_FROM_1
 from keras_vit.data.sources.base import Source, multi_hot
 from keras_vit.data.sources.listing import short_names
@@ -24,8 +25,6 @@ _SCRIPTS = 1
 # Labels of TensorFlow's scripts start at 1. To detect that, at most so many are read: of 1,000
 # classes of one size, a given class is missing among them with a probability of 2e-9.
 _LABELS_READ = 20_000
-# Bytes before and after a record: its length and two checksums.
-_HEAD, _TAIL = 12, 4
 # A split of 70 % gets seven of every ten records. The turn of a record, its position modulo 10,
 # determines its split. This order mixes the splits, so that a file of
 # fewer than ten records is divided about right, too.
@@ -60,7 +59,7 @@ def records(pattern, split, shard=(0, 1), by_position=False, has_lists=False):
     every, files, turns = _find_files(given, split)
     turns = turns if by_position else turns[:, _ORDER]
     names = _read_class_names(files)
-    counts = np.array([count_records(file) for file in files], "int64")
+    counts = np.array([scan_records(file)[0] for file in files], "int64")
     if not counts.any():
         raise ValueError(
             "The TFRecord files of `tfrecord:PATTERN` must have records. "
@@ -138,30 +137,6 @@ def _first_turn(file):
     return hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[0] % _TURNS
 
 
-def count_records(path):
-    """Count the records of a TFRecord file, reading only their lengths.
-
-    Raises:
-        ValueError: if the file is damaged or of another format.
-    """
-    path = pathlib.Path(path)
-    size, place, count = path.stat().st_size, 0, 0
-    # A buffer would read what is skipped here.
-    with path.open("rb", buffering=0) as file:
-        while place < size:
-            file.seek(place)
-            head = file.read(_HEAD)
-            place += len(head) + _TAIL
-            place += struct.unpack("<Q", head[:8])[0] if len(head) == _HEAD else size
-            count += 1
-    if place != size:
-        raise ValueError(
-            "`tfrecord:PATTERN` must name complete TFRecord files without compression. "
-            f"Received: {str(path)!r}, which is damaged after {count - 1} records"
-        )
-    return count
-
-
 def _find_files(given, split):
     """Return all files, those of a split, and which of ten consecutive records belong to it."""
     files, turns = [], []
@@ -209,7 +184,7 @@ def _class_names_in(folder):
 def _find_features(file):
     """Return the index in `_FEATURES` of the features of the first record of a file."""
     with pathlib.Path(file).open("rb") as stream:
-        head = stream.read(_HEAD)
+        head = stream.read(RECORD_HEAD)
         if not head:
             return 0
         record = stream.read(struct.unpack("<Q", head[:8])[0])
