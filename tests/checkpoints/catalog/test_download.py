@@ -217,7 +217,7 @@ def test_what_is_assumed_without_a_configuration_is_named(server, caplog):
     address = f"{os.environ['KERAS_VIT_MIRROR']}m.safetensors"
     keras_vit.from_checkpoint(address, num_heads=4)
     keras_vit.from_checkpoint(address, num_heads=4, activation="gelu", epsilon=1e-6)
-    line, fewer = [line for line in caplog.messages if "assumed" in line]
+    line, fewer = [line for line in caplog.messages if "are assumed" in line]
     assert line.endswith("which are assumed: pooling=token, activation=gelu, epsilon=1e-06")
     # No argument says otherwise.
     assert fewer.endswith("which are assumed: pooling=token")
