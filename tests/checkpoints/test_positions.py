@@ -112,7 +112,7 @@ def test_a_row_of_the_class_token_that_makes_a_square_grid_one_too_large(tmp_pat
 
 
 def test_no_tokens_before_the_patches_are_one_possibility(caplog):
-    """Of a model with neither a class token nor registers."""
+    """A model with neither a class token nor registers has 0 twice."""
     assert position_rows(16, counts=(0, 0)) == PositionRows((4, 4), 0)
     assert not caplog.messages
 

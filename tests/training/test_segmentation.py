@@ -42,6 +42,7 @@ def test_masks_without_classes_have_no_loss():
     assert float(PixelCrossEntropy()(masks, logits)) == 0
 
 
+@pytest.mark.slow
 def test_pixels_without_a_class_do_not_lower_the_loss_of_a_run(tmp_path):
     """One of 24 rows has none."""
     recipe = dataclasses.replace(RECIPES["segment"], **SETTINGS)
