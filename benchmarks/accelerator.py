@@ -63,9 +63,9 @@ def our_forward(model, images, steps):
     """Make a function of `steps` forward passes."""
     import jax
 
-    from keras_vit.models.kernels.folding import fold
+    from keras_vit.models.inference import for_inference
 
-    folded = fold(model, casting=True)
+    folded = for_inference(model)
     state = values_of(folded)
 
     @jax.jit

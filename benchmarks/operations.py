@@ -120,14 +120,14 @@ def main():
 
     import keras_vit
     from keras_vit.cli.tables import markdown_table
-    from keras_vit.models.kernels.folding import fold
+    from keras_vit.models.inference import for_inference
 
     keras.config.set_dtype_policy(options.dtype)
     model = compiled(getattr(keras_vit, options.model)(image_size=options.image_size))
     shape = (options.batch_size, options.image_size, options.image_size, 3)
     images = np.random.default_rng(0).uniform(-1, 1, shape).astype("float32")
     labels = np.arange(options.batch_size)
-    folded = fold(model, casting=True)
+    folded = for_inference(model)
     steps = {
         "forward": lambda: folded.predict_on_batch(images),
         "training": lambda: model.train_on_batch(images, labels),

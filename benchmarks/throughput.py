@@ -135,7 +135,7 @@ def main():
     import keras
     import numpy as np
 
-    from keras_vit.models.kernels.folding import fold
+    from keras_vit.models.inference import for_inference
 
     keras.config.set_dtype_policy(options.dtype)
     models = build_models(options.model, options.image_size)
@@ -146,7 +146,7 @@ def main():
 
     results = {"versions": versions(options.backend), "options": vars(options)}
     for_inference = {
-        name: fold(model, casting=True) if name in OURS else model for name, model in models.items()
+        name: for_inference(model) if name in OURS else model for name, model in models.items()
     }
     forward = measure(for_inference, lambda model: model.predict_on_batch(images), options.runs)
     results["forward"] = summarise("forward", forward, options.batch_size)

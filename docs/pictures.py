@@ -14,7 +14,7 @@ import skimage.data
 import keras_vit
 from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.inspection.report import write_report
-from keras_vit.models.base import resizing_of
+from keras_vit.models.model import resizing_of
 from keras_vit.serving.loaded import preprocess_files
 from keras_vit.serving.predict import read_image
 

@@ -37,7 +37,7 @@ TABLES = {
 BUILDERS = """# Builders
 
 One function for each model of [the table](../models.md). All have the arguments of
-[`keras_vit.models.build`](models.md): `num_classes`, `image_size`, `weights`, and the options of
+[`keras_vit.build`](models.md): `num_classes`, `image_size`, `weights`, and the options of
 `keras_vit.vision_transformer` or, for a BiT, `keras_vit.resnet`.
 
 """

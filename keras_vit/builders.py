@@ -4,11 +4,12 @@ import inspect
 import os
 from typing import Any, Protocol
 
-from keras_vit.checkpoints.loading import build_pretrained
+from keras_vit.checkpoints.load import build_pretrained
 from keras_vit.core.arguments import check_options
-from keras_vit.models.base import ImageModel
-from keras_vit.models.options import maker
-from keras_vit.models.variants import ResNetVariant, builder_name, find_variant
+from keras_vit.models.model import ImageModel
+from keras_vit.models.options import DEFAULT_IMAGE_SIZE
+from keras_vit.models.variants import builder_name, find_variant
+from keras_vit.models.vit import build_model
 
 
 def build(
@@ -21,7 +22,7 @@ def build(
     """Build a model by the name of its variant.
 
     Args:
-        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`, with other sizes in
+        variant: a name of `keras_vit.list_variants()`, such as `"ViT_B16"`, with other options in
             parentheses if wanted: `"ViT_B16(patch_size=8, depth=6)"`.
         num_classes: width of the head, 0 for no head; `None` for that of the weights, or 1000. If
             the weights have another number of classes, the head is new and zero at the start.
@@ -30,8 +31,8 @@ def build(
         weights: `None` for a random start; a name of `keras_vit.list_checkpoints()`, whole or
             without the builder's, such as `"imagenet21k"`; or the path or URL of any file that
             `keras_vit.from_checkpoint` reads.
-        **options: as in `keras_vit.vision_transformer` or, for a BiT, `keras_vit.resnet`, from
-            `image_channels` on; by default those of the weights, if there are any.
+        **options: fields of `keras_vit.models.VitOptions` or, for a BiT, `ResNetOptions`, except
+            the sizes that the name determines; by default those of the weights, if there are any.
 
     Returns:
         A Functional `keras.Model` that carries its options, see `keras_vit.models.ImageModel`.
@@ -42,31 +43,21 @@ def build(
 
     Example:
 
-    >>> keras_vit.models.build("ViT_Ti16", num_classes=10, image_size=32).name
+    >>> from keras_vit.builders import build
+    >>> build("ViT_Ti16", num_classes=10, image_size=32).name
     'ViT_Ti16'
     """
     row = find_variant(variant)
-    for name in set(options) & set(row.architecture):
-        raise ValueError(
-            f"`{name}` must not be given to {row.name}; "
-            f"`keras_vit.{maker(row.architecture).__name__}` builds any, and "
-            f"`keras_vit.models.build('{builder_name(row)}({name}=...)')` such a one. "
-            f"Received: {name}={options[name]!r}"
-        )
     check_options(row.name, options, _signature(row).parameters)
     if weights is not None:
         return build_pretrained(row, weights, num_classes, image_size, options)
-    return maker(row.architecture)(
-        **row.architecture,
-        num_classes=1000 if num_classes is None else num_classes,
-        image_size=224 if image_size is None else image_size,
-        **{"name": builder_name(row), **_activation(row), **options},
-    )
-
-
-def _activation(row):
-    # Gated MLPs of published models are SwiGLUs.
-    return {"activation": "silu"} if row.architecture.get("gated_mlp") else {}
+    changes = {
+        "num_classes": row.num_classes if num_classes is None else num_classes,
+        "image_size": image_size or row.image_size or DEFAULT_IMAGE_SIZE,
+        "name": builder_name(row),
+        **options,
+    }
+    return build_model(row.replace(**changes))
 
 
 class Builder(Protocol):
@@ -90,42 +81,24 @@ def _builder(name: str, published: str = "") -> Builder:
 
     builder.__signature__ = _signature(row)
     builder.__name__ = builder.__qualname__ = name
+    sizes = ", ".join(f"{option}={size!r}" for option, size in row.sizes.items() if size)
     builder.__doc__ = (
-        f"Build {name.replace('_', '-')}: {_in_words(row)}.\n\n{published}"
-        "The arguments are those of `keras_vit.models.build` and, from `image_channels` on, of\n"
-        f"`keras_vit.{maker(row.architecture).__name__}`.\n\n"
+        f"Build {name.replace('_', '-')}.\n\n{published}Its sizes: {sizes}.\n\n"
+        "The arguments are those of `keras_vit.builders.build`, and the fields of\n"
+        f"`keras_vit.models.{type(row).__name__}` that are no sizes.\n\n"
         "Returns:\n    A Functional `keras.Model`.\n\n"
         "Raises:\n    ValueError: if an argument is wrong, or `weights` are of another model.\n"
     )
     return builder
 
 
-def _in_words(row):
-    if isinstance(row, ResNetVariant):
-        return f"a ResNet-v2 with {row.stages} units and {row.width} channels to begin with"
-    maps = ""
-    if row.resnet_stages is not None:
-        units = f"{row.resnet_stages} units" if row.resnet_stages else "its root alone"
-        maps = f" of the feature map of a ResNet with {units}"
-    return (
-        f"patches of {row.patch_size} pixel{'s' if row.patch_size > 1 else ''}{maps}, "
-        f"{row.depth} blocks of width {row.embedding_dim} with {row.num_heads} heads"
-        + (" and gated MLPs" if row.gated_mlp else "")
-    )
-
-
 def _signature(row):
-    """Return the signature with all options, without a second list of them."""
+    """Return the signature with all options that the name does not determine."""
     own = inspect.signature(build).parameters
-    options = inspect.signature(maker(row.architecture)).parameters
     parameters = [own[name] for name in ("num_classes", "image_size", "weights")]
-    for name, parameter in options.items():
-        if name == "name":
-            parameter = parameter.replace(default=row.name)
-        if name in _activation(row):
-            parameter = parameter.replace(default=_activation(row)[name])
-        if name not in row.architecture and name not in own:
-            parameters.append(parameter)
+    for name, parameter in inspect.signature(type(row)).parameters.items():
+        if name not in row.sizes and name not in own:
+            parameters.append(parameter.replace(default=getattr(row, name)))
     return inspect.Signature(parameters, return_annotation=ImageModel)
 
 

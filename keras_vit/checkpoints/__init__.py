@@ -10,8 +10,8 @@ __all__ = make_lazy(
         "keras_vit.checkpoints.catalog.card": ["model_card"],
         "keras_vit.checkpoints.catalog.push": ["push_to_hub"],
         "keras_vit.checkpoints.keras_hub": ["from_keras_hub", "to_keras_hub"],
-        "keras_vit.checkpoints.loading": ["from_checkpoint", "load_checkpoint"],
-        "keras_vit.checkpoints.saving": ["save_checkpoint"],
+        "keras_vit.checkpoints.load": ["from_checkpoint", "load_checkpoint"],
+        "keras_vit.checkpoints.save": ["save_checkpoint"],
         "keras_vit.checkpoints.summary": ["Summary", "inspect_checkpoint"],
     },
 )

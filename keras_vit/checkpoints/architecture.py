@@ -2,10 +2,10 @@
 
 import contextlib
 import logging
-import re
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.models.variants import VARIANTS, Variant
+from keras_vit.models.options import VitOptions
+from keras_vit.models.variants import VARIANTS
 
 logger = logging.getLogger("keras_vit")
 
@@ -17,7 +17,7 @@ MAX_DEPTH = 256
 HEADS = {(1792, False): 16} | {
     (row.embedding_dim, row.gated_mlp): row.num_heads
     for row in VARIANTS
-    if isinstance(row, Variant)
+    if isinstance(row, VitOptions)
 }
 
 
@@ -77,7 +77,7 @@ def torch_heads(width, configured, asked, gated_mlp=False):
 
 
 def torch_options(shape_of, configured_heads, asked_heads, gated_mlp=False, mlp_dim=None):
-    """Return the options of a ViT that the shapes of PyTorch's arrays determine.
+    """Return the fields of `VitOptions` that the shapes of PyTorch's arrays determine.
 
     The heads are those of `torch_heads`; `mlp_dim` is that of a gated MLP.
     """
@@ -121,7 +121,7 @@ def check_recorded(config, names, options):
     setting that is `None` is not recorded.
     """
     for name, option in names.items():
-        value, actual = config.get(name), options[option]
+        value, actual = config.get(name), getattr(options, option)
         if isinstance(actual, tuple) and value is not None:
             value = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
         if value is not None and value != actual:
@@ -152,17 +152,11 @@ def check_epsilon(epsilon):
 
 
 @contextlib.contextmanager
-def naming_file(path, config):
-    """Add the path of a checkpoint to an error that does not name it, and whether it is alone.
-
-    `config` is the `config.json` next to it, which is empty if there is none.
-    """
+def naming_file(path):
+    """Add the path of a checkpoint to an error that does not name it."""
     try:
         yield
     except ValueError as error:
-        # A short path may be a part of any text.
-        if re.search(rf"'{re.escape(str(path))}['/\\]", str(error)):
+        if str(path) in str(error):
             raise
-        is_alone = "config.json" in str(error) and not config
-        without = " without settings in a config.json" if is_alone else ""
-        raise ValueError(f"{error} (while reading {str(path)!r}{without})") from error
+        raise ValueError(f"{error} (while reading {str(path)!r})") from error

@@ -5,18 +5,17 @@ from typing import Any
 import keras
 
 from keras_vit.checkpoints.formats.keras_hub import KERAS_HUB, KERAS_HUB_ROWS
-from keras_vit.checkpoints.loading import assign
+from keras_vit.checkpoints.load import assign
 from keras_vit.checkpoints.model_archive import ModelArchive, at_stored_size
 from keras_vit.checkpoints.reader import CheckpointReader
-from keras_vit.checkpoints.stored import OWN_OPTIONS
+from keras_vit.checkpoints.save import OWN_OPTIONS
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Naming, entries
 from keras_vit.layers.base import children
-from keras_vit.models import vision_transformer
-from keras_vit.models.base import ImageModel
 from keras_vit.models.files import check_finite
-from keras_vit.models.introspection import options_of
-from keras_vit.models.variants import is_resnet
+from keras_vit.models.model import ImageModel, options_of
+from keras_vit.models.options import is_resnet
+from keras_vit.models.vit import vision_transformer
 
 # Names of the options in keras-hub.
 OPTION_NAMES = {
@@ -90,7 +89,8 @@ def to_keras_hub(model: keras.Model) -> Any:
         ```
     """
     model = at_stored_size(model)
-    theirs = _build(options_of(model))
+    options = options_of(model).resolved()
+    theirs = _build(options)
     check_finite(model)
     variables = {variable.path: variable for variable in theirs.weights}
     values = {variable.path: variable.value for variable in model.weights}
@@ -103,7 +103,8 @@ def to_keras_hub(model: keras.Model) -> Any:
         )
     for entry in found:
         arrays = [keras.ops.convert_to_numpy(values[path]) for path in entry.targets]
-        assign(variables[entry.source], TRANSFORMS[entry.transform].write(arrays))
+        array = TRANSFORMS[entry.transform].write(arrays, options.num_heads)
+        assign(variables[entry.source], array)
     trained = {variable.path for variable in model.trainable_weights}
     _freeze(theirs, {each.source for each in found if trained.isdisjoint(each.targets)})
     return theirs
@@ -156,7 +157,7 @@ def _options(model):
 
 
 def _build(options):
-    if is_resnet(options) or "resnet_stages" in options:
+    if is_resnet(options) or options.resnet_stages is not None:
         raise ValueError(
             "`model` must have a counterpart in keras-hub, which has neither hybrids nor BiT. "
             "Received: a model with a ResNet"
@@ -167,30 +168,30 @@ def _build(options):
         raise ValueError("`to_keras_hub` needs keras-hub: pip install keras-hub") from error
     needed = {"activation": "gelu", "position_embedding": "learned", "qk_norm": False}
     needed |= OWN_OPTIONS
-    different = [name for name, value in needed.items() if options[name] != value]
-    if options["pooling"] not in ("token", "gap", None):
+    different = [name for name, value in needed.items() if getattr(options, name) != value]
+    if options.pooling not in ("token", "gap", None):
         different.append("pooling")
-    is_backbone = options["pooling"] is None and not options["num_classes"]
+    is_backbone = options.pooling is None and not options.num_classes
     # The mean of keras-hub includes the class token.
-    pools = options["num_classes"] and (options["pooling"] == "gap") != options["class_token"]
+    pools = options.num_classes and (options.pooling == "gap") != options.class_token
     if different or not (is_backbone or pools):
         names = different or ["pooling", "class_token", "num_classes"]
         raise ValueError(
             "`model` must have a counterpart in keras-hub: the erf GELU, learned positions, and a "
             "head after a pooling, or neither. "
-            f"Received: a model with {', '.join(f'{name}={options[name]!r}' for name in names)}"
+            f"Received: a model with {', '.join(names)}: {[getattr(options, n) for n in names]}"
         )
     backbone = keras_hub.models.ViTBackbone(
-        image_shape=(*options["image_size"], options["image_channels"]),
-        **{theirs: options[ours] for ours, theirs in OPTION_NAMES.items()},
+        image_shape=(*options.image_size, options.image_channels),
+        **{theirs: getattr(options, ours) for ours, theirs in OPTION_NAMES.items()},
         dtype="float32",
     )
     if is_backbone:
         return backbone
     return keras_hub.models.ViTImageClassifier(
         backbone,
-        num_classes=options["num_classes"],
-        pooling=options["pooling"],
-        intermediate_dim=options["representation_size"],
-        activation=options["classifier_activation"],
+        num_classes=options.num_classes,
+        pooling=options.pooling,
+        intermediate_dim=options.representation_size,
+        activation=options.classifier_activation,
     )

@@ -3,17 +3,16 @@
 import keras
 
 from keras_vit.checkpoints.archives.memory import ArrayArchive
-from keras_vit.models.introspection import options_of
-from keras_vit.models.kernels.plain import plain
+from keras_vit.models.model import options_of
 from keras_vit.models.parts import stored_size
-from keras_vit.models.surgery import resize
+from keras_vit.models.surgery import plain, resize
 
 
 def at_stored_size(model):
     """Return a plain model; one of any size at its `stored_size`."""
     model = plain(model)
     is_free = any(None in image.shape[1:3] for image in getattr(model, "inputs", None) or ())
-    if is_free and options_of(model)["image_size"] is None:
+    if is_free and options_of(model).image_size is None:
         return resize(model, stored_size(model))
     return model
 

@@ -10,12 +10,9 @@ import math
 import numpy as np
 
 from keras_vit.checkpoints.architecture import grid_of, logger
-from keras_vit.checkpoints.formats.flax_resnet import describe_stages
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair
-from keras_vit.models.positions import resize_position_embedding
-from keras_vit.models.stem_and_head import DEFAULT_IMAGE_SIZE
-from keras_vit.models.variants import is_resnet, total_stride
+from keras_vit.models.options import DEFAULT_IMAGE_SIZE, is_resnet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,20 +55,18 @@ def position_rows(num_rows, counts, known=None, asked=None):
     return fitting[0] if fitting else None
 
 
-def fit_positions(table, rows, num_prefix, grid, interpolation):
-    """Fit a file's position embedding `(1, rows, width)` to the tokens and the grid of a model.
+def fit_prefix(table, rows, num_prefix):
+    """Fit a file's position embedding `(1, rows, width)` to the tokens of a model.
 
     Return `(1, num_prefix + patches, width)`; both without the first axis, if the file has none.
     """
     if table.ndim == 2:
-        return fit_positions(table[None], rows, num_prefix, grid, interpolation)[0]
+        return fit_prefix(table[None], rows, num_prefix)[0]
     prefix, patches = table[:, : rows.num_prefix], table[:, rows.num_prefix :]
     # Tokens without a position have the position zero.
     missing = max(num_prefix - rows.num_prefix, 0)
     prefix = np.pad(prefix[:, :num_prefix], ((0, 0), (0, missing), (0, 0)))
-    if tuple(grid) != rows.grid:
-        patches = resize_position_embedding(patches, grid, rows.grid, 0, interpolation)
-    return np.concatenate([prefix, patches], axis=1) if prefix.shape[1] else patches
+    return np.concatenate([prefix, patches], axis=1) if num_prefix else patches
 
 
 def stored_image_size(checkpoint, options, asked):
@@ -79,36 +74,32 @@ def stored_image_size(checkpoint, options, asked):
 
     `asked` is the caller's, for a file whose grid is neither square nor recorded.
     """
-    table = checkpoint.shape_of(POSITIONS)
-    if table is None and (is_resnet(options) or checkpoint.configured_size is None):
-        asked = DEFAULT_IMAGE_SIZE if asked is None else asked
-        return checkpoint.configured_size or as_pair(asked, "image_size")
-    patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
+    table, configured = checkpoint.shape_of(POSITIONS), checkpoint.configured_size
+    if is_resnet(options) or (table is None and configured is None):
+        return configured or as_pair(asked or DEFAULT_IMAGE_SIZE, "image_size")
     if table is None:
-        return _tiled(checkpoint.configured_size, patch_size)
+        return _tiled(configured, options.stride)
     if len(table) != 3:
         raise ValueError(
             "the position embedding must have the shape `(1, positions, width)`. "
             f"Received: path={str(checkpoint.path)!r}, with {table}"
         )
-    configured = _configured_grid(checkpoint, patch_size)
-    if asked is not None:
-        asked = grid_of(as_pair(asked, "image_size"), patch_size)
-    num_prefix = num_prefix_tokens(options)
-    counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
-    rows = position_rows(table[1], counts, configured, asked)
+    known = configured and grid_of(configured, options.stride)
+    asked = asked and grid_of(as_pair(asked, "image_size"), options.stride)
+    counts = checkpoint.format.prefix_rows(options.num_prefix_tokens, checkpoint.shape_of)
+    rows = position_rows(table[1], counts, known, asked)
     if rows is None:
         raise ValueError(
             "`image_size` must be that of the file where its grid of patches is not square: "
-            f"{table[1]} positions with {num_prefix} tokens before the patches. "
+            f"{table[1]} positions with {options.num_prefix_tokens} tokens before the patches. "
             f"Received: path={str(checkpoint.path)!r}"
         )
-    if configured not in (None, rows.grid):
+    if known not in (None, rows.grid):
         logger.warning(
             "%s: the grid of its position embedding, %s, is used; its settings have another, %s",
-            *(checkpoint.path, rows.grid, configured),
+            *(checkpoint.path, rows.grid, known),
         )
-    return tuple(n * patch for n, patch in zip(rows.grid, patch_size, strict=True))
+    return tuple(n * patch for n, patch in zip(rows.grid, options.stride, strict=True))
 
 
 def resizing_for(checkpoint, options, image_size):
@@ -117,55 +108,37 @@ def resizing_for(checkpoint, options, image_size):
     The patches of a file may not reach the last rows and columns of its images.
     """
     size = checkpoint.configured_size
-    if is_resnet(options) or size is None:
+    if is_resnet(options) or size is None or _tiled(size, options.stride) != image_size:
         return checkpoint.resizing
-    patch_size = total_stride(options["patch_size"], options.get("resnet_stages"))
-    if _tiled(size, patch_size) != image_size:
-        return checkpoint.resizing
-    cut_off = tuple(n % patch for n, patch in zip(size, patch_size, strict=True))
+    cut_off = tuple(n % patch for n, patch in zip(size, options.stride, strict=True))
     return dataclasses.replace(checkpoint.resizing, cut_off=cut_off)
 
 
-def _configured_grid(checkpoint, patch_size):
-    size = checkpoint.configured_size
-    return grid_of(size, patch_size) if size else None
+def rows_for_model(checkpoint, shapes, grid, stride=None):
+    """Return the rows of a file's table for a model, and the number of its prefix tokens.
 
-
-def fit_arguments(checkpoint, shapes, grid, stored_size):
-    """Return the arguments of `fit_positions` after `table`, or `None` if the table does not fit.
-
-    `stored_size` is the image size of the file, to resize its position embedding. If it is `None`,
-    the file must have the model's grid: raise an error if it records another one, or records none
-    and has as many positions as another square grid.
+    Return `None` without a table. With the `stride` of a model that was not built from the file,
+    raise an error if the file has another grid.
     """
     table = checkpoint.shape_of(POSITIONS)
     if POSITIONS not in shapes or table is None or len(table) != 3:
         return None
     num_prefix = shapes[POSITIONS][1] - grid[0] * grid[1]
-    stages = describe_stages(shapes.get) if "root_conv/kernel" in shapes else None
-    patch_size = total_stride(shapes["patch_embedding/projection/kernel"][:2], stages)
     counts = checkpoint.format.prefix_rows(num_prefix, checkpoint.shape_of)
-    if stored_size:
-        rows = position_rows(table[1], counts, grid_of(stored_size, patch_size))
-    else:
-        rows = _rows_for_model(checkpoint, table[1], counts, grid, patch_size)
+    size = checkpoint.configured_size
+    known = grid if stride is None else size and grid_of(size, stride)
+    rows = position_rows(table[1], counts, known, asked=grid)
     if rows is None:
         return None
-    if rows.num_prefix > num_prefix:
-        text = "%s: the position of a class token is left out, as there is no such token"
-        logger.warning(text, checkpoint.path)
-    return rows, num_prefix, grid, checkpoint.format.interpolation
-
-
-def _rows_for_model(checkpoint, num_rows, counts, grid, patch_size):
-    """Return the rows of a table for the model's grid, or `None` if no grid fits."""
-    rows = position_rows(num_rows, counts, _configured_grid(checkpoint, patch_size), asked=grid)
-    if rows is not None and rows.grid != grid:
+    if rows.grid != grid:
         raise ValueError(
             f"`path` must be for the model's grid of {grid} patches: `from_checkpoint` with "
             f"`image_size` resizes others. Received: path={str(checkpoint.path)!r}, for {rows.grid}"
         )
-    return rows
+    if rows.num_prefix > num_prefix:
+        text = "%s: the position of a class token is left out, as there is no such token"
+        logger.warning(text, checkpoint.path)
+    return rows, num_prefix
 
 
 def warn_of_assumed_grid(path, grid):
@@ -178,9 +151,3 @@ def warn_of_assumed_grid(path, grid):
 def _tiled(image_size, patch_size):
     """Return the part of an image that whole patches tile."""
     return tuple(n - n % patch for n, patch in zip(image_size, patch_size, strict=True))
-
-
-def num_prefix_tokens(options):
-    """Return the number of tokens before the patches: class, distillation token, registers."""
-    flags = ("class_token", "distillation_token")
-    return sum(map(bool, map(options.get, flags))) + options.get("num_registers", 0)

@@ -1,6 +1,7 @@
 """An open checkpoint: the model that it describes, whether it fits a model, and its values."""
 
 import contextlib
+import functools
 
 import numpy as np
 from keras import ops
@@ -14,7 +15,6 @@ from keras_vit.checkpoints.configuration.images import (
     recorded_resizing,
 )
 from keras_vit.checkpoints.formats import FORMATS, opening_format, recognize
-from keras_vit.checkpoints.matching import HEAD_PATHS, listed, mismatches
 from keras_vit.checkpoints.normalization import (
     BIAS,
     KERNEL,
@@ -23,18 +23,19 @@ from keras_vit.checkpoints.normalization import (
     is_centered,
     shifts,
 )
-from keras_vit.checkpoints.positions import fit_arguments, fit_positions, stored_image_size
+from keras_vit.checkpoints.positions import fit_prefix, rows_for_model, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS, POSITIONS, entries, template_of
-from keras_vit.core.arguments import as_pair, check_integer, path_error
+from keras_vit.core.arguments import as_pair, path_error
 from keras_vit.core.resizing import WHOLE_IMAGE
-from keras_vit.layers.convolution import NUM_GROUPS
-from keras_vit.models.base import CENTERED
-from keras_vit.models.parts import stored_grid
-from keras_vit.models.variants import is_resnet
+from keras_vit.models.model import CENTERED
+from keras_vit.models.options import is_resnet
+from keras_vit.models.parts import BLOCKS, HEAD_LAYERS, stored_grid, token_stride
 
-# Options that follow from the arrays of the first block or unit.
-OPTIONS_OF_FIRST_BLOCK = ("depth", "num_heads", "mlp_dim", "stages")
+# Beginnings of the paths of the head's variables.
+HEAD_PATHS = tuple(f"{name}/" for name in HEAD_LAYERS)
+# Names that an error lists per kind of difference.
+MAX_LISTED = 4
 
 
 @contextlib.contextmanager
@@ -46,7 +47,7 @@ def open_checkpoint(path, format=None):
     others = [row.suffix for row in FORMATS.values() if row.open]
     archive = own.open(path) if own else open_archive(path, others)
     try:
-        with naming_file(path, getattr(archive, "config", True)):
+        with naming_file(path):
             yield CheckpointReader(archive, *recognize(archive, format, own))
     finally:
         archive.close()
@@ -72,8 +73,6 @@ class CheckpointReader:
         self.normalization = normalization or CENTERED
         self.resizing = recorded_resizing(*facts) or WHOLE_IMAGE
         self.processed_size = processed_size(*facts)
-        self._finite = set()
-        self._has_warned_of_head = False
         self._rows = {target: row for row in format.rows for target in row.targets}
 
     @property
@@ -112,27 +111,37 @@ class CheckpointReader:
 
         The arguments are for a file that does not record them, as in `from_checkpoint`.
         """
-        if num_heads is not None:
-            num_heads = check_integer("num_heads", num_heads, minimum=1)
-        options = self._described(num_heads, image_size)
-        if self._adds_bias:
-            options["patch_bias"] = True
-        if num_heads not in (None, options.get("num_heads")):
-            rule = f"be that of the file, {options.get('num_heads')}"
-            if is_resnet(options):
-                rule = "not be given for the file of a ResNet, which has none"
+        try:
+            options = self.format.describe(self.shape_of, self.archive.config, num_heads)
+            size = stored_image_size(self, options, image_size)
+        except (AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
+            raise ValueError(
+                "The arrays of `path`, and its config.json if there is one, must describe a Vision "
+                f"Transformer or a ResNet. Received: path={str(self.path)!r} ({error!r})"
+            ) from error
+        # These follow from the arrays of the first block or unit.
+        first = "stages width" if is_resnet(options) else "depth num_heads mlp_dim"
+        values = [getattr(options, name) for name in first.split()]
+        if not all(values) or 0 in (getattr(options, "resnet_stages", values[0]) or ()):
+            rule = "hold the arrays of all blocks and units, which determine "
+            raise path_error(self.path, rule + first.replace(" ", ", "))
+        own_heads = getattr(options, "num_heads", None)
+        if num_heads not in (None, own_heads):
+            rule = f"be that of the file, {own_heads}"
             raise ValueError(f"`num_heads` must {rule}. Received: num_heads={num_heads}")
-        return options
+        changes = {"patch_bias": True} if self._adds_bias else {}
+        return options.replace(image_size=size, **changes)
 
     def assumed(self, options, num_heads=None):
-        """Return those of `options` that neither the arrays nor a `config.json` record."""
+        """Return those of `options` that neither the arrays nor a `config.json` record, by name."""
         known = {
             # The norm of the queries has the width of one head, which gives the number of heads.
-            "num_heads": num_heads is not None or options.get("qk_norm"),
+            "num_heads": num_heads is not None or getattr(options, "qk_norm", False),
             # A model with the pooling "gap" may have the same arrays as one with "token".
-            "pooling": options.get("pooling") != "token",
+            "pooling": getattr(options, "pooling", None) != "token",
         }
-        return {name: options[name] for name in self.options_without_config if not known.get(name)}
+        names = [name for name in self.options_without_config if not known.get(name)]
+        return {name: getattr(options, name) for name in names}
 
     @property
     def classifier_kind(self):
@@ -152,66 +161,38 @@ class CheckpointReader:
         has_kernel = self.shape_of(KERNEL) is not None
         return has_kernel and self.shape_of(BIAS) is None and shifts(self.normalization)
 
-    def _described(self, num_heads, image_size):
-        for path in ("patch_embedding/projection/kernel", "root_conv/kernel"):
-            shape = self.shape_of(path)
-            axes = 2 if self._is(path, "flat_patches") else 4
-            if shape is not None and (len(shape) != axes or 0 in shape):
-                rule = f"hold convolutions whose kernels have {axes} dimensions, none of them 0"
-                raise path_error(self.path, rule, f", with {shape} for {path}")
-        try:
-            options = self.format.describe(self.shape_of, self.archive.config, num_heads)
-            options["image_size"] = stored_image_size(self, options, image_size)
-        except (AttributeError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
-            raise ValueError(
-                "The arrays of `path`, and its config.json if there is one, must describe a Vision "
-                f"Transformer or a ResNet. Received: path={str(self.path)!r} ({error!r})"
-            ) from error
-        unknown = [name for name in OPTIONS_OF_FIRST_BLOCK if name in options and not options[name]]
-        if unknown:
-            rule = "hold the arrays of at least the first block, which determine "
-            raise path_error(self.path, rule + ", ".join(unknown))
-        self._check_resnet(options)
-        return options
-
-    def _check_resnet(self, options):
-        stages = options.get("stages", options.get("resnet_stages")) or ()
-        width = options.get("width", options.get("resnet_width", 0))
-        if 0 in stages or width % NUM_GROUPS:
-            raise ValueError(
-                "`path` must hold all stages of its ResNet, and a first convolution of a multiple "
-                f"of {NUM_GROUPS} channels. Received: path={str(self.path)!r}, with {stages} units "
-                f"and {width} channels"
-            )
-
     def shape_of(self, path):
         """Return the shape of the array for the variable of this path, or `None`."""
         template, indices = template_of(path)
         if template not in self._rows:
             return None
-        shape = self.naming.shapes.get(self._rows[template].source.format(**indices))
-        return (1, *shape) if shape is not None and self._is(path, "flat_positions") else shape
+        row = self._rows[template]
+        shape = self.naming.shapes.get(row.source.format(**indices))
+        if shape is not None and (0 in shape or (path == KERNEL and len(shape) not in (2, 4))):
+            rule = "hold arrays of a known shape"
+            raise path_error(self.path, rule, f", with {shape} for {path}")
+        is_flat = shape is not None and row.transform == "flat_positions"
+        return (1, *shape) if is_flat else shape
 
-    def _is(self, path, transform):
-        return path in self._rows and self._rows[path].transform == transform
-
-    def read(self, model, drop_head=False, stored_size=None):
+    def read(self, model, drop_head=False, is_built_from_file=False):
         """Check all names and shapes, and generate pairs of a model's variables and their values.
 
-        `drop_head` ignores the head and `pre_logits` of the file and of the model. `stored_size` is
-        that of `fit_arguments`.
+        `drop_head` ignores the head and `pre_logits` of the file and of the model.
         """
         variables = {variable.path: variable for variable in model.weights}
         shapes = {path: tuple(variable.shape) for path, variable in variables.items()}
-        grid = stored_grid(model)
-        found, positions = self.match(model.name, shapes, grid, drop_head, stored_size)
+        blocks = [layer for layer in model.layers if isinstance(layer, BLOCKS)]
+        heads = (getattr(blocks[0], "rows", blocks[0]).num_heads,) if blocks else (None,)
+        stride = None if is_built_from_file else token_stride(model)
+        facts = shapes, stored_grid(model), *heads, stride
+        found, positions = self.match(model.name, *facts, drop_head)
         return self._values(found, variables, shapes, positions)
 
-    def match(self, name, shapes, grid, drop_head=False, stored_size=None):
+    def match(self, name, shapes, grid, num_heads, stride=None, drop_head=False):
         """Check names and shapes of the arrays against the `shapes` of a model's variables by path.
 
-        `grid` is `None` for a ResNet. Return a list with an `Entry` for each array, and the
-        arguments of `fit_positions` or `None`.
+        `grid` and `num_heads` are `None` for a ResNet; `stride` is as in `rows_for_model`. Return a
+        list with an `Entry` for each array, and what `rows_for_model` returns.
         """
         wanted = [path for path in shapes if not (drop_head and path.startswith(HEAD_PATHS))]
         if self._adds_bias:
@@ -223,10 +204,17 @@ class CheckpointReader:
                 )
             wanted.remove(BIAS)
         found, without_row = entries(self.format.rows, wanted)
-        positions = fit_arguments(self, shapes, grid, stored_size)
-        problems = mismatches(self, found, shapes, positions is not None, drop_head)
+        positions = rows_for_model(self, shapes, grid, stride)
+        used = {
+            row.source
+            for row in self.format.rows
+            if drop_head and any(target.startswith(HEAD_PATHS) for target in row.targets)
+        }
+        options = {"fits_positions": positions is not None, "num_heads": num_heads}
+        misfit = functools.partial(_misfit, **options)
+        problems = mismatches(self.naming, found, shapes, misfit, used)
         if without_row:
-            problems.append(listed("without a place in this format", without_row))
+            problems.append(_listed("without a place in this format", without_row))
         if problems:
             rule = f"hold exactly the weights of the model {name!r}"
             received = f" ({self.format.name}), with {'; '.join(problems)}"
@@ -239,31 +227,25 @@ class CheckpointReader:
             source = self.naming.sources[entry.source]
             return (source.index is not None, source.name if source.index is not None else "")
 
-        last_name, last_array, has_zero_heads = None, None, []
+        read_finite = functools.lru_cache(maxsize=1)(self._read_finite)
+        has_zero_heads = []
         for entry in sorted(found, key=place):
             source = self.naming.sources[entry.source]
-            if source.name != last_name:
-                last_name, last_array = source.name, self._read_finite(source.name)
-            array = last_array if source.index is None else last_array[source.index]
+            array = read_finite(source.name)
+            array = array if source.index is None else array[source.index]
             if entry.transform in POSITION_TRANSFORMS and positions is not None:
-                array = fit_positions(array, *positions)
+                array = fit_prefix(array, *positions)
             if any(t.startswith("head/") and t.endswith("/kernel") for t in entry.targets):
                 has_zero_heads.append(not array.any())
             targets = [shapes[path] for path in entry.targets]
             values = TRANSFORMS[entry.transform].read(array, targets)
             for path, value in zip(entry.targets, values, strict=True):
-                if value.shape != shapes[path]:
-                    raise ValueError(
-                        f"{path} must be {shapes[path]}. "
-                        f"Received: path={str(self.path)!r}, with {value.shape}"
-                    )
                 value = self._centered(path, value, shapes)
                 self._check_range(variables[path], value)
                 yield variables[path], value
         if self._adds_bias:
             yield variables[BIAS], self._centered(BIAS, 0, shapes)
-        if has_zero_heads and all(has_zero_heads) and not self._has_warned_of_head:
-            self._has_warned_of_head = True
+        if has_zero_heads and all(has_zero_heads):
             text = "%s: all images have the same logits, as the kernel of the head is zero"
             logger.warning(text, self.path)
 
@@ -271,7 +253,7 @@ class CheckpointReader:
         """Return the value of a variable of a model that takes images in [-1, 1]."""
         if path not in (KERNEL, BIAS) or is_centered(self.normalization):
             return value
-        entry, *_ = entries(self.format.rows, [KERNEL])[0]
+        (entry,), _ = entries(self.format.rows, [KERNEL])
         source = self.naming.sources[entry.source]
         kernel = TRANSFORMS[entry.transform].read(self._read_finite(source.name), [shapes[KERNEL]])
         check_channels(self.normalization, shapes[KERNEL][2], self.path)
@@ -291,8 +273,46 @@ class CheckpointReader:
 
     def _read_finite(self, name):
         array = self.archive.read(name)
-        if name not in self._finite and not np.isfinite(array).all():
+        if not np.isfinite(array).all():
             found = f", whose array {name!r} has NaN or infinity"
             raise path_error(self.path, "hold finite numbers", found)
-        self._finite.add(name)
         return array
+
+
+def mismatches(naming, found, shapes, misfit, used=()):
+    """List, as texts, the arrays of a file that are unused, missing or misshapen for a model.
+
+    Args:
+        naming: the `Naming` of the file.
+        found: an `Entry` for each variable to fill.
+        shapes: shapes of the variables by path.
+        misfit: `misfit(entry, actual, targets)` returns the shape that an array should have for
+            variables of the shapes `targets`; `None` if its own shape, `actual`, can be read.
+        used: names of arrays that are not for variables to fill, and not unused.
+    """
+    used = {entry.source for entry in found} | set(used)
+    missing = [entry.source for entry in found if entry.source not in naming.shapes]
+    unused = [naming.sources[name].name for name in naming.shapes if name not in used]
+    misshapen = []
+    for entry in found:
+        actual = naming.shapes.get(entry.source)
+        targets = [shapes[path] for path in entry.targets]
+        if actual is not None and (expected := misfit(entry, actual, targets)) is not None:
+            misshapen.append(f"{entry.source!r} is {actual}, not {expected}")
+    kinds = {"unused": unused, "missing": missing, "misshapen": misshapen}
+    return [_listed(kind, names) for kind, names in kinds.items() if names]
+
+
+def _misfit(entry, actual, targets, fits_positions, num_heads):
+    transform = TRANSFORMS[entry.transform]
+    expected = transform.shape(targets, num_heads)
+    is_fitted = entry.transform in POSITION_TRANSFORMS and fits_positions
+    if is_fitted and len(actual) == len(expected) and actual[-1] == expected[-1]:
+        return None
+    return None if transform.accepts(tuple(actual), tuple(expected)) else tuple(expected)
+
+
+def _listed(kind, names):
+    """Return a text such as `missing: a, b and 3 more`."""
+    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+    return f"{kind}: {', '.join(map(str, names[:MAX_LISTED]))}{more}"

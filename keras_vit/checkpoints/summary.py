@@ -5,11 +5,11 @@ import math
 import os
 
 from keras_vit.checkpoints.catalog.download import find_file
-from keras_vit.checkpoints.known_files import described_options, warn_of_assumed
+from keras_vit.checkpoints.load import describe, warn_of_assumed
 from keras_vit.checkpoints.reader import open_checkpoint
-from keras_vit.models import match_variant
-from keras_vit.models.options import variable_shapes
-from keras_vit.models.variants import token_grid_of
+from keras_vit.models.options import Options
+from keras_vit.models.variants import match_variant
+from keras_vit.models.vit import variable_shapes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Summary:
     path: str
     format: str
     variant: str | None
-    options: dict
+    options: Options
     dtypes: tuple[str, ...]
     parameters: int
     head_state: str | None
@@ -75,16 +75,16 @@ def inspect_checkpoint(
     Example:
     >>> summary = keras_vit.checkpoints.inspect_checkpoint(
     ...     "tests/data/reference/a_vit_token.ckpt.npz")
-    >>> summary.format, summary.parameters, summary.options["num_heads"]
+    >>> summary.format, summary.parameters, summary.options.num_heads
     ('google', 67594, 4)
     """
     file = find_file(path)
     with open_checkpoint(file, format) as checkpoint:
-        options = described_options(file, checkpoint, num_heads, image_size)
+        options = describe(checkpoint, num_heads, image_size)
         warn_of_assumed(checkpoint, options, num_heads)
         row, shapes = match_variant(options), variable_shapes(options)
-        name = options.get("name", "of these options")
-        checkpoint.match(name, shapes, token_grid_of(options), stored_size=options["image_size"])
+        num_heads = getattr(options, "num_heads", None)
+        checkpoint.match(options.name, shapes, options.grid, num_heads)
         return Summary(
             str(file),
             checkpoint.format.name,

@@ -15,9 +15,10 @@ class Transform:
 
     Args:
         meaning: the change when a file is read, for the documentation.
-        shape: `shape(shapes)` returns the shape of the array, given those of the variables.
+        shape: `shape(shapes, num_heads)` returns the shape of the array, given those of the
+            variables, and the attention heads of the model.
         read: `read(array, shapes)` returns the values of the variables.
-        write: `write(values)` returns the array.
+        write: `write(values, num_heads)` returns the array.
         accepts: `accepts(actual, expected)` returns whether an array of the actual shape is read.
     """
 
@@ -32,50 +33,58 @@ def _one(meaning, shape, read, write, **options):
     """Return a transform between one array and one variable."""
     return Transform(
         meaning,
-        lambda shapes: shape(shapes[0]),
+        lambda shapes, num_heads: shape(shapes[0], num_heads),
         lambda array, shapes: [read(array, shapes[0])],
-        lambda values: write(values[0]),
+        lambda values, num_heads: write(values[0], num_heads),
         **options,
     )
 
 
 def _reshaped(meaning, shape, **options):
     """Return a transform that only reshapes."""
-    return _one(
-        meaning, shape, np.reshape, lambda value: value.reshape(shape(value.shape)), **options
-    )
+
+    def write(value, num_heads):
+        return value.reshape(shape(value.shape, num_heads))
+
+    return _one(meaning, shape, np.reshape, write, **options)
 
 
 def _transposed(meaning, shape):
     """Return a transform of a matrix of PyTorch, which is the transpose of a kernel."""
     return _one(
         meaning,
-        shape,
+        lambda target, num_heads: shape(target),
         lambda array, target: array.T.reshape(target),
-        lambda value: value.reshape(shape(value.shape)[::-1]).T,
+        lambda value, num_heads: value.reshape(shape(value.shape)[::-1]).T,
     )
 
 
 def _split(meaning, part):
     """Return a transform of an array that holds several variables, one after the other."""
+
+    def shape(shapes, num_heads):
+        length, *others = part.shape(shapes[:1], num_heads)
+        return (len(shapes) * length, *others)
+
     return Transform(
         meaning,
-        lambda shapes: (len(shapes) * part.shape(shapes[:1])[0], *part.shape(shapes[:1])[1:]),
+        shape,
         lambda array, shapes: [
             part.read(piece, [shape])[0]
             for piece, shape in zip(np.split(array, len(shapes)), shapes, strict=True)
         ],
-        lambda values: np.concatenate([part.write([value]) for value in values]),
+        lambda values, num_heads: np.concatenate([part.write([v], num_heads) for v in values]),
     )
 
 
-IDENTITY = _one("as it is", lambda shape: shape, lambda array, shape: array, lambda value: value)
-UNBATCHED = _reshaped("(rows, width) to (1, rows, width)", lambda shape: shape[1:])
-DENSE = _transposed("(out, in) to (in, out)", lambda shape: shape[::-1])
-TO_HEADS = _transposed(
-    "(heads x size, in) to (in, heads, size)", lambda shape: (shape[1] * shape[2], shape[0])
+IDENTITY = _one(
+    "as it is",
+    lambda shape, num_heads: shape,
+    lambda array, shape: array,
+    lambda value, num_heads: value,
 )
-HEADS_BIAS = _reshaped("(heads x size) to (heads, size)", lambda shape: (shape[0] * shape[1],))
+UNBATCHED = _reshaped("(rows, width) to (1, rows, width)", lambda shape, num_heads: shape[1:])
+DENSE = _transposed("(out, in) to (in, out)", lambda shape: shape[::-1])
 POSITION_ROWS = "; rows of class token and registers added where it has none"
 
 TRANSFORMS = {
@@ -84,7 +93,7 @@ TRANSFORMS = {
     "positions": dataclasses.replace(IDENTITY, meaning=IDENTITY.meaning + POSITION_ROWS),
     "flat_positions": dataclasses.replace(UNBATCHED, meaning=UNBATCHED.meaning + POSITION_ROWS),
     "unbatched": UNBATCHED,
-    "flat_token": _reshaped("(width) to (1, 1, width)", lambda shape: shape[2:]),
+    "flat_token": _reshaped("(width) to (1, 1, width)", lambda shape, num_heads: shape[2:]),
     "flat_patches": _transposed(
         "(out, height x width x in) to (height, width, in, out)",
         lambda shape: (shape[3], shape[0] * shape[1] * shape[2]),
@@ -92,35 +101,34 @@ TRANSFORMS = {
     "dense": DENSE,
     "convolution": _one(
         "(out, in, height, width) to (height, width, in, out)",
-        lambda shape: (shape[3], shape[2], shape[0], shape[1]),
+        lambda shape, num_heads: (shape[3], shape[2], shape[0], shape[1]),
         lambda array, shape: array.transpose(2, 3, 1, 0),
-        lambda value: value.transpose(3, 2, 0, 1),
+        lambda value, num_heads: value.transpose(3, 2, 0, 1),
     ),
-    "to_heads": TO_HEADS,
-    "from_heads": _transposed(
-        "(out, heads x size) to (heads, size, out)", lambda shape: (shape[2], shape[0] * shape[1])
+    "to_heads": _reshaped(
+        "(in, heads, size) to (in, heads x size)",
+        lambda shape, num_heads: (shape[0], num_heads, shape[1] // num_heads),
     ),
-    "matrix_to_heads": _reshaped(
-        "(in, heads x size) to (in, heads, size)", lambda shape: (shape[0], shape[1] * shape[2])
+    "from_heads": _reshaped(
+        "(heads, size, out) to (heads x size, out)",
+        lambda shape, num_heads: (num_heads, shape[0] // num_heads, shape[1]),
     ),
-    "matrix_from_heads": _reshaped(
-        "(heads x size, out) to (heads, size, out)", lambda shape: (shape[0] * shape[1], shape[2])
+    "heads_bias": _reshaped(
+        "(heads, size) to (heads x size)",
+        lambda shape, num_heads: (num_heads, shape[0] // num_heads),
     ),
-    "heads_bias": HEADS_BIAS,
     # Flax kept GroupNorm's parameters in four dimensions until google/flax#1721.
     "group_norm": _reshaped(
         "(1, 1, 1, channels) to (channels); one dimension is read too",
-        lambda shape: (1, 1, 1, *shape),
+        lambda shape, num_heads: (1, 1, 1, *shape),
         accepts=lambda actual, expected: actual in (expected, expected[3:]),
     ),
     "flat_group_norm": _reshaped(
         "as it is; (1, 1, 1, channels) is read too",
-        lambda shape: shape,
+        lambda shape, num_heads: shape,
         accepts=lambda actual, expected: actual in (expected, (1, 1, 1, *expected)),
     ),
-    "pointwise": _reshaped("(1, 1, in, out) to (in, out)", lambda shape: (1, 1, *shape)),
-    "split_to_heads": _split("split along the first axis, then each like `to_heads`", TO_HEADS),
-    "split_heads_bias": _split("split, then each like `heads_bias`", HEADS_BIAS),
+    "pointwise": _reshaped("(1, 1, in, out) to (in, out)", lambda shape, num_heads: (1, 1, *shape)),
     "split_dense": _split("split along the first axis, then each like `dense`", DENSE),
     "split": _split("split along the first axis", IDENTITY),
 }

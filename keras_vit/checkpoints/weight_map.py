@@ -54,16 +54,27 @@ def torch_layer(source, target, kernel="dense", bias="identity"):
     return two(source, target, kernel, bias, TORCH_NAMES)
 
 
+def heads(source, target, names):
+    """Return the rows of four projections whose kernels have an axis of heads, as in Flax."""
+    *inputs, output = names
+    rows = [
+        two(f"{source}{name}/", f"{target}/{ours}", "to_heads", "heads_bias")
+        for name, ours in zip(inputs, QUERY_KEY_VALUE, strict=True)
+    ]
+    rows.append(two(f"{source}{output}/", f"{target}/output", "from_heads"))
+    return tuple(row for pair in rows for row in pair)
+
+
 def torch_norm(source, target):
     """Return the rows of a LayerNorm of PyTorch."""
     return norm(source, target, TORCH_NAMES)
 
 
-def packed(source, target, names=QUERY_KEY_VALUE, kernel="split_to_heads", bias="split_heads_bias"):
+def packed(source, target, names=QUERY_KEY_VALUE):
     """Return the rows of PyTorch's kernel and bias for several layers of `target`."""
     return (
-        Row(f"{source}weight", tuple(f"{target}/{name}/kernel" for name in names), kernel),
-        Row(f"{source}bias", tuple(f"{target}/{name}/bias" for name in names), bias),
+        Row(f"{source}weight", tuple(f"{target}/{name}/kernel" for name in names), "split_dense"),
+        Row(f"{source}bias", tuple(f"{target}/{name}/bias" for name in names), "split"),
     )
 
 

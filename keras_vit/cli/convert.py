@@ -51,10 +51,10 @@ class Convert:
     def run(self):
         """Convert, and print what was written."""
         from keras_vit.checkpoints import from_checkpoint, model_card, push_to_hub, save_checkpoint
-        from keras_vit.checkpoints.saving import format_for
+        from keras_vit.checkpoints.save import format_for
         from keras_vit.checkpoints.trained.loading import class_names_of
         from keras_vit.checkpoints.trained.runs import find_model
-        from keras_vit.models.kernels.quantization import quantize
+        from keras_vit.models.tuning import quantize
 
         to = self.to or SUFFIXES.get(self.target.suffix)
         if to is None:

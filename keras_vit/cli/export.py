@@ -60,7 +60,7 @@ class Export:
         """Export, and print where to."""
         from keras_vit.checkpoints.trained.loading import class_names_of, load_trained
         from keras_vit.cli.convert import as_image_size
-        from keras_vit.models.base import resizing_of
+        from keras_vit.models.model import resizing_of
         from keras_vit.models.parts import stored_size
         from keras_vit.serving.checks import check_export_settings
         from keras_vit.serving.export import export

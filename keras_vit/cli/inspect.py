@@ -41,7 +41,7 @@ class Inspect:
         from keras_vit.cli.convert import as_image_size
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.report import write_report
-        from keras_vit.models.base import resizing_of
+        from keras_vit.models.model import resizing_of
 
         check_matplotlib()
         if self.count < 1 or (self.images and self.data):

@@ -35,8 +35,9 @@ class InspectCheckpoint:
         """Print one fact per line."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
         from keras_vit.checkpoints.trained.runs import find_model
-        from keras_vit.models import architecture_differences, list_variants
+        from keras_vit.models import list_variants
         from keras_vit.models.options import changed_options
+        from keras_vit.models.variants import size_differences
 
         size, file = as_image_size(self.image_size), find_model(self.file)
         # The best model of a run's directory; other names and paths stay as they were given.
@@ -44,7 +45,7 @@ class InspectCheckpoint:
         summary = inspect_checkpoint(file, self.num_heads, size)
         for name, value in facts(summary):
             print(f"{name:<13} {printable(str(value))}")
-        if names := recorded_names(file, summary.options["num_classes"]):
+        if names := recorded_names(file, summary.options.num_classes):
             more = ", ..." if len(names) > MAX_NAMED else ""
             # A name may have a comma.
             named = [repr(name) if "," in name else printable(name) for name in names[:MAX_NAMED]]
@@ -54,7 +55,7 @@ class InspectCheckpoint:
         variants = {row.name: row for row in list_variants()}
         if self.against in variants:
             row = variants[self.against]
-            different = architecture_differences(row, summary.options)
+            different = size_differences(row, summary.options)
             if "family" not in different:
                 different |= changed_options(summary.options, row)
             lines = [f"{name}: {ours}, not {its}" for name, (ours, its) in different.items()]
@@ -77,20 +78,19 @@ class InspectCheckpoint:
 def facts(summary):
     """Yield the names and values to print for a `Summary`, without options at their defaults."""
     from keras_vit.models import find_variant
-    from keras_vit.models.options import changed_options
-    from keras_vit.models.variants import is_resnet
+    from keras_vit.models.options import changed_options, is_resnet
 
     options = summary.options
     row = find_variant(summary.variant) if summary.variant else None
     changed = changed_options(options, row)
     different = [f"{name}={value!r}" for name, (value, _) in changed.items()]
     builder = "resnet" if is_resnet(options) else "vision_transformer"
-    head = f"{options['num_classes']} classes" if options["num_classes"] else "none"
+    head = f"{options.num_classes} classes" if options.num_classes else "none"
     yield "file", summary.path
     yield "format", summary.format
     yield "builder", summary.variant or builder
     yield "options", ", ".join(different) or "none"
-    yield "image size", "x".join(map(str, options["image_size"]))
+    yield "image size", "x".join(map(str, options.image_size))
     state = ", all zeros" if summary.zero_head else ""
     yield "head", head + (state if summary.finite_head else ", with NaN or infinity")
     yield "stored as", ", ".join(summary.dtypes)
@@ -117,10 +117,8 @@ def recorded_names(source, num_classes):
 
 def name_differences(path, model, other_path, other):
     """Return one line per class whose recorded names differ."""
-    from keras_vit.models.introspection import options_of
-
     ours, theirs = (
-        recorded_names(source, options_of(each)["num_classes"]) or ()
+        recorded_names(source, each.options.num_classes) or ()
         for source, each in ((path, model), (other_path, other))
     )
     # A different number of classes is a difference of options.
@@ -130,14 +128,14 @@ def name_differences(path, model, other_path, other):
 
 def option_differences(model, other):
     """Return one line per option that differs."""
-    from keras_vit.models.introspection import options_of
+    from keras_vit.models.options import differences
+    from keras_vit.models.variants import size_differences
 
-    ours, theirs = options_of(model), options_of(other)
-    return [
-        f"{name}: {ours.get(name)!r} and {theirs.get(name)!r}"
-        for name in dict.fromkeys((*ours, *theirs))
-        if ours.get(name) != theirs.get(name)
-    ]
+    ours, theirs = model.options, other.options
+    different = size_differences(ours, theirs)
+    if "family" not in different:
+        different = differences(ours, theirs, [*ours.names(), *ours.names("size", "training")])
+    return [f"{name}: {own!r} and {its!r}" for name, (own, its) in different.items()]
 
 
 def value_differences(model, other):

@@ -95,7 +95,8 @@ def cost_rows(image_size, num_classes):
     """Return the costs per image of each variant, a row of strings."""
     from keras_vit.evaluation.compute import count_flops, count_parameters
     from keras_vit.evaluation.memory import count_activations
-    from keras_vit.models.variants import VARIANTS, Variant
+    from keras_vit.models.options import is_resnet
+    from keras_vit.models.variants import VARIANTS
 
     _check(image_size, num_classes)
     for row in VARIANTS:
@@ -104,7 +105,7 @@ def cost_rows(image_size, num_classes):
             continue
         flops = count_flops(row, num_classes, image_size) / 1e9
         kept = [count_activations(row, image_size)]
-        if isinstance(row, Variant):
+        if not is_resnet(row):
             kept.append(count_activations(row, image_size, remat=True))
         sizes = [f"{4 * numbers / 2**20:,.1f}" for numbers in kept]
         yield (
@@ -119,16 +120,16 @@ def cost_rows(image_size, num_classes):
 def table_rows(image_size, num_classes):
     """Return one row of strings per variant, without sizes where its patches do not fit."""
     from keras_vit.evaluation.compute import count_flops, count_parameters
-    from keras_vit.models.variants import VARIANTS, ResNetVariant, total_stride
+    from keras_vit.models.options import is_resnet
+    from keras_vit.models.variants import VARIANTS
 
     _check(image_size, num_classes)
     for row in VARIANTS:
-        if isinstance(row, ResNetVariant):
+        if is_resnet(row):
             architecture = (_units(row.stages), "-", f"{row.width}", "-", "-", "-")
         else:
             # In a hybrid the stride of its ResNet counts too.
-            stride, _ = total_stride(row.patch_size, row.resnet_stages)
-            sizes = (stride, row.embedding_dim, row.depth, row.num_heads, row.mlp_dim)
+            sizes = (row.stride[0], row.embedding_dim, row.depth, row.num_heads, row.mlp_dim)
             architecture = (_units(row.resnet_stages), *map(str, sizes))
         costs = ("-", "-")
         if _fits(row, image_size):
@@ -148,10 +149,7 @@ def _check(image_size, num_classes):
 
 def _fits(row, image_size):
     """Return whether patches tile the image."""
-    from keras_vit.models.variants import ResNetVariant, total_stride
-
-    is_resnet = isinstance(row, ResNetVariant)
-    return is_resnet or image_size % total_stride(row.patch_size, row.resnet_stages)[0] == 0
+    return image_size % row.stride[0] == 0
 
 
 def _units(stages):

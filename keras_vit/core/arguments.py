@@ -5,32 +5,8 @@ import functools
 import inspect
 import math
 import numbers
-from collections.abc import Callable
-from typing import TypeVar, cast
 
 import numpy as np
-
-Function = TypeVar("Function", bound=Callable)
-
-# Our names of arguments that have others in Keras, timm or transformers.
-ARGUMENTS_ELSEWHERE = {
-    "input_shape": "image_size",
-    "img_size": "image_size",
-    "classes": "num_classes",
-    "include_top": "num_classes",
-    "pretrained": "weights",
-    "num_labels": "num_classes",
-    "drop_rate": "dropout",
-    "hidden_dropout_prob": "dropout",
-    "drop_path_rate": "stochastic_depth",
-    "attention_probs_dropout_prob": "attention_dropout",
-    "torch_dtype": "dtype",
-    "shuffle": "training",
-    "label_mode": "one_hot",
-    "r": "rank",
-    "lora_alpha": "alpha",
-    "target_modules": "layers",
-}
 
 
 def as_pair(value, argument):
@@ -66,25 +42,11 @@ def check_options(function, options, known):
     """
     for name, value in options.items():
         if name not in known:
-            nearest = ARGUMENTS_ELSEWHERE.get(name)
-            if nearest not in known:
-                (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
+            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0)
             raise TypeError(
                 f"`{function}` has no argument of this name; the nearest one is `{nearest}`. "
                 f"Received: {name}={value!r}"
             )
-
-
-def names_nearest(function: Function) -> Function:
-    """Decorate a function: an unknown keyword argument is an error that names the nearest one."""
-    known = inspect.signature(function).parameters
-
-    @functools.wraps(function)
-    def checked(*args, **kwargs):
-        check_options(function.__name__, kwargs, known)
-        return function(*args, **kwargs)
-
-    return cast(Function, checked)
 
 
 def check_integer(argument, value, minimum):
@@ -101,39 +63,6 @@ def check_rate(argument, value):
     if not isinstance(value, numbers.Real) or not 0 <= value < 1:
         raise ValueError(
             f"`{argument}` must be at least 0 and less than 1. Received: {argument}={value!r}"
-        )
-
-
-def check_epsilon(epsilon):
-    """Raise `ValueError` unless the value is a number between 0 and 1."""
-    if not is_number(epsilon) or not 0 < epsilon < 1:
-        raise ValueError(
-            f"`epsilon` must be a number between 0 and 1. Received: epsilon={epsilon!r}"
-        )
-
-
-def check_heads(width, num_heads, is_rotary=False):
-    """Raise `ValueError` unless the number of heads divides the width.
-
-    `is_rotary`: whether heads are rotated, so that their width must be a multiple of 4.
-    """
-    if not is_integer(num_heads) or num_heads < 1 or width % num_heads:
-        raise ValueError(
-            f"`num_heads` must be a positive divisor of the width {width}. "
-            f"Received: num_heads={num_heads!r}"
-        )
-    if is_rotary and width // num_heads % 4:
-        raise ValueError(
-            f"`num_heads` must divide the width {width} into multiples of 4, which rotary position "
-            f"embeddings need. Received: num_heads={num_heads!r}"
-        )
-
-
-def check_names(argument, value):
-    """Raise `ValueError` unless the value is a list of names, or `None`."""
-    if value is not None and not (isinstance(value, (list, tuple)) and value):
-        raise ValueError(
-            f"`{argument}` must be a list of names, or None. Received: {argument}={value!r}"
         )
 
 
@@ -180,22 +109,6 @@ def path_error(path, rule, found=""):
     return ValueError(f"`path` must {rule}. Received: path={str(path)!r}{found}")
 
 
-def accepts_old_name(old, new):
-    """Decorate a function so that it also takes a keyword argument by its old name."""
-
-    def decorate(function):
-        @functools.wraps(function)
-        def renamed(*args, **kwargs):
-            if old in kwargs:
-                # `dataclasses.replace` passes the present value by the new name.
-                kwargs[new] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return renamed
-
-    return decorate
-
-
 def as_objects(values):
     """Return a sequence as an array `(length,)` of its values, whatever they are.
 
@@ -211,8 +124,17 @@ def as_objects(values):
     return array
 
 
-def check_flags(**flags):
-    """Raise `ValueError` unless all options are booleans."""
-    for name, value in flags.items():
-        if not isinstance(value, (bool, np.bool_)):
-            raise ValueError(f"`{name}` must be True or False. Received: {name}={value!r}")
+def accepts_old_name(old, new):
+    """Decorate a function so that it also takes a keyword argument by its old name."""
+
+    def decorate(function):
+        @functools.wraps(function)
+        def renamed(*args, **kwargs):
+            if old in kwargs:
+                # `dataclasses.replace` passes the present value by the new name.
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return renamed
+
+    return decorate

@@ -1,22 +1,22 @@
 """Parameters and floating-point operations of a model, from its table row alone."""
 
+import math
+
 import numpy as np
 
-from keras_vit.core.choices import CLASS_TOKEN_POOLINGS
 from keras_vit.evaluation.geometry import (
     attended_lengths,
-    check_sizes,
     convolutions,
     count_patches,
     out_channels,
     patch_grid,
     pooled_width,
 )
-from keras_vit.models.variants import ResNetVariant, Variant
+from keras_vit.models.options import CLASS_TOKEN_POOLINGS, Options, is_resnet
 
 
 def count_parameters(
-    variant: Variant | ResNetVariant,
+    variant: Options,
     num_classes: int = 1000,
     image_size: int | tuple[int, int] = 224,
     pooling: str | None = "token",
@@ -45,12 +45,10 @@ def count_parameters(
     >>> count_parameters(keras_vit.list_variants()[4])
     86567656
     """
-    options = pooling, position_embedding, position_placement, axial
-    check_sizes(*options, num_classes=num_classes, image_size=image_size)
     maps = list(convolutions(variant))
     kernels = sum(size**2 * i * o for size, i, o, *_ in maps)
     channels = out_channels(variant)
-    if isinstance(variant, ResNetVariant):
+    if is_resnet(variant):
         # A norm precedes the head and each convolution but the root and the projections.
         norms = channels + sum(i for _, i, *_, is_projection in maps[1:] if not is_projection)
         return kernels + 2 * norms + num_classes * (channels + 1)
@@ -58,8 +56,8 @@ def count_parameters(
     resnet = kernels + sum(2 * o for _, _, o, *_ in maps)
     width, hidden = variant.embedding_dim, variant.mlp_dim
     class_token = width if pooling in CLASS_TOKEN_POOLINGS else 0
-    embedding = variant.patch_size**2 * channels * width + width + class_token
-    positions = _positions(variant, image_size, *options[:3])
+    embedding = math.prod(variant.patch_size) * channels * width + width + class_token
+    positions = _positions(variant, image_size, pooling, position_embedding, position_placement)
     attention = 4 * (width * width + width)
     mlp = width * hidden + hidden + hidden * width + width
     gate = variant.gated_mlp * (width * hidden + hidden)
@@ -83,7 +81,7 @@ def _positions(variant, image_size, pooling, position_embedding, position_placem
 
 
 def count_flops(
-    variant: Variant | ResNetVariant,
+    variant: Options,
     num_classes: int = 1000,
     image_size: int | tuple[int, int] = 224,
     pooling: str | None = "token",
@@ -116,15 +114,13 @@ def count_flops(
     >>> round(count_flops(keras_vit.list_variants()[4]) / 1e9, 1)
     35.1
     """
-    sizes = {"num_classes": num_classes, "image_size": image_size}
-    check_sizes(pooling, position_embedding, axial=axial, **sizes)
     maps, channels = _multiplications(variant, image_size, with_padding), out_channels(variant)
-    if isinstance(variant, ResNetVariant):
+    if is_resnet(variant):
         return 2 * (maps + channels * num_classes)
     width, hidden = variant.embedding_dim, variant.mlp_dim
     patches = count_patches(variant, image_size)
     tokens = patches + (pooling in CLASS_TOKEN_POOLINGS)
-    embedding = patches * variant.patch_size**2 * channels * width
+    embedding = patches * math.prod(variant.patch_size) * channels * width
     # The projections of attention, its two products, and the MLP of two or, gated, three products.
     block = sum(
         tokens * width * (4 * width + 2 * length + (2 + variant.gated_mlp) * hidden)

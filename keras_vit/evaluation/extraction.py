@@ -22,9 +22,9 @@ from keras_vit.data.leaks import warn_of_turned
 from keras_vit.data.sources.features import compute_features
 from keras_vit.data.sources.kinds import has_path
 from keras_vit.evaluation.classification import check_ends
-from keras_vit.models.base import resizing_of
-from keras_vit.models.kernels.folding import fold
-from keras_vit.models.prediction import feature_extractor
+from keras_vit.models.features import feature_extractor
+from keras_vit.models.inference import for_inference
+from keras_vit.models.model import resizing_of
 from keras_vit.version import __version__
 
 
@@ -123,7 +123,7 @@ def _extract(extractor, dataset):
             f"Received: labels of shape {tuple(labels.shape)}"
         )
     check_ends(dataset)
-    found = compute_features(dataset, fold(extractor, casting=True).predict_on_batch)
+    found = compute_features(dataset, for_inference(extractor).predict_on_batch)
     if len(dataset.skipped):
         logging.getLogger("keras_vit").warning("%s", dataset.skipped)
     return found

@@ -1,26 +1,11 @@
 """Shapes inside a model, from its table row alone."""
 
-from keras_vit.core.arguments import check_choice, check_integer
-from keras_vit.core.choices import CLASS_TOKEN_POOLINGS, POOLINGS
-from keras_vit.models.checks import check_axial, check_positions
-from keras_vit.models.variants import ResNetVariant, downsampling, token_grid_of
-
-
-def check_sizes(
-    pooling, position_embedding="learned", position_placement="stem", axial=False, **sizes
-):
-    """Raise `ValueError` for options that do not go together, or a size that is not positive."""
-    check_choice("pooling", pooling, POOLINGS)
-    check_positions(position_embedding, position_placement)
-    if axial:
-        check_axial(pooling, position_embedding)
-    for name, value in sizes.items():
-        check_integer(name, value, minimum=0 if name == "num_classes" else 1)
+from keras_vit.models.options import CLASS_TOKEN_POOLINGS, is_resnet
 
 
 def patch_grid(variant, image_size):
     """Return the rows and columns of the patches that tile a square image."""
-    return token_grid_of({**variant.architecture, "image_size": (image_size,) * 2})
+    return variant.replace(image_size=image_size).grid
 
 
 def count_patches(variant, image_size):
@@ -43,9 +28,9 @@ def pooled_width(variant, pooling):
 
 def resnet_of(variant):
     """Return the stages and the width of a row's ResNet; a plain ViT's stages are `None`."""
-    if isinstance(variant, ResNetVariant):
+    if is_resnet(variant):
         return variant.stages, variant.width
-    return variant.resnet_stages, variant.architecture["resnet_width"]
+    return variant.resnet_stages, variant.resnet_width
 
 
 def out_channels(variant):
@@ -54,6 +39,11 @@ def out_channels(variant):
     if stages is None:
         return 3
     return 4 * width * 2 ** (len(stages) - 1) if stages else width
+
+
+def downsampling(stages):
+    """Return the stride of the feature map after these stages, in pixels of the image."""
+    return 4 * 2 ** max(len(stages) - 1, 0)
 
 
 def convolutions(variant):

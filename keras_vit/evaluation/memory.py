@@ -1,19 +1,18 @@
 """Activations that a training step keeps, from a model's table row alone."""
 
-from keras_vit.core.choices import CLASS_TOKEN_POOLINGS
 from keras_vit.evaluation.geometry import (
     attended_lengths,
-    check_sizes,
     convolutions,
     count_patches,
+    downsampling,
     out_channels,
     pooled_width,
 )
-from keras_vit.models.variants import ResNetVariant, Variant, downsampling
+from keras_vit.models.options import CLASS_TOKEN_POOLINGS, Options, is_resnet
 
 
 def count_activations(
-    variant: Variant | ResNetVariant,
+    variant: Options,
     image_size: int | tuple[int, int] = 224,
     pooling: str | None = "token",
     remat: bool = False,
@@ -50,9 +49,8 @@ def count_activations(
     >>> count_activations(vit_b16) * 4 // 2**20, count_activations(vit_b16, remat=True) * 4 // 2**20
     (118, 17)
     """
-    check_sizes(pooling, position_embedding, axial=axial, image_size=image_size)
     image = 3 * image_size**2
-    if isinstance(variant, ResNetVariant):
+    if is_resnet(variant):
         return image + _bit_maps(variant, image_size)
     maps = 0 if variant.resnet_stages is None else _hybrid_maps(variant, image_size)
     width, hidden = variant.embedding_dim, variant.mlp_dim

@@ -19,9 +19,9 @@ from keras_vit.evaluation.fewshot import (
     check_fewshot_settings,
 )
 from keras_vit.evaluation.processes import outputs_function
-from keras_vit.models.base import resizing_of
-from keras_vit.models.kernels.folding import assign_folded, fold
-from keras_vit.models.prediction import feature_extractor
+from keras_vit.models.features import feature_extractor
+from keras_vit.models.inference import for_inference, update_inference_copy
+from keras_vit.models.model import resizing_of
 
 # Bytes of the decoded images of a split that are kept in memory; of a larger one, none are.
 MOST_KEPT = 2**29
@@ -119,8 +119,8 @@ class FewshotAccuracy:
                 "`model` must be of one image size, as `keras_vit.resize` makes it. "
                 f"Received: the model {model.name!r} of any size"
             )
-        # Both share the layers that are trained, and are compiled once.
-        folded = fold(extractor, sharing=True, casting=True)
+        # Compiled once; its weights are updated.
+        folded = for_inference(extractor)
         compute = outputs_function(folded)
 
         def measure():
@@ -128,7 +128,7 @@ class FewshotAccuracy:
                 self._examples = self._read(image_size, resizing)
                 self._read_as = image_size, resizing
             if folded is not extractor:
-                assign_folded(extractor, folded)
+                update_inference_copy(extractor, folded)
             return self._measure(compute)
 
         return measure

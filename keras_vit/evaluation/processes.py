@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_vit.data.processes import process
-from keras_vit.models.kernels.folding import fold
+from keras_vit.models.inference import for_inference
 
 
 def logits_function(model):
@@ -20,7 +20,7 @@ def logits_function(model):
     Each process must have the whole model, as after `data_parallel` training and after loading.
     """
     if process()[1] == 1:
-        return fold(model, casting=True).predict_on_batch
+        return for_inference(model).predict_on_batch
     import jax
 
     # All processes must compute at once with an array that they share; this part of it is on a

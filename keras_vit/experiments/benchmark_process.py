@@ -14,8 +14,8 @@ from keras_vit.checkpoints.trained.loading import load_trained
 from keras_vit.core.process import is_out_of_memory, peak_memory
 from keras_vit.layers.base import parts
 from keras_vit.models import freeze_blocks
-from keras_vit.models.options import variable_shapes
 from keras_vit.models.variants import find_variant, is_variant
+from keras_vit.models.vit import variable_shapes
 from keras_vit.training.distribution import accelerator_memory, accelerator_peak_memory
 from keras_vit.training.optimizers import make_optimizer
 from keras_vit.training.recipes import PRETRAIN
@@ -94,7 +94,7 @@ def check(connection, options):
         try:
             if is_variant(model):
                 sizes = {"num_classes": NUM_CLASSES, "image_size": image_size}
-                variable_shapes({**find_variant(model).architecture, **sizes})
+                variable_shapes(find_variant(model).replace(**sizes))
             else:
                 build_or_load(model, image_size, task, dtype)
         except Exception as error:

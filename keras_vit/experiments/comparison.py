@@ -14,8 +14,8 @@ from keras_vit.experiments.reported import (
     name_with_options,
     published_builder,
 )
-from keras_vit.models.introspection import options_of
-from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
+from keras_vit.models.options import VitOptions, changed_options
+from keras_vit.models.variants import match_variant
 from keras_vit.training.recipes import RECIPES
 
 # The dataset that the paper fine-tunes on, where it evaluates on several with the same images.
@@ -26,7 +26,7 @@ OBJECTNET = "objectnet"
 _FREE = ("learning_rate", "learning_rates", "seed", "accumulation_steps")
 # Options without effect in evaluation: dropout, and the GELU and epsilon in which ports of the same
 # weights differ.
-_IN_EVALUATION = (*DROPOUT_OPTIONS, "activation", "epsilon")
+_IN_EVALUATION = (*VitOptions.names("training"), "activation", "epsilon")
 
 
 def check_meant(row, model, data, num_classes):
@@ -98,11 +98,8 @@ def reported_of_run(run, model, data, rows=TABLE_2):
 
 def builder_of(model):
     """Return the name of a model's builder, with the options that change its outputs, or `None`."""
-    try:
-        options = options_of(model)
-    except ValueError:
-        return None
-    row = match_variant(options)
+    options = getattr(model, "options", None)
+    row = options and match_variant(options)
     if row is None:
         return None
     changed = changed_options(options, row).items()

@@ -17,7 +17,7 @@ from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
 from keras_vit.experiments.reported import find_reported
-from keras_vit.models.base import resizing_of
+from keras_vit.models.model import resizing_of
 from keras_vit.training.runs.run import EXCLUDED_FILE
 from keras_vit.training.runs.saved_models import check_data_path, data_of, warn_of_images
 

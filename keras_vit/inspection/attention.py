@@ -6,10 +6,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.core.arguments import check_names
-from keras_vit.models.kernels.folding import fold
+from keras_vit.core.pixels import check_images
+from keras_vit.models.inference import for_inference
 from keras_vit.models.parts import attention_names, find_blocks
-from keras_vit.models.prediction import predict_images
 
 
 def attention_maps(
@@ -49,7 +48,6 @@ def attention_maps(
     (2, 3, 5, 5)
     """
     found = {block.name: block for block in find_blocks(model)}
-    check_names("blocks", blocks)
     names = list(found) if blocks is None else blocks
     for name in names:
         # In a list, as a wrong name may not be hashable.
@@ -93,7 +91,8 @@ def summarise_attention(model, images, summarise, blocks=None, others=(), batch_
     """
     blocks = find_blocks(model) if blocks is None else blocks
     summary = AttentionSummary(model, blocks, others, summarise)
-    found = predict_images(model, summary, images, batch_size, verbose)
+    check_images(images)
+    found = summary.predict(images, batch_size=batch_size, verbose=verbose)
     check_finite_attention(model, *keras.tree.flatten(found))
     return found
 
@@ -116,7 +115,7 @@ class AttentionSummary(keras.Model):
     def __init__(self, model, blocks, others, summarise):
         super().__init__(name="attention_summary")
         inputs = {layer.name: layer.input for layer in (*blocks, *others)}
-        self.tokens = fold(keras.Model(model.input, inputs))
+        self.tokens = for_inference(keras.Model(model.input, inputs))
         self.blocks = blocks
         self.others = others
         self.summarise = summarise

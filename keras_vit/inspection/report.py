@@ -6,7 +6,7 @@ import html
 import pathlib
 
 from keras_vit.core.files import replacing
-from keras_vit.core.pixels import check_pixels, check_shape, warned_of_range
+from keras_vit.core.pixels import check_images
 from keras_vit.inspection.attention import attention_maps
 from keras_vit.inspection.distance import attention_distance
 from keras_vit.inspection.embeddings import filter_components, position_similarity
@@ -15,7 +15,6 @@ from keras_vit.inspection.figures.drawing import check_matplotlib, is_drawn_here
 from keras_vit.inspection.figures.embeddings import draw_filters, draw_position_similarity
 from keras_vit.inspection.rollout import attention_rollout
 from keras_vit.models.parts import find_blocks, has_class_output, has_positions, token_grid
-from keras_vit.models.prediction import predict_images
 
 PAGE = "index.html"
 # Identifies the pages of this package, so that no other page is replaced.
@@ -105,8 +104,7 @@ def write_report(model, images, directory, verbose=0):
     directory.mkdir(parents=True, exist_ok=True)
     figures = list(_draw_embeddings(model, directory))
     if token_grid(model) is not None:
-        with warned_of_range():
-            figures += _draw_attention(model, images, directory, verbose)
+        figures += _draw_attention(model, images, directory, verbose)
     for figure in FIGURES:
         # Figures of another model are removed; pictures from elsewhere stay.
         if figure not in figures and is_drawn_here(directory / figure.file):
@@ -133,8 +131,7 @@ def _check_images(model, images):
             "`model` must take images of 1 or 3 channels, which can be drawn. "
             f"Received: a model of images {expected}"
         )
-    check_shape(model, images)
-    check_pixels(images, model=model)
+    check_images(images)
 
 
 def _draw_embeddings(model, directory):
@@ -165,7 +162,7 @@ def _predicted_classes(model, images):
     names = getattr(model, "class_names", None)
     if names is None or len(model.output_shape) != 2:
         return None
-    return [names[number] for number in predict_images(model, model, images).argmax(-1)]
+    return [names[number] for number in model.predict(images, verbose=0).argmax(-1)]
 
 
 def _page(model, num_images, figures, directory):

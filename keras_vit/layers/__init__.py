@@ -1,8 +1,6 @@
 """Keras layers of Vision Transformers and of the ResNets they are compared with."""
 
 from keras_vit.layers.attention import MultiHeadAttention
-from keras_vit.layers.axial import AxialTransformerBlock
-from keras_vit.layers.convolution import StandardizedConv2D
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LayerScale
 from keras_vit.layers.patches import CorruptPatches, PatchEmbedding
@@ -12,14 +10,18 @@ from keras_vit.layers.pooling import (
     DistilledHead,
     MultiHeadAttentionPooling,
 )
-from keras_vit.layers.positions.added import (
+from keras_vit.layers.positions import (
     AddPositionEmbedding,
     AddPositionEmbedding2D,
     AddSincosPositionEmbedding,
 )
-from keras_vit.layers.resnet import BottleneckUnit, PreActivationBottleneckUnit
+from keras_vit.layers.resnet import (
+    BottleneckUnit,
+    PreActivationBottleneckUnit,
+    StandardizedConv2D,
+)
 from keras_vit.layers.tokens import ClassToken, RegisterTokens
-from keras_vit.layers.transformer import TransformerBlock
+from keras_vit.layers.transformer import AxialTransformerBlock, TransformerBlock
 
 __all__ = [
     "AddPositionEmbedding",

@@ -7,14 +7,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import as_pair, check_choice, check_heads, check_rate
-from keras_vit.core.choices import ATTENTION_PATHS
-from keras_vit.layers.base import Layer
-from keras_vit.layers.dropout import Dropout
+from keras_vit.core.arguments import as_pair, check_choice, check_rate
+from keras_vit.layers.base import Dropout, Layer
+from keras_vit.layers.dense import as_rows
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
-from keras_vit.layers.positions.relative import check_relative, num_offsets, relative_bias
-from keras_vit.layers.positions.rotary import rotary_tables, rotate
-from keras_vit.layers.projection import FROM_HEADS, TO_HEADS, HeadsDense
+from keras_vit.layers.positions import num_offsets, relative_bias, rotary_tables, rotate
+
+# By the backend's fused operation where that is faster, or always by products with the scores.
+ATTENTION_PATHS = ("fused", "explicit")
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -44,6 +44,7 @@ class MultiHeadAttention(Layer):
             and keys are rotated by their place (rotary position embedding); `None` for no rotation.
         relative_grid_size: `(rows, columns)` of the patches, the last of the tokens, whose logits
             get a bias by their offset (relative position embedding); `None` for no bias.
+        lora: see `TransformerBlock`.
 
     Call arguments:
         query: the tokens that attend.
@@ -54,12 +55,12 @@ class MultiHeadAttention(Layer):
 
     Raises:
         ValueError: if the heads do not divide the width, `dropout` is not a rate,
-            `attention_path` is unknown, `rotary_grid_size` or `relative_grid_size` does not fit the
-            tokens, or both are given.
+            `attention_path` is unknown, or `rotary_grid_size` or `relative_grid_size` does not fit
+            the tokens.
 
     Reference:
-        Appendix A of the ViT paper (arXiv 2010.11929). Kernels start as Xavier-uniform over the
-        flattened `(width, width)` matrix, as in Flax's `MultiHeadDotProductAttention`.
+        Appendix A of the ViT paper (arXiv 2010.11929). Kernels are matrices `(width, width)`, as
+        those of Flax's `MultiHeadDotProductAttention` are when they are initialized.
         Relative position embeddings: appendix D.4. The paper does not say whether heads share them;
         they do here, as in Shaw et al. (arXiv 1803.02155) and in the `AxialResNet` of scenic. It
         does not say either what the offset of a class token is: here it gets no bias.
@@ -81,6 +82,7 @@ class MultiHeadAttention(Layer):
         key_bias: bool | None = None,
         rotary_grid_size: tuple[int, int] | None = None,
         relative_grid_size: tuple[int, int] | None = None,
+        lora: dict | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -93,66 +95,49 @@ class MultiHeadAttention(Layer):
         self.epsilon = epsilon
         self.attention_path = attention_path
         self.key_bias = qkv_bias if key_bias is None else key_bias
-        grids = {"rotary_grid_size": rotary_grid_size, "relative_grid_size": relative_grid_size}
-        if all(grids.values()):
-            raise ValueError(
-                "Only one of `rotary_grid_size` and `relative_grid_size` can be given. "
-                f"Received: {rotary_grid_size=}, {relative_grid_size=}"
-            )
-        for name, grid in grids.items():
-            setattr(self, name, grid and as_pair(grid, name))
+        self.rotary_grid_size = rotary_grid_size and as_pair(rotary_grid_size, "rotary_grid_size")
+        self.relative_grid_size = relative_grid_size and as_pair(
+            relative_grid_size, "relative_grid_size"
+        )
+        self.lora = lora
         self.score_dropout = Dropout(dropout, name="dropout", **self.part_options())
+        if qk_norm:
+            options = {"epsilon": epsilon, **self.part_options()}
+            self.query_norm = layer_norm(name="query_norm", **options)
+            self.key_norm = layer_norm(name="key_norm", **options)
 
     def build(self, query_shape, tokens_shape):
         width = query_shape[-1]
-        check_heads(width, self.num_heads)
-        self.query = self._projection("query", width, self.qkv_bias)
-        self.key = self._projection("key", width, self.key_bias)
-        self.value = self._projection("value", width, self.qkv_bias)
-        self.output_projection = HeadsDense(
-            FROM_HEADS,
-            output_shape=(None, width),
-            bias_axes="w",
-            kernel_initializer=xavier_uniform(width),
-            name="output",
-            **self.part_options(),
-        )
-        self.query.build(query_shape)
-        self.key.build(tokens_shape)
-        self.value.build(tokens_shape)
-        heads_shape = (*query_shape[:-1], self.num_heads, width // self.num_heads)
-        self.output_projection.build(heads_shape)
-        if self.qk_norm:
-            options = {"epsilon": self.epsilon, **self.part_options()}
-            self.query_norm = layer_norm(name="query_norm", **options)
-            self.key_norm = layer_norm(name="key_norm", **options)
-            self.query_norm.build(heads_shape)
-            self.key_norm.build(heads_shape)
-        if self.rotary_grid_size:
-            self.rotary_tables = rotary_tables(
-                self.rotary_grid_size, tokens_shape[1], heads_shape[-1]
+        if width % self.num_heads:
+            raise ValueError(
+                f"`num_heads` must be a positive divisor of the width {width}. "
+                f"Received: num_heads={self.num_heads!r}"
             )
+        head_dim = width // self.num_heads
+        self.query = self.dense("query", width, use_bias=self.qkv_bias)
+        self.key = self.dense("key", width, use_bias=self.key_bias)
+        self.value = self.dense("value", width, use_bias=self.qkv_bias)
+        self.output_projection = self.dense("output", width)
+        for projection in (self.query, self.key, self.value, self.output_projection):
+            projection.build((None, width))
+        if self.qk_norm:
+            self.query_norm.build((None, None, self.num_heads, head_dim))
+            self.key_norm.build((None, None, self.num_heads, head_dim))
+        if self.rotary_grid_size:
+            self.rotary_tables = rotary_tables(self.rotary_grid_size, tokens_shape[1], head_dim)
         if self.relative_grid_size:
-            check_relative(self.relative_grid_size, query_shape[1], tokens_shape[1])
+            offsets = num_offsets(self.relative_grid_size, query_shape[1], tokens_shape[1])
             self.relative_embedding = self.add_weight(
                 name="relative_embedding",
-                shape=(num_offsets(self.relative_grid_size), heads_shape[-1]),
+                shape=(offsets, head_dim),
                 # As in `AddPositionEmbedding`.
                 initializer=keras.initializers.RandomNormal(stddev=0.02),
             )
 
-    def _projection(self, name, width, has_bias):
-        return HeadsDense(
-            TO_HEADS,
-            output_shape=(None, self.num_heads, width // self.num_heads),
-            bias_axes="hd" if has_bias else None,
-            kernel_initializer=xavier_uniform(width),
-            name=name,
-            **self.part_options(),
-        )
-
     def call(self, query, tokens, training=None, return_attention_scores=False, seed=None):
-        query, key, value = self.query(query), self.key(tokens), self.value(tokens)
+        queries, keys = ops.shape(query)[1], ops.shape(tokens)[1]
+        query = self._by_head(self.query(as_rows(query)), queries)
+        key, value = (self._by_head(f(as_rows(tokens)), keys) for f in (self.key, self.value))
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         if self.rotary_grid_size:
@@ -170,8 +155,15 @@ class MultiHeadAttention(Layer):
             heads = fused_attention(query, key, value, bias, training)
         else:
             heads = explicit_attention(query, key, value, bias)
-        output = self.output_projection(heads)
+        width = heads.shape[-2] * heads.shape[-1]
+        rows = self.output_projection(ops.reshape(heads, (-1, width)))
+        output = ops.reshape(rows, (-1, queries, width))
         return (output, scores) if return_attention_scores else output
+
+    def _by_head(self, rows, num_tokens):
+        """Return rows as `(batch, tokens, heads, head_dim)`."""
+        head_dim = rows.shape[-1] // self.num_heads
+        return ops.reshape(rows, (-1, num_tokens, self.num_heads, head_dim))
 
     def _bias(self, query):
         embedding = ops.cast(self.relative_embedding, query.dtype)
@@ -286,10 +278,3 @@ def has_fused_attention(query, key, training=False, bias=None):
         return not devices[0].startswith("cpu")
     # TensorFlow has none. Keras composes it there, and scales the scores instead of the query.
     return backend != "tensorflow"
-
-
-def xavier_uniform(width):
-    """Return the Xavier-uniform initializer of a `(width, width)` matrix stored by heads."""
-    # Keras's GlorotUniform would treat the axis of the heads as a spatial axis of a convolution.
-    limit = math.sqrt(6 / (width + width))
-    return keras.initializers.RandomUniform(-limit, limit)

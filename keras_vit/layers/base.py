@@ -1,18 +1,19 @@
-"""Base class of the layers: saves keep arguments, and what is frozen, quantized or has LoRA."""
+"""Base classes of the layers: saves keep arguments, and what is frozen or quantized."""
 
 import gc
 
 import keras
 
 from keras_vit.core.arguments import constructor_arguments
+from keras_vit.layers.dense import Dense
 
 
-class KeepsFrozen:
-    """Mixin for layers that save their arguments, and what is frozen, quantized or has LoRA.
+class KeepsParts:
+    """Mixin for layers that save their arguments, and which parts are frozen or quantized.
 
     A `.keras` file stores `trainable` and the dtype policy of a model's layers, but not of their
     sublayers and variables. If one of these differs from its layer, the build configuration of the
-    layer lists the frozen parts and the changed kernels.
+    layer lists the frozen parts and the quantized kernels.
     """
 
     def part_options(self):
@@ -24,53 +25,90 @@ class KeepsFrozen:
 
     def get_build_config(self):
         config = super().get_build_config()
-        kernels = changed_kernels(self) if config else {}
-        if kernels:
-            config = {**config, "kernels": kernels}
+        if config is None:
+            return None
+        quantized = {
+            path: [part.quantization_mode, _quantization_config(part)]
+            for path, part in _sublayers(self).items()
+            if part.quantization_mode
+        }
         parts = [*_sublayers(self).values(), *_variables(self).values()]
-        if config is None or all(part.trainable == self.trainable for part in parts):
-            return config
-        return {**config, "frozen": frozen_parts(self)}
+        is_frozen = any(part.trainable != self.trainable for part in parts)
+        frozen = {"frozen": frozen_parts(self)} if is_frozen else {}
+        return {**config, **({"quantized": quantized} if quantized else {}), **frozen}
 
     def build_from_config(self, config):
         super().build_from_config(config)
-        for path, changes in config.get("kernels", {}).items():
-            change_kernel(_sublayers(self)[path], *changes)
+        for path, arguments in config.get("quantized", {}).items():
+            quantize_layer(_sublayers(self)[path], *arguments)
         if "frozen" in config:
             freeze_parts(self, config["frozen"])
 
 
-def changed_kernels(layer):
-    """Return the arguments of `change_kernel` by the relative paths of the changed sublayers."""
-    found = {}
-    for path, part in _sublayers(layer).items():
-        mode, rank = part.quantization_mode, getattr(part, "lora_rank", None)
-        config = mode and getattr(part, "quantization_config", None)
-        config = config and keras.saving.serialize_keras_object(config)
-        if mode or rank:
-            found[path] = [mode, config, rank, part.lora_alpha]
-    return found
+def _quantization_config(layer):
+    config = getattr(layer, "quantization_config", None)
+    return config and keras.saving.serialize_keras_object(config)
 
 
-def change_kernel(layer, mode, config=None, rank=None, alpha=None):
-    """Quantize the kernel of a built layer in a mode of Keras, and add LoRA of a rank to it."""
-    if mode and mode != layer.quantization_mode:
-        config = {"config": keras.saving.deserialize_keras_object(config)} if config else {}
-        # Keras collects all garbage of the process after each kernel, which may take a second.
-        was_frozen = gc.get_freeze_count() > 0
-        gc.freeze()
-        layer.quantize(mode, **config)
-        if not was_frozen:
-            gc.unfreeze()
-        if keras.backend.backend() == "torch":
-            # As `keras.Model.quantize` does: torch would keep the kernel of before.
-            layer._track_variables()
-    if rank:
-        layer.enable_lora(rank, lora_alpha=alpha)
+def quantize_layer(layer, mode, config=None):
+    """Quantize the kernel of a built layer in a mode of Keras, unless it is."""
+    if mode == layer.quantization_mode:
+        return
+    config = {"config": keras.saving.deserialize_keras_object(config)} if config else {}
+    # Keras collects all garbage of the process after each kernel, which may take a second.
+    was_frozen = gc.get_freeze_count() > 0
+    gc.freeze()
+    layer.quantize(mode, **config)
+    if not was_frozen:
+        gc.unfreeze()
+    if keras.backend.backend() == "torch":
+        # As `keras.Model.quantize` does: torch would keep the kernel of before.
+        layer._track_variables()
 
 
-class Layer(KeepsFrozen, keras.layers.Layer):
-    """A Keras layer that saves the arguments of its constructor, and which parts are frozen."""
+class Layer(KeepsParts, keras.layers.Layer):
+    """A Keras layer that saves the arguments of its constructor, and the state of its parts."""
+
+    # Rank and alpha of LoRA by the name of a dense layer.
+    lora = None
+
+    def dense(self, name, units, **options):
+        """Return a dense sublayer, with LoRA if `lora` has its name."""
+        rank, alpha = (self.lora or {}).get(name, (None, None))
+        options |= {"lora_rank": rank, "lora_alpha": alpha, **self.part_options()}
+        return Dense(units, name=name, **options)
+
+
+class Dropout(keras.layers.Dropout):
+    """Keras's Dropout, which can also take a seed that was drawn before.
+
+    Call arguments:
+        inputs: a tensor.
+        training: whether to apply dropout.
+        seed: seed from `draw`; `None` to draw one now.
+    """
+
+    def draw(self):
+        """Return a new seed, or `None` if the rate is 0."""
+        return self.seed_generator.next() if self.rate > 0 else None
+
+    def call(self, inputs, training=False, seed=None):
+        if seed is None:
+            return super().call(inputs, training=training)
+        return keras.random.dropout(inputs, self.rate, self.noise_shape, DrawnSeed(seed))
+
+
+class DrawnSeed(keras.random.SeedGenerator):
+    """Generator that returns one seed: `keras.random` takes generators, but no tensors."""
+
+    def __init__(self, seed):
+        # Keras's own constructor would create a variable in each call. On torch Keras reads
+        # `_initial_seed`, and ignores the seed if that is `None`.
+        self.seed = self._initial_seed = seed
+
+    def next(self, ordered=True):
+        """Return the same seed in each call."""
+        return self.seed
 
 
 def frozen_parts(layer):
@@ -119,15 +157,6 @@ def set_trainable(layer, trainable):
     # On TensorFlow, assigning the present value changes nothing, not even in the parts.
     layer.trainable = not trainable
     layer.trainable = trainable
-
-
-def copy_frozen(source, target):
-    """Freeze exactly those parts of a layer that are frozen in another of the same structure."""
-    target.trainable = source.trainable
-    for old, new in zip(children(source), children(target), strict=True):
-        copy_frozen(old, new)
-    for old, new in zip(source.weights, target.weights, strict=True):
-        new.trainable = old.trainable
 
 
 def children(layer):

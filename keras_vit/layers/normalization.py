@@ -5,8 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_choice
-from keras_vit.layers.base import KeepsFrozen, Layer
+from keras_vit.layers.base import KeepsParts, Layer
 
 # Flax's default, used by vit_jax and big_vision; Keras's default is 1e-3.
 LAYER_NORM_EPSILON = 1e-6
@@ -20,20 +19,13 @@ def layer_norm(dtype, name, epsilon=LAYER_NORM_EPSILON, trainable=True):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class GroupNorm(KeepsFrozen, keras.layers.GroupNormalization):
+class GroupNorm(KeepsParts, keras.layers.GroupNormalization):
     """Keras's GroupNormalization over the last axis of images, in fewer passes over them.
 
     The means of each channel come first; the statistics of the groups are computed from these, in
     float32 at least.
 
     Input and output: `(batch, height, width, channels)`.
-
-    Args:
-        groups: number of groups; divides the channels.
-        axis, center, scale: -1, `True` and `True`, as in the ResNets.
-
-    Raises:
-        ValueError: if `axis`, `center` or `scale` has another value.
 
     Reference:
         "Group Normalization" (arXiv 1803.08494). The variance is the mean of the squares less the
@@ -48,12 +40,6 @@ class GroupNorm(KeepsFrozen, keras.layers.GroupNormalization):
 
     # On TensorFlow: whether the sums over each image are products of matrices.
     sums_by_matmul = True
-
-    def __init__(self, groups=32, axis=-1, center=True, scale=True, **kwargs):
-        check_choice("axis", axis, (-1,))
-        check_choice("center", center, (True,))
-        check_choice("scale", scale, (True,))
-        super().__init__(groups, axis=axis, center=center, scale=scale, **kwargs)
 
     def call(self, inputs):
         if keras.backend.backend() == "torch" and _has_fused_backward(inputs):

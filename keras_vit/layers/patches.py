@@ -6,7 +6,6 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import as_pair, grid_size
-from keras_vit.core.pixels import check_floats
 from keras_vit.layers.base import Layer
 
 
@@ -29,8 +28,8 @@ class PatchEmbedding(Layer):
             of any size.
 
     Raises:
-        ValueError: if the images are not `(batch, height, width, channels)`, or the patches do not
-            tile them; in a graph without sizes, the error is one of the backend.
+        ValueError: if the patches do not tile the images; in a graph without sizes, the error is
+            one of the backend.
 
     Reference:
         Section 3.1, equation 1 of the ViT paper (arXiv 2010.11929). The projection is a convolution
@@ -65,18 +64,12 @@ class PatchEmbedding(Layer):
         )
 
     def build(self, input_shape):
-        if len(input_shape) != 4:
-            raise ValueError(
-                "`PatchEmbedding` takes images `(batch, height, width, channels)`. "
-                f"Received: input_shape={tuple(input_shape)}"
-            )
         self.grid_size = grid_size(tuple(input_shape[1:3]), self.patch_size)
         height, width, channels = input_shape[1:]
         self.input_spec = keras.layers.InputSpec(ndim=4, axes={1: height, 2: width, 3: channels})
         self.projection.build(input_shape)
 
     def call(self, images):
-        check_floats(images)
         rows, columns = self.grid_size or grid_size(ops.shape(images)[1:3], self.patch_size)
         if None in images.shape[1:]:
             sides = rows * self.patch_size[0], columns * self.patch_size[1]
@@ -98,19 +91,6 @@ class PatchEmbedding(Layer):
     def compute_output_shape(self, input_shape):
         grid = grid_size(tuple(input_shape[1:3]), self.patch_size)
         return (input_shape[0], grid and grid[0] * grid[1], self.embedding_dim)
-
-
-def interpolate(table, size, axis):
-    """Interpolate along an axis, linearly and corner-aligned as `resize_position_embedding`."""
-    # Integer positions keep a table of the same size bit for bit.
-    last, steps = table.shape[axis] - 1, ops.maximum(size - 1, 1)
-    places = ops.arange(size, dtype="int32") * last
-    lower = places // steps
-    share = ops.cast(places % steps, "float32") / ops.cast(steps, "float32")
-    share = ops.reshape(share, (-1, *[1] * (len(table.shape) - 1 - axis)))
-    table = ops.cast(table, "float32")
-    below, above = (ops.take(table, x, axis) for x in (lower, ops.minimum(lower + 1, last)))
-    return below + share * (above - below)
 
 
 @keras.saving.register_keras_serializable("keras_vit")

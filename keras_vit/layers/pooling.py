@@ -5,11 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_integer
-from keras_vit.layers.activations import as_activation
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.base import Layer
-from keras_vit.layers.mlp import MlpBlock
+from keras_vit.layers.mlp import MlpBlock, as_activation
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, layer_norm
 
 
@@ -22,9 +20,6 @@ class ClassTokenPooling(Layer):
     Args:
         num_tokens: number of tokens: 2 for DeiT's class token and distillation token.
 
-    Raises:
-        ValueError: if `num_tokens` is not a positive integer.
-
     Reference:
         Section 3.1, equation 4 of the ViT paper (arXiv 2010.11929).
 
@@ -35,7 +30,7 @@ class ClassTokenPooling(Layer):
 
     def __init__(self, num_tokens: int = 1, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_tokens = check_integer("num_tokens", num_tokens, minimum=1)
+        self.num_tokens = num_tokens
 
     def call(self, tokens):
         if self.num_tokens == 1:
@@ -55,9 +50,6 @@ class ClassTokenAndMeanPooling(Layer):
     Args:
         num_prefix_tokens: number of tokens before the patches: class token and registers.
 
-    Raises:
-        ValueError: if `num_prefix_tokens` is not a positive integer.
-
     Reference:
         The linear classifiers of DINOv2 (arXiv 2304.07193); `Dinov2ForImageClassification` in
         transformers.
@@ -69,7 +61,7 @@ class ClassTokenAndMeanPooling(Layer):
 
     def __init__(self, num_prefix_tokens: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.num_prefix_tokens = check_integer("num_prefix_tokens", num_prefix_tokens, minimum=1)
+        self.num_prefix_tokens = num_prefix_tokens
 
     def call(self, tokens):
         mean = ops.mean(tokens[:, self.num_prefix_tokens :], axis=1)
@@ -170,9 +162,6 @@ class DistilledHead(Layer):
         units: number of classes.
         activation: activation of the mean; `None` returns logits.
 
-    Raises:
-        ValueError: if `units` is not a positive integer, or the width of the input is odd.
-
     Reference:
         Section 4 of DeiT (arXiv 2012.12877). The paper adds the softmaxes; its code, timm and
         transformers average the logits.
@@ -185,7 +174,7 @@ class DistilledHead(Layer):
 
     def __init__(self, units: int, activation: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.units = check_integer("units", units, minimum=1)
+        self.units = units
         self.activation = as_activation(activation)
         self.class_token = self._classifier("class_token")
         self.distillation_token = self._classifier("distillation_token")
@@ -196,11 +185,6 @@ class DistilledHead(Layer):
         )
 
     def build(self, input_shape):
-        if input_shape[-1] % 2:
-            raise ValueError(
-                "The input of `DistilledHead` must be two tokens of the same width, side by side. "
-                f"Received: input_shape={tuple(input_shape)}"
-            )
         width = input_shape[-1] // 2
         self.class_token.build((*input_shape[:-1], width))
         self.distillation_token.build((*input_shape[:-1], width))

@@ -5,25 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.core.arguments import check_integer
 from keras_vit.layers.base import Layer
-from keras_vit.layers.positions.added import (
-    AddPositionEmbedding,
-    AddPositionEmbedding2D,
-    AddSincosPositionEmbedding,
-    sincos_table,
-)
-
-__all__ = [
-    # These were defined here before.
-    "AddPositionEmbedding",
-    "AddPositionEmbedding2D",
-    "AddSincosPositionEmbedding",
-    "ClassToken",
-    "LearnedTokens",
-    "RegisterTokens",
-    "sincos_table",
-]
 
 
 class LearnedTokens(Layer):
@@ -73,9 +55,6 @@ class RegisterTokens(LearnedTokens):
         num_registers: number of tokens.
         stddev: standard deviation of their initial values.
 
-    Raises:
-        ValueError: if `num_registers` is not a positive integer.
-
     Reference:
         "Vision Transformers Need Registers" (arXiv 2309.16588); `reg_token` in timm.
 
@@ -87,8 +66,7 @@ class RegisterTokens(LearnedTokens):
     def __init__(self, num_registers: int, stddev: float = 1e-6, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stddev = stddev
-        self.num_new = check_integer("num_registers", num_registers, minimum=1)
-        self.num_registers = self.num_new
+        self.num_new = self.num_registers = num_registers
 
     def build(self, input_shape):
         self.tokens = self.add_weight(

@@ -1,15 +1,18 @@
-"""The pre-norm Transformer block."""
+"""The pre-norm Transformer block, and the axial one."""
 
 from typing import Any, NamedTuple
 
 import keras
+from keras import ops
 
-from keras_vit.core.arguments import check_rate
+from keras_vit.core.arguments import as_pair, check_rate, constructor_arguments
 from keras_vit.layers.attention import MultiHeadAttention
-from keras_vit.layers.base import Layer
-from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.base import Dropout, Layer
 from keras_vit.layers.mlp import MlpBlock
 from keras_vit.layers.normalization import LAYER_NORM_EPSILON, LayerScale, layer_norm
+
+# Axes of the attention in the two halves of an axial block, and the names of the halves.
+AXES = ("rows", "columns")
 
 
 class Seeds(NamedTuple):
@@ -51,6 +54,9 @@ class TransformerBlock(Layer):
         key_bias: whether the key projection has a bias; `None` for `qkv_bias`.
         rotary_grid_size: see `MultiHeadAttention`.
         relative_grid_size: see `MultiHeadAttention`.
+        lora: `(rank, alpha)` of LoRA by the names of dense layers: `"query"`, `"key"`, `"value"`,
+            `"output"` (of the attention), `"dense_0"`, `"dense_1"`, in a gated MLP `"gate"`, `"up"`
+            and `"down"`; `None` for no LoRA.
 
     Call arguments:
         tokens: the token sequence.
@@ -91,6 +97,7 @@ class TransformerBlock(Layer):
         key_bias: bool | None = None,
         rotary_grid_size: tuple[int, int] | None = None,
         relative_grid_size: tuple[int, int] | None = None,
+        lora: dict | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -113,14 +120,15 @@ class TransformerBlock(Layer):
         self.layer_norm_1 = layer_norm(name="layer_norm_1", epsilon=epsilon, **options)
         self.attention = MultiHeadAttention(
             num_heads,
-            attention_dropout,
-            qkv_bias,
-            qk_norm,
-            epsilon,
-            attention_path,
-            key_bias,
-            rotary_grid_size,
-            relative_grid_size,
+            dropout=attention_dropout,
+            qkv_bias=qkv_bias,
+            qk_norm=qk_norm,
+            epsilon=epsilon,
+            attention_path=attention_path,
+            key_bias=key_bias,
+            rotary_grid_size=rotary_grid_size,
+            relative_grid_size=relative_grid_size,
+            lora=lora,
             name="attention",
             **options,
         )
@@ -128,9 +136,10 @@ class TransformerBlock(Layer):
         self.rotary_grid_size = self.attention.rotary_grid_size
         self.relative_grid_size = self.attention.relative_grid_size
         self.gated_mlp = gated_mlp
+        self.lora = lora
         self.dropout_layer = Dropout(dropout, name="dropout", **options)
         self.layer_norm_2 = layer_norm(name="layer_norm_2", epsilon=epsilon, **options)
-        self.mlp = MlpBlock(mlp_dim, activation, dropout, gated_mlp, name="mlp", **options)
+        self.mlp = MlpBlock(mlp_dim, activation, dropout, gated_mlp, lora, name="mlp", **options)
         # One draw per example, shared by its tokens and channels.
         self.drop_branch = Dropout(
             stochastic_depth, noise_shape=(None, 1, 1), name="stochastic_depth", **options
@@ -205,3 +214,147 @@ class TransformerBlock(Layer):
         return self.attention.compute_output_spec(
             tokens, tokens, return_attention_scores=return_attention_scores
         )
+
+
+class AxisBlock(TransformerBlock):
+    """A Transformer block in which a patch attends to the patches of its row, or of its column.
+
+    Args:
+        axis: `"rows"` or `"columns"`.
+        grid_size: `(rows, columns)` of the patches, which are all tokens.
+        **options: as in `TransformerBlock`.
+    """
+
+    def __init__(self, axis, grid_size, **options):
+        super().__init__(**options)
+        self.axis = axis
+        self.grid_size = as_pair(grid_size, "grid_size")
+
+    def _attend(self, normed, return_attention_scores=False, **options):
+        lines = self._lines(normed)
+        attended = super()._attend(
+            lines, return_attention_scores=return_attention_scores, **options
+        )
+        if not return_attention_scores:
+            return self._in_order(attended)
+        attended, scores = attended
+        return self._in_order(attended), self._of_all_patches(scores)
+
+    def _lines(self, tokens):
+        """Return rows or columns as sequences, `(batch * lines, length, width)`."""
+        rows, columns = self.grid_size
+        if self.axis == "rows":
+            return ops.reshape(tokens, (-1, columns, tokens.shape[-1]))
+        grid = ops.reshape(tokens, (-1, rows, columns, tokens.shape[-1]))
+        return ops.reshape(ops.swapaxes(grid, 1, 2), (-1, rows, tokens.shape[-1]))
+
+    def _in_order(self, lines):
+        """Return the patches of these sequences row by row, `(batch, rows * columns, width)`."""
+        rows, columns = self.grid_size
+        if self.axis == "columns":
+            grid = ops.reshape(lines, (-1, columns, rows, lines.shape[-1]))
+            lines = ops.swapaxes(grid, 1, 2)
+        return ops.reshape(lines, (-1, rows * columns, lines.shape[-1]))
+
+    def _of_all_patches(self, scores):
+        """Return scores between all patches: between different lines they are 0."""
+        rows, columns = self.grid_size
+        heads, length = scores.shape[1:3]
+        lines = rows * columns // length
+        scores = ops.reshape(scores, (-1, lines, heads, length, length))
+        among = "bxhij,xy->bhxiyj" if self.axis == "rows" else "bxhij,xy->bhixjy"
+        scores = ops.einsum(among, scores, ops.eye(lines, dtype=scores.dtype))
+        return ops.reshape(scores, (-1, heads, rows * columns, rows * columns))
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class AxialTransformerBlock(Layer):
+    """Attention along the rows of patches and an MLP, then the same along the columns.
+
+    Input and output: `(batch, rows * columns, width)`, patches row by row. The two halves, the
+    sublayers `rows` and `columns`, have the layers of a `TransformerBlock`, each its own.
+
+    Args:
+        num_heads: number of attention heads; divides the width.
+        mlp_dim: width of the hidden layer of both MLPs.
+        grid_size: `(rows, columns)` of the patches.
+        **options: those of `TransformerBlock`, for both halves.
+
+    Call arguments:
+        tokens: the patches.
+        training: whether to apply dropout.
+
+    Raises:
+        ValueError: if there are other tokens than patches of the grid, or as in `TransformerBlock`.
+
+    Reference:
+        Axial-ViT in appendix D.6 of the ViT paper (arXiv 2010.11929), whose code is not published;
+        "Axial Attention in Multidimensional Transformers" (arXiv 1912.12180).
+
+    Example:
+    >>> from keras_vit.layers import AxialTransformerBlock
+    >>> block = AxialTransformerBlock(num_heads=2, mlp_dim=32, grid_size=(4, 6))
+    >>> tuple(block(np.ones((2, 24, 8), "float32")).shape)
+    (2, 24, 8)
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        mlp_dim: int,
+        grid_size: tuple[int, int],
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        **options: Any,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype, trainable=trainable)
+        options |= {"num_heads": num_heads, "mlp_dim": mlp_dim, "grid_size": grid_size}
+        self.rows, self.columns = (
+            AxisBlock(axis, name=axis, **options, **self.part_options()) for axis in AXES
+        )
+        self.grid_size = self.rows.grid_size
+
+    def get_config(self):
+        options = constructor_arguments(self.rows)
+        del options["axis"]
+        return {**options, **keras.layers.Layer.get_config(self)}
+
+    @property
+    def remat(self):
+        """Whether training stores only the inputs of the two halves."""
+        return self.rows.remat
+
+    @remat.setter
+    def remat(self, remat):
+        self.rows.remat = self.columns.remat = remat
+
+    def build(self, input_shape):
+        rows, columns = self.grid_size
+        if input_shape[1] != rows * columns:
+            raise ValueError(
+                "`grid_size` must be the rows and columns of the patches, which are all tokens. "
+                f"Received: grid_size={self.grid_size}, {input_shape[1]} tokens"
+            )
+        self.rows.build(input_shape)
+        self.columns.build(input_shape)
+
+    def call(self, tokens, training=None):
+        return self.columns(self.rows(tokens, training=training), training=training)
+
+    def attention_scores(self, tokens: Any) -> tuple[Any, Any]:
+        """Return the attention scores of both halves.
+
+        Args:
+            tokens: the block's input, `(batch, rows * columns, width)`.
+
+        Returns:
+            A pair of float32 tensors `(batch, heads, patches, patches)` that sum to 1 over the last
+            axis, of the attention along the rows and of that along the columns. Between patches of
+            different rows, or of different columns, they are 0.
+        """
+        scores = self.rows.attention_scores(tokens)
+        return scores, self.columns.attention_scores(self.rows(tokens))
+
+    def compute_output_shape(self, input_shape):
+        return input_shape

@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import check_zip, hdf5_arrays
-from keras_vit.models.calls.origin import set_origin
+from keras_vit.models.model import set_origin
 
 WEIGHTS_SUFFIX = ".weights.h5"
 # Name of the weights in a `.keras` file.

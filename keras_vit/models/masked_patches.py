@@ -1,13 +1,10 @@
 """A Vision Transformer that predicts the content of corrupted patches."""
 
-import contextlib
-
 import keras
 
 from keras_vit.core.arguments import check_choice
 from keras_vit.core.choices import TARGETS
 from keras_vit.layers import CorruptPatches, PatchEmbedding
-from keras_vit.models.introspection import options_of
 from keras_vit.models.parts import BLOCKS, token_grid, token_stride
 
 # 3 bits per channel, as in `keras_vit.data.images.colors`.
@@ -99,10 +96,9 @@ def _find_chain(model):
 
 def _shared_positions(model):
     """Return the layer that adds position embeddings at the beginning of each block, or `None`."""
-    with contextlib.suppress(ValueError):
-        if options_of(model).get("position_placement") == "every_layer_shared":
-            return model.get_layer("position_embedding")
-    return None
+    placement = getattr(getattr(model, "options", None), "position_placement", None)
+    is_shared = placement == "every_layer_shared"
+    return model.get_layer("position_embedding") if is_shared else None
 
 
 def _predict(tokens, target, patch_size, channels):

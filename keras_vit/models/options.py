@@ -1,111 +1,365 @@
-"""Options of `vision_transformer` and `resnet`: what they build, and which variant they are."""
+"""The options of the models: one list for builders, variants, files and what models carry."""
 
-import inspect
+import dataclasses
 
-from keras_vit.core.arguments import as_pair
-from keras_vit.models.checks import has_class_token
-from keras_vit.models.resnet import resnet
-from keras_vit.models.variants import VARIANTS, ResNetVariant, Variant, is_resnet
-from keras_vit.models.vit import vision_transformer
+import numpy as np
 
-# Options that only change training.
-DROPOUT_OPTIONS = ("dropout", "attention_dropout", "stochastic_depth")
-# Options that the name of a builder does not determine.
-_SIZES = ("num_classes", "image_size", "name", "dtype", "remat", "attention_path")
+from keras_vit.core.arguments import as_pair, check_choice, check_options, grid_size
 
+# The size of models of any size, and of files that record none (ResNets, fixed positions).
+DEFAULT_IMAGE_SIZE = 224
+# Poolings to one vector per image, and those that use the class token.
+POOLINGS = ("token", "gap", "map", "token_gap")
+CLASS_TOKEN_POOLINGS = ("token", "token_gap")
+POSITION_EMBEDDINGS = ("learned", "learned2d", "sincos2d", "none", "rotary", "relative")
+# Where learned position embeddings are added, in the words of table 8 of the ViT paper.
+POSITION_PLACEMENTS = ("stem", "every_layer", "every_layer_shared")
+# Position embeddings that are part of the attention among all patches of a known grid.
+ATTENTION_EMBEDDINGS = ("rotary", "relative")
 
-def build_model(options):
-    """Build the model of these options."""
-    return maker(options)(**options)
-
-
-def defaults_of(options):
-    """Return the default of each option of the family, `None` for required ones."""
-    parameters = inspect.signature(maker(options)).parameters.values()
-    defaults = {p.name: None if p.default is p.empty else p.default for p in parameters}
-    if not is_resnet(options):
-        # These depend on other options.
-        pooling, axial = options.get("pooling", "token"), options.get("axial", False)
-        defaults["class_token"] = has_class_token(pooling, axial)
-        defaults["patch_bias"] = not options.get("pre_norm")
-        defaults["key_bias"] = options.get("qkv_bias", True)
-    return defaults
+# Kinds of fields: sizes, which the name of a variant determines; options that only change training;
+# and those that change nothing but how the same is computed.
+SIZE, TRAINING, RUNTIME = ({"kind": kind} for kind in ("size", "training", "runtime"))
 
 
-def maker(options):
-    """Return the function that builds models with these options."""
-    return resnet if is_resnet(options) else vision_transformer
+def _field(kind, default=dataclasses.MISSING):
+    return dataclasses.field(default=default, metadata=kind)
 
 
-def variable_shapes(options):
-    """Return the shapes of the variables of a model with these options, by path.
+class Options:
+    """What the options of both families share."""
 
-    Only one block, and two units per stage of a ResNet, are built: the others are like them.
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            # JSON has lists and no functions, and none of NumPy's numbers.
+            if isinstance(value, list):
+                value = tuple(value)
+            elif isinstance(value, np.generic):
+                value = value.item()
+            elif callable(value):
+                value = value.__name__
+            object.__setattr__(self, field.name, value)
+        for name in ("patch_size", "image_size"):
+            if getattr(self, name, None) is not None:
+                object.__setattr__(self, name, as_pair(getattr(self, name), name))
+        if self.classifier_activation == "linear" or not self.num_classes:
+            object.__setattr__(self, "classifier_activation", None)
+        if self.dtype is not None and not isinstance(self.dtype, str):
+            object.__setattr__(self, "dtype", self.dtype.name)
+
+    def replace(self, **changes):
+        """Return the same options, but for the changes."""
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def names(cls, *kinds):
+        """Return the names of the fields of some kinds, by default of those of no kind."""
+        fields = [(field.name, field.metadata.get("kind")) for field in dataclasses.fields(cls)]
+        return [name for name, kind in fields if (kind in kinds if kinds else kind is None)]
+
+    @property
+    def sizes(self):
+        """The options that the name of a variant determines, by name."""
+        return {name: getattr(self, name) for name in self.names("size")}
+
+    def resolved(self):
+        """Return the options without fields that follow from others."""
+        return self
+
+
+@dataclasses.dataclass(frozen=True)
+class VitOptions(Options):
+    """The options of a Vision Transformer, plain or on a ResNet.
+
+    The options from `class_token` to `epsilon`, and those after `attention_path`, describe newer
+    models, and ablations of the paper: with their defaults the model is the paper's.
+
+    Args:
+        patch_size: int or `(height, width)` of a patch, in pixels; in a hybrid, in positions of the
+            feature map.
+        embedding_dim: width of a token.
+        depth: number of Transformer blocks.
+        num_heads: attention heads of a block; a divisor of `embedding_dim`.
+        mlp_dim: hidden width of a block's MLP.
+        num_classes: width of the head; 0 for no head: the model returns the representation.
+        image_size: int or `(height, width)`, multiples of the patch size. In a hybrid, multiples of
+            the patch size times the ResNet's stride: 4, doubled by each stage after the first.
+            `None` for any such size, except with rotary or relative positions and axial blocks:
+            position embeddings, stored for 224 pixels, are then interpolated in each call.
+        image_channels: channels of an image.
+        pooling: `"token"` (class token), `"gap"` (mean of the patch tokens), `"map"` (multi-head
+            attention pooling of the patch tokens), `"token_gap"` (class token and mean of the patch
+            tokens, side by side) or `None` (all tokens, the class token first).
+        representation_size: width of the pre-training head's hidden tanh layer `pre_logits`, or
+            `None` for no such layer.
+        classifier_activation: activation of the head; `None` returns logits.
+        activation: activation of the MLPs: `"gelu_tanh"` (the original's), `"gelu"` (erf) for
+            weights trained in PyTorch, or another one, such as `"quick_gelu"` (CLIP) or `"silu"`.
+        dropout: dropout rate after the position embedding, the attention and each layer of an MLP.
+        attention_dropout: rate at which attention weights are dropped.
+        stochastic_depth: rate at which the last block drops a residual branch; it grows linearly
+            from 0 in the first block.
+        class_token: whether there is a class token; by default only if `pooling` is `"token"`,
+            `"token_gap"` or `None`.
+        num_registers: number of register tokens between the class token and the patches.
+        position_embedding: `"learned"`, one embedding per token; `"learned2d"`, one per row and
+            one per column of patches; `"sincos2d"`, fixed sines and cosines; `"rotary"`, a rotation
+            of queries and keys in each block, as in DINOv3; `"relative"`, one embedding per offset
+            of two patches in each block, as a key of its attention; or `"none"`.
+        qkv_bias: whether query, key and value projections have biases.
+        qk_norm: whether queries and keys are normalized over the width of each head.
+        layer_scale: initial value of LayerScale's factors; `None` for no LayerScale.
+        pre_norm: whether there is a LayerNorm before the first block, as in CLIP.
+        fc_norm: whether the last LayerNorm comes after the pooling `"gap"`, as in timm, and not
+            before it.
+        epsilon: epsilon of every LayerNorm: 1e-6 in the original, 1e-12 by default in transformers.
+        resnet_stages: number of residual units per stage of a hybrid's ResNet, whose feature map is
+            cut into patches, such as `(3, 4, 9)`; `()` for its root alone; `None` for no ResNet.
+        resnet_width: channels of the ResNet's first convolution, a multiple of 32.
+        name: name of the model.
+        dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
+            policy. LayerNorm statistics, softmax and logits are float32 under every policy. With
+            `"mixed_float16"`, `compile` and our recipes scale the loss.
+        remat: whether training keeps only the input of each Transformer block and recomputes the
+            rest for the gradients (rematerialization, gradient checkpointing): less memory, for
+            about 1.2 times the time, and the same gradients. On CPUs, JAX saves no memory.
+        attention_path: `"fused"` for the backend's fused attention where it is faster, or
+            `"explicit"` for products with the matrix of scores. Both compute the same.
+        patch_bias: whether the patch projection has a bias; by default only without `pre_norm`.
+        distillation_token: whether there is a distillation token after the class token, and the
+            head is the mean of two classifiers, one per token, as in DeiT.
+        gated_mlp: whether the MLPs of the blocks are gated; with `activation="silu"` they are
+            SwiGLUs.
+        key_bias: whether key projections have biases; by default as `qkv_bias`.
+        projection_dim: width of a linear projection without bias after the pooling, as in CLIP, or
+            `None` for none.
+        final_norm: whether there is a LayerNorm after the last block or, with `fc_norm`, after the
+            pooling.
+        position_placement: where the position embeddings `"learned"` and `"learned2d"` are added:
+            `"stem"`, once before the first block; `"every_layer"`, in each block others, before
+            `block_1` by `position_embedding_1`; or `"every_layer_shared"`, in each block the same.
+            Those of the first block are always added at the stem, before the dropout.
+        axial: whether each block is an `AxialTransformerBlock`, with attention along rows and then
+            along columns of patches. There can be no class token and no registers, as patches alone
+            have rows and columns: `pooling` must be `"gap"`, `"map"` or `None`.
+
+    Raises:
+        ValueError: if the patches do not tile the image, an option is unknown, or two options
+            exclude each other.
+
+    Example:
+    >>> options = keras_vit.list_variants()[0]
+    >>> options.depth, options.replace(image_size=64).grid
+    (12, (4, 4))
     """
-    smaller, copies = {"num_classes": min(options["num_classes"], 1)}, {}
-    if is_resnet(options):
-        units = options["stages"]
-        smaller["stages"] = tuple(min(n, 2) for n in units)
-    else:
-        units = options.get("resnet_stages") or ()
-        smaller["depth"] = 1
-        indices = range(1, options["depth"])
-        copies["block_0/"] = [f"block_{index}/" for index in indices]
-        if options.get("position_placement") == "every_layer":
-            copies["position_embedding/"] = [f"position_embedding_{index}/" for index in indices]
-        if units:
-            smaller["resnet_stages"] = tuple(min(n, 2) for n in units)
-    for s, n in enumerate(units, start=1):
-        copies[f"stage_{s}_unit_2/"] = [f"stage_{s}_unit_{u}/" for u in range(3, n + 1)]
-    model = build_model({**options, **smaller})
-    shapes = {variable.path: tuple(variable.shape) for variable in model.weights}
-    for path, shape in shapes.items():
-        if path.startswith("head/"):
-            shapes[path] = (*shape[:-1], options["num_classes"])
-    for path, shape in list(shapes.items()):
-        layer = path.partition("/")[0] + "/"
-        shapes |= {path.replace(layer, copy, 1): shape for copy in copies.get(layer, ())}
-    return shapes
+
+    patch_size: int | tuple[int, int] = _field(SIZE)
+    embedding_dim: int = _field(SIZE)
+    depth: int = _field(SIZE)
+    num_heads: int = _field(SIZE)
+    mlp_dim: int = _field(SIZE)
+    num_classes: int = 1000
+    image_size: int | tuple[int, int] | None = DEFAULT_IMAGE_SIZE
+    image_channels: int = 3
+    pooling: str | None = "token"
+    representation_size: int | None = None
+    classifier_activation: str | None = None
+    activation: str = "gelu_tanh"
+    dropout: float = _field(TRAINING, 0.0)
+    attention_dropout: float = _field(TRAINING, 0.0)
+    stochastic_depth: float = _field(TRAINING, 0.0)
+    class_token: bool | None = None
+    num_registers: int = 0
+    position_embedding: str = "learned"
+    qkv_bias: bool = True
+    qk_norm: bool = False
+    layer_scale: float | None = None
+    pre_norm: bool = False
+    fc_norm: bool = False
+    epsilon: float = 1e-6
+    resnet_stages: tuple[int, ...] | None = _field(SIZE, None)
+    resnet_width: int = _field(SIZE, 64)
+    name: str = _field(RUNTIME, "vision_transformer")
+    dtype: str | None = _field(RUNTIME, None)
+    remat: bool = _field(RUNTIME, False)
+    attention_path: str = _field(RUNTIME, "fused")
+    patch_bias: bool | None = None
+    distillation_token: bool = False
+    gated_mlp: bool = _field(SIZE, False)
+    key_bias: bool | None = None
+    projection_dim: int | None = None
+    final_norm: bool = True
+    position_placement: str = "stem"
+    axial: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("pooling", self.pooling, (*POOLINGS, None))
+        check_choice("position_embedding", self.position_embedding, POSITION_EMBEDDINGS)
+        check_choice("position_placement", self.position_placement, POSITION_PLACEMENTS)
+        for is_wrong, rule, names in self._rules():
+            if is_wrong:
+                received = ", ".join(f"{name}={getattr(self, name)!r}" for name in names.split())
+                raise ValueError(f"{rule}. Received: {received}")
+        if self.image_size is not None:
+            grid_size(self.image_size, self.stride)
+
+    def _rules(self):
+        """Yield what a model cannot be: whether it is, the rule, and the options concerned."""
+        yield (
+            self.pooling in CLASS_TOKEN_POOLINGS and not self.has_class_token,
+            f"`pooling={self.pooling!r}` needs a class token",
+            "class_token",
+        )
+        yield (
+            self.distillation_token
+            and (self.pooling, self.representation_size, self.projection_dim)
+            != ("token", None, None),
+            "`distillation_token` needs `pooling='token'`, and neither `representation_size` nor "
+            "`projection_dim`",
+            "pooling representation_size projection_dim",
+        )
+        yield (
+            self.fc_norm and not (self.pooling == "gap" and self.final_norm),
+            "`fc_norm` needs `pooling='gap'` and `final_norm=True`",
+            "pooling final_norm",
+        )
+        yield (
+            self.position_placement != "stem"
+            and self.position_embedding not in ("learned", "learned2d"),
+            "`position_placement` must be 'stem' unless `position_embedding` is learned",
+            "position_placement position_embedding",
+        )
+        yield (
+            self.axial
+            and (self.num_prefix_tokens > 0 or self.position_embedding in ATTENTION_EMBEDDINGS),
+            "`axial=True` needs a model of patches alone, which have rows and columns, and a "
+            f"`position_embedding` that is none of {ATTENTION_EMBEDDINGS}",
+            "pooling class_token num_registers position_embedding",
+        )
+
+    @property
+    def has_class_token(self):
+        if self.class_token is not None:
+            return self.class_token
+        return self.pooling in CLASS_TOKEN_POOLINGS or (self.pooling is None and not self.axial)
+
+    @property
+    def has_patch_bias(self):
+        return not self.pre_norm if self.patch_bias is None else self.patch_bias
+
+    @property
+    def has_key_bias(self):
+        return self.qkv_bias if self.key_bias is None else self.key_bias
+
+    @property
+    def num_prefix_tokens(self):
+        """Number of tokens before the patches: class token, distillation token, registers."""
+        return self.has_class_token + self.distillation_token + self.num_registers
+
+    @property
+    def stride(self):
+        """`(height, width)` of the part of an image that one token represents, in pixels."""
+        factor = 1
+        if self.resnet_stages is not None:
+            factor = 4 * 2 ** max(len(self.resnet_stages) - 1, 0)
+        return tuple(factor * size for size in self.patch_size)
+
+    @property
+    def grid(self):
+        """`(rows, columns)` of the patches, `None` for images of any size."""
+        return self.image_size and grid_size(self.image_size, self.stride)
+
+    def resolved(self):
+        return self.replace(
+            class_token=self.has_class_token,
+            patch_bias=self.has_patch_bias,
+            key_bias=self.has_key_bias,
+        )
 
 
-def match_variant(options: dict) -> Variant | ResNetVariant | None:
-    """Return the variant with the architecture of these options, or `None`."""
-    return next((row for row in VARIANTS if not architecture_differences(row, options)), None)
+@dataclasses.dataclass(frozen=True)
+class ResNetOptions(Options):
+    """The options of a ResNet with GroupNorm and weight standardization.
 
+    Args:
+        stages: number of residual units of each stage, such as `(3, 4, 6, 3)` for a ResNet-50.
+        width: channels of the first convolution, a multiple of 32; 64 times BiT's width factor.
+        num_classes: width of the head; 0 for no head: the model returns the representation.
+        image_size: int or `(height, width)`; `None` for any size.
+        image_channels: channels of an image.
+        classifier_activation: activation of the head; `None` returns logits.
+        preactivation: `True` for BiT, a ResNet-v2; `False` for the ResNet-v1 of the hybrids, which
+            is `bit.py` in big_vision. They also differ in padding and epsilons.
+        name: name of the model.
+        dtype: dtype or policy of the layers, such as `"mixed_bfloat16"`; `None` for the global
+            policy. Standardization, GroupNorm statistics and logits are float32 under every policy.
 
-def architecture_differences(row: Variant | ResNetVariant, options: dict) -> dict:
-    """Compare options with the architecture of a variant.
-
-    Return a dictionary from the names of options that differ to pairs: the option, and that of the
-    variant. If one is a ResNet and the other a Transformer, its only key is `"family"`.
+    Example:
+    >>> from keras_vit.models.options import ResNetOptions
+    >>> ResNetOptions((1, 1), 32).sizes
+    {'stages': (1, 1), 'width': 32, 'preactivation': True}
     """
-    if is_resnet(options) != isinstance(row, ResNetVariant):
-        families = ("a Vision Transformer", "a ResNet")
-        return {"family": families[::-1] if is_resnet(options) else families}
-    different, said = {}, {**defaults_of(options), **options}
-    for name, wanted in row.architecture.items():
-        actual = said[name]
-        if name == "patch_size":
-            actual, wanted = as_pair(actual, name), as_pair(wanted, name)
-        if actual != wanted:
-            different[name] = (actual, wanted)
-    return different
+
+    stages: tuple[int, ...] = _field(SIZE)
+    width: int = _field(SIZE, 64)
+    num_classes: int = 1000
+    image_size: int | tuple[int, int] | None = DEFAULT_IMAGE_SIZE
+    image_channels: int = 3
+    classifier_activation: str | None = None
+    preactivation: bool = _field(SIZE, True)
+    name: str = _field(RUNTIME, "resnet")
+    dtype: str | None = _field(RUNTIME, None)
+
+    # A ResNet has no patches.
+    grid = None
+    stride = (1, 1)
+
+
+def is_resnet(options):
+    """Return whether options are those of a ResNet."""
+    return isinstance(options, ResNetOptions)
+
+
+def as_options(kind, arguments, fields):
+    """Return options of a kind, given as such, or as the arguments of their constructor."""
+    if len(arguments) == 1 and isinstance(arguments[0], Options):
+        return arguments[0].replace(**fields)
+    check_options(kind.__name__, fields, [field.name for field in dataclasses.fields(kind)])
+    return kind(*arguments, **fields)
+
+
+def options_from_config(config):
+    """Return the options that `dataclasses.asdict` made a dictionary of, also from JSON."""
+    return (ResNetOptions if "stages" in config else VitOptions)(**config)
+
+
+def differences(options, other, names):
+    """Return the named options that differ between two, as pairs by name."""
+    options, other = options.resolved(), other.resolved()
+    pairs = {name: (getattr(options, name), getattr(other, name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def changed_options(options, row=None):
-    """Compare options with the defaults, apart from classes, image size and the variant `row`.
+    """Return the options that differ from the defaults, apart from sizes, classes and image size.
 
-    Return a dictionary from names to pairs, the option and its default.
+    The defaults are those of the variant `row`, if there is one.
+
+    Returns:
+        A dictionary from names to pairs, the option and its default.
 
     Example:
-    >>> from keras_vit.models.introspection import options_of
-    >>> changed_options(options_of(keras_vit.ViT_Ti16(pooling="gap")), keras_vit.list_variants()[0])
+    >>> from keras_vit.models.options import changed_options
+    >>> row = keras_vit.list_variants()[0]
+    >>> changed_options(row.replace(pooling="gap"), row)
     {'pooling': ('gap', 'token')}
     """
-    defaults = defaults_of(options)
-    left_out = (*_SIZES, *(row.architecture if row else ()))
-    return {
-        name: (value, defaults[name])
-        for name, value in options.items()
-        if name not in left_out and value != defaults[name]
-    }
+    kind = type(options)
+    names = [*kind.names(), *kind.names("training")]
+    return differences(
+        options,
+        row or kind(**options.sizes),
+        [name for name in names if name not in ("num_classes", "image_size")],
+    )

@@ -1,5 +1,6 @@
 """Find the backbone, head, blocks, kernels and positions of a model."""
 
+import logging
 import math
 
 import keras
@@ -7,7 +8,6 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import grid_size
-from keras_vit.core.choices import AXES
 from keras_vit.layers import (
     AxialTransformerBlock,
     ClassToken,
@@ -20,7 +20,8 @@ from keras_vit.layers import (
 from keras_vit.layers.base import parts
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
-from keras_vit.models.stem_and_head import ADDED_POSITIONS, default_grid
+from keras_vit.layers.transformer import AXES
+from keras_vit.models.vit import ADDED_POSITIONS, default_grid
 
 HEAD_LAYERS = ("projection", "pre_logits", "head")
 POSITION_LAYERS = tuple(ADDED_POSITIONS.values())
@@ -86,22 +87,9 @@ def check_backbone(model):
 
 
 def representation(model, head_layers=HEAD_LAYERS):
-    """Return the symbolic output of the backbone: the input of the first layer of the head.
-
-    Raises:
-        ValueError: if the model has a Dense layer of another name.
-    """
-    for layer in model.layers:
-        if layer.name in head_layers:
-            return layer.input
-    dense = [layer.name for layer in model.layers if isinstance(layer, keras.layers.Dense)]
-    others = [name for name in dense if name not in HEAD_LAYERS]
-    if others:
-        raise ValueError(
-            "`model` must have a classifier that is called `head`, or none. "
-            f"Received: a model with the Dense layer {others[-1]!r}"
-        )
-    return model.outputs[0]
+    """Return the symbolic output of the backbone: the input of the first layer of the head."""
+    inputs = (layer.input for layer in model.layers if layer.name in head_layers)
+    return next(inputs, model.outputs[0])
 
 
 def check_classifier(model):
@@ -111,34 +99,14 @@ def check_classifier(model):
         ValueError: if the model does anything else.
     """
     check_backbone(model)
-    if is_segmenter(model):
+    head, logits = model.layers[-1], model.outputs[0].shape
+    is_linear = getattr(head, "activation", None) is keras.activations.linear
+    is_of_images = len(model.inputs) == 1 and model.inputs[0].shape[-1] == 3
+    if head.name != "head" or not is_linear or not is_of_images or len(logits) != 2:
         raise ValueError(
-            "`model` must classify images. Received: a segmenter, whose masks `keras-vit predict "
-            "--masks` draws and `keras-vit evaluate` compares"
-        )
-    heads = [layer for layer in model.layers if layer.name == "head"]
-    if not heads or len(model.inputs) != 1 or len(model.outputs) != 1:
-        raise ValueError(
-            "`model` must have one input, one output and a layer called `head`. "
-            f"Received: a model of {len(model.inputs)} inputs, {len(model.outputs)} outputs and "
-            f"{len(heads)} heads; `keras_vit.replace_head` makes one, and `--outputs features` of "
-            "`keras-vit predict` needs none"
-        )
-    if heads[0].activation is not keras.activations.linear:
-        raise ValueError(
-            "`model` must return logits: a head without an activation. "
-            f"Received: a head with the activation {heads[0].activation.__name__!r}"
-        )
-    if model.outputs[0] is not heads[0].output:
-        raise ValueError(
-            "`model` must return the logits of its layer `head`. Received: a model with layers "
-            f"after it, the last of them {model.layers[-1].name!r}"
-        )
-    images, logits = model.inputs[0].shape, model.outputs[0].shape
-    if images[-1] != 3 or len(logits) != 2:
-        raise ValueError(
-            "`model` must map RGB images to logits `(batch, num_classes)`. "
-            f"Received: a model from {images} to {logits}"
+            "`model` must map RGB images to logits by its last layer, `head`. "
+            f"Received: a model from {model.inputs[0].shape} to {logits}, with the last layer "
+            f"{head.name!r}"
         )
     return logits[-1]
 
@@ -148,18 +116,20 @@ def is_segmenter(model):
     return len(model.outputs[0].shape) == 4 and model.layers[-1].name == "logits"
 
 
-def check_no_segmenter(model):
-    """Raise an error for a segmenter, whose head is more than its last layer."""
-    if is_segmenter(model):
-        raise ValueError(
-            "`model` must not be a segmenter: `keras_vit.segmenter` makes one of another head from "
-            f"a backbone. Received: the segmenter {model.name!r}"
-        )
+def has_zero_head(model):
+    """Return whether the kernel of the head is zero: all images have the same logits."""
+    weights = model.get_layer("head").weights
+    kernels = [weight.value for weight in weights if weight.name == "kernel"]
+    return not any(bool(ops.any(kernel)) for kernel in kernels)
 
 
-def computes_in_float16(model):
-    """Whether a layer of a model computes in float16, in which small gradients are 0."""
-    return any(layer.compute_dtype == "float16" for layer in model.layers)
+def warn_of_zero_head(num_classes):
+    """Log that a classifier is not trained."""
+    logging.getLogger("keras_vit").warning(
+        "all images have the same logits of the %d classes: the kernel of the model's head is "
+        "zero, so it is not trained",
+        num_classes,
+    )
 
 
 def find_blocks(model):

@@ -1,27 +1,28 @@
 """New models from trained ones: another head, another image or patch size, frozen blocks."""
 
+import contextlib
 import math
 import re
 
 import keras
 import numpy as np
+from keras import ops
 
-from keras_vit.core.arguments import as_pair, check_integer, grid_size, is_integer, names_nearest
+from keras_vit.core.arguments import as_pair, grid_size, is_integer
 from keras_vit.layers import AddPositionEmbedding, AddPositionEmbedding2D, PatchEmbedding
-from keras_vit.layers.base import copy_frozen, set_trainable
-from keras_vit.models.base import CENTERED, ImageModel, pass_on
-from keras_vit.models.checks import GRID_ARGUMENTS, known_grids
-from keras_vit.models.kernels.lora import freeze_base, lora_parts, warn_if_compiled
-from keras_vit.models.kernels.plain import plain
+from keras_vit.layers.base import KeepsParts, freeze_parts, frozen_parts, parts, set_trainable
+from keras_vit.layers.dense import Dense
+from keras_vit.models.model import CENTERED, ImageModel, carry
 from keras_vit.models.parts import (
     BLOCKS,
     HEAD_LAYERS,
     POSITION_LAYERS,
     check_backbone,
-    check_no_segmenter,
     has_distillation_token,
+    is_segmenter,
     representation,
     stored_grid,
+    stored_size,
     token_stride,
 )
 from keras_vit.models.positions import (
@@ -30,10 +31,9 @@ from keras_vit.models.positions import (
     resize_position_embedding,
     resize_relative_embedding,
 )
-from keras_vit.models.stem_and_head import zero_head
+from keras_vit.models.vit import zero_head
 
 
-@names_nearest
 def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     """Make a model with the same backbone and a new linear head, zero at the start.
 
@@ -50,7 +50,7 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
         A model of the class of the given one, not compiled.
 
     Raises:
-        ValueError: if the model has no backbone or is a segmenter, or `num_classes` is negative.
+        ValueError: if the model has no backbone or is a segmenter.
 
     Reference:
         Section 3.2 of the ViT paper (arXiv 2010.11929).
@@ -60,31 +60,23 @@ def replace_head(model: keras.Model, num_classes: int) -> keras.Model:
     >>> keras_vit.replace_head(model, num_classes=3).output.shape
     (None, 3)
     """
-    num_classes = check_integer("num_classes", num_classes, minimum=0)
     check_backbone(model)
-    if num_classes:
-        check_no_segmenter(model)
+    if num_classes and is_segmenter(model):
+        raise ValueError("`model` must classify images. Received: a segmenter")
     model = plain(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
-    backbone = kind(model.input, representation(model), name=model.name)
-    copy = _clone(backbone, model.inputs[0].shape[1:])
-    _copy_weights(backbone, copy)
+    new = copy_model(kind(model.input, representation(model), name=model.name))
     if num_classes:
-        head = zero_head(num_classes, distilled=has_distillation_token(copy))
-        copy = kind(copy.input, head(copy.output), name=model.name)
-    keep_frozen(model, copy, has_new_head=num_classes > 0)
-    pass_on(
-        model,
-        copy,
-        num_classes=num_classes,
-        representation_size=None,
-        projection_dim=None,
-        classifier_activation=None,
-    )
-    return copy
+        head = zero_head(num_classes, distilled=has_distillation_token(new))
+        new = kind(new.input, head(new.output), name=model.name)
+    keep_frozen(model, new, has_new_head=num_classes > 0)
+    changes = {"num_classes": num_classes, "classifier_activation": None}
+    if hasattr(getattr(model, "options", None), "projection_dim"):
+        changes |= {"representation_size": None, "projection_dim": None}
+    carry(model, new, keeps_head=False, **changes)
+    return new
 
 
-@names_nearest
 def resize(
     model: keras.Model,
     image_size: int | tuple[int, int] | None = None,
@@ -124,24 +116,64 @@ def resize(
     >>> keras_vit.resize(model, patch_size=8).get_layer("patch_embedding").grid_size
     (4, 4)
     """
+    return resize_by("bilinear", model, image_size, patch_size)
+
+
+def resize_by(method, model, image_size=None, patch_size=None):
+    """Do what `resize` does, with a `method` of `resize_position_embedding`.
+
+    With a `patch_size` the method is FlexiViT's.
+    """
     check_backbone(model)
     model = plain(model)
-    changes = {}
-    if patch_size is not None:
-        changes["patch_size"] = as_pair(patch_size, "patch_size")
-        if not any(isinstance(layer, PatchEmbedding) for layer in model.layers):
-            raise ValueError(
-                f"`patch_size` must be None for a ResNet. Received: patch_size={patch_size!r}"
-            )
     *shape, channels = model.inputs[0].shape[1:]
     if image_size is not None:
         shape = as_pair(image_size, "image_size")
     elif patch_size is None:
         shape = (None, None)
-    resized = _clone(model, (*shape, channels), changes.get("patch_size"))
-    _copy_weights(model, resized, method="linear" if changes else "bilinear")
-    keep_frozen(model, resized)
-    pass_on(model, resized, image_size=None if None in shape else tuple(shape), **changes)
+    images = keras.Input((*shape, channels), name=model.inputs[0].name)
+    changes = {"image_size": None if None in shape else tuple(shape)}
+    if patch_size is not None:
+        changes["patch_size"] = as_pair(patch_size, "patch_size")
+        if not any(isinstance(layer, PatchEmbedding) for layer in model.layers):
+            raise ValueError(f"`patch_size` must be None for a ResNet. Received: {patch_size!r}")
+    stride, stored = _new_stride(model, changes.get("patch_size")), stored_grid(model)
+    is_free = None in shape
+    grid = stored if is_free else grid_size(tuple(shape), stride)
+
+    def layer(old):
+        new = {}
+        if isinstance(old, PatchEmbedding) and patch_size is not None:
+            new["patch_size"] = changes["patch_size"]
+        if isinstance(old, POSITION_LAYERS):
+            new["patch_size"], new["grid_size"] = stride if is_free else None, grid
+            if isinstance(old, AddPositionEmbedding):
+                num_prefix_tokens = old.embedding.shape[1] - math.prod(stored)
+                new["num_prefix_tokens"] = num_prefix_tokens if is_free else 0
+                new["grid_size"] = grid if is_free else None
+        if isinstance(old, BLOCKS):
+            config = old.get_config()
+            names = [name for name in config if name.endswith("grid_size") and config[name]]
+            if names and is_free:
+                raise ValueError(
+                    "`image_size` must be given for rotary or relative positions and axial "
+                    "attention. Received: image_size=None"
+                )
+            new |= dict.fromkeys(names, grid)
+        return copy_layer(old, **new)
+
+    def call(new, *args, **options):
+        if isinstance(new, POSITION_LAYERS):
+            options.pop("images", None)
+            args = (*args[:1], images) if is_free else args[:1]
+        return new(*args, **options)
+
+    method = method if patch_size is None else "linear"
+    resized = copy_model(model, layer, images=images, call=call, method=method)
+    carry(model, resized, **changes)
+    if isinstance(resized, ImageModel) and resized.input_shape != model.input_shape:
+        # A model of any size has the size that its positions are stored for.
+        resized.resizing = model.resizing.at(stored_size(resized), stored_size(model))
     return resized
 
 
@@ -189,11 +221,134 @@ def freeze_blocks(model: keras.Model, num_blocks: int) -> None:
         )
     end = blocks[num_blocks - 1] + 1 if num_blocks else 0
     set_trainable(model, True)
-    warn_if_compiled(model)
     if lora_parts(model):
         freeze_base(model)
     for layer in model.layers[:end]:
         layer.trainable = False
+
+
+def freeze_base(model):
+    """Train only the matrices of LoRA, if there are any, and the head."""
+    set_trainable(model, True)
+    for layer in model.layers:
+        has_lora = lora_parts(layer)
+        if layer.name not in HEAD_LAYERS and not has_lora:
+            set_trainable(layer, False)
+        for weight in layer.weights if has_lora else ():
+            weight.trainable = weight.name.startswith("lora_")
+
+
+def dense_parts(model):
+    """Return the projections and MLP layers of a layer or a model, at any depth."""
+    return [part for part in parts(model) if isinstance(part, Dense)]
+
+
+def lora_parts(model):
+    """Return the layers with LoRA, at any depth of a layer or a model."""
+    return [part for part in dense_parts(model) if part.lora_rank]
+
+
+def plain(model):
+    """Return a model without LoRA and with float kernels; itself, or else a new one.
+
+    All layers of a new model are trained. The given model does not change.
+    """
+    changed = {
+        part.path: part
+        for part in parts(model)
+        if isinstance(part, keras.layers.Dense) and (part.quantization_mode or part.lora_rank)
+    }
+    if not changed:
+        return model
+
+    def layer(old):
+        config, changes = old.get_config(), {"trainable": True}
+        if any(part.path in changed for part in parts(old)):
+            changes["dtype"] = old.dtype_policy.name.rpartition("_from_")[2]
+            changes |= {"lora": None} if "lora" in config else {}
+        return copy_layer(old, **changes)
+
+    values = {f"{path}/kernel": plain_kernel(part) for path, part in changed.items()}
+    new = copy_model(model, layer, values=values, keeps_frozen=False)
+    carry(model, new)
+    return new
+
+
+def plain_kernel(layer):
+    """Return the float kernel with which a dense layer computes the same without its changes."""
+    kernel = base_kernel(layer)
+    if not getattr(layer, "lora_rank", None):
+        return kernel
+    product = ops.matmul(layer.lora_kernel_a, layer.lora_kernel_b)
+    return ops.cast(kernel, "float32") + product * (layer.lora_alpha / layer.lora_rank)
+
+
+def base_kernel(layer):
+    """Return the kernel of a dense layer as floats, without LoRA."""
+    kernel = layer.kernel
+    if layer.quantization_mode not in ("int8", "int4"):
+        return kernel
+    kernel = ops.cast(kernel, "float32")
+    if getattr(layer, "kernel_zero", None) is None:
+        return kernel / layer.kernel_scale
+    # Groups of rows have scales and zeros of their own.
+    groups = ops.cast(layer.g_idx, "int32")
+    scale, zero = (
+        ops.take(ops.cast(values, "float32"), groups, axis=0)
+        for values in (layer.kernel_scale, layer.kernel_zero)
+    )
+    return (kernel - zero) * scale
+
+
+def copy_layer(layer, **changes):
+    """Return a layer with the same arguments, but for changes.
+
+    Its kernels are quantized like those of the layer, unless `dtype` is changed.
+    """
+    new = type(layer).from_config({**layer.get_config(), **changes})
+    if isinstance(layer, KeepsParts) and "dtype" not in changes and dense_parts(layer):
+        config = layer.get_build_config()
+        if "quantized" in config:
+            new.build_from_config(config)
+    return new
+
+
+def copy_model(
+    model,
+    layer=copy_layer,
+    *,
+    images=None,
+    call=None,
+    values=None,
+    method="bilinear",
+    keeps_frozen=True,
+):
+    """Copy a model, with its weights and what is frozen.
+
+    Args:
+        model: a Functional model.
+        layer: function from a layer to the layer of the copy.
+        images: the input of the copy; `None` for one like that of the model.
+        call: function that calls a layer of the copy, as in `keras.models.clone_model`.
+        values: values by the paths of variables, instead of those of the model.
+        method: how position embeddings are resized, see `resize_position_embedding`.
+        keeps_frozen: whether the layers and variables that are frozen in the model are frozen.
+
+    Returns:
+        A model of the class of the given one, which carries nothing: see `carry`.
+    """
+    inputs = images
+    if images is not None:
+        inputs = keras.tree.map_structure(lambda _: images, model.input)
+    strategy = getattr(model, "distribute_strategy", None)
+    with contextlib.nullcontext() if strategy is None else strategy.scope():
+        new = keras.models.clone_model(
+            model, input_tensors=inputs, clone_function=layer, call_function=call
+        )
+    _copy_weights(model, new, values or {}, method)
+    if keeps_frozen:
+        keep_frozen(model, new)
+    return new
 
 
 def keep_frozen(model, new, has_new_head=False):
@@ -205,47 +360,14 @@ def keep_frozen(model, new, has_new_head=False):
     new.trainable = has_new_head or model.trainable
     twins = {layer.name: layer for layer in new.layers}
     for layer in model.layers:
-        if layer.name not in twins or (has_new_head and layer.name in HEAD_LAYERS):
+        twin = twins.get(layer.name)
+        if twin is None or (has_new_head and layer.name in HEAD_LAYERS):
             continue
         if is_frozen_whole:
-            set_trainable(twins[layer.name], False)
+            set_trainable(twin, False)
         else:
-            copy_frozen(layer, twins[layer.name])
-
-
-def _clone(model, input_shape, patch_size=None):
-    """Copy the layers of a model, without weights, for images and patches of another size."""
-    images = keras.Input(input_shape, name=model.inputs[0].name)
-    inputs = keras.tree.map_structure(lambda _: images, model.input)
-    stride, stored = _new_stride(model, patch_size), stored_grid(model)
-    is_free = None in input_shape[:2]
-    grid = stored if is_free else grid_size(tuple(input_shape[:2]), stride)
-
-    def clone_layer(layer):
-        config = layer.get_config()
-        if patch_size is not None and isinstance(layer, PatchEmbedding):
-            config["patch_size"] = patch_size
-        if isinstance(layer, POSITION_LAYERS):
-            is_learned = isinstance(layer, AddPositionEmbedding)
-            config["grid_size"] = grid if is_free or not is_learned else None
-            config["patch_size"] = stride if is_free else None
-            if is_learned:
-                num_prefix_tokens = layer.embedding.shape[1] - math.prod(stored)
-                config["num_prefix_tokens"] = num_prefix_tokens if is_free else 0
-        if isinstance(layer, BLOCKS):
-            names = [name for name in GRID_ARGUMENTS if config.get(name)]
-            config |= known_grids(names, None if is_free else grid)
-        return layer.__class__.from_config(config)
-
-    def call(layer, *args, **options):
-        if isinstance(layer, POSITION_LAYERS):
-            options.pop("images", None)
-            args = (*args[:1], images) if is_free else args[:1]
-        return layer(*args, **options)
-
-    return keras.models.clone_model(
-        model, input_tensors=inputs, clone_function=clone_layer, call_function=call
-    )
+            twin.trainable = layer.trainable
+            freeze_parts(twin, frozen_parts(layer))
 
 
 def _new_stride(model, patch_size):
@@ -257,30 +379,36 @@ def _new_stride(model, patch_size):
     return tuple(s // o * new for s, o, new in zip(stride, old, patch_size, strict=True))
 
 
-def _copy_weights(source, target, method="bilinear"):
+def _copy_weights(source, target, values, method):
     grids = stored_grid(source), stored_grid(target)
-    for layer in source.layers:
-        if not layer.weights:
-            continue
-        for old, new in zip(layer.weights, target.get_layer(layer.name).weights, strict=True):
-            is_table = isinstance(layer, (AddPositionEmbedding, AddPositionEmbedding2D))
-            if not is_table and old.name != "relative_embedding" and old.shape == new.shape:
-                # Not shared: JAX deletes the buffers of a model in training.
-                new.assign(keras.ops.copy(old.value))
-                continue
-            value, size = keras.ops.convert_to_numpy(old.value), tuple(new.shape[:2])
-            if isinstance(layer, AddPositionEmbedding):
-                old_grid, new_grid = grids
-                num_prefix = old.shape[1] - math.prod(old_grid)
-                value = resize_position_embedding(value, new_grid, old_grid, num_prefix, method)
-            elif is_table:
-                value = resize_line_embedding(value, size, method)
-            elif old.name == "relative_embedding":
-                value = resize_relative_embedding(value, *grids, method)
-            else:
-                value = resize_patch_kernel(value, size)
-            new.assign(value)
+    for layer in target.layers:
+        old_variables = {old.path: old for old in source.get_layer(layer.name).weights}
+        for new in layer.weights:
+            old = old_variables.get(new.path)
+            if new.path in values:
+                new.assign(values[new.path])
+            # A copy may have matrices of LoRA that the model has not.
+            elif old is not None:
+                new.assign(_resized(old, new, layer, grids, method))
     _keep_mean_of_images(source, target)
+
+
+def _resized(old, new, layer, grids, method):
+    """Return the value of a variable for the grid and the patches of the variable of a copy."""
+    is_table = isinstance(layer, (AddPositionEmbedding, AddPositionEmbedding2D))
+    if not is_table and old.name != "relative_embedding" and old.shape == new.shape:
+        # Not shared: JAX deletes the buffers of a model in training.
+        return ops.copy(old.value)
+    value, size = ops.convert_to_numpy(old.value), tuple(new.shape[:2])
+    if isinstance(layer, AddPositionEmbedding):
+        old_grid, new_grid = grids
+        num_prefix = old.shape[1] - math.prod(old_grid)
+        return resize_position_embedding(value, new_grid, old_grid, num_prefix, method)
+    if is_table:
+        return resize_line_embedding(value, size, method)
+    if old.name == "relative_embedding":
+        return resize_relative_embedding(value, *grids, method)
+    return resize_patch_kernel(value, size)
 
 
 def _keep_mean_of_images(source, target):
@@ -289,11 +417,11 @@ def _keep_mean_of_images(source, target):
     layers = [
         model.get_layer(layer.name)
         for model in (source, target)
-        for layer in source.layers
+        for layer in target.layers
         if isinstance(layer, PatchEmbedding) and layer.projection.use_bias
     ]
     if not layers or set(mean) == {0.5}:
         return
-    old, new = (keras.ops.convert_to_numpy(layer.projection.kernel).sum((0, 1)) for layer in layers)
+    old, new = (ops.convert_to_numpy(layer.projection.kernel).sum((0, 1)) for layer in layers)
     change = ((new - old) * (1 - 2 * np.reshape(mean, (-1, 1)))).sum(axis=0)
     layers[1].projection.bias.assign_add(change)

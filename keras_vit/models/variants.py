@@ -1,122 +1,81 @@
-"""The table of architectures, and the sizes that follow from one; nothing here needs Keras."""
+"""The table of architectures."""
 
 import ast
-import dataclasses
 import difflib
 import re
 
-from keras_vit.core.arguments import as_pair, grid_size, is_integer
 from keras_vit.core.files import exists
+from keras_vit.models.options import Options, ResNetOptions, VitOptions, is_resnet
 
 
-@dataclasses.dataclass(frozen=True)
-class Variant:
-    """One Vision Transformer, plain or on a ResNet.
-
-    Args:
-        name: name of its public builder.
-        patch_size: side of a square patch, in pixels; in a hybrid, of the feature map.
-        embedding_dim: width of a token.
-        depth: number of Transformer blocks.
-        num_heads: attention heads of a block.
-        mlp_dim: hidden width of a block's MLP.
-        resnet_stages: residual units per stage of a hybrid's ResNet.
-        gated_mlp: whether the MLPs are gated (SwiGLU).
-        resnet_width: channels of the first convolution of a hybrid's ResNet.
-    """
-
-    name: str
-    patch_size: int
-    embedding_dim: int
-    depth: int
-    num_heads: int
-    mlp_dim: int
-    resnet_stages: tuple[int, ...] | None = None
-    gated_mlp: bool = False
-    resnet_width: int = 64
-
-    @property
-    def architecture(self):
-        """Arguments of `vision_transformer` that build it."""
-        return {name: value for name, value in vars(self).items() if name != "name"}
+def _vit(name, patch_size, width, depth, num_heads, mlp_dim, resnet_stages=None, gated_mlp=False):
+    sizes = patch_size, width, depth, num_heads, mlp_dim
+    # Gated MLPs of published models are SwiGLUs.
+    facts = {"gated_mlp": True, "activation": "silu"} if gated_mlp else {}
+    return VitOptions(*sizes, resnet_stages=resnet_stages, image_size=None, name=name, **facts)
 
 
-@dataclasses.dataclass(frozen=True)
-class ResNetVariant:
-    """One ResNet of BiT.
-
-    Args:
-        name: name of its public builder.
-        stages: residual units of each stage.
-        width: channels of the first convolution.
-    """
-
-    name: str
-    stages: tuple[int, ...]
-    width: int
-
-    @property
-    def architecture(self):
-        """Arguments of `resnet` that build it."""
-        return {"stages": self.stages, "width": self.width, "preactivation": True}
+def _bit(name, stages, width):
+    return ResNetOptions(stages, width, image_size=None, name=name)
 
 
 # B, L, H: table 1 of the ViT paper (arXiv 2010.11929). Ti, S: DeiT's sizes, as in AugReg
 # (arXiv 2106.10270). g, G: Scaling Vision Transformers (arXiv 2106.04560). So400m: SoViT
 # (arXiv 2305.13035). The sizes agree with `big_vision/models/vit.py`.
 VARIANTS = (
-    Variant("ViT_Ti16", 16, 192, 12, 3, 768),
-    Variant("ViT_S32", 32, 384, 12, 6, 1536),
-    Variant("ViT_S16", 16, 384, 12, 6, 1536),
-    Variant("ViT_B32", 32, 768, 12, 12, 3072),
-    Variant("ViT_B16", 16, 768, 12, 12, 3072),
-    Variant("ViT_B8", 8, 768, 12, 12, 3072),
-    Variant("ViT_L32", 32, 1024, 24, 16, 4096),
-    Variant("ViT_L16", 16, 1024, 24, 16, 4096),
-    Variant("ViT_So400m14", 14, 1152, 27, 16, 4304),
-    Variant("ViT_H14", 14, 1280, 32, 16, 5120),
-    Variant("ViT_g14", 14, 1408, 40, 16, 6144),
-    Variant("ViT_G14", 14, 1664, 48, 16, 8192),
+    _vit("ViT_Ti16", 16, 192, 12, 3, 768),
+    _vit("ViT_S32", 32, 384, 12, 6, 1536),
+    _vit("ViT_S16", 16, 384, 12, 6, 1536),
+    _vit("ViT_B32", 32, 768, 12, 12, 3072),
+    _vit("ViT_B16", 16, 768, 12, 12, 3072),
+    _vit("ViT_B8", 8, 768, 12, 12, 3072),
+    _vit("ViT_L32", 32, 1024, 24, 16, 4096),
+    _vit("ViT_L16", 16, 1024, 24, 16, 4096),
+    _vit("ViT_So400m14", 14, 1152, 27, 16, 4304),
+    _vit("ViT_H14", 14, 1280, 32, 16, 5120),
+    _vit("ViT_g14", 14, 1408, 40, 16, 6144),
+    _vit("ViT_G14", 14, 1664, 48, 16, 8192),
     # DINOv2 (arXiv 2304.07193) and CLIP (arXiv 2103.00020); giant14 is DINOv2's ViT-g/14.
-    Variant("ViT_S14", 14, 384, 12, 6, 1536),
-    Variant("ViT_B14", 14, 768, 12, 12, 3072),
-    Variant("ViT_L14", 14, 1024, 24, 16, 4096),
-    Variant("ViT_giant14", 14, 1536, 40, 24, 4096, gated_mlp=True),
+    _vit("ViT_S14", 14, 384, 12, 6, 1536),
+    _vit("ViT_B14", 14, 768, 12, 12, 3072),
+    _vit("ViT_L14", 14, 1024, 24, 16, 4096),
+    _vit("ViT_giant14", 14, 1536, 40, 24, 4096, gated_mlp=True),
     # SigLIP 2 (arXiv 2502.14786).
-    Variant("ViT_So400m16", 16, 1152, 27, 16, 4304),
-    Variant("ViT_giantopt16", 16, 1536, 40, 16, 6144),
+    _vit("ViT_So400m16", 16, 1152, 27, 16, 4304),
+    _vit("ViT_giantopt16", 16, 1536, 40, 16, 6144),
     # DINOv3 (arXiv 2508.10104), whose other models have the sizes of S16, B16 and L16.
-    Variant("ViT_Splus16", 16, 384, 12, 6, 1536, gated_mlp=True),
-    Variant("ViT_Hplus16", 16, 1280, 32, 20, 5120, gated_mlp=True),
-    Variant("ViT_7B16", 16, 4096, 40, 32, 8192, gated_mlp=True),
+    _vit("ViT_Splus16", 16, 384, 12, 6, 1536, gated_mlp=True),
+    _vit("ViT_Hplus16", 16, 1280, 32, 20, 5120, gated_mlp=True),
+    _vit("ViT_7B16", 16, 4096, 40, 32, 8192, gated_mlp=True),
     # Hybrids. Section 3.1 of the ViT paper: B and L on the last stage of a ResNet-50 (32), or on
     # its third stage with the units of the fourth added (16). The others are AugReg's, from
     # `vit_jax/configs/models.py`; R_Ti16 has only the root, and one token stands for 32 pixels.
-    Variant("R_Ti16", 8, 192, 12, 3, 768, ()),
-    Variant("R26_S32", 1, 384, 12, 6, 1536, (2, 2, 2, 2)),
-    Variant("R50_B32", 1, 768, 12, 12, 3072, (3, 4, 6, 3)),
-    Variant("R50_B16", 1, 768, 12, 12, 3072, (3, 4, 9)),
-    Variant("R50_L32", 1, 1024, 24, 16, 4096, (3, 4, 6, 3)),
-    Variant("R50_L16", 1, 1024, 24, 16, 4096, (3, 4, 9)),
+    _vit("R_Ti16", 8, 192, 12, 3, 768, ()),
+    _vit("R26_S32", 1, 384, 12, 6, 1536, (2, 2, 2, 2)),
+    _vit("R50_B32", 1, 768, 12, 12, 3072, (3, 4, 6, 3)),
+    _vit("R50_B16", 1, 768, 12, 12, 3072, (3, 4, 9)),
+    _vit("R50_L32", 1, 1024, 24, 16, 4096, (3, 4, 6, 3)),
+    _vit("R50_L16", 1, 1024, 24, 16, 4096, (3, 4, 9)),
     # BiT (arXiv 1912.11370), and its other sizes in the ViT paper.
-    ResNetVariant("BiT_R50x1", (3, 4, 6, 3), 64),
-    ResNetVariant("BiT_R50x2", (3, 4, 6, 3), 128),
-    ResNetVariant("BiT_R50x3", (3, 4, 6, 3), 192),
-    ResNetVariant("BiT_R101x1", (3, 4, 23, 3), 64),
-    ResNetVariant("BiT_R101x3", (3, 4, 23, 3), 192),
-    ResNetVariant("BiT_R152x1", (3, 8, 36, 3), 64),
-    ResNetVariant("BiT_R152x2", (3, 8, 36, 3), 128),
-    ResNetVariant("BiT_R152x4", (3, 8, 36, 3), 256),
-    ResNetVariant("BiT_R200x3", (3, 24, 36, 3), 192),
+    _bit("BiT_R50x1", (3, 4, 6, 3), 64),
+    _bit("BiT_R50x2", (3, 4, 6, 3), 128),
+    _bit("BiT_R50x3", (3, 4, 6, 3), 192),
+    _bit("BiT_R101x1", (3, 4, 23, 3), 64),
+    _bit("BiT_R101x3", (3, 4, 23, 3), 192),
+    _bit("BiT_R152x1", (3, 8, 36, 3), 64),
+    _bit("BiT_R152x2", (3, 8, 36, 3), 128),
+    _bit("BiT_R152x4", (3, 8, 36, 3), 256),
+    _bit("BiT_R200x3", (3, 24, 36, 3), 192),
 )
 
 
-def list_variants() -> tuple[Variant | ResNetVariant, ...]:
+def list_variants() -> tuple[Options, ...]:
     """Return the table of architectures.
 
     Returns:
-        A tuple of rows: plain Vision Transformers by width and then by sequence length, those of
-        later papers, hybrids (all `Variant`), and BiT ResNets (`ResNetVariant`).
+        A tuple of rows, each with a `name`: plain Vision Transformers by width and then by sequence
+        length, those of later papers, hybrids (all `VitOptions`), and BiT ResNets
+        (`ResNetOptions`). Rows have no image size.
 
     Example:
     >>> [row.name for row in keras_vit.list_variants()][:3]
@@ -125,39 +84,69 @@ def list_variants() -> tuple[Variant | ResNetVariant, ...]:
     return VARIANTS
 
 
-def find_variant(name: str) -> Variant | ResNetVariant:
-    """Return the row of a name; the error names the nearest.
+def find_variant(name: str) -> Options:
+    """Return the row of a name.
 
-    Arguments in parentheses after the name change its sizes, as in Python.
+    Arguments in parentheses after the name change its options, as in Python; the name of the row
+    then has those in parentheses that differ from the table.
 
     Example:
     >>> find_variant("ViT_Ti16").depth, find_variant("ViT_Ti16(patch_size=4, depth=6)").depth
     (12, 6)
     """
     known, parenthesis, _ = str(name).partition("(")
-    for variant in VARIANTS:
-        if variant.name == known:
-            return _changed(variant, name) if parenthesis else variant
+    for row in VARIANTS:
+        if row.name == known:
+            return _with_arguments(row, name) if parenthesis else row
     raise ValueError(
         f"`variant` must be the name of an architecture, such as {nearest_variants(name)}. "
         f"Received: variant={name!r}"
     )
 
 
+def with_options(row, changes):
+    """Return a row with other options, which its name has in parentheses."""
+    base = find_variant(builder_name(row))
+    changed = row.replace(**changes, name=base.name)
+    values = {name: (getattr(changed, name), getattr(base, name)) for name in vars(changed)}
+    listed = [f"{n}={_short(n, new)!r}" for n, (new, old) in sorted(values.items()) if new != old]
+    return changed.replace(name=f"{base.name}({', '.join(listed)})" if listed else base.name)
+
+
+def _short(name, value):
+    is_square = name in ("patch_size", "image_size") and value and value[0] == value[1]
+    return value[0] if is_square else value
+
+
+def _with_arguments(row, text):
+    """Return the row that a text such as `"ViT_Ti16(depth=6)"` describes."""
+    try:
+        call = ast.parse(text, mode="eval").body
+        if not call.keywords or call.args:
+            raise ValueError("there must be keyword arguments alone")
+        return with_options(row, {word.arg: ast.literal_eval(word.value) for word in call.keywords})
+    except (AttributeError, SyntaxError, TypeError, ValueError) as error:
+        raise ValueError(
+            "The options of a variant must be keyword arguments in parentheses, such as "
+            f"'ViT_Ti16(patch_size=4, depth=6)'. Received: variant={text!r} ({error})"
+        ) from error
+
+
+def builder_name(row):
+    """Return the name of a row without the changes in parentheses."""
+    return row.name.partition("(")[0]
+
+
 def nearest_variants(name):
     """Return the three names that are most similar to one, as a text."""
-    names = sorted(
-        (variant.name for variant in VARIANTS),
-        key=lambda known: difflib.SequenceMatcher(None, known.lower(), str(name).lower()).ratio(),
-        reverse=True,
-    )
-    return ", ".join(names[:3])
+    names = [row.name for row in VARIANTS]
+    return ", ".join(difflib.get_close_matches(str(name), names, n=3, cutoff=0))
 
 
 def is_variant(model):
     """Return whether a string is the name of a variant, even if a path has the same name."""
     name = model.partition("(")[0] if isinstance(model, str) else None
-    return any(variant.name == name for variant in VARIANTS)
+    return any(row.name == name for row in VARIANTS)
 
 
 def is_variant_or_mistyped(model):
@@ -166,73 +155,18 @@ def is_variant_or_mistyped(model):
     return is_variant(model) or bool(is_word and not exists(model))
 
 
-def builder_name(variant):
-    """Return the name of a row without the changes in parentheses."""
-    return variant.name.partition("(")[0]
+def match_variant(options: Options) -> Options | None:
+    """Return the variant with the sizes of these options, or `None`."""
+    return next((row for row in VARIANTS if not size_differences(row, options)), None)
 
 
-def with_sizes(variant, changes):
-    """Return a row with other sizes, a dictionary; its name has them in parentheses."""
-    changed = dataclasses.replace(variant, **changes)
-    table_row = find_variant(builder_name(variant))
-    sizes = {name: value for name, value in vars(changed).items() if name != "name"}
-    different = {name for name in sizes if sizes[name] != getattr(table_row, name)}
-    listed = ", ".join(f"{name}={sizes[name]!r}" for name in sorted(different))
-    name = f"{table_row.name}({listed})" if different else table_row.name
-    return dataclasses.replace(changed, name=name)
+def size_differences(row, options):
+    """Return the sizes that differ between options and a variant, as pairs by name.
 
-
-def _changed(variant, text):
-    """Return a row with the sizes that a text such as `"ViT_Ti16(depth=6)"` names."""
-    try:
-        call = ast.parse(text, mode="eval").body
-        changes = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
-        if len(changes) < len(call.keywords):
-            raise ValueError(text)
-        is_call = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
-        _check_sizes(variant, changes if is_call else {})
-    except (AttributeError, SyntaxError, ValueError) as error:
-        sizes = ", ".join(field.name for field in dataclasses.fields(variant)[1:])
-        raise ValueError(
-            f"A variant's sizes must be whole numbers or tuples of them in parentheses, such as "
-            f"'ViT_Ti16(patch_size=4, depth=6)'; {variant.name} has {sizes}. "
-            f"Received: variant={text!r}"
-        ) from error
-    return with_sizes(variant, changes)
-
-
-def _check_sizes(variant, changes):
-    """Raise `ValueError` unless there are changes, each of a size and of its kind."""
-    names = {field.name for field in dataclasses.fields(variant)} - {"name"}
-    for name, value in changes.items():
-        units = value if name.endswith("stages") and isinstance(value, tuple) else (value,)
-        are_sizes = all(is_integer(unit) and unit > 0 for unit in units)
-        is_right = isinstance(value, bool) if name == "gated_mlp" else are_sizes
-        if name not in names or not is_right:
-            raise ValueError(name)
-    if not changes:
-        raise ValueError(variant.name)
-
-
-def is_resnet(options):
-    """Return whether options are those of `resnet`."""
-    return "stages" in options
-
-
-def token_grid_of(options):
-    """Return `(rows, columns)` of the patches, or `None` for a ResNet."""
-    if is_resnet(options):
-        return None
-    stride = total_stride(options["patch_size"], options.get("resnet_stages"))
-    return grid_size(options["image_size"], stride)
-
-
-def total_stride(patch_size, resnet_stages=None):
-    """Return height and width of the part of an image that one token represents."""
-    factor = 1 if resnet_stages is None else downsampling(resnet_stages)
-    return tuple(factor * size for size in as_pair(patch_size, "patch_size"))
-
-
-def downsampling(stages):
-    """Return the stride of the feature map after these stages, in pixels of the image."""
-    return 4 * 2 ** max(len(stages) - 1, 0)
+    If one is a ResNet and the other a Transformer, the only name is `"family"`.
+    """
+    if type(row) is not type(options):
+        families = ("a ResNet", "a Vision Transformer")
+        return {"family": families if is_resnet(options) else families[::-1]}
+    pairs = {name: (size, row.sizes[name]) for name, size in options.sizes.items()}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

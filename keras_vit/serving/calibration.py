@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 
-from keras_vit.core.pixels import check_pixels
+from keras_vit.core import pixels
 from keras_vit.serving.formats import FORMATS
 
 FEWEST_IMAGES = 10
@@ -27,7 +27,7 @@ def check_images(format, quantize, images, image_size, argument="images"):
     has_shape = array.shape[1:] == shape or (None in shape and array.ndim == 4)
     if array.dtype.kind != "f" or not has_shape or not len(array):
         raise ValueError(f"{rule}Received: an array {array.shape} of {array.dtype}")
-    check_pixels(array, argument)
+    pixels.check_images(array, argument)
     return array.astype("float32")
 
 

@@ -15,12 +15,11 @@ import keras
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.models import resize
-from keras_vit.models.base import resizing_of
-from keras_vit.models.introspection import options_of
-from keras_vit.models.kernels.folding import fold
-from keras_vit.models.options import DROPOUT_OPTIONS, changed_options, match_variant
-from keras_vit.models.parts import is_segmenter, stored_size
-from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
+from keras_vit.models.inference import for_inference
+from keras_vit.models.model import resizing_of
+from keras_vit.models.options import changed_options
+from keras_vit.models.parts import has_zero_head, stored_size, warn_of_zero_head
+from keras_vit.models.variants import match_variant
 from keras_vit.serving import labels
 from keras_vit.serving.calibration import check_images, warn_of_calibration
 from keras_vit.serving.checks import check_export_settings, check_model, has_serving_api
@@ -159,7 +158,7 @@ def export(
             warn_of_zero_head(num_classes)
         written = folder / "written"
         (written / labels.FOLDER).mkdir(parents=True)
-        row.write(fold(model), written / row.file_name, folder, **settings)
+        row.write(for_inference(model), written / row.file_name, folder, **settings)
         labels.write_labels(written / labels.FOLDER, class_names)
         text = json.dumps({**facts, **others}, indent=2, ensure_ascii=False) + "\n"
         (written / "model.json").write_text(text, encoding="utf-8")
@@ -190,7 +189,7 @@ def _facts(model, format, quantize):
 
     `options` are those that differ from the defaults of the variant, which may be `None`.
     """
-    options = {} if is_segmenter(model) else options_of(model)
+    options = getattr(model, "options", None)
     row = match_variant(options) if options else None
     changed = changed_options(options, row) if options else {}
     resizing = resizing_of(model)
@@ -198,7 +197,9 @@ def _facts(model, format, quantize):
     return {
         "model": model.name,
         "variant": row and row.name,
-        "options": {name: changed[name][0] for name in changed if name not in DROPOUT_OPTIONS},
+        "options": {
+            name: own for name, (own, _) in changed.items() if name not in options.names("training")
+        },
         "image_size": stored_size(model),
         "num_classes": model.output_shape[-1],
         "parameters": model.count_params(),

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_vit.data.sources.listing import describe_left_out, list_images
-from keras_vit.models.base import resizing_of
+from keras_vit.models.model import resizing_of
 from keras_vit.models.parts import stored_size
 from keras_vit.serving.loaded import load_export, preprocess_files
 from keras_vit.serving.predict import read_stored

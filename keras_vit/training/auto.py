@@ -17,7 +17,8 @@ from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size
 from keras_vit.models import find_variant
-from keras_vit.models.variants import is_resnet, is_variant, total_stride
+from keras_vit.models.options import DEFAULT_IMAGE_SIZE, Options, is_resnet
+from keras_vit.models.variants import is_variant
 from keras_vit.training.recipes import FINETUNE, PRETRAIN, machine
 from keras_vit.training.recipes.recipe import Recipe
 from keras_vit.training.starting_model import make_model
@@ -56,7 +57,7 @@ class Facts:
 
     counts: tuple[int, ...]
     side: int
-    options: dict
+    options: Options
     is_pretrained: bool
 
     @property
@@ -66,7 +67,7 @@ class Facts:
         It is the model's; for random weights that of the images, which to enlarge costs time and
         adds no detail, but at least `FEWEST_PATCHES` patches.
         """
-        size = max(self.options["image_size"])
+        size = max(self.options.image_size)
         if not self.is_pretrained:
             size = min(size, max(self.side, FEWEST_PATCHES * self._stride))
         return self.fitting(size)
@@ -79,8 +80,7 @@ class Facts:
     def _stride(self):
         if is_resnet(self.options):
             return 32
-        patch, stages = self.options["patch_size"], self.options.get("resnet_stages")
-        return math.lcm(*total_stride(patch, stages))
+        return math.lcm(*self.options.stride)
 
 
 def auto_recipe(
@@ -169,10 +169,10 @@ def find_facts(data, model, split="train", **options):
     sizes = encoded.map(lambda number, image, label: declared_size(image)).ignore_errors()
     sides = [min(size) for size in sizes.as_numpy_iterator()]
     if is_variant(model):
-        model_options = {"image_size": (224, 224), **find_variant(model).architecture}
+        model_options = find_variant(model).replace(image_size=DEFAULT_IMAGE_SIZE)
     else:
         model_options = inspect_checkpoint(find_model(model)).options
-    side = int(np.median(sides)) if sides else max(model_options["image_size"])
+    side = int(np.median(sides)) if sides else max(model_options.image_size)
     return Facts(tuple(counts.values()), side, model_options, not is_variant(model))
 
 
@@ -253,7 +253,7 @@ def _for_machine(recipe, facts, model, minutes, may_freeze, smallest):
 
 def _accumulate(recipe, facts):
     """Divide batches until the activations of one part fit into the memory."""
-    options = {**facts.options, "image_size": (recipe.image_size,) * 2}
+    options = facts.options.replace(image_size=recipe.image_size)
     needed, free = machine.bytes_per_image(options), machine.usable_memory() / 2
     parts = 1
     while needed * recipe.batch_size / parts > free and parts < recipe.batch_size:
@@ -278,7 +278,7 @@ def _describe(recipe, facts, gave_up, seconds, limit):
     )
     _log(
         "%d pixels (the model: %d), %d steps of %d images (%d at a time), %.1f passes; %s, %s",
-        *(recipe.image_size, max(facts.options["image_size"]), recipe.steps, recipe.batch_size),
+        *(recipe.image_size, max(facts.options.image_size), recipe.steps, recipe.batch_size),
         recipe.batch_size // recipe.accumulation_steps,
         recipe.steps * recipe.batch_size / num_images,
         f"{recipe.optimizer} with a learning rate of {recipe.learning_rate:g}",

@@ -21,7 +21,7 @@ from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits
 from keras_vit.data.sources.kinds import absolute_name, has_path
 from keras_vit.data.sources.listing import describe_left_out
-from keras_vit.models.variants import find_variant, is_variant, token_grid_of
+from keras_vit.models.variants import find_variant, is_variant
 from keras_vit.training import distribution
 from keras_vit.training.distillation import load_teacher
 from keras_vit.training.fit import fit
@@ -243,8 +243,7 @@ def _check_starting_model(recipe, model, begun):
         check_model_path(model)
         if is_variant(model):
             # The patches must tile the recipe's images.
-            sizes = {"image_size": (recipe.image_size, recipe.image_size)}
-            token_grid_of({**find_variant(model).architecture, **sizes})
+            find_variant(model).replace(image_size=recipe.image_size)
     except ValueError as error:
         if not begun:
             raise
@@ -254,7 +253,7 @@ def _check_starting_model(recipe, model, begun):
             f"give its new path.{ended} Received: model={str(model)!r} ({error})"
         ) from error
     if is_variant(model):
-        check_shards(find_variant(model).architecture)
+        check_shards(find_variant(model))
 
 
 def _scope(is_built, strategy, model_shards):

@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_rate
-from keras_vit.models.parts import computes_in_float16
+from keras_vit.models.model import computes_in_float16
 from keras_vit.training.paper_optimizer import PaperOptimizer, PaperUpdates
 from keras_vit.training.recipes.checks import PAPER_OPTIMIZERS, check_accumulation
 from keras_vit.training.recipes.recipe import KERAS_OPTIMIZERS, Recipe

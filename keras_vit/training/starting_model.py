@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import keras
 
+from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
 from keras_vit.checkpoints.trained.loading import class_names_of, load_unscaled
 from keras_vit.checkpoints.trained.model_paths import check_model_path
@@ -18,22 +19,13 @@ from keras_vit.checkpoints.trained.runs import find_model
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.imagenet import as_words
 from keras_vit.core.resizing import WHOLE_IMAGE
-from keras_vit.models import (
-    Variant,
-    build,
-    find_variant,
-    freeze_blocks,
-    replace_head,
-    resize,
-)
-from keras_vit.models.base import resizing_of
-from keras_vit.models.dense.backbone import backbone
-from keras_vit.models.dense.segmenter import segmenter
-from keras_vit.models.introspection import options_of
-from keras_vit.models.kernels.lora import enable_lora, freeze_base
-from keras_vit.models.kernels.plain import flat_parts
-from keras_vit.models.kernels.quantization import quantize
-from keras_vit.models.variants import is_resnet, is_variant, is_variant_or_mistyped
+from keras_vit.models import find_variant, freeze_blocks, replace_head, resize
+from keras_vit.models.dense import backbone, segmenter
+from keras_vit.models.model import resizing_of
+from keras_vit.models.options import is_resnet
+from keras_vit.models.surgery import dense_parts, freeze_base
+from keras_vit.models.tuning import enable_lora, quantize
+from keras_vit.models.variants import is_variant, is_variant_or_mistyped
 from keras_vit.training.distribution import num_parts
 from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
 
@@ -94,7 +86,7 @@ def make_model(
     # Runs evaluate images that are resized as in the ViT paper.
     made.resizing = WHOLE_IMAGE
     if recipe.lora_rank is not None:
-        enable_lora(made, recipe.lora_rank, recipe.lora_alpha)
+        made = enable_lora(made, recipe.lora_rank, recipe.lora_alpha)
     try:
         freeze_blocks(made, recipe.frozen_blocks)
     except ValueError as error:
@@ -135,7 +127,7 @@ def _make_model(recipe, model, num_classes, dtype):
     size = (recipe.image_size, recipe.image_size)
     if num_classes is None or trained.input_shape[1:3] != size:
         trained = resize(trained, size)
-    modes = {part.quantization_mode for part in flat_parts(loaded)} - {None}
+    modes = {part.quantization_mode for part in dense_parts(loaded)} - {None}
     for mode in modes if recipe.lora_rank is None else ():
         logging.getLogger("keras_vit").warning("the kernels in %s are trained as floats", mode)
     return quantize(trained, *modes) if modes and recipe.lora_rank is not None else trained
@@ -187,8 +179,8 @@ def check_shards(options):
     """Check that the number of shards divides the heads and the MLP width of a new model."""
     shards = num_parts()
     for name in ("num_heads", "mlp_dim"):
-        if options.get(name, 0) % shards:
-            raise _indivisible("model", shards, options[name])
+        if getattr(options, name, 0) % shards:
+            raise _indivisible("model", shards, getattr(options, name))
 
 
 def _indivisible(argument, shards, size):
@@ -216,7 +208,7 @@ def _build_variant(recipe, variant, num_classes, dtype):
         )
     options = {"num_classes": num_classes, "image_size": recipe.image_size, "dtype": dtype}
     # In Table 3 of the paper, ResNets have neither dropout nor a hidden layer in the head.
-    if isinstance(variant, Variant):
+    if not is_resnet(variant):
         options["dropout"] = recipe.dropout
         options["representation_size"] = variant.embedding_dim if recipe.pre_logits else None
         options["pooling"] = recipe.pooling
@@ -246,14 +238,13 @@ def _log_kept_settings(recipe, model, is_built):
     names = [name for name in OF_THE_MODEL if getattr(recipe, name) != defaults[name]]
     if not is_built:
         names = [*dict.fromkeys(["dropout", *names])]
-    try:
-        options = options_of(model) if names else {}
-    except ValueError:
+    options = getattr(model, "options", None)
+    if options is None or not names:
         # The options of models from elsewhere are unknown.
         return
     # A ResNet has none of these.
-    actual = {"dropout": 0.0, **dict.fromkeys(OF_THE_MODEL[2:]), **options}
-    actual["pre_logits"] = options.get("representation_size") is not None
+    actual = {"dropout": 0.0, **dict.fromkeys(OF_THE_MODEL[2:]), **vars(options)}
+    actual["pre_logits"] = getattr(options, "representation_size", None) is not None
     kept = [f"{name} {actual[name]!r}" for name in names if actual[name] != getattr(recipe, name)]
     if kept:
         logging.getLogger("keras_vit").warning(

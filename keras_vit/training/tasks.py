@@ -13,10 +13,10 @@ from keras_vit.data.fingerprints import name_some
 from keras_vit.data.images.masks import count_pixels
 from keras_vit.data.masked_patches import mask_patches
 from keras_vit.data.processes import process
-from keras_vit.models.kernels.folding import fold
+from keras_vit.models.features import feature_extractor
+from keras_vit.models.inference import for_inference
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.parts import check_classifier, is_segmenter, token_stride
-from keras_vit.models.prediction import feature_extractor
 from keras_vit.training.distillation import check_teacher_settings, distill
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.losses import (
@@ -106,7 +106,7 @@ def _only_head(model, train, validation):
     extractor = feature_extractor(model)
     features = keras.Input(extractor.output_shape[1:], name="features")
     head = keras.Model(features, model.get_layer("head")(features), name="linear_probe")
-    extract = fold(extractor, casting=True).predict_on_batch
+    extract = for_inference(extractor).predict_on_batch
     datasets = [data and data.with_features(extract) for data in (train, validation)]
     return head, *datasets
 

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.matching import mismatches
 from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.checkpoints.weight_map import entries
 from keras_vit.models import VARIANTS, match_variant
-from keras_vit.models.options import variable_shapes
+from keras_vit.models.vit import variable_shapes
 from keras_vit.models.variants import is_resnet, total_stride
 from tests.fixtures.reference import DATA
 

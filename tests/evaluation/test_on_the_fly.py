@@ -32,7 +32,7 @@ def expected_of(model, data, shots, **options):
 
 def lora_model():
     model = tiny_model()
-    keras_vit.enable_lora(model, rank=2)
+    model = keras_vit.enable_lora(model, rank=2)
     return model
 
 

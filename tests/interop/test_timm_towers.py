@@ -117,7 +117,7 @@ def test_distilled_models_of_other_options(timm, options, tmp_path):
     with torch.no_grad():
         actual = theirs(torch_images(IMAGES)).numpy()
     ours = keras_vit.from_checkpoint(tmp_path)
-    assert ours.options["epsilon"] == 1e-6
+    assert ours.options.epsilon == 1e-6
     np.testing.assert_allclose(actual, ops.convert_to_numpy(ours(IMAGES)), rtol=0, atol=5e-5)
 
 

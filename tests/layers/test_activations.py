@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers.activations import as_activation, fuse
+from keras_vit.layers.mlp import as_activation, fuse
 from keras_vit.layers.mlp import MlpBlock
 from tests.fixtures.tiny import images
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit.layers import projection
-from keras_vit.layers.activations import as_activation
+from keras_vit.layers.mlp import as_activation
 from tests.fixtures.tiny import images
 
 TORCH = pytest.mark.backends("torch", reason="the others multiply matrices")

@@ -14,7 +14,7 @@ from keras_vit.layers import (
     TransformerBlock,
 )
 from keras_vit.models import vision_transformer
-from keras_vit.models.introspection import options_of, read_options
+from keras_vit.models.model import options_of, read_options
 from keras_vit.models.options import changed_options, variable_shapes
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.models import ABLATIONS
@@ -170,7 +170,7 @@ def test_lora_and_quantized_kernels(name, tmp_path):
     randomise(model)
     batch = images(2, 16, 12, 3)
     expected = to_numpy(model(batch))
-    keras_vit.enable_lora(model, rank=2)
+    model = keras_vit.enable_lora(model, rank=2)
     halves = 2 if "axial" in ABLATIONS[name] else 1
     assert len(model.trainable_weights) == DEPTH * halves * 6 * 2 + 2
     model.save(tmp_path / "lora.keras")

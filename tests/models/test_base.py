@@ -8,8 +8,8 @@ import keras_vit
 from keras_vit.core.logging import log_once
 from keras_vit.core.resizing import Resizing
 from keras_vit.models import ImageModel, introspection, vision_transformer
-from keras_vit.models.base import resizing_of
-from keras_vit.models.introspection import options_of, read_options
+from keras_vit.models.model import resizing_of
+from keras_vit.models.model import options_of, read_options
 from keras_vit.serving.formats.graph import portable
 from tests.fixtures.models import FAMILIES, small_classifier
 from tests.fixtures.tiny import TINY, images
@@ -66,10 +66,10 @@ def test_options_are_plain_values():
     model = vision_transformer(
         **{**TINY, "image_size": [16, 24]}, classifier_activation=keras.activations.softmax
     )
-    assert model.options["image_size"] == (16, 24)
-    assert model.options["classifier_activation"] == "softmax"
-    model.options["depth"] = 7
-    assert model.options["depth"] == 2
+    assert model.options.image_size == (16, 24)
+    assert model.options.classifier_activation == "softmax"
+    model.options.depth = 7
+    assert model.options.depth == 2
 
 
 def test_a_model_keeps_what_functional_models_keep(tmp_path):

@@ -8,7 +8,7 @@ import keras_vit
 from keras_vit.evaluation.processes import logits_function
 from keras_vit.layers import MlpBlock, StandardizedConv2D, TransformerBlock
 from keras_vit.models import ImageModel, resnet, vision_transformer
-from keras_vit.models.kernels.folding import fold
+from keras_vit.models.inference import for_inference
 from keras_vit.serving.export import export
 from keras_vit.serving.formats import FORMATS
 from tests.fixtures.contract import to_numpy
@@ -94,7 +94,7 @@ def test_the_graph_of_a_folded_model_has_no_statistics_of_kernels(kind):
         return {reader.type for kernel in kernels for reader in kernel.consumers()}
 
     assert readers(tf.function(lambda x: model(x, training=False))) >= {"Mean", "Sub"}
-    folded = fold(model)
+    folded = for_inference(model)
     assert readers(tf.function(lambda x: folded(x, training=False))) == {"Conv2D"}
 
 
@@ -121,7 +121,7 @@ def test_weights_are_cast_once(pooling):
     model = vision_transformer(**options, dtype=HALF)
     head = model.get_layer("head").kernel
     head.assign(images(*head.shape))
-    folded = fold(model, casting=True)
+    folded = for_inference(model)
     dtypes = {True: set(), False: set()}
     for variable in folded.get_layer("block_0").weights:
         dtypes["norm" in variable.path].add(variable.dtype)
@@ -194,9 +194,9 @@ def test_predict_is_compiled_as_the_model_is(standardized):
 
 def test_a_model_without_standardized_kernels_is_itself():
     model = vision_transformer(**TINY)
-    assert fold(model) is model
-    folded = fold(build("resnet"))
-    assert fold(folded) is folded
+    assert for_inference(model) is model
+    folded = for_inference(build("resnet"))
+    assert for_inference(folded) is folded
 
 
 class OwnBlock(TransformerBlock):
@@ -221,7 +221,7 @@ def test_layers_of_users_stay_as_they_are(is_part):
         block.mlp = OwnMlp(64, name="mlp", dtype=HALF)
     tokens = keras.Input((5, 32))
     model = ImageModel(tokens, block(tokens))
-    assert fold(model, sharing=True, casting=True) is model
+    assert for_inference(model, sharing=True) is model
 
 
 def test_a_model_within_a_model_stays_as_it_is():
@@ -238,5 +238,5 @@ def test_models_composed_by_hand_are_folded():
     image = keras.Input((16, 16, 3))
     x = keras.layers.Conv2D(4, 3)(StandardizedConv2D(4, 3)(image))
     model = keras.Model(image, [x, keras.layers.GlobalAveragePooling2D()(x)])
-    for new, old in zip(fold(model)(X), model(X), strict=True):
+    for new, old in zip(for_inference(model)(X), model(X), strict=True):
         np.testing.assert_allclose(to_numpy(new), to_numpy(old), rtol=0, atol=1e-6)

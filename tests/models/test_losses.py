@@ -52,5 +52,5 @@ def test_what_is_frozen_after_compile(caplog):
     assert not caplog.records
     model.compile("sgd")
     keras_vit.freeze_blocks(model, 0)
-    keras_vit.enable_lora(model, rank=1)
+    model = keras_vit.enable_lora(model, rank=1)
     assert caplog.text.count("compile the model again") == 2

@@ -95,7 +95,7 @@ def test_calls(compiled):
 def test_steps_are_checked_once(compiled, monkeypatch):
     """An accelerator would have to wait for each check; the other backends trace the steps."""
     checks = []
-    monkeypatch.setattr("keras_vit.models.base.check_range", checks.append)
+    monkeypatch.setattr("keras_vit.models.model.check_range", checks.append)
     # Not checked before: a generator.
     batches, validation = (((SCALED, LABELS) for _ in range(6)) for _ in range(2))
     steps = {"epochs": 3, "steps_per_epoch": 2, "validation_steps": 2, "shuffle": False}

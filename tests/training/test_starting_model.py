@@ -117,7 +117,7 @@ def test_a_kept_head_computes_as_before(kind, tmp_path):
     model = classifier(image_size=16)
     model.class_names = CLASSES
     if kind == "lora":
-        keras_vit.enable_lora(model, rank=2)
+        model = keras_vit.enable_lora(model, rank=2)
         randomise(model)
     model = keras_vit.quantize(model, "int8") if kind == "int8" else model
     model.save(tmp_path / "trained.keras")

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import types
 
 import keras
 import numpy as np
@@ -13,16 +12,15 @@ from keras_vit.checkpoints.adapters import peft
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import FILE_SUFFIXES, SafetensorsArchive
 from keras_vit.checkpoints.configuration import read_json
-from keras_vit.checkpoints.matching import mismatches
-from keras_vit.checkpoints.saving import write_files
+from keras_vit.checkpoints.reader import mismatches
+from keras_vit.checkpoints.save import write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import Entry, Naming
 from keras_vit.core.arguments import is_number
-from keras_vit.layers.projection import LORA_KERNELS
+from keras_vit.layers.dense import LORA_KERNELS
 from keras_vit.models.files import check_finite
-from keras_vit.models.kernels.lora import lora_parts
-from keras_vit.models.kernels.plain import base_kernel
 from keras_vit.models.parts import HEAD_LAYERS
+from keras_vit.models.surgery import base_kernel, lora_parts
 
 SUFFIX = ".safetensors"
 # What is recorded besides the arrays: alpha divided by the rank, the fingerprints of the base, the
@@ -70,7 +68,9 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         write_files(path, values, {}, None, **{RECORD: json.dumps(record)})
         return
     arrays = {
-        entry.source: TRANSFORMS[entry.transform].write([values[name] for name in entry.targets])
+        entry.source: TRANSFORMS[entry.transform].write(
+            [values[name] for name in entry.targets], None
+        )
         for entry in peft.entries_of(model, variables)
     }
     files = {peft.CONFIG: peft.config_of(arrays, rank, scale), RECORD_FILE: record}
@@ -122,7 +122,7 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
 def _values(variables, archive, found, naming, scale, own_scale):
     """Return the values of the variables by name, or raise an error that lists both sides."""
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
-    problems = mismatches(types.SimpleNamespace(naming=naming), found, shapes, False, False)
+    problems = mismatches(naming, found, shapes, _misfit)
     if not np.isclose(scale, own_scale, rtol=1e-6):
         problems.append(f"alpha / rank is {scale:g}, not {own_scale:g}")
     values = {}
@@ -138,6 +138,11 @@ def _values(variables, archive, found, naming, scale, own_scale):
             f"Received: path={str(archive.path)!r}, with {'; '.join(problems)}"
         )
     return values
+
+
+def _misfit(entry, actual, targets):
+    expected = TRANSFORMS[entry.transform].shape(targets, None)
+    return None if tuple(actual) == tuple(expected) else tuple(expected)
 
 
 def _check_base(model, record, place):

@@ -6,13 +6,12 @@ import re
 from keras_vit.checkpoints.configuration import read_json
 from keras_vit.checkpoints.formats import FORMATS
 from keras_vit.checkpoints.formats.transformers.vit import IN_MEMORY
-from keras_vit.checkpoints.saving import stored_in
+from keras_vit.checkpoints.save import stored_in
 from keras_vit.checkpoints.weight_map import Entry, entries
 from keras_vit.core.arguments import is_integer, is_number
 from keras_vit.core.resizing import WHOLE_IMAGE
-from keras_vit.models.base import CENTERED
-from keras_vit.models.introspection import options_of
-from keras_vit.models.kernels.plain import plain
+from keras_vit.models.model import CENTERED, options_of
+from keras_vit.models.surgery import plain
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 FORMAT = FORMATS["huggingface"]
@@ -43,7 +42,7 @@ def entries_of(model, variables):
     """Return an `Entry` for each variable of an adapter, by the names of `name_of`."""
     base = plain(model)
     facts = None, CENTERED, WHOLE_IMAGE
-    row, arrays, _ = stored_in(base, options_of(base), FORMAT, CENTERED, facts=facts)
+    row, arrays, _ = stored_in(base, options_of(base).resolved(), FORMAT, CENTERED, facts=facts)
     if row.name != FORMAT.name:
         raise ValueError(
             "`path` must be a .safetensors file for a model that is not transformers' ViT. "
@@ -58,8 +57,7 @@ def entries_of(model, variables):
         source, transform = entry.source, entry.transform
         if kernel != path:
             source = source.replace("weight", f"lora_{letter.upper()}.weight")
-            by_heads = {"a": "from_heads", "b": "to_heads"}[letter]
-            transform = by_heads if len(variable.shape) == 3 else "dense"
+            transform = "dense"
         source = f"base_model.model.{source}" if source in arrays else prefix + source
         found.append(Entry(name_of(source), (path,), transform))
     return found

@@ -92,7 +92,7 @@ def model_card(
     summary = inspect_checkpoint(directory)
     row = FORMATS[summary.format]
     library = "timm" if "timm" in (row.name, row.family) else "transformers"
-    task = "image-classification" if summary.options["num_classes"] else "image-feature-extraction"
+    task = "image-classification" if summary.options.num_classes else "image-feature-extraction"
     base = ADDRESS.fullmatch(str(source))
     licenses = {"license": license}
     if base and license is None and not finetuned:
@@ -154,7 +154,7 @@ def _origin(source, finetuned):
 
 def _classes(directory, summary):
     """Return the number of classes and the first names."""
-    number = summary.options["num_classes"]
+    number = summary.options.num_classes
     if not number:
         return "none; the outputs are the pooled representation"
     names = read_class_names(directory, number) or []
@@ -171,8 +171,8 @@ def _images(directory, summary):
     """Return what the files need of images: size, resizing and normalization."""
     with open_checkpoint(directory) as checkpoint:
         mean, deviation = checkpoint.normalization
-        resizing = resizing_for(checkpoint, summary.options, summary.options["image_size"])
-    height, width = summary.options["image_size"]
+        resizing = resizing_for(checkpoint, summary.options, summary.options.image_size)
+    height, width = summary.options.image_size
     return {
         "Images": f"{height} x {width} pixels (height x width)",
         "Resizing": resizing.in_words(),
@@ -191,7 +191,7 @@ def _numbers(values):
 
 def _loading(directory, repository, branch, summary, library):
     """Return the section with the code that loads the weights in their own library."""
-    has_head = bool(summary.options["num_classes"])
+    has_head = bool(summary.options.num_classes)
     place = f'"{repository}"' + (f', revision="{branch}"' if branch else "")
     if library == "timm":
         return f"## timm\n{_block(TIMM_CODE.format(name=_with(repository, branch)))}"

@@ -162,7 +162,7 @@ def warn_of_lost_resizing(config, preprocessor, path, resizing, image_size):
 
 def preprocessor_of(options, normalization, resizing):
     """Return the contents of a `preprocessor_config.json` for a model of these options."""
-    height, width = options["image_size"]
+    height, width = options.image_size
     size = {"height": height, "width": width}
     before_crop = {name: resizing.length_before_crop(length) for name, length in size.items()}
     # For other images, transformers would add borders to the smaller side.
@@ -176,8 +176,8 @@ def preprocessor_of(options, normalization, resizing):
 
 def naflex_preprocessor_of(options, normalization, resizing):
     """Return the contents of a `preprocessor_config.json` of SigLIP 2 for any grid of patches."""
-    patch_size = options["patch_size"]
-    num_patches = math.prod(grid_of(options["image_size"], patch_size))
+    patch_size = options.patch_size
+    num_patches = math.prod(grid_of(options.image_size, patch_size))
     settings = {"patch_size": patch_size[0], "max_num_patches": num_patches}
     return _preprocessor("Siglip2", settings, normalization, resizing)
 

@@ -54,7 +54,9 @@ class Format:
             the arrays of the file by name, and the `Resizing` of the model.
         several_labels: entries of the `config.json` of a multi-label model; empty if the format has
             none.
-        check: `check(options)` raises a `ValueError` for a model that the project does not have.
+        has_resnets: whether the project has ResNets without a Transformer.
+        check: `check(options)` raises a `ValueError` for a Vision Transformer that the project does
+            not have.
         has_patch_bias: `has_patch_bias(options)` returns whether the project's patch projection has
             a bias in such a model.
         position_embeddings: kinds of position embeddings that the layout can describe. Unless the
@@ -88,6 +90,7 @@ class Format:
     has_normalizations: bool = False
     configure: Callable = lambda options, arrays, class_names, normalization, resizing: {}
     several_labels: dict = dataclasses.field(default_factory=dict)
+    has_resnets: bool = False
     check: Callable = lambda options: None
     has_patch_bias: Callable = lambda options: True
     position_embeddings: tuple[str, ...] = ("learned",)

@@ -45,4 +45,5 @@ BIG_TRANSFER = Format(
     find_big_transfer,
     describe_resnet,
     models=("BiT",),
+    has_resnets=True,
 )

@@ -10,7 +10,16 @@ import re
 from keras_vit.checkpoints.architecture import block_depth, first_of, output_size
 from keras_vit.checkpoints.formats.base import Format, without_zero_rows
 from keras_vit.checkpoints.formats.flax_resnet import describe_resnet, describe_stages, resnet_rows
-from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, StoredArray, norm, two
+from keras_vit.checkpoints.weight_map import (
+    POSITIONS,
+    Naming,
+    Row,
+    StoredArray,
+    heads,
+    norm,
+    two,
+)
+from keras_vit.models.options import VitOptions
 
 # Where the model is in a file: parameters saved with an optimizer are in `params` or `opt/target`,
 # an image tower is in `img`, next to the text tower.
@@ -33,8 +42,7 @@ RENAMED = [
 
 
 def _attention(source, target):
-    pairs = (("query", "query"), ("key", "key"), ("value", "value"), ("out", "output"))
-    return [row for s, t in pairs for row in two(f"{source}/{s}/", f"{target}/{t}")]
+    return heads(f"{source}/", target, ("query", "key", "value", "out"))
 
 
 def _mlp(source, target):
@@ -127,27 +135,28 @@ def describe_flax(shape_of, config, num_heads):
     hybrid = {}
     if root_conv:
         hybrid = {"resnet_stages": describe_stages(shape_of), "resnet_width": root_conv[-1]}
-    return {
-        "patch_size": tuple(patch_size),
-        "embedding_dim": width,
-        "depth": block_depth(shape_of),
-        "num_heads": heads[1] if heads and len(heads) == 3 else None,
-        "mlp_dim": output_size(shape_of, "block_0/mlp/dense_0"),
-        "num_classes": output_size(shape_of, "head") or 0,
-        "image_channels": root_conv[2] if root_conv else channels,
-        "pooling": "map" if is_map else "token" if has_class_token else "gap",
-        "representation_size": output_size(shape_of, "pre_logits"),
-        "class_token": has_class_token,
-        "position_embedding": "learned" if learned else "sincos2d",
+    return VitOptions(
+        patch_size=patch_size,
+        embedding_dim=width,
+        depth=block_depth(shape_of),
+        num_heads=heads[1] if heads and len(heads) == 3 else None,
+        mlp_dim=output_size(shape_of, "block_0/mlp/dense_0"),
+        num_classes=output_size(shape_of, "head") or 0,
+        image_size=None,
+        image_channels=root_conv[2] if root_conv else channels,
+        pooling="map" if is_map else "token" if has_class_token else "gap",
+        representation_size=output_size(shape_of, "pre_logits"),
+        class_token=has_class_token,
+        position_embedding="learned" if learned else "sincos2d",
         **hybrid,
-    }
+    )
 
 
 def _check(options):
-    if options.get("resnet_stages") is not None:
+    if options.resnet_stages is not None:
         raise ValueError(
             "`model` must be one that big_vision has, and it has no hybrids. "
-            f"Received: a hybrid with resnet_stages={options['resnet_stages']}"
+            f"Received: a hybrid with resnet_stages={options.resnet_stages}"
         )
 
 
@@ -170,6 +179,7 @@ BIG_VISION = Format(
     models=("ViT", "SigLIP's image tower", "FlexiViT", "DeiT III", "`bit.py`"),
     # Old files have a row for the class token; big_vision drops it where there is no such token.
     prefix_rows=lambda num_tokens, shape_of: (0, 1),
+    has_resnets=True,
     check=_check,
     position_embeddings=("learned", "sincos2d"),
     store_positions=_store_positions,

@@ -2,6 +2,7 @@
 
 from keras_vit.checkpoints.architecture import first_of, output_size
 from keras_vit.checkpoints.weight_map import Row, norm
+from keras_vit.models.options import ResNetOptions
 
 # More than any published ResNet has.
 MAX_STAGES, MAX_UNITS = 8, 256
@@ -49,11 +50,12 @@ def _count_units(shape_of, stage):
 def describe_resnet(shape_of, config, num_heads):
     """Return the options of `resnet` for a file of a ResNet; see `Format.describe`."""
     *_, channels, width = shape_of("root_conv/kernel")
-    return {
-        "stages": describe_stages(shape_of),
-        "width": width,
-        "num_classes": output_size(shape_of, "head") or 0,
-        "image_channels": channels,
+    return ResNetOptions(
+        stages=describe_stages(shape_of),
+        width=width,
+        num_classes=output_size(shape_of, "head") or 0,
+        image_size=None,
+        image_channels=channels,
         # Only version 1 has a norm after its first convolution.
-        "preactivation": shape_of("root_norm/gamma") is None,
-    }
+        preactivation=shape_of("root_norm/gamma") is None,
+    )

@@ -12,7 +12,6 @@ from keras_vit.checkpoints.formats.big_vision import (
     find_big_vision,
     flax_rows,
 )
-from keras_vit.models.variants import is_resnet
 
 GOOGLE_ROWS = flax_rows(
     "Transformer/posembed_input/pos_embedding",
@@ -44,14 +43,6 @@ def _released(name):
     return GOOGLE_NAMES.get(template, template).format(i=block[1])
 
 
-def _check(options):
-    if is_resnet(options):
-        raise ValueError(
-            "`model` must be a Vision Transformer for 'google'; 'big_vision' and, for BiT, "
-            "'big_transfer' have ResNets. Received: a ResNet"
-        )
-
-
 GOOGLE = Format(
     "google",
     GOOGLE_ROWS,
@@ -60,5 +51,4 @@ GOOGLE = Format(
     find_google,
     describe_flax,
     models=("vit_jax: ViT", "vit_jax: hybrids", "AugReg", "SAM"),
-    check=_check,
 )

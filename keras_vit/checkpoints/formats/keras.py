@@ -1,5 +1,7 @@
 """Keras's own `.keras` files, with the names of the model's variables."""
 
+import dataclasses
+
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.formats.big_transfer import BIG_TRANSFER_ROWS
@@ -9,7 +11,8 @@ from keras_vit.checkpoints.formats.transformers.clip import CLIP_ROWS
 from keras_vit.checkpoints.formats.transformers.deit import DEIT_ROWS
 from keras_vit.checkpoints.formats.transformers.dinov3 import DINOV3_ROWS
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row
-from keras_vit.core.choices import AXES
+from keras_vit.layers.transformer import AXES
+from keras_vit.models.options import options_from_config
 
 # Variables of position embeddings that no other project has.
 OWN = (
@@ -36,12 +39,13 @@ def _open(path):
     """Open a file; the configuration of the archive is the options of the model."""
     from keras_vit.checkpoints.model_archive import ModelArchive, at_stored_size
     from keras_vit.models.files import load_unchecked
-    from keras_vit.models.introspection import options_of
+    from keras_vit.models.model import options_of
 
     # Arrays are checked when they are read.
     model = at_stored_size(load_unchecked(path))
     policy = next((layer for layer in model.layers if layer.weights), model).dtype_policy.name
-    return ModelArchive(model, path, {**options_of(model), "name": model.name, "dtype": policy})
+    options = options_of(model).replace(name=model.name, dtype=policy)
+    return ModelArchive(model, path, dataclasses.asdict(options))
 
 
 def _restore(checkpoint, model, has_new_head, given):
@@ -69,7 +73,7 @@ KERAS = Format(
     KERAS_ROWS,
     suffix=".keras",
     find=Naming.of,
-    describe=lambda shape_of, config, num_heads: dict(config),
+    describe=lambda shape_of, config, num_heads: options_from_config(config),
     open=_open,
     restore=_restore,
 )

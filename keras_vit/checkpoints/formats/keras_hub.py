@@ -1,7 +1,7 @@
 """The ViT of keras-hub, in memory: `keras_vit.from_keras_hub` and `to_keras_hub` convert it."""
 
 from keras_vit.checkpoints.formats.base import Format
-from keras_vit.checkpoints.weight_map import POSITIONS, Row, norm, two
+from keras_vit.checkpoints.weight_map import POSITIONS, Row, heads, norm, two
 
 BLOCK = "vit_encoder/transformer_block_{n}"
 GAMMA = ("gamma", "beta")
@@ -11,10 +11,7 @@ KERAS_HUB_ROWS = (
     Row("vit_patching_and_embedding/class_token", "class_token/token"),
     Row("vit_patching_and_embedding/position_embedding/embeddings", POSITIONS, "unbatched"),
     *norm(f"{BLOCK}/ln_1/", "block_{i}/layer_norm_1", GAMMA),
-    *two(f"{BLOCK}/mha/query/", "block_{i}/attention/query"),
-    *two(f"{BLOCK}/mha/key/", "block_{i}/attention/key"),
-    *two(f"{BLOCK}/mha/value/", "block_{i}/attention/value"),
-    *two(f"{BLOCK}/mha/attention_output/", "block_{i}/attention/output"),
+    *heads(f"{BLOCK}/mha/", "block_{i}/attention", ("query", "key", "value", "attention_output")),
     *norm(f"{BLOCK}/ln_2/", "block_{i}/layer_norm_2", GAMMA),
     *two(f"{BLOCK}/mlp/dense_1/", "block_{i}/mlp/dense_0"),
     *two(f"{BLOCK}/mlp/dense_2/", "block_{i}/mlp/dense_1"),

@@ -4,7 +4,7 @@ import json
 import pathlib
 import zipfile
 
-from keras_vit.checkpoints.loading import from_checkpoint
+from keras_vit.checkpoints.load import from_checkpoint
 from keras_vit.checkpoints.trained.runs import MODELS, check_saved, find_model, read_run
 from keras_vit.core.files import check_zip
 from keras_vit.core.pixels import scales_inputs

@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Callable
 
-from keras_vit.models.variants import Variant, find_variant, with_sizes
+from keras_vit.models.options import is_resnet
+from keras_vit.models.variants import find_variant, with_options
 from keras_vit.training import recipes
 
 DATA_SIZE, DATASETS, PRETRAINING, SHAPES = "data-size", "datasets", "pretraining", "shapes"
@@ -113,9 +114,9 @@ def _shapes(plan):
     for model in plan.models:
         yield Setting(model, model)
         variant = find_variant(model)
-        for name, sizes in _SHAPES.items() if isinstance(variant, Variant) else ():
+        for name, sizes in () if is_resnet(variant) else _SHAPES.items():
             for factor in plan.factors:
-                changed = with_sizes(variant, {s: _scaled(variant, s, factor) for s in sizes})
+                changed = with_options(variant, {s: _scaled(variant, s, factor) for s in sizes})
                 yield Setting(f"{model}, {name} x {factor:g}", changed.name)
 
 
@@ -130,7 +131,7 @@ _SHAPES = {
 
 
 def _scaled(variant, size, factor):
-    value = getattr(variant, size)
+    value = variant.patch_size[0] if size == "patch_size" else getattr(variant, size)
     scaled = value / factor if size == "patch_size" else value * factor
     if scaled != int(scaled) or scaled < 1:
         raise ValueError(
@@ -243,4 +244,4 @@ STUDIES = {row.name: row for row in _TABLE}
 
 def has_patches(setting):
     """Return whether the model of a setting is a Vision Transformer."""
-    return isinstance(find_variant(setting.model), Variant)
+    return not is_resnet(find_variant(setting.model))

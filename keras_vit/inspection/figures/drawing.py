@@ -8,9 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.files import replacing
-from keras_vit.core.pixels import check_shape
 from keras_vit.models.parts import check_classifier
-from keras_vit.models.prediction import predict_images
 
 COLUMNS = 6
 SHEET_COLUMNS = 8
@@ -113,14 +111,13 @@ def draw_predictions(model, images, labels, class_names, path):
     """
     check_matplotlib()
     num_classes = check_classifier(model)
-    check_shape(model, images)
     _check_labels(images, labels, class_names)
     if len(class_names) != num_classes:
         raise ValueError(
             f"`class_names` must have a name for each of the model's {num_classes} classes. "
             f"Received: {len(class_names)} names"
         )
-    probabilities = ops.convert_to_numpy(ops.softmax(predict_images(model, model, images)))
+    probabilities = ops.convert_to_numpy(ops.softmax(model.predict(images, verbose=0)))
     rows = -(-len(images) // COLUMNS)
     figure = new_figure(1.6 * COLUMNS, 1.9 * rows)
     axes = empty_axes(figure, rows, COLUMNS)

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_vit.core.pixels import check_pixels
+from keras_vit.core.pixels import check_images
 from keras_vit.data.images.colors import decode_colors
 from keras_vit.inspection.figures.drawing import check_matplotlib, new_figure, save_figure
 from keras_vit.models.masked_patches import CELLS, NUM_COLOURS
@@ -33,7 +33,7 @@ def draw_masked_patches(predictor, batch, path):
     check_matplotlib()
     arrays = keras.tree.map_structure(np.asarray, batch)
     inputs, targets, weights = keras.tree.map_structure(lambda array: array[:COLUMNS], arrays)
-    check_pixels(inputs["images"])
+    check_images(inputs["images"])
     grid = token_grid(predictor)
     predictions = _predict(predictor, inputs, targets)
     images = _cut(inputs["images"], grid)

@@ -11,9 +11,9 @@ import keras
 from keras import ops
 
 from keras_vit.layers.base import set_trainable
-from keras_vit.models.base import carry
-from keras_vit.models.kernels.plain import plain
+from keras_vit.models.model import carry
 from keras_vit.models.parts import group_norms
+from keras_vit.models.surgery import copy_model, plain
 
 SIGNATURE = "serving_default"
 
@@ -46,12 +46,8 @@ def portable(model):
 
     All weights of the copy are trainable, except the states of random generators.
     """
-    model = plain(model)
-    copy = keras.models.clone_model(model, clone_function=_portable_layer)
-    for old, new in zip(model.weights, copy.weights, strict=True):
-        new.assign(ops.cast(old.value, new.dtype))
-    # Or the clone would warn that it has lost them.
-    carry(model, copy, keeps_head=True)
+    copy = copy_model(plain(model), _portable_layer, keeps_frozen=False)
+    carry(model, copy)
     set_trainable(copy, True)
     return copy
 

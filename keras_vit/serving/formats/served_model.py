@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.core.pixels import MAX_NORMALIZED, RULE
+from keras_vit.core.pixels import MAX_NORMALIZED
 from keras_vit.core.resizing import Resizing
 from keras_vit.data.images.transforms import evaluation_image, read_evaluation_image
 from keras_vit.models.parts import representation, token_stride
@@ -73,7 +73,7 @@ class ServedModel(tf.Module):
         largest = tf.reduce_max(sizes)
         refused = tf.debugging.Assert(
             largest <= MAX_NORMALIZED,
-            [f"`images` {RULE}. Received: values up to (inf is NaN, too)", largest],
+            ["`images` must be in [-1, 1]. Received: values up to (inf is NaN, too)", largest],
         )
         with tf.control_dependencies([refused]):
             return self._answer(tf.identity(images))

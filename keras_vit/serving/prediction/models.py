@@ -17,14 +17,11 @@ from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
 from keras_vit.data.images.transforms import evaluation_image
-from keras_vit.models.base import carry, resizing_of
-from keras_vit.models.introspection import options_of
-from keras_vit.models.kernels.folding import fold
-from keras_vit.models.kernels.plain import plain
-from keras_vit.models.options import build_model
-from keras_vit.models.parts import check_classifier, stored_size
-from keras_vit.models.prediction import feature_extractor
-from keras_vit.models.stem_and_head import has_zero_head, warn_of_zero_head
+from keras_vit.models.features import feature_extractor
+from keras_vit.models.inference import for_inference
+from keras_vit.models.model import carry, resizing_of
+from keras_vit.models.parts import check_classifier, has_zero_head, stored_size, warn_of_zero_head
+from keras_vit.models.surgery import copy_layer, copy_model, plain
 from keras_vit.serving.labels import labels_of
 from keras_vit.serving.loaded import input_size, load_parts, recorded
 from keras_vit.serving.predict import find_export, upright
@@ -91,7 +88,7 @@ def of_model(model, class_names, outputs, batch_size, dtype=None):
         wanted["logits"] = as_float32(model.output)
     if "features" in outputs:
         wanted["features"] = feature_extractor(model).output
-    network = fold(keras.Model(model.input, wanted), casting=True) if wanted else None
+    network = for_inference(keras.Model(model.input, wanted)) if wanted else None
     measure = None
     if "attention_distance" in outputs:
         from keras_vit.inspection.distance import image_distances
@@ -158,11 +155,14 @@ def _image_makers(image_size, resizing):
 def _in_dtype(model, dtype):
     """Return the model as its builder makes it for a type to compute in, with its weights."""
     policy = dtype if dtype == "float32" else f"mixed_{dtype}"
-    options = {**options_of(model), "name": model.name, "dtype": policy}
-    new = build_model(options)
-    for old, variable in zip(plain(model).weights, new.weights, strict=True):
-        variable.assign(old)
-    carry(model, new, keeps_head=True)
+
+    def layer(old):
+        # The head and what follows it stay float32.
+        is_kept = old.name in ("head", "logits") or isinstance(old, keras.layers.InputLayer)
+        return copy_layer(old, **({} if is_kept else {"dtype": policy}))
+
+    new = copy_model(plain(model), layer)
+    carry(model, new)
     return new
 
 

@@ -7,7 +7,7 @@ import typing
 
 from keras_vit.core.arguments import check_choice, is_integer, is_real
 from keras_vit.core.choices import SEGMENTATION, TARGETS
-from keras_vit.models.checks import check_axial, check_positions
+from keras_vit.models.options import VitOptions
 
 # Optimizers that compute as optax does.
 PAPER_OPTIMIZERS = ("adamw", "sgd")
@@ -135,9 +135,9 @@ def check_recipe(recipe):
         if is_wrong(recipe):
             received = ", ".join(f"{field}={getattr(recipe, field)!r}" for field in fields)
             raise ValueError(f"{rule}. Received: {received}")
-    check_positions(recipe.position_embedding, recipe.position_placement)
-    if recipe.axial:
-        check_axial(recipe.pooling, recipe.position_embedding)
+    # The model's options must go together.
+    names = "pooling", "position_embedding", "position_placement", "axial"
+    VitOptions(1, 1, 1, 1, 1, image_size=None, **{name: getattr(recipe, name) for name in names})
 
 
 def check_accumulation(recipe, dtype):

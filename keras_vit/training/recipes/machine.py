@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import math
 import pathlib
 import re
 import shutil
@@ -12,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_vit.core.process import available_memory
-from keras_vit.models.variants import is_resnet, token_grid_of
+from keras_vit.models.options import is_resnet
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.optimizers import make_optimizer
 
@@ -51,17 +52,18 @@ def bytes_per_image(options):
 
     It is an upper estimate for the three backends, without rematerialization.
     """
-    height, width = options["image_size"]
-    stages = options.get("stages") or options.get("resnet_stages") or ()
-    filters = options.get("width") or options.get("resnet_width", 0)
+    height, width = options.image_size
+    if is_resnet(options):
+        stages, filters = options.stages, options.width
+    else:
+        stages, filters = options.resnet_stages or (), options.resnet_width
     # An image of 224 pixels needs about 200 MB in a R50x1, of 16 units.
     maps = 200e6 * sum(stages) / 16 * filters / 64 * height * width / 224**2
     if is_resnet(options):
         return maps
-    rows, columns = token_grid_of(options)
-    tokens, width = rows * columns + 1, options["embedding_dim"]
-    layer = tokens * (9 * width + 2 * options["mlp_dim"]) + 2 * options["num_heads"] * tokens**2
-    return maps + 4 * 2 * options["depth"] * layer
+    tokens, width = math.prod(options.grid) + 1, options.embedding_dim
+    layer = tokens * (9 * width + 2 * options.mlp_dim) + 2 * options.num_heads * tokens**2
+    return maps + 4 * 2 * options.depth * layer
 
 
 def check_memory(recipe, options, replicas=1, parts=1):

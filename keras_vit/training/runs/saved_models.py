@@ -12,8 +12,7 @@ from keras_vit.checkpoints.trained.loading import METADATA_FILE, run_of, saved_b
 from keras_vit.checkpoints.trained.runs import RUN_FILE, read_run
 from keras_vit.core.files import exists, replacing
 from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind, has_path
-from keras_vit.models.base import ImageModel, pass_on
-from keras_vit.models.calls.origin import origin_of
+from keras_vit.models.model import ImageModel, carry, origin_of
 from keras_vit.training.distribution import is_spread, to_numpy
 from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
 
@@ -39,7 +38,7 @@ def _without_optimizer(model, metadata):
     model = _on_one_device(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
-    pass_on(model, new)
+    carry(model, new)
     names = metadata.get("class_names")
     # The model that predicts masked patches has other outputs than classes.
     if names and isinstance(new, ImageModel) and new.output_shape[-1] == len(names):
@@ -62,7 +61,7 @@ def _on_one_device(model):
             new.assign(arrays[old.path] if old.path in arrays else ops.convert_to_numpy(old))
     finally:
         keras.distribution.set_distribution(distribution)
-    pass_on(model, copy)
+    carry(model, copy)
     return copy
 
 

@@ -13,8 +13,6 @@ from keras import ops
 from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import differences, read_npz, replacing
 from keras_vit.data.fingerprints import name_some
-from keras_vit.models.introspection import options_of
-from keras_vit.models.options import defaults_of
 from keras_vit.training.distribution import is_first_process, to_numpy
 from keras_vit.training.runs.variable_names import named_metrics, named_variables
 
@@ -75,22 +73,18 @@ class States:
 
 
 def recorded_options(model):
-    """Return the options of a model as JSON has them, or `None` if no builder makes it."""
-    try:
-        return json.loads(json.dumps(options_of(model)))
-    except ValueError:
+    """Return the options of a model as JSON has them, or `None` if it carries none."""
+    options = getattr(model, "options", None)
+    if options is None:
         return None
+    runtime = options.names("runtime")
+    recorded = {name: value for name, value in vars(options).items() if name not in runtime}
+    return json.loads(json.dumps(recorded))
 
 
 def check_same_model(options, state):
-    """Check that a resumed run has a model of the options that it was begun with.
-
-    States of versions before 0.2 do not record them, and earlier versions had fewer options.
-    """
+    """Check that a resumed run has a model of the options that it was begun with."""
     before = state[1].get("options")
-    if before and options:
-        known = {name: value for name, value in defaults_of(before).items() if name in options}
-        before = {**known, **before}
     changed = differences(before, options) if before and options else []
     if changed:
         raise ValueError(

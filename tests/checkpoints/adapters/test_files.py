@@ -6,14 +6,14 @@ import safetensors.numpy
 
 import keras_vit
 from keras_vit.checkpoints.archives import SafetensorsArchive
-from keras_vit.models.kernels.lora import lora_parts
+from keras_vit.models.surgery import lora_parts
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.kernels import logits_of, small, tuned
 
 
 def fresh(rank=2, alpha=3, layers=None, **options):
     model = small(**options)
-    keras_vit.enable_lora(model, rank, alpha, layers)
+    model = keras_vit.enable_lora(model, rank, alpha, layers)
     return model
 
 
@@ -30,7 +30,7 @@ def test_size_of_the_file(tmp_path):
     """At rank 8, less than 2 % of the bytes of ViT-B/16 without its head."""
     options = {"patch_size": 16, "embedding_dim": 768, "num_heads": 12, "mlp_dim": 3072}
     model = keras_vit.vision_transformer(**options, depth=1, image_size=16, num_classes=0)
-    keras_vit.enable_lora(model, 8)
+    model = keras_vit.enable_lora(model, 8)
     keras_vit.save_adapter(model, tmp_path / "block.safetensors")
     assert 12 * (tmp_path / "block.safetensors").stat().st_size < 0.02 * 4 * 86_567_656
 
@@ -39,7 +39,7 @@ def test_size_of_the_file(tmp_path):
 def test_a_quantized_base_is_the_same(mode, tmp_path):
     keras_vit.save_adapter(tuned(), tmp_path / "adapter.safetensors")
     model = keras_vit.quantize(small(), mode)
-    keras_vit.enable_lora(model, 2, 3)
+    model = keras_vit.enable_lora(model, 2, 3)
     keras_vit.load_adapter(model, tmp_path / "adapter.safetensors")
 
 

@@ -116,7 +116,7 @@ def test_a_model_by_its_name(published, monkeypatch):
     row = keras_vit.checkpoints.catalog.find_checkpoint("ViT_B16/imagenet21k")
     facts = {"num_classes": 10, "image_size": 32, "representation_size": None}
     row = dataclasses.replace(row, variant=None, **facts)
-    monkeypatch.setattr("keras_vit.checkpoints.known_files.CHECKPOINTS", (row,))
+    monkeypatch.setattr("keras_vit.checkpoints.load.CHECKPOINTS", (row,))
     model = keras_vit.from_checkpoint("ViT_B16/imagenet21k")
     with np.load(published) as arrays:
         np.testing.assert_array_equal(model.get_layer("head").get_weights()[1], arrays["head/bias"])

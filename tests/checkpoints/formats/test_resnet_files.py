@@ -131,12 +131,12 @@ def test_keras_hub_has_none(family):
 
 def test_the_file_tells_the_architecture():
     hybrid = inspect_checkpoint(case_path("e2_hybrid_r50_half"))
-    assert hybrid.options["resnet_stages"] == (3, 4, 9)
-    assert hybrid.options["resnet_width"] == 32
-    assert hybrid.options["image_size"] == (64, 64)
+    assert hybrid.options.resnet_stages == (3, 4, 9)
+    assert hybrid.options.resnet_width == 32
+    assert hybrid.options.image_size == (64, 64)
     assert hybrid.parameters == 3_050_010
     bit = inspect_checkpoint(case_path("k1_bit_resnetv2"))
-    assert (bit.options["stages"], bit.options["width"]) == ((2, 1, 1, 1), 32)
+    assert (bit.options.stages, bit.options.width) == ((2, 1, 1, 1), 32)
     assert (bit.parameters, bit.variant) == (2_035_370, None)
 
 

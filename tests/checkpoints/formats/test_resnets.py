@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit
-from keras_vit.layers.convolution import BIT, HYBRID
+from keras_vit.layers.resnet import BIT, HYBRID
 from keras_vit.models import features
 from tests.fixtures.reference import (
     LOGITS_TOLERANCE,

@@ -12,7 +12,7 @@ from keras_vit.checkpoints import (
     save_checkpoint,
 )
 from keras_vit.checkpoints.formats import FORMATS
-from keras_vit.checkpoints.saving import format_for
+from keras_vit.checkpoints.save import format_for
 from keras_vit.models import resnet, vision_transformer
 from tests.fixtures.checkpoint_files import unchanged
 from tests.fixtures.checkpoints.toy_layout import TOY

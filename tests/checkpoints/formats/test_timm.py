@@ -17,7 +17,7 @@ def original_of_dinov2(model, path):
     its registers have no positions."""
     save_checkpoint(model, path, "timm")
     arrays = arrays_of(path)
-    arrays["mask_token"] = np.ones((1, model.options["embedding_dim"]), "float32")
+    arrays["mask_token"] = np.ones((1, model.options.embedding_dim), "float32")
     if "reg_token" in arrays:
         arrays["register_tokens"] = arrays.pop("reg_token")
         table = arrays["pos_embed"]
@@ -30,7 +30,7 @@ def original_of_dinov2(model, path):
 def test_dinov2_of_its_own_repository(num_registers, tmp_path, caplog):
     model = random_model({**DINOV2, "num_registers": num_registers})
     original_of_dinov2(model, tmp_path / "vits14.safetensors")
-    heads = model.options["num_heads"]
+    heads = model.options.num_heads
     again = from_checkpoint(tmp_path / "vits14.safetensors", num_heads=heads)
     assert "no file records how images are prepared" in caplog.text
     batch = images(2, *model.input_shape[1:])

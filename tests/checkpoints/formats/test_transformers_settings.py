@@ -63,7 +63,7 @@ def test_dropout_that_is_not_used_is_told(tmp_path, caplog):
 @pytest.mark.parametrize("name", ["gelu_python", "gelu_fast"])
 def test_other_names_of_the_gelu(name, tmp_path):
     model = from_checkpoint(config_next_to("hf_classifier", tmp_path, {"hidden_act": name}))
-    assert model.options["activation"] == {"gelu_fast": "gelu_tanh"}.get(name, "gelu")
+    assert model.options.activation == {"gelu_fast": "gelu_tanh"}.get(name, "gelu")
 
 
 def test_the_pooler_of_a_model_without_one_may_be_any(tmp_path):

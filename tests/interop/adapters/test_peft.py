@@ -78,7 +78,7 @@ def write(base, path, layers, **settings):
 
 def ours_of(base, layers, alpha=8):
     model = keras_vit.from_checkpoint(base)
-    keras_vit.enable_lora(model, RANK, alpha, layers)
+    model = keras_vit.enable_lora(model, RANK, alpha, layers)
     return model
 
 

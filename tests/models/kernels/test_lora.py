@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.models.kernels.folding import fold
-from keras_vit.models.kernels.lora import lora_parts
+from keras_vit.models.inference import for_inference
+from keras_vit.models.surgery import lora_parts
 from keras_vit.serving.formats.graph import portable
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.kernels import GATED, IMAGES, logits_of, small, tuned
@@ -43,7 +43,7 @@ def test_it_is_the_product_of_the_paper():
 def test_enabled_in_place_without_a_change_of_the_logits():
     model = small()
     before = logits_of(model)
-    keras_vit.enable_lora(model, 2)
+    model = keras_vit.enable_lora(model, 2)
     np.testing.assert_allclose(logits_of(model), before, atol=1e-6)
     trained = {weight.path.rpartition("/")[2] for weight in model.trainable_weights}
     assert trained == {"lora_kernel_a", "lora_kernel_b", "kernel", "bias"}
@@ -54,7 +54,7 @@ def test_enabled_in_place_without_a_change_of_the_logits():
 @on_tensorflow
 def test_chosen_layers_and_both_classifiers():
     model = small(distillation_token=True)
-    keras_vit.enable_lora(model, 2, layers=("query", "dense_1"))
+    model = keras_vit.enable_lora(model, 2, layers=("query", "dense_1"))
     assert {part.name for part in lora_parts(model)} == {"query", "dense_1"}
     assert {w.path.split("/")[0] for w in model.trainable_weights} == {"block_0", "block_1", "head"}
     assert len(model.get_layer("head").trainable_weights) == 4
@@ -64,7 +64,7 @@ def test_chosen_layers_and_both_classifiers():
 def test_share_of_the_parameters():
     """Less than 2 % of those of ViT-B/16 at rank 8, counted from the layers of one block."""
     model = keras_vit.vision_transformer(16, 768, 1, 12, 3072, image_size=32, num_classes=0)
-    keras_vit.enable_lora(model, 8)
+    model = keras_vit.enable_lora(model, 8)
     adapter = 12 * sum(math.prod(w.shape) for w in model.trainable_weights)
     assert adapter == 12 * 8 * (4 * (768 + 768) + 2 * (768 + 3072))
     assert adapter / 86_567_656 < 0.02
@@ -82,7 +82,7 @@ def test_training_changes_the_adapter_alone(settings):
     mode = settings.pop("mode", None)
     model = small(depth=1, **settings)
     model = model if mode is None else keras_vit.quantize(model, mode)
-    keras_vit.enable_lora(model, 2, 4)
+    model = keras_vit.enable_lora(model, 2, 4)
     frozen = {w.path: to_numpy(w) for w in model.non_trainable_weights}
     assert "block_0/attention/query/kernel" in frozen
     model.compile(
@@ -122,7 +122,7 @@ def test_surgery_files_and_exports_merge_it(tmp_path):
     keras_vit.save_checkpoint(model, tmp_path / "model.npz", "big_vision")
     keras_vit.save_checkpoint(model, tmp_path / "timm", "timm")
     others = [
-        *(same_size, fold(model), portable(model)),
+        *(same_size, for_inference(model), portable(model)),
         *(keras_vit.from_checkpoint(tmp_path / n) for n in ("model.keras", "model.npz", "timm")),
     ]
     for other in others:
@@ -178,7 +178,7 @@ def test_frozen_blocks_keep_their_base():
 def test_wrong_arguments(arguments, message):
     model = keras_vit.vision_transformer(**TINY)
     with pytest.raises(ValueError, match=message):
-        keras_vit.enable_lora(model, **arguments)
+        model = keras_vit.enable_lora(model, **arguments)
     assert lora_parts(model) == [] and len(model.trainable_weights) == len(model.weights)
 
 
@@ -187,7 +187,7 @@ def test_wrong_arguments(arguments, message):
 def test_wrong_models():
     resnet = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
     with pytest.raises(ValueError, match="a ResNet has no attention. Received"):
-        keras_vit.enable_lora(resnet, 2)
+        resnet = keras_vit.enable_lora(resnet, 2)
     with pytest.raises(ValueError, match="Received: a model with LoRA"):
         keras_vit.enable_lora(tuned(), 2)
     with pytest.raises(ValueError, match="once per layer. Received: block_0/mlp/dense_0"):

@@ -77,7 +77,7 @@ def test_hybrid():
 
 def test_resnet():
     model = resnet((1,), width=32, num_classes=2, image_size=None)
-    assert model.options["image_size"] is None and read_options(model) == model.options
+    assert model.options.image_size is None and read_options(model) == model.options
     batch = images(1, 18, 23, 3)
     fixed = resize(model, (18, 23))
     np.testing.assert_array_equal(to_numpy(model(batch)), to_numpy(fixed(batch)))
@@ -88,7 +88,7 @@ def test_built_without_a_size():
     model = vision_transformer(**{**TINY, "image_size": None, "patch_size": (40, 16)})
     # As for 224 pixels, as far as the patches tile them.
     assert stored_grid(model) == (5, 14)
-    assert model.options["image_size"] is None and read_options(model) == model.options
+    assert model.options.image_size is None and read_options(model) == model.options
     assert vision_transformer(**{**TINY, "image_size": None, "patch_size": 300}).count_params()
 
 
@@ -119,7 +119,7 @@ def test_with_other_patches():
     free = resize(random_model(), None)
     smaller = resize(free, patch_size=2)
     assert smaller.input_shape == (None, None, None, 3)
-    assert smaller.options["patch_size"] == (2, 2) and smaller.options["image_size"] is None
+    assert smaller.options.patch_size == (2, 2) and smaller.options.image_size is None
     batch = images(1, 6, 10, 3)
     expected = to_numpy(resize(smaller, (6, 10))(batch))
     np.testing.assert_allclose(to_numpy(smaller(batch)), expected, rtol=0, atol=1e-6)

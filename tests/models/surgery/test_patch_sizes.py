@@ -30,7 +30,7 @@ def test_one_set_of_weights_at_several_patch_sizes(image_size, patch_size):
         assert_intermediate(to_numpy(found["position_embedding"]), reference["with_posemb"])
         assert_intermediate(to_numpy(found["encoder_norm"]), reference["encoded"])
         assert_logits(to_numpy(model(reference["images"])), reference["logits"])
-        assert model.options["patch_size"] == (patch_size, patch_size)
+        assert model.options.patch_size == (patch_size, patch_size)
 
 
 @pytest.mark.parametrize("patch_size", [(8, 8), (6, 12), (4, 8)])
@@ -52,7 +52,7 @@ def test_the_mean_of_images_stays_what_it_is():
     model = case_model("hf_vit_imagenet_mean_std")
     mean = 2 * np.array(model.normalization[0], "float32") - 1
     grey = np.broadcast_to(mean, (1, *model.input_shape[1:]))
-    (size, _) = model.options["patch_size"]
+    (size, _) = model.options.patch_size
     tokens = [
         to_numpy(changed.get_layer("patch_embedding")(grey))[0, 0]
         for changed in (model, keras_vit.resize(model, patch_size=size // 4))
@@ -63,7 +63,7 @@ def test_the_mean_of_images_stays_what_it_is():
 @pytest.mark.slow
 def test_a_hybrid_and_a_file(tmp_path):
     model = keras_vit.resize(vision_transformer(**HYBRID), patch_size=2)
-    assert model.options["patch_size"] == (2, 2)
+    assert model.options.patch_size == (2, 2)
     model.save(tmp_path / "model.keras")
     batch = images(1, *model.input_shape[1:])
     loaded = keras.models.load_model(tmp_path / "model.keras")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.models.kernels.lora import lora_parts
+from keras_vit.models.surgery import lora_parts
 from keras_vit.training.optimizers import AdamW
 from keras_vit.training.starting_model import make_model
 from tests.fixtures.contract import randomise, to_numpy

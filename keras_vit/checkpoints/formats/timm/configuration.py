@@ -9,21 +9,21 @@ GLOBAL_POOLS = {"token": "token", "gap": "avg", "map": "map"}
 
 def arguments_of(options):
     """Return the `model_args` that all classes of timm have; others are added to them."""
-    width, mlp_dim = options["embedding_dim"], options["mlp_dim"]
+    width, mlp_dim = options.embedding_dim, options.mlp_dim
     # The packed gate is a part of the hidden layer.
-    hidden = 2 * mlp_dim if options["gated_mlp"] else mlp_dim
+    hidden = 2 * mlp_dim if options.gated_mlp else mlp_dim
     return {
-        "img_size": list(options["image_size"]),
-        "patch_size": list(options["patch_size"]),
-        "in_chans": options["image_channels"],
+        "img_size": list(options.image_size),
+        "patch_size": list(options.patch_size),
+        "in_chans": options.image_channels,
         "embed_dim": width,
-        "depth": options["depth"],
-        "num_heads": options["num_heads"],
+        "depth": options.depth,
+        "num_heads": options.num_heads,
         "mlp_ratio": ratio(hidden, width),
-        "qkv_bias": options["qkv_bias"],
-        "init_values": options["layer_scale"],
-        "class_token": options["class_token"],
-        "global_pool": GLOBAL_POOLS[options["pooling"]],
+        "qkv_bias": options.qkv_bias,
+        "init_values": options.layer_scale,
+        "class_token": options.class_token,
+        "global_pool": GLOBAL_POOLS[options.pooling],
     }
 
 
@@ -38,13 +38,13 @@ def config_of(architecture, arguments, options, class_names, normalization, resi
     """Return the contents of a `config.json`."""
     config = {
         "architecture": architecture,
-        "num_classes": options["num_classes"],
-        "num_features": options["embedding_dim"],
+        "num_classes": options.num_classes,
+        "num_features": options.embedding_dim,
         "global_pool": arguments["global_pool"],
         "model_args": arguments,
         "pretrained_cfg": {
-            "num_classes": options["num_classes"],
-            "input_size": [options["image_channels"], *options["image_size"]],
+            "num_classes": options.num_classes,
+            "input_size": [options.image_channels, *options.image_size],
             "fixed_input_size": True,
             "interpolation": resizing.interpolation,
             "crop_pct": resizing.crop_share,
@@ -52,7 +52,7 @@ def config_of(architecture, arguments, options, class_names, normalization, resi
             "mean": per_channel(normalization[0]),
             "std": per_channel(normalization[1]),
             "first_conv": "patch_embed.proj",
-            "classifier": ["head", "head_dist"] if options["distillation_token"] else "head",
+            "classifier": ["head", "head_dist"] if options.distillation_token else "head",
         },
     }
     if class_names:
@@ -102,10 +102,10 @@ def configured_size(config):
 
 def check_pooling(options):
     """Raise an error for a pooling that timm does not have."""
-    if options.get("pooling", "token") not in GLOBAL_POOLS:
+    if options.pooling not in GLOBAL_POOLS:
         raise ValueError(
             f"`model` must be one that timm has: `pooling` is one of {tuple(GLOBAL_POOLS)}. "
-            f"Received: a model with pooling={options['pooling']!r}"
+            f"Received: a model with pooling={options.pooling!r}"
         )
 
 
@@ -117,7 +117,7 @@ def check_class(options):
     check_pooling(options)
     names = ("num_classes", "num_registers", "gated_mlp")
     classes, *others = (options.get(name) for name in names)
-    if options.get("distillation_token") and (any(others) or not classes):
+    if options.distillation_token and (any(others) or not classes):
         raise ValueError(
             "`model` must be one that timm has: a model with a distillation token has classes, and "
             "neither registers nor gated MLPs. Received: a model with "
@@ -127,25 +127,25 @@ def check_class(options):
 
 def configure(options, arrays, *facts):
     """Return the `config.json` from which `timm.create_model("local-dir:...")` builds the model."""
-    tokens = options["class_token"] + options["distillation_token"] + options["num_registers"]
-    num_patches = math.prod(grid_of(options["image_size"], options["patch_size"]))
+    tokens = options.class_token + options.distillation_token + options.num_registers
+    num_patches = math.prod(grid_of(options.image_size, options.patch_size))
     has_positions_for_patches_only = arrays["pos_embed"].shape[1] == num_patches
     arguments = arguments_of(options) | {
-        "qk_norm": options["qk_norm"],
+        "qk_norm": options.qk_norm,
         "no_embed_class": tokens > 0 and has_positions_for_patches_only,
-        "reg_tokens": options["num_registers"],
-        "pre_norm": options["pre_norm"],
-        "fc_norm": options["fc_norm"],
-        "final_norm": options["final_norm"],
-        "act_layer": options["activation"],
+        "reg_tokens": options.num_registers,
+        "pre_norm": options.pre_norm,
+        "fc_norm": options.fc_norm,
+        "final_norm": options.final_norm,
+        "act_layer": options.activation,
     }
     # `model_args` replace everything in this architecture except the class of the model, the packed
     # SwiGLU, and epsilon, which is 1e-5 in CLIP towers.
     architecture = "vit_base_patch16_224"
-    if options["distillation_token"]:
+    if options.distillation_token:
         architecture = "deit_base_distilled_patch16_224"
-    elif options["gated_mlp"]:
+    elif options.gated_mlp:
         architecture = "vit_giant_patch14_dinov2"
-    elif options["epsilon"] == 1e-5:
+    elif options.epsilon == 1e-5:
         architecture = "vit_base_patch16_clip_224"
     return {"config.json": config_of(architecture, arguments, options, *facts)}

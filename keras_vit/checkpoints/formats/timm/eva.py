@@ -14,7 +14,8 @@ from keras_vit.checkpoints.formats.timm.configuration import (
 )
 from keras_vit.checkpoints.formats.timm.vit import BLOCK
 from keras_vit.checkpoints.weight_map import Naming, Row, packed, torch_layer, torch_norm
-from keras_vit.core.choices import ROTARY_BASE
+from keras_vit.layers.positions import ROTARY_BASE
+from keras_vit.models.options import VitOptions
 
 ARCHITECTURE = "vit_small_patch16_dinov3"
 # Parts of the names of architectures with these rotary positions.
@@ -37,9 +38,9 @@ EVA_ROWS = (
     *torch_norm(f"{BLOCK}.norm1.", "block_{i}/layer_norm_1"),
     # The kernel alone: keys have no bias.
     packed(f"{BLOCK}.attn.qkv.", "block_{i}/attention")[0],
-    Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias", "heads_bias"),
-    Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias", "heads_bias"),
-    *torch_layer(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads"),
+    Row(f"{BLOCK}.attn.q_bias", "block_{i}/attention/query/bias"),
+    Row(f"{BLOCK}.attn.v_bias", "block_{i}/attention/value/bias"),
+    *torch_layer(f"{BLOCK}.attn.proj.", "block_{i}/attention/output"),
     Row(f"{BLOCK}.gamma_1", "block_{i}/layer_scale_1/gamma"),
     *torch_norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
@@ -64,20 +65,21 @@ def _describe(shape_of, config, num_heads):
     _check(config.get("architecture") or ARCHITECTURE, arguments)
     gate = output_size(shape_of, "block_0/mlp/gate", axis=0)
     configured = arguments.get("num_heads")
-    options = {
+    options = VitOptions(
         **torch_options(shape_of, configured, num_heads, gate is not None, mlp_dim=gate),
-        "pooling": _pooling(config, arguments),
-        "activation": "gelu" if gate is None else "silu",
-        "class_token": True,
-        "num_registers": num_registers(shape_of),
-        "position_embedding": "rotary",
-        "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
-        "key_bias": False,
-        "layer_scale": arguments.get("init_values") or 1e-5,
-        "gated_mlp": gate is not None,
-        "fc_norm": shape_of("fc_norm/gamma") is not None,
-        "epsilon": 1e-5,
-    }
+        image_size=None,
+        pooling=_pooling(config, arguments),
+        activation="gelu" if gate is None else "silu",
+        class_token=True,
+        num_registers=num_registers(shape_of),
+        position_embedding="rotary",
+        qkv_bias=shape_of("block_0/attention/query/bias") is not None,
+        key_bias=False,
+        layer_scale=arguments.get("init_values") or 1e-5,
+        gated_mlp=gate is not None,
+        fc_norm=shape_of("fc_norm/gamma") is not None,
+        epsilon=1e-5,
+    )
     names = {"num_reg_tokens": "num_registers", "swiglu_mlp": "gated_mlp"}
     check_arguments(config, options, names)
     return options
@@ -105,8 +107,8 @@ def _check(architecture, arguments):
 
 def _check_class(options):
     check_pooling(options)
-    activation = "silu" if options.get("gated_mlp") else "gelu"
-    if options.get("activation") != activation:
+    activation = "silu" if options.gated_mlp else "gelu"
+    if options.activation != activation:
         raise ValueError(
             "`model` must be one that timm has: the activation of `Eva` is the erf GELU or, of "
             f"gated MLPs, SiLU. Received: a model with activation={options.get('activation')!r}"
@@ -115,12 +117,12 @@ def _check_class(options):
 
 def _configure(options, arrays, *facts):
     arguments = arguments_of(options) | {
-        "mlp_ratio": ratio(options["mlp_dim"], options["embedding_dim"]),
-        "num_reg_tokens": options["num_registers"],
-        "swiglu_mlp": options["gated_mlp"],
+        "mlp_ratio": ratio(options.mlp_dim, options.embedding_dim),
+        "num_reg_tokens": options.num_registers,
+        "swiglu_mlp": options.gated_mlp,
         # SwiGLU is not packed if there is an alignment.
         "swiglu_align_to": 1,
-        "use_fc_norm": options["fc_norm"],
+        "use_fc_norm": options.fc_norm,
     }
     return {"config.json": config_of(ARCHITECTURE, arguments, options, *facts)}
 

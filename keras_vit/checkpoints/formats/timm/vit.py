@@ -11,6 +11,7 @@ from keras_vit.checkpoints.formats.timm.configuration import (
     model_arguments,
 )
 from keras_vit.checkpoints.weight_map import POSITIONS, Naming, Row, packed, torch_layer, torch_norm
+from keras_vit.models.options import VitOptions
 
 BLOCK = "blocks.{i}"
 
@@ -25,21 +26,21 @@ TIMM_ROWS = (
     *packed(f"{BLOCK}.attn.qkv.", "block_{i}/attention"),
     *torch_norm(f"{BLOCK}.attn.q_norm.", "block_{i}/attention/query_norm"),
     *torch_norm(f"{BLOCK}.attn.k_norm.", "block_{i}/attention/key_norm"),
-    *torch_layer(f"{BLOCK}.attn.proj.", "block_{i}/attention/output", "from_heads"),
+    *torch_layer(f"{BLOCK}.attn.proj.", "block_{i}/attention/output"),
     Row(f"{BLOCK}.ls1.gamma", "block_{i}/layer_scale_1/gamma"),
     *torch_norm(f"{BLOCK}.norm2.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp/dense_0"),
     *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/dense_1"),
     # Packed SwiGLU.
-    *packed(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp", ("gate", "up"), "split_dense", "split"),
+    *packed(f"{BLOCK}.mlp.fc1.", "block_{i}/mlp", ("gate", "up")),
     *torch_layer(f"{BLOCK}.mlp.fc2.", "block_{i}/mlp/down"),
     Row(f"{BLOCK}.ls2.gamma", "block_{i}/layer_scale_2/gamma"),
     *torch_norm("norm.", "encoder_norm"),
     *torch_norm("fc_norm.", "fc_norm"),
     Row("attn_pool.latent", "pooling/probe"),
-    *torch_layer("attn_pool.q.", "pooling/attention/query", "to_heads", "heads_bias"),
+    *torch_layer("attn_pool.q.", "pooling/attention/query"),
     *packed("attn_pool.kv.", "pooling/attention", ("key", "value")),
-    *torch_layer("attn_pool.proj.", "pooling/attention/output", "from_heads"),
+    *torch_layer("attn_pool.proj.", "pooling/attention/output"),
     *torch_norm("attn_pool.norm.", "pooling/layer_norm"),
     *torch_layer("attn_pool.mlp.fc1.", "pooling/mlp/dense_0"),
     *torch_layer("attn_pool.mlp.fc2.", "pooling/mlp/dense_1"),
@@ -105,27 +106,28 @@ def describe_timm(shape_of, config, num_heads):
     configured = width // query_norm[0] if query_norm else arguments.get("num_heads")
     configured = configured or NUM_HEADS.get(architecture)
     is_gated, mlp_dim = _mlp(shape_of, architecture)
-    options = {
+    options = VitOptions(
         **torch_options(shape_of, configured, num_heads, is_gated, mlp_dim),
-        "pooling": _pooling(shape_of, config, arguments),
-        "activation": _activation(config, arguments, "silu" if is_gated else "gelu"),
-        "gated_mlp": is_gated,
-        "distillation_token": shape_of("distillation_token/token") is not None,
-        "class_token": shape_of("class_token/token") is not None,
-        "num_registers": num_registers(shape_of),
-        "qkv_bias": shape_of("block_0/attention/query/bias") is not None,
-        "patch_bias": shape_of("patch_embedding/projection/bias") is not None,
-        "qk_norm": query_norm is not None,
+        image_size=None,
+        pooling=_pooling(shape_of, config, arguments),
+        activation=_activation(config, arguments, "silu" if is_gated else "gelu"),
+        gated_mlp=is_gated,
+        distillation_token=shape_of("distillation_token/token") is not None,
+        class_token=shape_of("class_token/token") is not None,
+        num_registers=num_registers(shape_of),
+        qkv_bias=shape_of("block_0/attention/query/bias") is not None,
+        patch_bias=shape_of("patch_embedding/projection/bias") is not None,
+        qk_norm=query_norm is not None,
         # The file has the factors, but not their initial value.
-        "layer_scale": arguments.get("init_values") or 1e-5
+        layer_scale=arguments.get("init_values") or 1e-5
         if shape_of("block_0/layer_scale_1/gamma")
         else None,
-        "pre_norm": shape_of("pre_norm/gamma") is not None,
-        "fc_norm": shape_of("fc_norm/gamma") is not None,
-        "final_norm": any(shape_of(f"{x}_norm/gamma") for x in ("encoder", "fc")),
+        pre_norm=shape_of("pre_norm/gamma") is not None,
+        fc_norm=shape_of("fc_norm/gamma") is not None,
+        final_norm=any(shape_of(f"{x}_norm/gamma") for x in ("encoder", "fc")),
         # CLIP towers have PyTorch's default, timm's other ViTs have 1e-6.
-        "epsilon": 1e-5 if "clip" in architecture else 1e-6,
-    }
+        epsilon=1e-5 if "clip" in architecture else 1e-6,
+    )
     names = {"class_token": "class_token", "reg_tokens": "num_registers", "qk_norm": "qk_norm"}
     check_arguments(config, options, names)
     return options
@@ -228,6 +230,6 @@ TIMM = Format(
     has_normalizations=True,
     configure=configure,
     check=check_class,
-    has_patch_bias=lambda options: not options.get("pre_norm"),
+    has_patch_bias=lambda options: not options.pre_norm,
     store_positions=_store_positions,
 )

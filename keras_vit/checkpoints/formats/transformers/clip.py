@@ -82,7 +82,7 @@ def _describe(shape_of, config, num_heads):
         "projection_dim": output_size(shape_of, "projection", axis=0),
     }
     options = describe(shape_of, config, num_heads, DEFAULTS, settings, **own)
-    if options["projection_dim"]:
+    if options.projection_dim:
         # The image tower in a whole model has a default of its own, which is not used.
         whole = config if "projection_dim" in config else settings
         check_recorded(whole, {"projection_dim": "projection_dim"}, options)
@@ -92,25 +92,25 @@ def _describe(shape_of, config, num_heads):
 def _config_of(options):
     settings = {
         **settings_of(options),
-        "intermediate_size": options["mlp_dim"],
-        "attention_dropout": options["attention_dropout"],
+        "intermediate_size": options.mlp_dim,
+        "attention_dropout": options.attention_dropout,
     }
-    if options["projection_dim"]:
-        settings["projection_dim"] = options["projection_dim"]
+    if options.projection_dim:
+        settings["projection_dim"] = options.projection_dim
     architecture, model_type = "CLIPVisionModel", "clip_vision_model"
-    if options["num_classes"]:
+    if options.num_classes:
         architecture, model_type = "CLIPForImageClassification", "clip"
         settings = {"vision_config": {"model_type": "clip_vision_model", **settings}}
-    elif options["projection_dim"]:
+    elif options.projection_dim:
         architecture = "CLIPVisionModelWithProjection"
     return architecture, model_type, settings
 
 
 def _constants(options):
     """Return the norm that a classifier does not use."""
-    if options["final_norm"]:
+    if options.final_norm:
         return {}
-    width = options["embedding_dim"]
+    width = options.embedding_dim
     values = {"weight": np.ones(width, "float32"), "bias": np.zeros(width, "float32")}
     return {f"{POST_NORM}{name}": value for name, value in values.items()}
 

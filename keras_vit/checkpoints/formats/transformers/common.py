@@ -19,6 +19,7 @@ from keras_vit.checkpoints.configuration.images import preprocessor_of
 from keras_vit.checkpoints.formats.base import Format
 from keras_vit.checkpoints.weight_map import QUERY_KEY_VALUE, Naming, torch_layer
 from keras_vit.core.arguments import is_integer
+from keras_vit.models.options import VitOptions
 
 # Activations: name in transformers, and ours.
 ACTIVATIONS = {
@@ -57,12 +58,8 @@ class Defaults:
 
 def attention(source, target, names):
     """Return the rows of an attention layer; `names` are those of its four projections."""
-    *inputs, output = names
-    rows = [
-        torch_layer(f"{source}{name}.", f"{target}/{ours}", "to_heads", "heads_bias")
-        for name, ours in zip(inputs, QUERY_KEY_VALUE, strict=True)
-    ]
-    rows.append(torch_layer(f"{source}{output}.", f"{target}/output", "from_heads"))
+    pairs = zip(names, (*QUERY_KEY_VALUE, "output"), strict=True)
+    rows = [torch_layer(f"{source}{name}.", f"{target}/{ours}") for name, ours in pairs]
     return tuple(itertools.chain(*rows))
 
 
@@ -109,7 +106,7 @@ def describe(shape_of, config, num_heads, defaults, settings=None, **own):
             config["problem_type"],
         )
     heads = _heads(settings, num_heads, defaults)
-    options = {
+    fields = {
         **torch_options(shape_of, heads, num_heads, own.get("gated_mlp", False)),
         "pooling": "token",
         "activation": ACTIVATIONS[settings.get("hidden_act", defaults.activation)],
@@ -119,6 +116,7 @@ def describe(shape_of, config, num_heads, defaults, settings=None, **own):
         "epsilon": check_epsilon(settings.get("layer_norm_eps", defaults.epsilon)),
         **own,
     }
+    options = VitOptions(image_size=None, **fields)
     _check_recorded(config, settings, options)
     return options
 
@@ -133,10 +131,10 @@ def _check_recorded(config, settings, options):
         "qkv_bias": "qkv_bias",
     }
     check_recorded(settings, names, options)
-    if options["num_classes"]:
+    if options.num_classes:
         # Without a head, transformers writes its default of two labels.
         check_recorded(config, {"num_labels": "num_classes"}, options)
-        labels, num_classes = config.get("id2label"), options["num_classes"]
+        labels, num_classes = config.get("id2label"), options.num_classes
         if labels is not None and len(labels) != num_classes:
             raise ValueError(
                 f"`id2label` of the file's config.json must name the {num_classes} classes of its "
@@ -178,8 +176,8 @@ def check_square(options):
 
     See `Format.check`. These models of transformers compute a square grid from one number.
     """
-    sizes = {name: options[name] for name in ("image_size", "patch_size") if name in options}
-    if any(height != width for height, width in sizes.values()):
+    sizes = {name: getattr(options, name, None) for name in ("image_size", "patch_size")}
+    if any(size is not None and size[0] != size[1] for size in sizes.values()):
         raise ValueError(
             "`model` must have square images and patches, as this model of transformers. "
             f"Received: a model with {', '.join(f'{k}={v!r}' for k, v in sizes.items())}"
@@ -190,16 +188,16 @@ def settings_of(options):
     """Return the settings of an image tower for a `config.json`."""
     names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
     return {
-        "hidden_size": options["embedding_dim"],
-        "num_hidden_layers": options["depth"],
-        "num_attention_heads": options["num_heads"],
+        "hidden_size": options.embedding_dim,
+        "num_hidden_layers": options.depth,
+        "num_attention_heads": options.num_heads,
         # None for an activation that transformers lacks: `save_checkpoint` reads the file back and
         # refuses it.
-        "hidden_act": names.get(options["activation"]),
-        "layer_norm_eps": options["epsilon"],
-        "image_size": one_or_both(options["image_size"]),
-        "patch_size": one_or_both(options["patch_size"]),
-        "num_channels": options["image_channels"],
+        "hidden_act": names.get(options.activation),
+        "layer_norm_eps": options.epsilon,
+        "image_size": one_or_both(options.image_size),
+        "patch_size": one_or_both(options.patch_size),
+        "num_channels": options.image_channels,
     }
 
 
@@ -224,7 +222,7 @@ def _restore(checkpoint, model, has_new_head, given):
 
     See `Format.restore`.
     """
-    config, num_classes = checkpoint.archive.config, model.options["num_classes"]
+    config, num_classes = checkpoint.archive.config, model.options.num_classes
     if config.get("problem_type") == SEVERAL_LABELS and num_classes:
         if has_new_head:
             logger.info(
@@ -251,7 +249,7 @@ def _configurer(config_of, image_settings_of):
             **settings,
             "dtype": "float32",
         }
-        if labels := class_names or default_names(options["num_classes"]):
+        if labels := class_names or default_names(options.num_classes):
             config["id2label"] = dict(enumerate(labels))
             config["label2id"] = {label: index for index, label in enumerate(labels)}
         contents = config, image_settings_of(options, normalization, resizing)

@@ -37,9 +37,9 @@ def _describe(shape_of, config, num_heads):
 
 def _config_of(options):
     architecture = "DeiTModel"
-    if options["num_classes"]:
+    if options.num_classes:
         architecture = "DeiTForImageClassification"
-        architecture += "WithTeacher" if options["distillation_token"] else ""
+        architecture += "WithTeacher" if options.distillation_token else ""
     return architecture, "deit", vit_settings(options)
 
 

@@ -34,7 +34,7 @@ DINOV2_ROWS = (
     *torch_norm(f"{LAYER}.norm2.", "block_{i}/layer_norm_2"),
     *torch_layer(f"{LAYER}.mlp.fc1.", "block_{i}/mlp/dense_0"),
     *torch_layer(f"{LAYER}.mlp.fc2.", "block_{i}/mlp/dense_1"),
-    *packed(f"{LAYER}.mlp.weights_in.", "block_{i}/mlp", ("gate", "up"), "split_dense", "split"),
+    *packed(f"{LAYER}.mlp.weights_in.", "block_{i}/mlp", ("gate", "up")),
     *torch_layer(f"{LAYER}.mlp.weights_out.", "block_{i}/mlp/down"),
     Row(f"{LAYER}.layer_scale2.lambda1", "block_{i}/layer_scale_2/gamma"),
     *torch_norm("layernorm.", "encoder_norm"),
@@ -75,26 +75,26 @@ def _check_size(config):
 
 def _check(options):
     check_square(options)
-    if options.get("gated_mlp") and options["activation"] != "silu":
+    if options.gated_mlp and options.activation != "silu":
         raise ValueError(
             "`model` must be one that transformers has: gated MLPs of DINOv2 are SwiGLUs. "
-            f"Received: a model with activation={options['activation']!r}"
+            f"Received: a model with activation={options.activation!r}"
         )
 
 
 def _mlp_ratio(options):
     """Return the integer from which transformers computes the width of the MLP."""
-    width, mlp_dim = options["embedding_dim"], options["mlp_dim"]
+    width, mlp_dim = options.embedding_dim, options.mlp_dim
     for ratio in range(1, 4 * mlp_dim // width + 2):
         hidden = width * ratio
-        if options["gated_mlp"]:
+        if options.gated_mlp:
             hidden = (int(hidden * 2 / 3) + 7) // 8 * 8
         if hidden == mlp_dim:
             return ratio
     raise ValueError(
         "`model` must have MLPs whose width follows from an integer `mlp_ratio`, as DINOv2 in "
         f"transformers. Received: a model with mlp_dim={mlp_dim}, embedding_dim={width}, "
-        f"gated_mlp={options['gated_mlp']}"
+        f"gated_mlp={options.gated_mlp}"
     )
 
 
@@ -102,19 +102,19 @@ def _config_of(kind, model_type, options):
     settings = {
         **settings_of(options),
         "mlp_ratio": _mlp_ratio(options),
-        "hidden_dropout_prob": options["dropout"],
-        "attention_probs_dropout_prob": options["attention_dropout"],
-        "qkv_bias": options["qkv_bias"],
-        "layerscale_value": options["layer_scale"],
-        "use_swiglu_ffn": options["gated_mlp"],
+        "hidden_dropout_prob": options.dropout,
+        "attention_probs_dropout_prob": options.attention_dropout,
+        "qkv_bias": options.qkv_bias,
+        "layerscale_value": options.layer_scale,
+        "use_swiglu_ffn": options.gated_mlp,
     }
-    if options["gated_mlp"]:
+    if options.gated_mlp:
         settings["hidden_act"] = "gelu"
     if model_type == "dinov2":
         settings["use_mask_token"] = False
     else:
-        settings["num_register_tokens"] = options["num_registers"]
-    suffix = "ForImageClassification" if options["num_classes"] else "Model"
+        settings["num_register_tokens"] = options.num_registers
+    suffix = "ForImageClassification" if options.num_classes else "Model"
     return f"{kind}{suffix}", model_type, settings
 
 
@@ -130,9 +130,9 @@ def _without_register_positions(values, num_tokens):
 
 def unused_tokens(options, leading=(1,)):
     """Return the token of masked patches, which no image uses, and registers if there are none."""
-    width = options["embedding_dim"]
+    width = options.embedding_dim
     constants = {"embeddings.mask_token": np.zeros((*leading, width), "float32")}
-    if not options["num_registers"]:
+    if not options.num_registers:
         constants[REGISTER_ROW.source] = np.zeros((1, 0, width), "float32")
     return constants
 

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.formats.transformers.common import (
 )
 from keras_vit.checkpoints.formats.transformers.dinov2 import unused_tokens
 from keras_vit.checkpoints.weight_map import Row, torch_layer, torch_norm
-from keras_vit.core.choices import ROTARY_BASE
+from keras_vit.layers.positions import ROTARY_BASE
 
 LAYER = "layer.{i}"
 DEFAULTS = Defaults(("dinov3_vit",), epsilon=1e-5, num_heads=6)
@@ -67,14 +67,14 @@ def _describe(shape_of, config, num_heads):
 def _config_of(options):
     settings = {
         **settings_of(options),
-        "intermediate_size": options["mlp_dim"],
-        "attention_dropout": options["attention_dropout"],
-        "query_bias": options["qkv_bias"],
-        "key_bias": options["key_bias"],
-        "value_bias": options["qkv_bias"],
-        "layerscale_value": options["layer_scale"],
-        "use_gated_mlp": options["gated_mlp"],
-        "num_register_tokens": options["num_registers"],
+        "intermediate_size": options.mlp_dim,
+        "attention_dropout": options.attention_dropout,
+        "query_bias": options.qkv_bias,
+        "key_bias": options.key_bias,
+        "value_bias": options.qkv_bias,
+        "layerscale_value": options.layer_scale,
+        "use_gated_mlp": options.gated_mlp,
+        "num_register_tokens": options.num_registers,
         "rope_theta": ROTARY_BASE,
     }
     return "DINOv3ViTModel", "dinov3_vit", settings

@@ -40,7 +40,7 @@ def _rows(kernel):
         *BLOCK_ROWS,
         Row("head.probe", "pooling/probe"),
         *packed("head.attention.in_proj_", "pooling/attention"),
-        *torch_layer("head.attention.out_proj.", "pooling/attention/output", "from_heads"),
+        *torch_layer("head.attention.out_proj.", "pooling/attention/output"),
         *torch_norm("head.layernorm.", "pooling/layer_norm"),
         *torch_layer("head.mlp.fc1.", "pooling/mlp/dense_0"),
         *torch_layer("head.mlp.fc2.", "pooling/mlp/dense_1"),
@@ -60,7 +60,7 @@ def _describe(defaults, is_flat, shape_of, config, num_heads):
 
     own = {"pooling": "map" if has_probe else "gap", "class_token": False}
     options = describe(shape_of_kernel, config, num_heads, defaults, settings, **own)
-    if not options["num_classes"]:
+    if not options.num_classes:
         name = "vision_use_head"
         check_recorded(settings, {name: name}, {name: has_probe})
     return options
@@ -80,18 +80,18 @@ def _unflattened(shape, settings):
 def _config_of(model, model_type, is_flat, options):
     settings = {
         **settings_of(options),
-        "intermediate_size": options["mlp_dim"],
-        "attention_dropout": options["attention_dropout"],
-        "vision_use_head": options["pooling"] == "map",
+        "intermediate_size": options.mlp_dim,
+        "attention_dropout": options.attention_dropout,
+        "vision_use_head": options.pooling == "map",
     }
     if is_flat:
         del settings["image_size"]
-        grid = grid_of(options["image_size"], options["patch_size"])
+        grid = grid_of(options.image_size, options.patch_size)
         # A border that is cut off is smaller than a patch.
         # A border that is cut off is smaller than a patch.
         settings["num_patches"] = math.prod(grid)
     architecture, kind = f"{model}VisionModel", f"{model_type}_vision_model"
-    if options["num_classes"]:
+    if options.num_classes:
         architecture = f"{model}ForImageClassification"
         settings = {"vision_config": {"model_type": kind, **settings}}
         kind = model_type

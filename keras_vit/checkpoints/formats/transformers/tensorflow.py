@@ -10,13 +10,6 @@ from keras_vit.checkpoints.configuration import TF_MODEL
 from keras_vit.checkpoints.formats.transformers.vit import HUGGINGFACE, HUGGINGFACE_ROWS
 from keras_vit.checkpoints.weight_map import Naming, Row
 
-# Kernels have Keras's order of axes.
-TRANSFORMS_OF_KERNELS = {
-    "convolution": "identity",
-    "dense": "identity",
-    "to_heads": "matrix_to_heads",
-    "from_heads": "matrix_from_heads",
-}
 MODEL_NAMES = {True: "tf_vi_t_for_image_classification", False: "tf_vi_t_model"}
 LAYER = "encoder/layer_._{i}/"
 MARKER = "embeddings/patch_embeddings/projection/kernel"
@@ -32,7 +25,9 @@ def _tensorflow_row(row):
     names = {"weight": "gamma", "bias": "beta"} if is_norm else {"weight": "kernel"}
     layer = LAYER if row.source.startswith("encoder.") else ""
     source = layer + "/".join([*parts, names.get(name, name)])
-    return Row(source, row.target, TRANSFORMS_OF_KERNELS.get(row.transform, row.transform))
+    # Kernels have Keras's order of axes.
+    is_kernel = row.transform in ("convolution", "dense")
+    return Row(source, row.target, "identity" if is_kernel else row.transform)
 
 
 # Names without the layer and the model that they begin with, and the output that they end with.
@@ -75,27 +70,27 @@ def describe_huggingface_tf(shape_of, config, num_heads):
         raise ValueError(
             f"`path` must be of a known model: {ONLY_VIT}. Received: model_type={kind!r}"
         )
-    return {**HUGGINGFACE.describe(torch_shape_of, config, num_heads), "qkv_bias": True}
+    return HUGGINGFACE.describe(torch_shape_of, config, num_heads).replace(qkv_bias=True)
 
 
 def _spell(name, options):
     """Return the name in the file; see `_short`."""
     layer = "classifier" if name.startswith("classifier/") else "vit"
     path = name if layer == "classifier" else f"vit/{name}"
-    return f"{layer}/{MODEL_NAMES[bool(options['num_classes'])]}/{path}:0"
+    return f"{layer}/{MODEL_NAMES[bool(options.num_classes)]}/{path}:0"
 
 
 def _configure(options, *facts):
     """Return what transformers writes; its TensorFlow has one name of the tanh GELU."""
     files = HUGGINGFACE.configure(options, *facts)
-    if options["activation"] == "gelu_tanh":
+    if options.activation == "gelu_tanh":
         files["config.json"]["hidden_act"] = "gelu_new"
     return files
 
 
 def _check(options):
     """Raise an error for a model that TensorFlow's ViT cannot be; see `Format.check`."""
-    height, width = options["image_size"]
+    height, width = options.image_size
     if height != width:
         raise ValueError(
             "`model` must have square images, as transformers' TensorFlow ViT; 'huggingface' takes "

@@ -79,13 +79,13 @@ def describe_vit(shape_of, config, num_heads, defaults, **own):
     options = describe(
         shape_of, config, num_heads, defaults, representation_size=pooler_size, **own
     )
-    if options["num_classes"] and pooler_size:
+    if options.num_classes and pooler_size:
         raise ValueError(
             "`path` must not have both a classifier and a pooler: transformers has no pooler "
             "before a classifier. Received: both"
         )
-    tokens = 1 + options.get("distillation_token", 0) + options.get("num_registers", 0)
-    _check_grid(shape_of(POSITIONS), config.get("image_size"), options["patch_size"], tokens)
+    tokens = 1 + options.distillation_token + options.num_registers
+    _check_grid(shape_of(POSITIONS), config.get("image_size"), options.patch_size, tokens)
     return options
 
 
@@ -105,12 +105,12 @@ def vit_settings(options):
     """Return the settings of a `config.json` of ViT and of the models like it."""
     return {
         **settings_of(options),
-        "intermediate_size": options["mlp_dim"],
-        "hidden_dropout_prob": options["dropout"],
-        "attention_probs_dropout_prob": options["attention_dropout"],
-        "qkv_bias": options["qkv_bias"],
+        "intermediate_size": options.mlp_dim,
+        "hidden_dropout_prob": options.dropout,
+        "attention_probs_dropout_prob": options.attention_dropout,
+        "qkv_bias": options.qkv_bias,
         "pooler_act": "tanh",
-        "pooler_output_size": options["representation_size"] or options["embedding_dim"],
+        "pooler_output_size": options.representation_size or options.embedding_dim,
     }
 
 
@@ -122,7 +122,7 @@ def speller(prefix, *heads):
     """
 
     def spell(name, options):
-        is_backbone = not options["num_classes"]
+        is_backbone = not options.num_classes
         return name if is_backbone or name.startswith(heads) else f"{prefix}{name}"
 
     return spell
@@ -132,7 +132,7 @@ def _layout(name, title, rows, defaults, model, classifier=None, own_settings=No
     """Return the row of a model with the arrays of ViT."""
 
     def config_of(options):
-        architecture = classifier if options["num_classes"] else model
+        architecture = classifier if options.num_classes else model
         return architecture, defaults.model_types[0], vit_settings(options) | (own_settings or {})
 
     return transformers_format(

@@ -1,4 +1,4 @@
-"""Position embeddings that are added to the tokens."""
+"""Position embeddings: added to tokens, rotations of queries and keys, and of offsets."""
 
 import math
 from typing import Any
@@ -7,9 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.core.arguments import as_pair, check_integer, grid_size
+from keras_vit.core.arguments import as_pair, grid_size
 from keras_vit.layers.base import Layer
-from keras_vit.layers.patches import interpolate
+
+# Base of the frequencies of rotary position embeddings: `rope_theta` in the configuration of
+# DINOv3 in transformers, whose models all have it.
+ROTARY_BASE = 100.0
 
 
 class PositionEmbedding(Layer):
@@ -80,7 +83,7 @@ class AddPositionEmbedding(PositionEmbedding):
         **kwargs: Any,
     ) -> None:
         super().__init__(grid_size, patch_size, **kwargs)
-        self.num_prefix_tokens = check_integer("num_prefix_tokens", num_prefix_tokens, minimum=0)
+        self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, tokens_shape, images_shape=None):
         _, num_tokens, width = tokens_shape
@@ -120,8 +123,8 @@ class AddPositionEmbedding2D(PositionEmbedding):
         num_prefix_tokens: number of tokens before the patches.
 
     Raises:
-        ValueError: if `grid_size` is not a pair of positive integers, does not match the number of
-            patches, `num_prefix_tokens` is negative, or the width is odd.
+        ValueError: if `grid_size` is not a pair of positive integers, or does not match the number
+            of patches.
 
     Reference:
         The ablation of position embeddings in appendix D.4 of the ViT paper (arXiv 2010.11929).
@@ -139,17 +142,12 @@ class AddPositionEmbedding2D(PositionEmbedding):
         **kwargs: Any,
     ) -> None:
         super().__init__(grid_size, patch_size, **kwargs)
-        self.num_prefix_tokens = check_integer("num_prefix_tokens", num_prefix_tokens, minimum=0)
+        self.num_prefix_tokens = num_prefix_tokens
 
     def build(self, tokens_shape, images_shape=None):
         num_tokens = tokens_shape[1]
         self.check_call(num_tokens and num_tokens - self.num_prefix_tokens, images_shape)
         (rows, columns), width = self.grid_size, tokens_shape[-1]
-        if width % 2:
-            raise ValueError(
-                "The width of patches must be even for embeddings of rows and columns. "
-                f"Received: patches of width {width}"
-            )
         # As in `AddPositionEmbedding`.
         normal = keras.initializers.RandomNormal
         self.rows = self.add_weight(
@@ -186,8 +184,8 @@ class AddSincosPositionEmbedding(PositionEmbedding):
         patch_size: as in `AddPositionEmbedding`.
 
     Raises:
-        ValueError: if `grid_size` is not a pair of positive integers, does not match the number of
-            patches, or the width is not a multiple of 4 of at least 8.
+        ValueError: if `grid_size` is not a pair of positive integers, or does not match the number
+            of patches.
 
     Reference:
         `posemb_sincos_2d` in `big_vision/models/vit.py`; "Better plain ViT baselines for
@@ -209,12 +207,10 @@ class AddSincosPositionEmbedding(PositionEmbedding):
 
 
 def sincos_table(grid_size, width):
-    """Return sines and cosines of columns and rows, `(1, rows * columns, width)`, in float64."""
-    if width % 4 or width < 8:
-        raise ValueError(
-            "The width must be a multiple of 4 of at least 8 for sines and cosines of rows and "
-            f"columns. Received: width={width}"
-        )
+    """Return sines and cosines of columns and rows, `(1, rows * columns, width)`, in float64.
+
+    The width is a multiple of 4, at least 8.
+    """
     # In a graph for any size, the grid has tensors. Not all runtimes have float64.
     is_known = all(isinstance(size, int) for size in grid_size)
     lib, dtype = (np, "float64") if is_known else (ops, "float32")
@@ -230,3 +226,129 @@ def _joined(first, second, grid, lib=ops):
     halves = [lib.broadcast_to(half, (*grid, half.shape[-1])) for half in (first, second)]
     table = lib.concatenate(halves, axis=-1)
     return lib.reshape(table, (1, grid[0] * grid[1], table.shape[-1]))
+
+
+def interpolate(table, size, axis):
+    """Interpolate along an axis, linearly and corner-aligned as `resize_position_embedding`."""
+    # Integer positions keep a table of the same size bit for bit.
+    last, steps = table.shape[axis] - 1, ops.maximum(size - 1, 1)
+    places = ops.arange(size, dtype="int32") * last
+    lower = places // steps
+    share = ops.cast(places % steps, "float32") / ops.cast(steps, "float32")
+    share = ops.reshape(share, (-1, *[1] * (len(table.shape) - 1 - axis)))
+    table = ops.cast(table, "float32")
+    below, above = (ops.take(table, x, axis) for x in (lower, ops.minimum(lower + 1, last)))
+    return below + share * (above - below)
+
+
+def rotary_tables(grid_size, num_tokens, head_dim):
+    """Return cosines and sines of the rotation of each token.
+
+    The last tokens are the patches, row by row. The tokens before them are not rotated: their
+    cosines are 1 and their sines 0. Coordinates are those of the patches' centers in [-1, 1]; the
+    first half of the frequencies belongs to the rows, the second to the columns.
+
+    Args:
+        grid_size: `(rows, columns)` of the patches.
+        num_tokens: number of all tokens.
+        head_dim: width of a head, a multiple of 4.
+
+    Returns:
+        Two float32 arrays `(num_tokens, 1, head_dim // 2)`, one angle for each pair of channels.
+
+    Reference:
+        Section 3.2 of DINOv3 (arXiv 2508.10104); `DINOv3ViTRopePositionEmbedding` in transformers.
+
+    Example:
+    >>> from keras_vit.layers.positions import rotary_tables
+    >>> cosines, sines = rotary_tables((2, 3), num_tokens=7, head_dim=8)
+    >>> cosines.shape, float(cosines[0].min())
+    ((7, 1, 4), 1.0)
+    """
+    rows, columns = grid_size
+    num_prefix_tokens = num_tokens - rows * columns
+    frequencies = ROTARY_BASE ** -np.arange(0, 1, 4 / head_dim)
+    places = [(np.arange(n) + 0.5) / n * 2 - 1 for n in grid_size]
+    coordinates = np.stack(np.meshgrid(*places, indexing="ij"), axis=-1).reshape(-1, 2)
+    angles = 2 * math.pi * (coordinates[:, :, None] * frequencies).reshape(len(coordinates), -1)
+    angles = np.pad(angles, ((num_prefix_tokens, 0), (0, 0)))[:, None]
+    return np.cos(angles).astype("float32"), np.sin(angles).astype("float32")
+
+
+def rotate(heads, cosines, sines):
+    """Rotate each pair of channels; the partner of a channel is half a head away.
+
+    Args:
+        heads: queries or keys `(batch, tokens, heads, head_dim)`.
+        cosines: as `rotary_tables` returns them, in the dtype of `heads`.
+        sines: likewise.
+
+    Returns:
+        A tensor of the same shape.
+
+    Example:
+    >>> from keras_vit.layers.positions import rotary_tables, rotate
+    >>> tables = map(ops.convert_to_tensor, rotary_tables((2, 3), num_tokens=7, head_dim=8))
+    >>> tuple(rotate(ops.ones((1, 7, 2, 8)), *tables).shape)
+    (1, 7, 2, 8)
+    """
+    first, second = ops.split(heads, 2, axis=-1)
+    return ops.concatenate(
+        [first * cosines - second * sines, second * cosines + first * sines], axis=-1
+    )
+
+
+def num_offsets(grid_size, num_queries, num_keys):
+    """Return the number of offsets between two patches in their order, row by row.
+
+    Queries and keys must be the same tokens, with the patches last.
+
+    Example:
+    >>> from keras_vit.layers.positions import num_offsets
+    >>> num_offsets((2, 3), num_queries=7, num_keys=7)
+    11
+    """
+    patches = math.prod(grid_size)
+    if num_queries != num_keys or (num_keys or 0) < patches:
+        raise ValueError(
+            "`relative_grid_size` must be the rows and columns of the patches, in attention among "
+            f"the same tokens. Received: relative_grid_size={tuple(grid_size)}, "
+            f"{num_queries} queries, {num_keys} keys"
+        )
+    return 2 * patches - 1
+
+
+def relative_bias(query, embedding):
+    """Return the logits of the relative attention, which are added to those of the attention.
+
+    The logit of two patches at the places `p_q` and `p_k` of the sequence of patches is the product
+    of the query and the embedding of the offset `p_q - p_k`. Other tokens have no place: the logits
+    of a class token and for a class token are 0.
+
+    Args:
+        query: scaled queries `(batch, tokens, heads, head_dim)`, the patches last.
+        embedding: embeddings `(2 * patches - 1, head_dim)`, in the dtype of `query`. Row `i` is
+            that of the offset `patches - 1 - i`.
+
+    Returns:
+        A tensor `(batch, heads, tokens, tokens)`.
+
+    Example:
+    >>> from keras_vit.layers.positions import relative_bias
+    >>> tuple(relative_bias(ops.ones((1, 7, 2, 8)), ops.ones((11, 8))).shape)
+    (1, 2, 7, 7)
+    """
+    _, num_tokens, heads, head_dim = query.shape
+    patches = (embedding.shape[0] + 1) // 2
+    num_prefix = num_tokens - patches
+    rows = ops.reshape(ops.swapaxes(query[:, num_prefix:], 1, 2), (-1, head_dim))
+    # One row of zeros, instead of one column of the far larger product.
+    keys = ops.transpose(ops.pad(embedding, ((0, 1), (0, 0))))
+    logits = ops.reshape(ops.matmul(rows, keys), (-1, heads, patches * 2 * patches))
+    # The logit of the patches `q` and `k` is in column `patches - 1 - q + k` of row `q`, which is
+    # place `q * (2 * patches - 1) + k + patches - 1` of all: rows that are one column shorter align
+    # them ("skewing", section 3.4.1 of Music Transformer, arXiv 1809.04281).
+    end = patches - 1 + patches * (2 * patches - 1)
+    logits = ops.reshape(logits[:, :, patches - 1 : end], (-1, heads, patches, 2 * patches - 1))
+    logits = logits[..., :patches]
+    return ops.pad(logits, ((0, 0), (0, 0), (num_prefix, 0), (num_prefix, 0)))

@@ -7,9 +7,11 @@ import pathlib
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS
+from keras_vit.checkpoints.archives.memory import ArrayArchive
 from keras_vit.checkpoints.configuration import (
     CONFIGURATION,
     MODEL,
@@ -23,23 +25,26 @@ from keras_vit.checkpoints.configuration.images import (
     recorded_normalization,
     warn_of_lost_resizing,
 )
-from keras_vit.checkpoints.formats import written_formats
+from keras_vit.checkpoints.formats import recognize, written_formats
 from keras_vit.checkpoints.model_archive import at_stored_size
-from keras_vit.checkpoints.stored import (
-    arrays_of,
-    check_describable,
-    lost_options,
-    size_to_record,
-    values_of,
-)
-from keras_vit.checkpoints.weight_map import entries
+from keras_vit.checkpoints.normalization import BIAS, KERNEL, check_channels, is_centered, released
+from keras_vit.checkpoints.reader import CheckpointReader
+from keras_vit.checkpoints.transforms import TRANSFORMS
+from keras_vit.checkpoints.weight_map import POSITIONS, entries
 from keras_vit.core.arguments import check_choice, path_error
 from keras_vit.core.class_names import check_class_names
 from keras_vit.core.files import replacing
-from keras_vit.core.resizing import WHOLE_IMAGE
-from keras_vit.models.base import CENTERED
+from keras_vit.layers.positions import sincos_table
 from keras_vit.models.files import WEIGHTS_SUFFIX, check_finite
-from keras_vit.models.introspection import options_of
+from keras_vit.models.model import CENTERED, options_of, resizing_of
+from keras_vit.models.options import differences, is_resnet
+
+# Options of which other projects have no models but with these values.
+OWN_OPTIONS = {"position_placement": "stem", "axial": False}
+# Position embeddings that no other project has.
+OWN_EMBEDDINGS = ("learned2d", "relative")
+# Options that an error names where a layout refuses the model.
+NAMED = ("pooling", "class_token", "representation_size", "num_classes", "activation", "qkv_bias")
 
 
 def save_checkpoint(
@@ -90,17 +95,13 @@ def save_checkpoint(
     suffix = pathlib.PurePath(str(path)).suffix
     if format is None and suffix in {row.suffix for row in formats.values()}:
         format = format_for(model, suffix)
-    if format in ("hf", "transformers"):
-        raise ValueError(
-            f"`format` must be 'huggingface' for transformers. Received: format={format!r}"
-        )
     check_choice("format", format, tuple(formats))
     format = _format_of(formats[format], path)
     path = _check_path(path, format)
     model = at_stored_size(model)
-    options = options_of(model)
+    options = options_of(model).resolved()
     if class_names is not None:
-        class_names = check_class_names(class_names, num_classes=options["num_classes"])
+        class_names = check_class_names(class_names, num_classes=options.num_classes)
     check_finite(model, dtype="float32")
     is_directory = path.suffix != format.suffix
     # Weights alone are read with the configuration that is next to them.
@@ -110,7 +111,7 @@ def save_checkpoint(
         own = getattr(model, "normalization", CENTERED)
         normalization = own if is_directory else recorded_normalization(*present, path)
     normalization = (format.config_files and normalization) or CENTERED
-    resizing = getattr(model, "resizing", WHOLE_IMAGE)
+    resizing = resizing_of(model)
     if is_directory:
         names = class_names or getattr(model, "class_names", None)
         facts = names and list(names), normalization, resizing
@@ -131,7 +132,7 @@ def save_checkpoint(
             ) from error
     _record_thresholds(model, format, files, present[0], path)
     written = [files.get(name, {}) for name in CONFIGURATION] if is_directory else present
-    warn_of_lost_resizing(*written, path, resizing, options["image_size"])
+    warn_of_lost_resizing(*written, path, resizing, options.image_size)
     write_files(path, arrays, files, size_to_record(options))
 
 
@@ -176,7 +177,7 @@ def stored_in(model, options, format, normalization, present=({}, {}), facts=Non
             arrays, files = arrays_of(values, options, row, normalization), {}
             if facts is not None:
                 *_, resizing = facts
-                recorded = {**options, "image_size": resizing.whole(options["image_size"])}
+                recorded = options.replace(image_size=resizing.whole(options.image_size))
                 files = row.configure(recorded, arrays, *facts)
                 present = tuple(files.get(name, {}) for name in CONFIGURATION)
             lost = lost_options(arrays, present, options, row)
@@ -186,9 +187,9 @@ def stored_in(model, options, format, normalization, present=({}, {}), facts=Non
         for name, value in lost.items():
             text = f"{row.name} files do not record {name}: "
             if value is None:
-                text += f"give {name}={options[name]!r} when this one is read"
+                text += f"give {name}={getattr(options, name)!r} when this one is read"
             else:
-                text += f"{options[name]!r} becomes {value!r} when this one is read"
+                text += f"{getattr(options, name)!r} becomes {value!r} when this one is read"
             logger.warning("%s", text)
         return row, arrays, files
     # That of the layout of the model, or else the first.
@@ -217,7 +218,8 @@ def format_for(model, suffix):
     It is the layout that the model was read from, if possible, or else the first one. If there is
     none, return the first layout of this suffix.
     """
-    options, paths = options_of(model), [variable.path for variable in model.weights]
+    options = options_of(model).resolved()
+    paths = [variable.path for variable in model.weights]
     rows = [row for row in written_formats().values() if row.suffix == suffix]
     rows.sort(key=lambda row: row.name != getattr(model, "layout", None))
     return next((row.name for row in rows if _has_place(row, options, paths)), rows[0].name)
@@ -281,3 +283,158 @@ def write_files(path, arrays, files, image_size, **metadata):
             WRITERS[path.suffix](part, arrays, image_size, **metadata)
     except OSError as error:
         raise path_error(path, "be where files can be written", f" ({error})") from error
+
+
+def size_to_record(options):
+    """Return the image size of a model whose grid of patches is not square, or `None`."""
+    grid = options.grid
+    return options.image_size if grid is not None and grid[0] != grid[1] else None
+
+
+def values_of(model):
+    """Return the values of a model's variables by path, in float32."""
+    # Other projects do not read NumPy's form of bfloat16.
+    return {
+        v.path: keras.ops.convert_to_numpy(keras.ops.cast(v.value, "float32"))
+        for v in model.weights
+    }
+
+
+def check_describable(format, options):
+    """Raise `ValueError` for a model that the project of a layout does not have."""
+    if is_resnet(options):
+        if not format.has_resnets:
+            raise ValueError(f"`model` must be a Vision Transformer for {format.name!r} files")
+        return
+    own = [name for name, value in OWN_OPTIONS.items() if getattr(options, name) != value]
+    own += ["position_embedding"] * (options.position_embedding in OWN_EMBEDDINGS)
+    if own:
+        raise _not_describable(format, options, own)
+    format.check(options)
+
+
+def arrays_of(values, options, format, normalization):
+    """Return the arrays of a file by name.
+
+    Args:
+        values: values of the model's variables, see `values_of`.
+        options: options of the model.
+        format: the `Format` of the file.
+        normalization: as in `save_checkpoint`.
+
+    Raises:
+        ValueError: if the layout has no place for something in the model.
+    """
+    values = dict(values)
+    if KERNEL in values and not is_centered(normalization):
+        check_channels(normalization, options.image_channels, "normalization")
+        values |= released(values, normalization)
+    if not format.has_patch_bias(options):
+        values = _without_patch_bias(format, values, options)
+    values = _with_positions_of(format, values, options)
+    found, without_row = entries(format.rows, values)
+    if without_row:
+        listed = ", ".join(without_row[:4]) + (" ..." if len(without_row) > 4 else "")
+        raise ValueError(
+            f"`model` must have nothing that {format.name} files have no place for. "
+            f"Received: a model with {listed}"
+        )
+    arrays = {
+        entry.source: TRANSFORMS[entry.transform].write(
+            [values[target] for target in entry.targets], getattr(options, "num_heads", None)
+        )
+        for entry in found
+    }
+    arrays |= format.constants(options)
+    return {format.spell(name, options): array for name, array in arrays.items()}
+
+
+def _without_patch_bias(format, values, options):
+    """Return the values of a model whose project has no bias in the patch projection."""
+    bias = values.pop(BIAS, None)
+    if bias is None or not bias.any():
+        return values
+    if options.position_embedding != "learned":
+        raise _not_describable(format, options, ["patch_bias", "position_embedding"])
+    # A bias adds the same to each patch, as an addition to their positions does.
+    is_patch = np.arange(values[POSITIONS].shape[1])[:, None] >= options.num_prefix_tokens
+    return {**values, POSITIONS: values[POSITIONS] + is_patch * bias}
+
+
+def _with_positions_of(format, values, options):
+    """Return the values, with the position embedding as the layout stores it."""
+    if is_resnet(options):
+        return values
+    kind, described = options.position_embedding, format.position_embeddings
+    becomes_learned = kind == "sincos2d" and kind not in described
+    if ("learned" if becomes_learned else kind) not in described:
+        raise _not_describable(format, options, ["position_embedding"])
+    num_prefix = options.num_prefix_tokens
+    if becomes_learned:
+        table = sincos_table(options.grid, options.embedding_dim)
+        prefix = np.zeros((1, num_prefix, table.shape[2]))
+        values = {**values, POSITIONS: np.concatenate([prefix, table], axis=1).astype("float32")}
+    elif kind != "learned":
+        return values
+    return format.store_positions(values, num_prefix)
+
+
+def lost_options(arrays, configuration, options, format):
+    """Return the options that a file does not record, and the values with which it is read.
+
+    The value is `None` for an option that must be given when the file is read.
+
+    Args:
+        arrays: the arrays of the file by name.
+        configuration: contents of the `config.json` and the `preprocessor_config.json` next to it.
+        options: options of the model.
+        format: the `Format` of the file.
+
+    Raises:
+        ValueError: if a file would be read as another model than the one written.
+    """
+    archive = ArrayArchive(f"the {format.name} file", arrays, *configuration)
+    num_heads, size = getattr(options, "num_heads", None), options.image_size
+    try:
+        checkpoint = CheckpointReader(archive, *recognize(archive, format.name))
+        read = checkpoint.options(num_heads, size)
+    except ValueError as error:
+        names = [name for name in NAMED if hasattr(options, name)]
+        raise _not_describable(format, options, names) from error
+    if type(read) is not type(options):
+        raise _not_describable(format, options, ["num_classes"])
+    read_size = _read_option("image_size", checkpoint, num_heads)
+    if checkpoint.shape_of(POSITIONS) is not None and read_size not in (None, size):
+        raise _not_describable(format, options, ["image_size"])
+    # The arrays contain the values of the last two.
+    ignored = {"layer_scale", "patch_bias"}
+    if getattr(options, "position_embedding", None) == "sincos2d" not in format.position_embeddings:
+        # They become a learned table.
+        ignored.add("position_embedding")
+    compared = [name for name in (*options.names(), *options.names("size")) if name not in ignored]
+    lost = {name: value for name, (_, value) in differences(options, read, compared).items()}
+    logged = {"epsilon"}
+    # Another GELU changes outputs little, another activation does not.
+    if "gelu" in getattr(options, "activation", ""):
+        logged.add("activation")
+    if fatal := sorted(set(lost) - logged):
+        raise _not_describable(format, options, fatal)
+    if "num_heads" in checkpoint.options_without_config:
+        read_heads = _read_option("num_heads", checkpoint, None, size)
+        lost |= {"num_heads": read_heads} if read_heads != num_heads else {}
+    is_recorded = checkpoint.records_image_size or size_to_record(options) is not None
+    return lost if is_recorded or read_size == size else {**lost, "image_size": read_size}
+
+
+def _read_option(name, checkpoint, num_heads, image_size=None):
+    """Return an option as it is read with these arguments, `None` if the reader asks for more."""
+    with contextlib.suppress(ValueError):
+        return getattr(checkpoint.options(num_heads, image_size), name)
+
+
+def _not_describable(format, options, names):
+    values = ", ".join(f"{name}={getattr(options, name)!r}" for name in names)
+    return ValueError(
+        f"`model` must be one that {format.name} files can describe. "
+        f"Received: a model with {values}"
+    )

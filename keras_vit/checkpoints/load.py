@@ -1,0 +1,318 @@
+"""Models built from checkpoint files, and checkpoint files loaded into models."""
+
+import contextlib
+import os
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.checkpoints.architecture import logger
+from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.checkpoints.catalog.augreg import parse_augreg
+from keras_vit.checkpoints.catalog.download import cache_path, find_file
+from keras_vit.checkpoints.catalog.hub import HUB, is_of_repository
+from keras_vit.checkpoints.configuration.images import warn_of_unrecorded_images
+from keras_vit.checkpoints.positions import resizing_for, warn_of_assumed_grid
+from keras_vit.checkpoints.reader import open_checkpoint
+from keras_vit.checkpoints.weight_map import POSITIONS
+from keras_vit.core.arguments import as_pair, check_options
+from keras_vit.core.imagenet import LABEL_FILES, imagenet_class_names
+from keras_vit.models.files import WEIGHTS_SUFFIX, load_weights
+from keras_vit.models.model import ImageModel, carry, set_origin
+from keras_vit.models.options import DEFAULT_IMAGE_SIZE, is_resnet
+from keras_vit.models.parts import stored_grid, stored_size
+from keras_vit.models.surgery import resize_by
+from keras_vit.models.variants import builder_name, match_variant, size_differences
+from keras_vit.models.vit import build_model
+
+
+def from_checkpoint(
+    path: str | os.PathLike,
+    num_classes: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
+    num_heads: int | None = None,
+    format: str | None = None,
+    patch_size: int | tuple[int, int] | None = None,
+    **options: Any,
+) -> ImageModel:
+    """Build the model that a checkpoint file describes, and load its weights.
+
+    Width, depth, attention heads, patch size, grid, classes, pooling and the hidden layer of the
+    head follow from the arrays. For weights trained in PyTorch, the number of attention heads, the
+    epsilon and the GELU are read from the `config.json` next to them. Without it, the number of
+    heads is that of the published models of that width, and the others are the defaults of timm or
+    transformers. Layers that are frozen in a `.keras` file stay frozen; other files do not record
+    it.
+
+    Args:
+        path: path of a `.npz`, `.safetensors` or `.keras` file, or of a directory with
+            `model.safetensors` (or its shards) and `config.json`, or of a run (its best model);
+            `hf://ORG/NAME`; an `https://` or `gs://` address of a file; or a name of
+            `list_checkpoints()` or of an AugReg file.
+        num_classes: number of classes of a new head of zeros, which replaces the head of the file
+            and `pre_logits`; 0 for no head, `None` for that of the file.
+        image_size: int or `(height, width)`, to which the position embeddings are resized; `None`
+            for that of the file, in a `.keras` file of a model of any size that of its position
+            embeddings. Some files whose grid of patches is not square do not record their
+            image size: then give it. Files of ResNets do not record it either: the default is 224,
+            or that of the catalog for a published file.
+        num_heads: attention heads, for a file that does not record them.
+        format: name of the layout, such as `"google"` or `"timm"`, a key of
+            `keras_vit.checkpoints.formats.FORMATS`; `None` to recognize it.
+        patch_size: int or `(height, width)`, as in `resize`; `None` for that of the file.
+        **options: fields of `VitOptions` or `ResNetOptions` that files of other projects do not
+            record: `dropout`, `attention_dropout`, `stochastic_depth`, `classifier_activation`,
+            `name`, `dtype`, `remat`, `attention_path`; and `activation` and `epsilon`, which some
+            files do not record.
+
+    Returns:
+        A Functional `keras.Model`.
+
+    Raises:
+        ValueError: if the file is damaged or cannot be reached, its arrays are not exactly those of
+            one Vision Transformer or ResNet, or an argument does not fit it.
+
+    Example:
+    >>> model = keras_vit.from_checkpoint("tests/data/reference/a_vit_token.ckpt.npz")
+    >>> model.output.shape
+    (None, 10)
+    """
+    file = find_file(path)
+    with open_checkpoint(file, format) as checkpoint:
+        described = describe(checkpoint, num_heads, image_size)
+        row = match_variant(described)
+        # A .keras file has a name of its own.
+        if row is not None and not checkpoint.format.open:
+            described = described.replace(name=row.name)
+        warn_of_assumed(checkpoint, described, num_heads, options)
+        model = _build(checkpoint, described, num_classes, options)
+    return _resized(model, checkpoint, image_size, patch_size)
+
+
+def load_checkpoint(model: keras.Model, path: str | os.PathLike, format: str | None = None) -> None:
+    """Load a checkpoint file into a model: every array is used, and every variable is filled.
+
+    All arrays are read and checked before the first is assigned, so an error leaves the model
+    unchanged. `from_checkpoint` adapts a file to other classes or another image size.
+
+    Args:
+        model: a built model of this package.
+        path: as in `from_checkpoint`, or the path of a `.weights.h5` file.
+        format: as in `from_checkpoint`.
+
+    Raises:
+        ValueError: if the file does not hold exactly the weights of the model; the message lists
+            unused and missing arrays and those of another shape.
+
+    Example:
+    >>> path = "tests/data/reference/a_vit_token.ckpt.npz"
+    >>> model = keras_vit.from_checkpoint(path)
+    >>> keras_vit.load_checkpoint(model, path)
+    """
+    file = find_file(path)
+    if file.name.endswith(WEIGHTS_SUFFIX):
+        _load_keras_weights(model, file)
+        return
+    with open_checkpoint(file, format) as checkpoint:
+        values = list(checkpoint.read(model))
+        _warn_of_other_functions(model, checkpoint)
+        if checkpoint.shape_of(POSITIONS) is not None and checkpoint.configured_size is None:
+            warn_of_assumed_grid(file, stored_grid(model))
+        for variable, value in values:
+            assign(variable, value)
+        _carry_facts(checkpoint, model)
+
+
+def build_pretrained(row, weights, num_classes, image_size, options):
+    """Build the model of a variant with the given weights, for the builders.
+
+    `weights` is as `path` in `from_checkpoint`, or a tag of the catalog. A head with another number
+    of classes is replaced, position embeddings of another size are resized, and `options` are as in
+    `from_checkpoint`.
+    """
+    file = find_file(weights, row.name, argument="weights")
+    if file.name.endswith(WEIGHTS_SUFFIX):
+        sizes = {"num_classes": num_classes, "image_size": image_size or DEFAULT_IMAGE_SIZE}
+        sizes = {name: size for name, size in sizes.items() if size is not None}
+        model = build_model(row.replace(name=builder_name(row), **sizes, **options))
+        _load_keras_weights(model, file)
+        return model
+    with open_checkpoint(file) as checkpoint:
+        is_recorded = "num_heads" not in checkpoint.format.config_options
+        num_heads = None if is_recorded else getattr(row, "num_heads", None)
+        described = describe(checkpoint, num_heads, image_size)
+        different = size_differences(row, described)
+        if different:
+            pairs = ", ".join(f"{k}={v} instead of {own}" for k, (own, v) in different.items())
+            raise ValueError(
+                f"`weights` must be those of {row.name}. Received: weights={str(file)!r}, with "
+                f"{pairs}"
+            )
+        described = described.replace(name=builder_name(row))
+        warn_of_assumed(checkpoint, described, num_heads, options)
+        new_classes = None if num_classes == described.num_classes else num_classes
+        model = _build(checkpoint, described, new_classes, options)
+    return _resized(model, checkpoint, image_size)
+
+
+def describe(checkpoint, num_heads=None, image_size=None):
+    """Return the options that a file describes, with those that the catalog has for its name.
+
+    No `.npz` file records the form of the GELU: that of DeiT III, trained in PyTorch, is another
+    one. No file of a ResNet records an image size.
+    """
+    file = checkpoint.path
+    options = checkpoint.options(num_heads, image_size)
+    variant = getattr(match_variant(options), "name", None)
+    rows = [
+        row for row in CHECKPOINTS if row.url.endswith(f"/{file.name}") and row.variant == variant
+    ]
+    if image_size is None and not checkpoint.records_image_size:
+        known = rows[0].image_size if len(rows) == 1 else DEFAULT_IMAGE_SIZE
+        options = options.replace(image_size=known)
+        how = "by its name it is" if len(rows) == 1 else "it is assumed to be"
+        logger.warning("%s does not record its image size: %s %d pixels", file, how, known)
+    if is_resnet(options):
+        return options
+    has_table = checkpoint.shape_of(POSITIONS) is not None
+    if "sincos2d" in checkpoint.format.position_embeddings and not rows and not has_table:
+        text = "%s has no position embedding: the fixed sines and cosines are assumed"
+        logger.warning(text, file)
+    known = {row.activation for row in rows}
+    return options.replace(activation=known.pop()) if len(known) == 1 else options
+
+
+def warn_of_assumed(checkpoint, described, num_heads=None, given=()):
+    """Warn of the options that are assumed for a file without a `config.json`.
+
+    `described` are the options of the file, `given` the names of those that the caller gave.
+    """
+    assumed = checkpoint.assumed(described, num_heads)
+    assumed = [f"{name}={value}" for name, value in assumed.items() if name not in given]
+    if assumed:
+        logger.warning(
+            "%s has no config.json. Its arrays do not record these options, which are assumed: %s",
+            checkpoint.path,
+            ", ".join(assumed),
+        )
+
+
+def is_published(file):
+    """Return whether a file is in the cache, under the address of the catalog or of AugReg."""
+    rows = list(CHECKPOINTS)
+    with contextlib.suppress(ValueError):
+        rows.append(parse_augreg(file.name))
+    return any(
+        is_of_repository(file, row.url) if row.url.startswith(HUB) else cache_path(row.url) == file
+        for row in rows
+    )
+
+
+def _load_keras_weights(model, file):
+    load_weights(model, file)
+    if any(variable.path == POSITIONS for variable in model.weights):
+        warn_of_assumed_grid(file, stored_grid(model))
+
+
+def _build(checkpoint, described, num_classes, given):
+    """Build the model of a file at its own size, with a new head if `num_classes` is not `None`."""
+    # An image processor may make borders that a model of transformers leaves out.
+    whole = resizing_for(checkpoint, described, described.image_size).whole(described.image_size)
+    if whole != (checkpoint.processed_size or whole):
+        text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
+        logger.warning(text, checkpoint.path, *checkpoint.processed_size, *whole)
+    _check_given(described, given)
+    options, has_new_head = described, num_classes is not None
+    if has_new_head:
+        options = options.replace(num_classes=num_classes)
+        if not is_resnet(options):
+            options = options.replace(representation_size=None, projection_dim=None)
+        text = "%s: its head is replaced by one of zeros, with %d classes"
+        logger.info(text, checkpoint.path, num_classes)
+    if ignored := checkpoint.naming.ignored:
+        text = "%s: arrays that are left out, as no part of the model: %d, such as %s"
+        logger.info(text, checkpoint.path, len(ignored), ignored[0])
+    model = build_model(options.replace(**given))
+    for variable, value in checkpoint.read(model, has_new_head, is_built_from_file=True):
+        assign(variable, value)
+    _carry_facts(checkpoint, model, keeps_head=not has_new_head)
+    checkpoint.format.restore(checkpoint, model, bool(has_new_head and num_classes), given)
+    return model
+
+
+def _resized(model, checkpoint, image_size, patch_size=None):
+    """Return the model for another image or patch size, if one is given."""
+    if patch_size is None and (
+        image_size is None or as_pair(image_size, "image_size") == model.input_shape[1:3]
+    ):
+        return model
+    text = "%s: image_size=%s and patch_size=%s replace %s and those of the file"
+    logger.info(text, checkpoint.path, image_size, patch_size, model.input_shape[1:3])
+    return resize_by(checkpoint.format.interpolation, model, image_size, patch_size)
+
+
+def _carry_facts(checkpoint, model, keeps_head=True):
+    """Record on a model what the file of its weights says besides; see `ImageModel`."""
+    saved = getattr(checkpoint.archive, "model", None)
+    if saved is not None:
+        own = model.options
+        carry(saved, model, keeps_head)
+        model.options = own
+    elif isinstance(model, ImageModel):
+        model.normalization = checkpoint.normalization
+        model.resizing = resizing_for(checkpoint, model.options, stored_size(model))
+        model.layout = checkpoint.format.name
+        if checkpoint.format.has_normalizations and not checkpoint.records_images:
+            warn_of_unrecorded_images(checkpoint.path)
+        num_classes = model.options.num_classes
+        if keeps_head and num_classes == 0 and (kind := checkpoint.classifier_kind):
+            text = "%s has no classifier, though its config.json says %s: the model has no head"
+            logger.warning(text, checkpoint.path, kind)
+        if keeps_head:
+            names = checkpoint.class_names(num_classes)
+            if names is None and num_classes in LABEL_FILES and is_published(checkpoint.path):
+                names = imagenet_class_names(num_classes)
+            model.class_names = names
+    set_origin(model, None if is_published(checkpoint.path) else checkpoint.path)
+
+
+def _check_given(options, given):
+    """Raise an error if the caller gave an option another value than the file records."""
+    check_options("from_checkpoint", given, vars(options))
+    # The others are part of the weights, or not recorded by some files.
+    free = options.names("training", "runtime")
+    for name, value in given.items():
+        if name in ("classifier_activation", *free):
+            continue
+        recorded = getattr(options.resolved(), name)
+        if name not in ("activation", "epsilon") and value != recorded:
+            raise ValueError(
+                f"`{name}` must be that of the file, {recorded!r}, or not be given. "
+                f"Received: {name}={value!r}"
+            )
+        if value != recorded:
+            logger.info("%s=%r replaces %r, which is read without it", name, value, recorded)
+
+
+def assign(variable, value):
+    """Assign a copy of a value, which may be a view of a file or of another model's variable."""
+    # JAX would use NumPy's buffer as that of the variable, and donate it in training.
+    variable.assign(np.array(value))
+
+
+def _warn_of_other_functions(model, checkpoint):
+    """Log a warning for each option that changes outputs and differs between file and model."""
+    ours = getattr(model, "options", None)
+    if ours is None:
+        return
+    theirs = describe(checkpoint, getattr(ours, "num_heads", None), stored_size(model))
+    names = ["classifier_activation"]
+    if not is_resnet(ours):
+        names += ["activation", "epsilon", "position_embedding", "position_placement"]
+        # A pooling that is only assumed cannot contradict the model.
+        names += ["pooling"] if "pooling" not in checkpoint.options_without_config else []
+    for name in names:
+        if getattr(theirs, name) != getattr(ours, name):
+            text = "%s: the model has %s=%r, the file %r"
+            logger.warning(text, checkpoint.path, name, getattr(ours, name), getattr(theirs, name))

@@ -1,1 +1,0 @@
-"""Position embeddings: added to tokens, rotations of queries and keys, and of offsets."""

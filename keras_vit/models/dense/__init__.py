@@ -1,1 +1,0 @@
-"""Models of dense predictions: maps at several strides, and segmenters."""

@@ -1,0 +1,99 @@
+"""Features of images: the representation that the head sees, or the outputs of layers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_vit.core.pixels import check_images
+from keras_vit.models.inference import for_inference
+from keras_vit.models.parts import check_backbone, representation, token_grid
+
+
+def features(
+    model: keras.Model,
+    images: Any,
+    layers: Sequence[str] | None = None,
+    as_maps: bool = False,
+    batch_size: int = 32,
+) -> np.ndarray | dict[str, np.ndarray]:
+    """Compute the representation of images, or the outputs of layers.
+
+    Args:
+        model: a model of this package, built, tuned or reloaded.
+        images: array `(batch, height, width, channels)` in [-1, 1], or a `tf.data.Dataset` of
+            batches of them.
+        layers: names of layers whose outputs to return, such as `["block_5", "encoder_norm"]`;
+            `None` for the representation that the head sees (after `pre_logits`, if there is one).
+        as_maps: whether to return token sequences as `(batch, rows, columns, width)` without the
+            class token, instead of `(batch, tokens, width)`. Feature maps of a ResNet are returned
+            as they are.
+        batch_size: images in one step.
+
+    Returns:
+        A NumPy array, the representation; or a dictionary of arrays, one for each layer.
+
+    Raises:
+        ValueError: if the model has no such layer, a layer's output is neither a token sequence
+            nor a feature map and `as_maps` asks for one, or `images` is an array that is not scaled
+            to [-1, 1].
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=10, image_size=32)
+    >>> images = np.zeros((2, 32, 32, 3))
+    >>> keras_vit.features(model, images).shape
+    (2, 192)
+    >>> keras_vit.features(model, images, layers=["block_5"], as_maps=True)["block_5"].shape
+    (2, 2, 2, 192)
+    """
+    check_backbone(model)
+    check_images(images)
+    if layers is None:
+        outputs = {"representation": representation(model, ("head",))}
+    else:
+        outputs = {name: model.get_layer(name).output for name in layers}
+    # Float32, since NumPy has no bfloat16 of its own.
+    as_float32 = keras.layers.Activation("linear", dtype="float32")
+    extractor = keras.Model(model.input, {name: as_float32(x) for name, x in outputs.items()})
+    arrays = for_inference(extractor).predict(images, batch_size=batch_size, verbose=0)
+    if as_maps:
+        grid = token_grid(model, images)
+        arrays = {name: _as_map(name, array, grid) for name, array in arrays.items()}
+    if layers is None:
+        return arrays["representation"]
+    # Some backends sort dictionaries.
+    return {name: arrays[name] for name in outputs}
+
+
+def feature_extractor(model):
+    """Return a model from images to the inputs of the head, in float32.
+
+    Raises:
+        ValueError: if the model does not map an RGB image to a vector.
+    """
+    check_backbone(model)
+    # The head is not used for the features, nor for the key of their cache.
+    output = representation(model, ("head",))
+    shape = model.inputs[0].shape
+    if len(model.inputs) != 1 or len(shape) != 4 or shape[-1] != 3 or len(output.shape) != 2:
+        raise ValueError(
+            "`model` must map RGB images to a vector for each. "
+            f"Received: a model from {[tuple(image.shape) for image in model.inputs]} to "
+            f"{tuple(output.shape)}"
+        )
+    # Float32, as NumPy has no bfloat16.
+    as_float32 = keras.layers.Activation("linear", dtype="float32", name="features")
+    return keras.Model(model.input, as_float32(output), name="extractor")
+
+
+def _as_map(name, tokens, grid):
+    if tokens.ndim == 4:
+        return tokens
+    if grid is None or tokens.ndim != 3 or tokens.shape[1] < grid[0] * grid[1]:
+        raise ValueError(
+            "`as_maps` needs layers whose output is a token sequence or a map. "
+            f"Received: {name!r}, whose output has the shape {tokens.shape}"
+        )
+    rows, columns = grid
+    return tokens[:, -rows * columns :].reshape(len(tokens), rows, columns, -1)

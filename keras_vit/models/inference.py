@@ -1,0 +1,82 @@
+"""Copies of models for inference, whose weights are standardized and cast once."""
+
+import keras
+from keras import ops
+
+from keras_vit.layers.base import KeepsParts, parts
+from keras_vit.layers.resnet import Bottleneck, StandardizedConv2D
+from keras_vit.models.model import carry
+from keras_vit.models.surgery import copy_layer, copy_model, dense_parts, plain, plain_kernel
+
+# Under a mixed policy they compute with their weights in float32.
+NORMS = (keras.layers.LayerNormalization, keras.layers.GroupNormalization)
+
+
+def for_inference(model: keras.Model, casting: bool = True) -> keras.Model:
+    """Return a model of the same function that computes less in each call.
+
+    It stores the kernels of convolutions standardized, and those of LoRA merged.
+
+    Args:
+        model: a Functional model; it does not change.
+        casting: whether layers of a policy such as `"mixed_bfloat16"` store their weights in half
+            precision, except norms, and quantized models are returned as they are. Otherwise
+            kernels are float32.
+
+    Returns:
+        `model` itself if there is nothing to change. Otherwise a model with copies of the weights
+        that `model` has now.
+
+    Example:
+    >>> model = keras_vit.resnet((1,), 32, num_classes=2, image_size=32)
+    >>> keras_vit.for_inference(model).get_layer("root_conv").folded
+    True
+    """
+    if casting and any(part.quantization_mode for part in dense_parts(model)):
+        return model
+    model = plain(model)
+    changes = {layer.name: _changes(layer, casting) for layer in model.layers}
+    if not any(changes.values()):
+        return model
+
+    def layer(old):
+        new = copy_layer(old, **changes[old.name])
+        for part in parts(new):
+            if isinstance(part, NORMS):
+                part.dtype_policy = old.dtype_policy
+        return new
+
+    new = copy_model(model, layer, values=_standardized(model))
+    carry(model, new)
+    return new
+
+
+def update_inference_copy(model, copy):
+    """Assign the current weights of a model to a copy that `for_inference` made of it."""
+    values = {variable.path: variable.value for variable in model.weights} | _standardized(model)
+    values |= {
+        f"{part.path}/kernel": plain_kernel(part) for part in dense_parts(model) if part.lora_rank
+    }
+    for variable in copy.weights:
+        # Copied, because a training step on JAX deletes the buffers of `model`.
+        variable.assign(ops.copy(values[variable.path]))
+
+
+def _changes(layer, casting):
+    """Return the arguments of a layer that are others in the copy."""
+    if not isinstance(layer, KeepsParts) or not layer.weights:
+        return {}
+    folded = {"folded": True} if getattr(layer, "folded", None) is False else {}
+    # The norms of a unit are made when it is built, too late for another policy.
+    is_cast = casting and layer.compute_dtype != "float32" and not isinstance(layer, Bottleneck)
+    is_mixed = is_cast and layer.variable_dtype == "float32"
+    return {**folded, **({"dtype": layer.compute_dtype} if is_mixed else {})}
+
+
+def _standardized(model):
+    """Return the standardized kernels of convolutions by path."""
+    return {
+        part.kernel.path: part.standardize(part.kernel)
+        for part in parts(model)
+        if isinstance(part, StandardizedConv2D) and not part.folded
+    }

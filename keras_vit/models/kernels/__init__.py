@@ -1,1 +1,0 @@
-"""Kernels with low-rank adapters (LoRA), quantized kernels, and plain or folded ones."""

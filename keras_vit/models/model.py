@@ -1,0 +1,185 @@
+"""The class of the models that the builders make, and what a model carries with it."""
+
+import dataclasses
+import logging
+import pathlib
+
+import keras
+
+from keras_vit.core.class_names import check_class_names
+from keras_vit.core.pixels import check_images
+from keras_vit.core.resizing import WHOLE_IMAGE, Resizing
+from keras_vit.core.several_labels import check_thresholds
+from keras_vit.models.options import options_from_config
+
+# Mean and standard deviation, per channel or of all, of pixels in [0, 1] that become [-1, 1].
+CENTERED = ((0.5,), (0.5,))
+
+
+@keras.saving.register_keras_serializable("keras_vit")
+class ImageModel(keras.Model):
+    """A Functional model that carries the options which it was built with.
+
+    `options` are the `VitOptions` or `ResNetOptions` that build a model of the same architecture;
+    `None` for a backbone or a segmenter. `.keras` files, `keras_vit.resize` and
+    `keras_vit.replace_head` keep them; `keras.models.clone_model` does not.
+
+    Whatever its weights were trained on, the model takes images in [-1, 1]. It carries what the
+    files of its weights record besides, as `options`:
+
+    - `class_names`: a tuple of the names of the classes, or `None`. It can be set, and a new head
+      has none.
+    - `thresholds`: a tuple with the probability above which each class is predicted, if an image
+      may have several labels (its probabilities are sigmoids), or `None`. It is like `class_names`.
+    - `normalization`: `(mean, standard_deviation)` of pixels in [0, 1] with which the weights were
+      trained, each a tuple of one number or one per channel. The patch projection contains it;
+      `keras_vit.save_checkpoint` restores it.
+    - `resizing`: a `keras_vit.core.resizing.Resizing`, how images were resized and cropped.
+    - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
+      `keras_vit.save_checkpoint` prefers it to the other layouts of the project.
+
+    Example:
+    >>> model = keras_vit.resize(keras_vit.ViT_Ti16(num_classes=10, image_size=32), 48)
+    >>> model.options.image_size, model.options.depth
+    ((48, 48), 12)
+    """
+
+    # Keras keeps the graph of layers in a subclass that has no constructor of its own.
+    options = layout = _class_names = _thresholds = None
+    normalization = CENTERED
+    resizing = WHOLE_IMAGE
+
+    @property
+    def class_names(self):
+        return self._class_names
+
+    @class_names.setter
+    def class_names(self, names):
+        if names is not None:
+            names = check_class_names(names, num_classes=self.output_shape[-1])
+        self._class_names = names
+
+    @property
+    def thresholds(self):
+        return self._thresholds
+
+    @thresholds.setter
+    def thresholds(self, thresholds):
+        if thresholds is not None:
+            thresholds = check_thresholds(thresholds, self.output_shape[-1])
+        self._thresholds = thresholds
+
+    @property
+    def pyramid_outputs(self):
+        """The maps of a backbone by level, as detectors of KerasHub read them."""
+        return self.output
+
+    def fit(self, x=None, *args, **kwargs):
+        """Train as `keras.Model.fit` does; the first image of an array is checked."""
+        check_images(x, "x")
+        warn_of_loss(self)
+        return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        """Evaluate as `keras.Model.evaluate` does; the first image of an array is checked."""
+        check_images(x, "x")
+        return super().evaluate(x, *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """Predict as `keras.Model.predict` does; the first image of an array is checked."""
+        check_images(x, "x")
+        return super().predict(x, *args, **kwargs)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "options": self.options and dataclasses.asdict(self.options),
+            "class_names": self.class_names,
+            "thresholds": self.thresholds,
+            "normalization": self.normalization,
+            "resizing": dataclasses.asdict(self.resizing),
+            "layout": self.layout,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        names = "options", "class_names", "thresholds", "normalization", "resizing", "layout"
+        facts = {name: config.pop(name) for name in names}
+        model = super().from_config(config, custom_objects)
+        model.options = facts["options"] and options_from_config(facts["options"])
+        model.class_names, model.thresholds = facts["class_names"], facts["thresholds"]
+        model.normalization = tuple(map(tuple, facts["normalization"]))
+        model.resizing, model.layout = Resizing(**facts["resizing"]), facts["layout"]
+        follow_dtype(model)
+        return model
+
+
+def warn_of_loss(model):
+    """Log a warning if the outputs of a model are logits, and its loss takes probabilities."""
+    loss = keras.losses.get(model.loss) if isinstance(model.loss, str) else model.loss
+    kinds = keras.losses.SparseCategoricalCrossentropy, keras.losses.CategoricalCrossentropy
+    takes_probabilities = isinstance(loss, (*kinds, keras.losses.BinaryCrossentropy))
+    is_of_logits = model.options is None or model.options.classifier_activation is None
+    if takes_probabilities and not loss.from_logits and is_of_logits:
+        logging.getLogger("keras_vit").warning(
+            "the model returns logits, and the loss %s takes probabilities: give it "
+            "from_logits=True, or build the model with classifier_activation='softmax'",
+            loss.name,
+        )
+
+
+def follow_dtype(model):
+    """Set a model's policy, by which `compile` scales the loss, if its layers compute in float16.
+
+    A Functional model has the global policy otherwise, whatever its layers have.
+    """
+    if computes_in_float16(model):
+        model.dtype_policy = "mixed_float16"
+
+
+def computes_in_float16(model):
+    """Whether a layer of a model computes in float16, in which small gradients are 0."""
+    return any(layer.compute_dtype == "float16" for layer in model.layers)
+
+
+def carry(model, new, keeps_head=True, **changes):
+    """Give a new model what the model that it was made from carries, with changed options.
+
+    A new head has no class names and no thresholds.
+    """
+    set_origin(new, origin_of(model))
+    if not (isinstance(model, ImageModel) and isinstance(new, ImageModel)):
+        return
+    new.options = model.options and model.options.replace(**changes)
+    new.normalization, new.layout = model.normalization, model.layout
+    new.resizing = model.resizing
+    follow_dtype(new)
+    if keeps_head:
+        new.class_names, new.thresholds = model.class_names, model.thresholds
+
+
+def options_of(model):
+    """Return the options that a model carries, or raise an error if it carries none."""
+    options = getattr(model, "options", None)
+    if options is None:
+        raise ValueError(
+            "`model` must be one of the builders, or made from one by `resize` or `replace_head`. "
+            f"Received: {type(model).__name__} {getattr(model, 'name', model)!r}"
+        )
+    return options
+
+
+def resizing_of(model):
+    """Return the `Resizing` of a model; a model of another class has the default one."""
+    return getattr(model, "resizing", WHOLE_IMAGE)
+
+
+def set_origin(model, path):
+    """Record on a model which file its weights come from; `None` for new or published weights."""
+    model._keras_vit_origin = None if path is None else pathlib.Path(path).resolve()
+
+
+def origin_of(model):
+    """Return the path of `set_origin`, `None` if there is none."""
+    return getattr(model, "_keras_vit_origin", None)

@@ -1,0 +1,133 @@
+"""Low-rank adaptation (LoRA) of a Vision Transformer's projections and MLPs, and quantization."""
+
+from collections.abc import Sequence
+
+import keras
+
+from keras_vit.core.arguments import check_choice
+from keras_vit.layers.base import quantize_layer
+from keras_vit.models.model import carry
+from keras_vit.models.parts import find_blocks
+from keras_vit.models.surgery import (
+    copy_layer,
+    copy_model,
+    dense_parts,
+    freeze_base,
+    lora_parts,
+    plain,
+)
+
+# Modes of `quantize`.
+QUANTIZATIONS = ("int8", "int4", "float8")
+
+
+def enable_lora(
+    model: keras.Model, rank: int, alpha: float | None = None, layers: Sequence[str] | None = None
+) -> keras.Model:
+    """Return a copy with trainable low-rank matrices, in which all else but the head is frozen.
+
+    A kernel `W` becomes `W + alpha / rank * A B`. `B` is zero at the start. The kernels may be
+    quantized before or afterwards (QLoRA). `.keras` files keep `W`, `A` and `B`. Functions that
+    return another model, write another format or export the model merge them first, as
+    `merge_lora` does.
+
+    Args:
+        model: a Vision Transformer of this package; it does not change.
+        rank: number of columns of `A` and of rows of `B`.
+        alpha: a positive number; `None` for `rank`.
+        layers: names of the layers of a block that get LoRA, of `"query"`, `"key"`, `"value"`,
+            `"output"` (of the attention), `"dense_0"`, `"dense_1"`, in a gated MLP `"gate"`, `"up"`
+            and `"down"`; `None` for all.
+
+    Returns:
+        A model of the class of the given one, not compiled.
+
+    Raises:
+        ValueError: if the model has no blocks, has LoRA already or computes in float8, or `layers`
+            are others.
+
+    Reference:
+        LoRA (arXiv 2106.09685), QLoRA (arXiv 2305.14314).
+
+    Example:
+    >>> model = keras_vit.ViT_Ti16(num_classes=3, image_size=32)
+    >>> model = keras_vit.enable_lora(model, rank=4, layers=("query", "value"))
+    >>> sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    37443
+    """
+    found = [part for block in find_blocks(model) for part in dense_parts(block)]
+    names = list(dict.fromkeys(part.name for part in found))
+    layers = names if layers is None else list(layers)
+    if not layers or not set(layers) <= set(names):
+        raise ValueError(
+            f"`layers` must be names of {', '.join(names)}. Received: layers={layers!r}"
+        )
+    if lora_parts(model) or any(part.quantization_mode == "float8" for part in found):
+        raise ValueError("`model` must have no LoRA and no float8. Received: a model with them")
+    blocks = [block.name for block in find_blocks(model)]
+    lora = dict.fromkeys(layers, (rank, rank if alpha is None else alpha))
+
+    def layer(old):
+        return copy_layer(old, **({"lora": lora} if old.name in blocks else {}))
+
+    new = copy_model(model, layer)
+    carry(model, new)
+    freeze_base(new)
+    return new
+
+
+def merge_lora(model: keras.Model) -> keras.Model:
+    """Return a plain model of the same function, whose float kernels contain the product of LoRA.
+
+    Args:
+        model: a model of `enable_lora`, built, tuned or reloaded; it does not change.
+
+    Returns:
+        A model of the class of the given one, not compiled, all of whose layers are trained; a
+        model without LoRA and with float kernels itself.
+
+    Example:
+    >>> model = keras_vit.enable_lora(keras_vit.ViT_Ti16(num_classes=3, image_size=32), rank=4)
+    >>> len(keras_vit.merge_lora(model).weights) == len(model.weights) - 12 * 6 * 2
+    True
+    """
+    return plain(model)
+
+
+def quantize(model: keras.Model, mode: str) -> keras.Model:
+    """Return a copy of a model whose projections and MLPs have quantized kernels.
+
+    The patch projection, the norms and the head stay float. `.keras` files keep quantized models
+    bit for bit. Functions that return another model, write another format or export the model use
+    float kernels of the quantized values.
+
+    Args:
+        model: a model of this package with blocks, also with LoRA; it does not change.
+        mode: as in `keras.Model.quantize`: `"int8"` (kernels and inputs), `"int4"` (kernels, with
+            a scale per 128 rows) or `"float8"` (float32 kernels, which each call rounds to 8 bits
+            by scales that training updates: for accelerators, it saves no memory).
+
+    Returns:
+        A model of the class of the given one, not compiled.
+
+    Raises:
+        ValueError: if `mode` is unknown, or the model has no such layers, is quantized already, or
+            has LoRA and is to compute in float8.
+
+    Example:
+    >>> model = keras_vit.vision_transformer(4, 32, 1, 2, 64, num_classes=3, image_size=16)
+    >>> keras_vit.quantize(model, "int8").get_layer("block_0").mlp.dense_0.kernel.dtype
+    'int8'
+    """
+    check_choice("mode", mode, QUANTIZATIONS)
+    modes = {part.quantization_mode for part in dense_parts(model)}
+    if modes != {None} or (mode == "float8" and lora_parts(model)):
+        raise ValueError(
+            "`model` must have blocks, not be quantized, and have no LoRA for float8. "
+            f"Received: a model with kernels in {modes or 'no blocks'}, mode={mode!r}"
+        )
+    new = copy_model(model)
+    carry(model, new)
+    for part in dense_parts(new):
+        quantize_layer(part, mode)
+    return new
