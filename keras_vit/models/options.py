@@ -231,6 +231,14 @@ class VitOptions(Options):
             "`position_placement` must be 'stem' unless `position_embedding` is learned",
             "position_placement position_embedding",
         )
+        # Rows and columns have a half of the width each, with sines and cosines a quarter.
+        parts = {"learned2d": 2, "sincos2d": 4, "rotary": 4 * (self.num_heads or 1)}
+        count = parts.get(self.position_embedding, 1)
+        yield (
+            self.embedding_dim % count != 0,
+            f"`embedding_dim` must be a multiple of {count} for such positions",
+            "embedding_dim position_embedding",
+        )
         yield (
             self.axial
             and (self.num_prefix_tokens > 0 or self.position_embedding in ATTENTION_EMBEDDINGS),

@@ -137,7 +137,7 @@ def check_recipe(recipe):
             raise ValueError(f"{rule}. Received: {received}")
     # The model's options must go together.
     names = "pooling", "position_embedding", "position_placement", "axial"
-    VitOptions(1, 1, 1, 1, 1, image_size=None, **{name: getattr(recipe, name) for name in names})
+    VitOptions(1, 4, 1, 1, 1, image_size=None, **{name: getattr(recipe, name) for name in names})
 
 
 def check_accumulation(recipe, dtype):
