@@ -11,12 +11,10 @@ import pytest
 from keras_vit.checkpoints import from_checkpoint
 from keras_vit.checkpoints.archives.memory import ArrayArchive
 from keras_vit.checkpoints.formats import recognize
-from keras_vit.checkpoints.matching import mismatches
 from keras_vit.checkpoints.reader import CheckpointReader
-from keras_vit.checkpoints.weight_map import entries
 from keras_vit.models import VARIANTS, match_variant
+from keras_vit.models.options import is_resnet
 from keras_vit.models.vit import variable_shapes
-from keras_vit.models.variants import is_resnet, total_stride
 from tests.fixtures.reference import DATA
 
 MANIFESTS = json.loads(gzip.decompress((DATA / "manifests.json.gz").read_bytes()))
@@ -87,20 +85,18 @@ def test_recognized_and_complete(manifest):
     row = match_variant(options)
     assert (row.name if row else None) == builder_of(manifest)
     shapes = shapes_of(options)
-    found, without_row = entries(checkpoint.format.rows, shapes)
-    assert not without_row
-    assert not mismatches(checkpoint, found, shapes, fits_positions=True, drop_head=False)
+    checkpoint.match("model", shapes, options.grid, getattr(options, "num_heads", None))
     if is_resnet(options):
         assert sum(map(math.prod, shapes.values())) == size_of(manifest)
         return
-    assert options["pooling"] == pooling_of(manifest)
-    has_no_position = options["class_token"] and checkpoint.format.name == "big_vision"
+    assert options.pooling == pooling_of(manifest)
+    has_no_position = options.class_token and checkpoint.format.name == "big_vision"
     # big_vision's class token has no position; ours is one at zero.
-    added = has_no_position * options["embedding_dim"]
+    added = has_no_position * options.embedding_dim
     assert sum(map(math.prod, shapes.values())) == size_of(manifest) + added
-    if options["position_embedding"] == "learned":
-        patch, _ = total_stride(options["patch_size"], options.get("resnet_stages"))
-        assert options["image_size"] == (manifest["image_size"] // patch * patch,) * 2
+    if options.position_embedding == "learned":
+        patch = options.stride[0]
+        assert options.image_size == (manifest["image_size"] // patch * patch,) * 2
 
 
 def test_every_builder_has_a_manifest():

@@ -6,7 +6,7 @@ import pytest
 from keras_vit.evaluation.memory import count_activations
 from keras_vit.layers import projection
 from keras_vit.models import vision_transformer
-from keras_vit.models.variants import ResNetVariant, Variant
+from keras_vit.models.options import ResNetOptions, VitOptions
 
 if keras.backend.backend() != "torch":
     pytest.skip("What is kept is told by PyTorch alone", allow_module_level=True)
@@ -40,7 +40,7 @@ def kept_numbers(function, images):
 def test_activations_of_a_vit_are_what_pytorch_keeps(monkeypatch, pooling, size):
     # As on accelerators. The convolutions that AMD's processors get keep one copy less per block.
     monkeypatch.setattr(projection, "is_convolved", lambda tokens: False)
-    variant = Variant("small", 16, 96, 2, 3, 384)
+    variant = VitOptions(16, 96, 2, 3, 384)
     model = vision_transformer(**variant.architecture, image_size=size, pooling=pooling)
     kept = kept_of_an_image(lambda images: model(images, training=True), size, size, 3)
     # The rest is means and deviations of the norms and sums of the attention.
@@ -60,7 +60,7 @@ def test_activations_of_a_vit_are_what_pytorch_keeps(monkeypatch, pooling, size)
 )
 def test_activations_of_ablations_are_what_pytorch_keeps(monkeypatch, options):
     monkeypatch.setattr(projection, "is_convolved", lambda tokens: False)
-    variant = Variant("small", 16, 96, 2, 3, 384)
+    variant = VitOptions(16, 96, 2, 3, 384)
     model = vision_transformer(**variant.architecture, image_size=160, **options)
     kept = kept_of_an_image(lambda images: model(images, training=True), 160, 160, 3)
     options = {name: value for name, value in options.items() if name != "position_placement"}
@@ -109,7 +109,7 @@ def test_activations_of_a_resnet_are_what_pytorch_keeps():
 
     kept = kept_of_an_image(model, 3, 64, 64)
     # The rest is means and deviations of the norms.
-    counted = count_activations(ResNetVariant("small", (2, 3), 32), 64)
+    counted = count_activations(ResNetOptions((2, 3), 32), 64)
     assert counted == pytest.approx(kept, rel=0.01)
 
 

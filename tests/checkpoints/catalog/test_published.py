@@ -9,14 +9,9 @@ from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.hub import ADDRESS
 from keras_vit.checkpoints.catalog.hub_models import HUB_CHECKPOINTS
 from keras_vit.checkpoints.catalog.published import GOOGLE_CHECKPOINTS
-from keras_vit.models import VARIANTS, Variant
-from keras_vit.models.variants import total_stride
+from keras_vit.models import VARIANTS
 
-PATCHES = {
-    variant.name: total_stride(variant.patch_size, variant.resnet_stages)[0]
-    for variant in VARIANTS
-    if isinstance(variant, Variant)
-}
+PATCHES = {variant.name: variant.stride[0] for variant in VARIANTS}
 NAMES = {variant.name for variant in VARIANTS}
 EACH = pytest.mark.parametrize("row", CHECKPOINTS, ids=lambda row: row.name)
 GOOGLE = pytest.mark.parametrize("row", GOOGLE_CHECKPOINTS, ids=lambda row: row.name)
