@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.trained.model_paths import model_digest
+from keras_vit.checkpoints.trained import model_digest
 from keras_vit.cli.train import Train
 from keras_vit.training import Run, distribution
 from keras_vit.training.recipes import RECIPES

@@ -6,9 +6,9 @@ import shutil
 import keras
 import numpy as np
 import pytest
-
 from keras_vit.checkpoints.trained.loading import load_trained, recorded_class_names, run_of
-from keras_vit.checkpoints.trained.runs import MODELS, read_run
+
+from keras_vit.checkpoints.runs import MODELS, read_run
 from keras_vit.cli import main
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.models.files import load_model

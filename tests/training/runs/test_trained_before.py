@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.trained.loading import load_trained
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.cli import main
 from keras_vit.models import vision_transformer
 from keras_vit.training.runs.saved_models import images_trained_before
