@@ -22,16 +22,15 @@ def read_configuration(directory):
     Each is empty if there is none. As in transformers, settings in a `processor_config.json` come
     before those in a `preprocessor_config.json`.
     """
-    path = directory / "config.json"
-    config = read_json(path)
-    for name in ("pretrained_cfg", "model_args"):
-        if not isinstance(config.get(name) or {}, dict):
+    config, processor = (read_json(directory / name) for name in ("config.json", PROCESSOR))
+    objects = (config, "pretrained_cfg"), (config, "model_args"), (processor, "image_processor")
+    for contents, name in objects:
+        if not isinstance(contents.get(name) or {}, dict):
             raise ValueError(
-                f"`{name}` of {str(path)!r} must be a JSON object. "
-                f"Received: {name}={config[name]!r:.80}"
+                f"`{name}` of {str(directory)!r} must be a JSON object. "
+                f"Received: {name}={contents[name]!r:.80}"
             )
-    nested = read_json(directory / PROCESSOR).get("image_processor")
-    return config, nested or read_json(directory / PREPROCESSOR)
+    return config, processor.get("image_processor") or read_json(directory / PREPROCESSOR)
 
 
 def read_json(path):
