@@ -16,7 +16,7 @@ from keras_vit.checkpoints.configuration import (
 HUB = "hf://"
 # Revisions of pull requests contain slashes.
 ADDRESS = re.compile(
-    r"hf://(?P<repository>[^/@]+/[^/@]+)"
+    r"hf://(?!.*\.\.)(?P<repository>[^/@]+/[^/@]+)"
     r"(@(?P<revision>refs/(?:pr|convert)/[^/]+|[^/]+))?(/(?P<file>.+))?"
 )
 # The first of these that a repository has is read.
@@ -41,7 +41,7 @@ def fetch_from_hub(address):
     from huggingface_hub import snapshot_download
 
     match = ADDRESS.fullmatch(address)
-    if match is None or ".." in address:
+    if match is None:
         raise ValueError(
             "an address on the Hub must be `hf://ORG/NAME[@REVISION][/FILE]`. "
             f"Received: {address!r}"
