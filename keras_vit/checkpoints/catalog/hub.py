@@ -73,7 +73,7 @@ def naming_hub(name):
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
-            f"the Hub must give access to the repository. Received: {name!r} ({reason})"
+            f"the repository on the Hub cannot be used. Received: {name!r} ({reason})"
         ) from error
 
 
