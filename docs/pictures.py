@@ -12,7 +12,7 @@ import keras
 import skimage.data
 
 import keras_vit
-from keras_vit.checkpoints.trained.loading import load_trained
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.inspection.report import write_report
 from keras_vit.models.model import resizing_of
 from keras_vit.serving.loaded import preprocess_files

@@ -59,7 +59,7 @@ PUBLIC = {
         "save_checkpoint",
         "to_keras_hub",
     ],
-    "keras_vit.checkpoints.adapters.files": ["load_adapter", "save_adapter"],
+    "keras_vit.checkpoints.adapters": ["load_adapter", "save_adapter"],
     "keras_vit.data": ["decode_predictions", "preprocess"],
     "keras_vit.inspection.attention": ["attention_maps"],
     "keras_vit.inspection.rollout": ["attention_rollout"],

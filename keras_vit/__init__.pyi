@@ -51,8 +51,8 @@ from keras_vit.checkpoints import list_checkpoints as list_checkpoints
 from keras_vit.checkpoints import load_checkpoint as load_checkpoint
 from keras_vit.checkpoints import save_checkpoint as save_checkpoint
 from keras_vit.checkpoints import to_keras_hub as to_keras_hub
-from keras_vit.checkpoints.adapters.files import load_adapter as load_adapter
-from keras_vit.checkpoints.adapters.files import save_adapter as save_adapter
+from keras_vit.checkpoints.adapters import load_adapter as load_adapter
+from keras_vit.checkpoints.adapters import save_adapter as save_adapter
 from keras_vit.data import decode_predictions as decode_predictions
 from keras_vit.data import preprocess as preprocess
 from keras_vit.inspection.attention import attention_maps as attention_maps

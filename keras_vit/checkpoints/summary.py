@@ -23,6 +23,7 @@ class Summary:
             or `resnet` builds it.
         options: options of `vision_transformer` or `resnet`, at the image size of the file.
         dtypes: names of the dtypes in which the arrays are stored.
+        class_names: names of the classes that are recorded, or `None`.
         parameters: number of parameters.
         head_state: `"zero"` if all weights of the head are zero, `"not finite"` if one is NaN or
             infinite, so that the file cannot be loaded; otherwise `None`.
@@ -34,6 +35,7 @@ class Summary:
     variant: str | None
     options: Options
     dtypes: tuple[str, ...]
+    class_names: tuple[str, ...] | None
     parameters: int
     head_state: str | None
     ignored: tuple[str, ...]
@@ -42,11 +44,6 @@ class Summary:
     def zero_head(self):
         """Whether there is a head, and all its weights are zero."""
         return self.head_state == "zero"
-
-    @property
-    def finite_head(self):
-        """Whether the head has neither NaN nor infinity."""
-        return self.head_state != "not finite"
 
 
 def inspect_checkpoint(
@@ -82,6 +79,7 @@ def inspect_checkpoint(
     with open_checkpoint(file, format) as checkpoint:
         options = describe(checkpoint, num_heads, image_size)
         warn_of_assumed(checkpoint, options, num_heads)
+        saved = getattr(checkpoint.archive, "model", None)
         row, shapes = match_variant(options), variable_shapes(options)
         num_heads = getattr(options, "num_heads", None)
         checkpoint.match(options.name, shapes, options.grid, num_heads)
@@ -91,6 +89,9 @@ def inspect_checkpoint(
             row.name if row else None,
             options,
             tuple(checkpoint.dtypes),
+            checkpoint.class_names(options.num_classes)
+            if saved is None
+            else getattr(saved, "class_names", None),
             sum(map(math.prod, shapes.values())),
             checkpoint.head_state(),
             tuple(checkpoint.naming.ignored),

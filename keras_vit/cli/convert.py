@@ -51,9 +51,8 @@ class Convert:
     def run(self):
         """Convert, and print what was written."""
         from keras_vit.checkpoints import from_checkpoint, model_card, push_to_hub, save_checkpoint
+        from keras_vit.checkpoints.runs import find_model
         from keras_vit.checkpoints.save import format_for
-        from keras_vit.checkpoints.trained.loading import class_names_of
-        from keras_vit.checkpoints.trained.runs import find_model
         from keras_vit.models.tuning import quantize
 
         to = self.to or SUFFIXES.get(self.target.suffix)
@@ -77,7 +76,6 @@ class Convert:
         model = from_checkpoint(source, self.num_classes, size, self.num_heads)
         if self.to is None and to in written_formats():
             to = format_for(model, target.suffix)
-        class_names = class_names_of(model, source) if self.num_classes is None else None
         if self.quantize is not None:
             model = quantize(model, self.quantize)
         written = target
@@ -86,13 +84,13 @@ class Convert:
             from keras_vit.training.runs.saved_models import save_model
 
             written.parent.mkdir(parents=True, exist_ok=True)
-            save_model(model, written, {"run": None, "class_names": class_names})
+            save_model(model, written)
         elif to == "saved_model":
             from keras_vit.serving.export import export
 
-            written = export(model, written, class_names=class_names)
+            written = export(model, written)
         else:
-            save_checkpoint(model, written, to, class_names)
+            save_checkpoint(model, written, to, model.class_names)
         print(f"Wrote {written} ({to}): {model.name}, {model.count_params():,} parameters")
         if self.push is not None:
             facts = card_facts(model, self.source, has_new_head=self.num_classes is not None)
@@ -101,7 +99,7 @@ class Convert:
 
     def _check_push(self, to, target):
         """Raise an error for a push that would fail at the end."""
-        from keras_vit.checkpoints.catalog.push import check_push
+        from keras_vit.checkpoints.catalog.hub import parse_repository
 
         if self.push is None and self.private:
             raise ValueError("`--private` must be given with `--push`. Received: no --push")
@@ -112,7 +110,7 @@ class Convert:
                 f"`--push` needs a directory as the target, with `--to` {', '.join(CONFIGURED)}. "
                 f"Received: {str(target)!r} and --to {to}"
             )
-        check_push(self.push)
+        parse_repository(self.push)
 
 
 def card_facts(model, source, has_new_head=False):

@@ -58,7 +58,7 @@ class Export:
 
     def run(self):
         """Export, and print where to."""
-        from keras_vit.checkpoints.trained.loading import class_names_of, load_trained
+        from keras_vit.checkpoints.trained import load_trained
         from keras_vit.cli.convert import as_image_size
         from keras_vit.models.model import resizing_of
         from keras_vit.models.parts import stored_size
@@ -84,7 +84,7 @@ class Export:
         if self.calibration is not None:
             found = some_of(find_images(self.calibration))
             calibration = without_broken(found, self.calibration)
-        model = load_trained(self.model, as_image_size(self.image_size), any_size=True)
+        model = load_trained(self.model, as_image_size(self.image_size))
         if calibration:
             encoded = (read_stored(file)[0] for file in calibration)
             calibration = preprocess_files(encoded, stored_size(model), resizing_of(model))
@@ -92,7 +92,6 @@ class Export:
             model,
             self.directory,
             version="auto" if self.version is None else self.version,
-            class_names=class_names_of(model, self.model),
             calibration=calibration,
             facts=facts_of(model, self.model, self.quantize),
             **settings,
@@ -129,8 +128,7 @@ def _next_commands(model, directory, name, batch_size):
 
 def facts_of(model, source, quantize=None):
     """Return the known origin and accuracy of a model, for `model.json`."""
-    from keras_vit.checkpoints.trained.loading import run_of
-    from keras_vit.checkpoints.trained.runs import find_model
+    from keras_vit.checkpoints.runs import find_model, run_of
     from keras_vit.experiments.comparison import reported_of_checkpoint
 
     facts, when = {"source": str(source)}, "_before_quantization" if quantize else ""
@@ -149,7 +147,7 @@ def facts_of(model, source, quantize=None):
 
 def _validation_accuracy(path, run, image_size):
     """Return the accuracy of a model file that its run measured, or `None`."""
-    from keras_vit.checkpoints.trained.runs import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL
+    from keras_vit.checkpoints.runs import AVERAGED_MODEL, BEST_MODEL, LAST_MODEL
     from keras_vit.training.runs.run import METRICS_FILE
 
     recipe = run.get("recipe", {})

@@ -102,7 +102,7 @@ def _warn_of_trained_images(store):
 
     They are found by their ids, which features have, in place of their bytes.
     """
-    from keras_vit.checkpoints.trained.runs import find_model, read_run
+    from keras_vit.checkpoints.runs import find_model, read_run
     from keras_vit.training.runs.trained_on import warn_of_trained_ids
 
     run = find_model(store.record["model"]).parent

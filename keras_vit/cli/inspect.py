@@ -37,7 +37,7 @@ class Inspect:
 
     def run(self):
         """Draw the figures, and print the path of the page."""
-        from keras_vit.checkpoints.trained.loading import load_trained
+        from keras_vit.checkpoints.trained import load_trained
         from keras_vit.cli.convert import as_image_size
         from keras_vit.inspection.figures.drawing import check_matplotlib
         from keras_vit.inspection.report import write_report
@@ -81,8 +81,7 @@ class Inspect:
 
     def _dataset(self, size, resizing):
         """Return the split, shuffled as for training: a folder starts with one class."""
-        from keras_vit.checkpoints.trained.loading import run_of
-        from keras_vit.checkpoints.trained.runs import find_model
+        from keras_vit.checkpoints.runs import find_model, run_of
         from keras_vit.data.datasets import load
         from keras_vit.training.runs.saved_models import data_of
 

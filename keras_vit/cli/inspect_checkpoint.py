@@ -1,8 +1,6 @@
 """`keras-vit inspect-checkpoint`."""
 
 import dataclasses
-import logging
-import pathlib
 from typing import Annotated
 
 import tyro
@@ -34,7 +32,7 @@ class InspectCheckpoint:
     def run(self):
         """Print one fact per line."""
         from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-        from keras_vit.checkpoints.trained.runs import find_model
+        from keras_vit.checkpoints.runs import find_model
         from keras_vit.models import list_variants
         from keras_vit.models.options import changed_options
         from keras_vit.models.variants import size_differences
@@ -45,7 +43,7 @@ class InspectCheckpoint:
         summary = inspect_checkpoint(file, self.num_heads, size)
         for name, value in facts(summary):
             print(f"{name:<13} {printable(str(value))}")
-        if names := recorded_names(file, summary.options.num_classes):
+        if names := summary.class_names:
             more = ", ..." if len(names) > MAX_NAMED else ""
             # A name may have a comma.
             named = [repr(name) if "," in name else printable(name) for name in names[:MAX_NAMED]]
@@ -67,7 +65,7 @@ class InspectCheckpoint:
                 for path in (file, against)
             )
             lines = option_differences(model, other)
-            lines += name_differences(file, model, against, other)
+            lines += name_differences(summary, inspect_checkpoint(against, self.num_heads, size))
             lines += value_differences(model, other)
         more = [f"and {len(lines) - MAX_LISTED} more"] if len(lines) > MAX_LISTED else []
         print(f"\nagainst {self.against}: {len(lines) or 'no'} differences")
@@ -91,38 +89,18 @@ def facts(summary):
     yield "builder", summary.variant or builder
     yield "options", ", ".join(different) or "none"
     yield "image size", "x".join(map(str, options.image_size))
-    state = ", all zeros" if summary.zero_head else ""
-    yield "head", head + (state if summary.finite_head else ", with NaN or infinity")
+    states = {"zero": ", all zeros", "not finite": ", with NaN or infinity"}
+    yield "head", head + states.get(summary.head_state, "")
     yield "stored as", ", ".join(summary.dtypes)
     yield "parameters", f"{summary.parameters:,}"
     if summary.ignored:
         yield "ignored", f"arrays: {len(summary.ignored)}, such as {summary.ignored[0]}"
 
 
-def recorded_names(source, num_classes):
-    """Return the class names that are recorded in a file or next to it, or `None`."""
-    from keras_vit.checkpoints.configuration.class_names import read_class_names
-    from keras_vit.checkpoints.trained.loading import recorded_class_names
-
-    if not num_classes:
-        return None
-    is_keras = pathlib.Path(source).suffix == ".keras"
-    try:
-        return (recorded_class_names if is_keras else read_class_names)(source, num_classes)
-    except ValueError as error:
-        # The rest of the file can still be described.
-        logging.getLogger("keras_vit").warning("%s", error)
-        return None
-
-
-def name_differences(path, model, other_path, other):
+def name_differences(summary, other):
     """Return one line per class whose recorded names differ."""
-    ours, theirs = (
-        recorded_names(source, each.options.num_classes) or ()
-        for source, each in ((path, model), (other_path, other))
-    )
     # A different number of classes is a difference of options.
-    pairs = enumerate(zip(ours, theirs, strict=False))
+    pairs = enumerate(zip(summary.class_names or (), other.class_names or (), strict=False))
     return [f"class {index}: {a!r} and {b!r}" for index, (a, b) in pairs if a != b]
 
 

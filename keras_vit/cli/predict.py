@@ -145,7 +145,7 @@ class Predict:
     def _draw_masks(self):
         import tqdm
 
-        from keras_vit.checkpoints.trained.loading import load_trained
+        from keras_vit.checkpoints.trained import load_trained
         from keras_vit.cli.convert import as_image_size
         from keras_vit.data.images.decoding import decode
         from keras_vit.data.inputs.find import find_images

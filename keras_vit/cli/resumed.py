@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import shlex
 
-from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
+from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE, read_run
 from keras_vit.cli.run_commands import as_recipe, train_command
 from keras_vit.cli.usage import names_recipe
 from keras_vit.training.recipes import RECIPES

@@ -211,8 +211,8 @@ class Train:
 
     def _choose(self, auto):
         """Return the recipe of `auto`, or that of the run to be resumed."""
-        from keras_vit.checkpoints.trained.model_paths import absolute_model_name
-        from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
+        from keras_vit.checkpoints.runs import LAST_MODEL, read_run
+        from keras_vit.checkpoints.trained import absolute_model_name
         from keras_vit.data.sources.kinds import absolute_name
         from keras_vit.experiments.sweep import sweep_shortly
         from keras_vit.training.auto import auto_recipe
@@ -263,7 +263,7 @@ class Train:
             return
         import importlib.util
 
-        from keras_vit.checkpoints.trained.runs import LAST_MODEL, PREDICTOR_MODEL
+        from keras_vit.checkpoints.runs import LAST_MODEL, PREDICTOR_MODEL
 
         predictor = workdir / PREDICTOR_MODEL
         if not predictor.exists() or not importlib.util.find_spec("matplotlib"):

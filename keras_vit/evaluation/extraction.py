@@ -13,7 +13,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import read_npz, replacing
 from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.data.datasets import find_source, load
@@ -166,7 +165,8 @@ def _read(path, key):
             log.info("features of %d images are taken from %s", len(found[1]), path)
             return found
         reason = "is for another model or dataset"
-    except DAMAGED:
+    # Errors of damaged files have many types.
+    except Exception:
         reason = "is damaged"
     log.warning("%s %s; its features are computed again", path, reason)
     return None

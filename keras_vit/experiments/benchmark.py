@@ -107,7 +107,7 @@ def benchmark(
 def _find_models(models):
     """Check that the models can be opened, and download checkpoints."""
     # The processes of the measurements import this module, and would import TensorFlow.
-    from keras_vit.checkpoints.trained.model_paths import check_model_path
+    from keras_vit.checkpoints.trained import check_model_path
 
     for model in models:
         check_model_path(model)

@@ -10,7 +10,7 @@ import numpy as np
 
 from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint
-from keras_vit.checkpoints.trained.loading import load_trained
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.core.process import is_out_of_memory, peak_memory
 from keras_vit.layers.base import parts
 from keras_vit.models import freeze_blocks
@@ -117,7 +117,7 @@ def build_or_load(model, image_size, task, dtype):
         return build(model, num_classes=NUM_CLASSES, image_size=image_size, dtype=dtype)
     built = None
     if task == "forward" and dtype is None:
-        built = load_trained(model, image_size, any_size=True)
+        built = load_trained(model, image_size)
     if built is None or None in built.input_shape[1:]:
         num_classes = None if task == "forward" else NUM_CLASSES
         # A .keras file has its own dtype.

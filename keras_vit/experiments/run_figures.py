@@ -5,8 +5,8 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.checkpoints.trained.loading import load_trained
-from keras_vit.checkpoints.trained.runs import BEST_MODEL
+from keras_vit.checkpoints.runs import BEST_MODEL
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.data import load
 from keras_vit.evaluation.classification import predictions
 from keras_vit.evaluation.metrics import confusion_matrix

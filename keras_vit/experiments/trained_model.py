@@ -8,8 +8,8 @@ import shlex
 
 import keras
 
-from keras_vit.checkpoints.trained.loading import class_names_of, load_trained, run_of
-from keras_vit.checkpoints.trained.runs import MODELS, find_model
+from keras_vit.checkpoints.runs import MODELS, find_model, run_of
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.fingerprints import fingerprints
 from keras_vit.data.processes import process
@@ -108,9 +108,9 @@ class TrainedModel:
             exclude=self._excluded() if self.is_own_data(data) else (),
             **options,
         )
-        names = class_names_of(self.model, self.source)
+        names = getattr(self.model, "class_names", None)
         if names is not None:
-            check_same_classes(names, list(dataset.class_names), self.path.suffix == ".keras")
+            check_same_classes(list(names), list(dataset.class_names), self.path.suffix == ".keras")
         return dataset
 
     @property

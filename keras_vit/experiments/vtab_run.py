@@ -7,7 +7,7 @@ import pathlib
 import shutil
 from collections.abc import Sequence
 
-from keras_vit.checkpoints.trained.model_paths import absolute_model_name, model_digest
+from keras_vit.checkpoints.trained import absolute_model_name, model_digest
 from keras_vit.data.datasets import find_source, load
 from keras_vit.data.processes import process
 from keras_vit.data.sources.paper import DATASETS

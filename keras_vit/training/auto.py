@@ -11,8 +11,8 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints import inspect_checkpoint
-from keras_vit.checkpoints.trained.model_paths import check_model_path
-from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.checkpoints.runs import find_model
+from keras_vit.checkpoints.trained import check_model_path
 from keras_vit.core.arguments import check_integer, is_number
 from keras_vit.data.datasets import load
 from keras_vit.data.images.headers import declared_size

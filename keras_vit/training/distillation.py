@@ -7,7 +7,7 @@ import re
 import keras
 from keras import ops
 
-from keras_vit.checkpoints.trained.loading import load_trained
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.models.parts import check_classifier, has_distillation_token
 
 
@@ -108,7 +108,7 @@ def load_teacher(teacher):
     if teacher is None or isinstance(teacher, keras.Model):
         return teacher
     try:
-        return load_trained(teacher, any_size=True)
+        return load_trained(teacher)
     except (TypeError, ValueError) as error:
         raise ValueError(
             "`teacher` must be a trained model: a run's directory, a .keras file or a checkpoint. "

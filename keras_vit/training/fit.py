@@ -6,7 +6,7 @@ import pathlib
 import shutil
 import tempfile
 
-from keras_vit.checkpoints.trained.runs import BEST_MODEL, LAST_MODEL, RUN_FILE
+from keras_vit.checkpoints.runs import BEST_MODEL, LAST_MODEL, RUN_FILE, read_run
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.models.model import origin_of, set_origin
@@ -27,7 +27,7 @@ from keras_vit.training.runs.run import (
     record_places,
     write_text,
 )
-from keras_vit.training.runs.saved_models import images_trained_before, run_metadata
+from keras_vit.training.runs.saved_models import images_trained_before
 from keras_vit.training.runs.state import States, check_same_model, recorded_options
 from keras_vit.training.runs.trained_on import (
     check_same_images,
@@ -138,7 +138,7 @@ def fit(
             updates_per_epoch * recipe.accumulation_steps,
             save_steps,
             States(own / STATES, keep),
-            run_metadata(own / LAST_MODEL),
+            read_run(own / LAST_MODEL),
             options,
             tuple(callbacks),
             verbose,
@@ -213,7 +213,7 @@ def _find_state(workdir, keep):
     """Return the last state of a run, or `None` if it was stopped before it saved one."""
     workdir = pathlib.Path(workdir).expanduser()
     state = States(workdir / STATES, keep).load()
-    run = run_metadata(workdir / LAST_MODEL)["run"]
+    run = read_run(workdir / LAST_MODEL).get("id")
     if state is not None and state[1].get("run", run) != run:
         raise ValueError(
             "`workdir` must have the states of its own run. Received: workdir="

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 import keras
 
-from keras_vit.checkpoints.trained.model_paths import (
+from keras_vit.checkpoints.runs import LAST_MODEL, read_run
+from keras_vit.checkpoints.trained import (
     absolute_model_name,
     check_model_path,
     model_digest,
 )
-from keras_vit.checkpoints.trained.runs import LAST_MODEL, read_run
 from keras_vit.data.datasets import find_source
 from keras_vit.data.exclusion import read_ids
 from keras_vit.data.leaks import check_splits

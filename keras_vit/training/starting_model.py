@@ -13,9 +13,8 @@ import keras
 
 from keras_vit.builders import build
 from keras_vit.checkpoints import from_checkpoint, inspect_checkpoint
-from keras_vit.checkpoints.trained.loading import class_names_of, load_unscaled
-from keras_vit.checkpoints.trained.model_paths import check_model_path
-from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.checkpoints.runs import find_model
+from keras_vit.checkpoints.trained import check_model_path, load_unscaled
 from keras_vit.core.choices import SEGMENTATION
 from keras_vit.core.imagenet import as_words
 from keras_vit.core.resizing import WHOLE_IMAGE
@@ -144,7 +143,7 @@ def check_keeps_head(model, loss=CLASS_LOSSES[0]):
 
 
 def _check_head_classes(model, source, class_names):
-    own = class_names_of(model, source)
+    own = getattr(model, "class_names", None)
     if own is None:
         raise ValueError(
             "`keep_head` (`--keep-head`) is for a model whose class names are known; "

@@ -3,7 +3,6 @@
 import logging
 
 import keras
-import numpy as np
 import pytest
 from keras import ops
 
@@ -135,12 +134,13 @@ def test_weights_of_another_model(tiny_file):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ("imagenet22k", "`weights` must be .* a checkpoint of ViT_B16, such as imagenet21k"),
-        ("ViT_L16/imagenet21k", "`weights` must be .* directory or a checkpoint of ViT_B16"),
-        ("S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0", "which is of ViT_S16"),
-        ("B_16-i21k-300ep-lr_0.001-aug_huge-wd_0.03-do_0.0-sd_0.0", "`aug` must be one of"),
+        ("imagenet22k", "`weights` must be .* a checkpoint of ViT_B16 .ViT_B16/imagenet21k, "),
+        ("ViT_L16/imagenet21k", "`weights` must be .* a checkpoint of ViT_B16"),
+        (
+            "B_16-i21k-300ep-lr_0.001-aug_huge-wd_0.03-do_0.0-sd_0.0",
+            "that of an AugReg file",
+        ),
         ("missing.npz", "must be an existing file"),
-        (np.ones(3), "must be a name or a path"),
     ],
 )
 def test_no_such_weights(weights, message):

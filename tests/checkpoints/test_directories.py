@@ -1,7 +1,5 @@
 """Directories of transformers: the directory alone gives the logits and the names of classes."""
 
-import re
-
 import keras
 import numpy as np
 import pytest
@@ -57,14 +55,6 @@ def test_names_of_classes_travel(case, tmp_path):
     np.testing.assert_allclose(
         logits_of(saved, images), logits_of(model, images), rtol=0, atol=1e-5
     )
-
-
-def test_a_folder_of_runs_is_none(tmp_path):
-    (tmp_path / "first").mkdir()
-    (tmp_path / "first/run.json").write_text("{}")
-    runs = f"which holds runs, such as {str(tmp_path / 'first')!r}: give the directory of one"
-    with pytest.raises(ValueError, match=re.escape(runs)):
-        keras_vit.from_checkpoint(tmp_path)
 
 
 @pytest.mark.slow

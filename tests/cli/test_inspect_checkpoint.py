@@ -78,8 +78,8 @@ def test_inspect_names_of_classes(tmp_path, capsys):
     model = case_model(CASE)
     paths = [tmp_path / name for name in ("hf", "same.keras", "other.keras")]
     keras_vit.save_checkpoint(model, paths[0], "huggingface", class_names=names)
-    save_model(model, paths[1], {"class_names": names})
-    save_model(model, paths[2], {"class_names": [*names[:8], "class 9", "class 8"]})
+    save_model(model, paths[1], names)
+    save_model(model, paths[2], [*names[:8], "class 9", "class 8"])
     command = ["inspect-checkpoint", paths[0], "--against"]
     lines = run(capsys, *command, paths[1]).splitlines()
     assert "class names   class 0, class 1, class 2, class 3, class 4, ..." in lines

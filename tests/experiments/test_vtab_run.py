@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from keras_vit.checkpoints.trained.model_paths import model_digest
+from keras_vit.checkpoints.trained import model_digest
 from keras_vit.data import DATASETS, load
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.experiments import vtab, vtab_run

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from keras_vit.checkpoints.trained.model_paths import model_digest
+from keras_vit.checkpoints.trained import model_digest
 from keras_vit.experiments.vtab_tasks import GROUPS, TASKS, find_tasks, run_tasks
 from tests.fixtures.small_runs import no_training
 

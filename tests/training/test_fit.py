@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.checkpoints.trained.runs import find_model, read_run
+from keras_vit.checkpoints.runs import find_model, read_run
 from keras_vit.models import vision_transformer
 from keras_vit.models.files import load_model
 from keras_vit.training.callbacks import NotFiniteError

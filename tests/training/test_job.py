@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints.trained.model_paths import model_digest
+from keras_vit.checkpoints.trained import model_digest
 from keras_vit.cli.train import Train
 from keras_vit.training import Run, distribution
 from keras_vit.training.recipes import RECIPES
@@ -165,11 +165,10 @@ def test_a_directory_that_cannot_be_written_is_found_before_the_data_are_read(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "ViT_Ti61"}, "`model` must be the name of a variant, such as ViT_Ti16"),
+        ({"model": "ViT_Ti61"}, "`model` must be an existing file or directory"),
         ({"model": "nowhere.keras"}, "`model` must be an existing file"),
         ({"model": "ViT_Ti16"}, "`image_size` must be a multiple of .*Received: .*24, 24"),
         ({"model": "nowhere.npz"}, "must be an existing file"),
-        ({"model": "tests"}, "must be a directory with model.safetensors"),
         (
             {"model": "ViT_Ti16(patch_size=8)", "teacher": "nowhere.keras"},
             "`teacher` must be a trained model",

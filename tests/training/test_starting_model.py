@@ -137,7 +137,7 @@ def test_a_kept_head_computes_as_before(kind, tmp_path):
         ("ViT_Ti16", {}, "is for a trained model .*model='ViT_Ti16'"),
         (case_path("a_vit_token"), {"loss": "pixels"}, "is to classify images.*loss='pixels'"),
         (case_path("a_vit_token"), {}, "is for a model whose class names are known"),
-        ("ViT_Ti61", {}, "must be the name of a variant, such as .*model='ViT_Ti61'"),
+        ("ViT_Ti61", {}, "must be an existing file .*model='ViT_Ti61'"),
     ],
 )
 def test_a_head_that_cannot_be_kept(model, changes, message):

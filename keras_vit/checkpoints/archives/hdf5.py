@@ -1,9 +1,11 @@
 """The arrays of an HDF5 file in the layout of Keras 2, as `tf_model.h5` of transformers."""
 
+import contextlib
+
 import h5py
 import numpy as np
 
-from keras_vit.checkpoints.archives.npz import as_float32, incomplete_error
+from keras_vit.checkpoints.archives.memory import as_float32, naming_damage
 from keras_vit.checkpoints.configuration import read_configuration
 from keras_vit.core.files import hdf5_arrays
 
@@ -16,31 +18,22 @@ class Hdf5Archive:
     def __init__(self, path):
         self.path = path
         self.config, self.preprocessor = read_configuration(path.parent)
-        try:
-            self._file = h5py.File(path, "r")
-        except OSError as error:
-            raise incomplete_error(path, ".h5 file", error) from error
-        try:
+        with naming_damage(path), contextlib.ExitStack() as stack:
+            self._file = stack.enter_context(h5py.File(path, "r"))
             arrays = hdf5_arrays(path, self._file)
-        # Errors of damaged files have many types.
-        except Exception as error:
-            self.close()
-            raise incomplete_error(path, ".h5 file", error) from error
-        self.shapes = {name: array.shape for name, array in arrays.items()}
-        self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
+            self.shapes = {name: array.shape for name, array in arrays.items()}
+            self.dtypes = {name: array.dtype.name for name, array in arrays.items()}
+            self._exit = stack.pop_all()
 
     def read(self, name):
         """Return the array of that name in float32."""
-        try:
-            array = self._file[name][()]
-        # A wrong size may exceed the memory.
-        except (OSError, KeyError, RuntimeError, ValueError, TypeError, MemoryError) as error:
-            raise incomplete_error(self.path, ".h5 file", error) from error
-        return as_float32(name, np.asarray(array))
+        with naming_damage(self.path):
+            array = np.asarray(self._file[name][()])
+        return as_float32(name, array)
 
     def close(self):
         """Close the file."""
-        self._file.close()
+        self._exit.close()
 
 
 def write_hdf5(path, arrays, image_size):

@@ -1,6 +1,7 @@
 """The names of the 50,000 files of the AugReg release; nothing here needs Keras."""
 
 import dataclasses
+import re
 
 DIRECTORY = "gs://vit_models/augreg/"
 
@@ -20,6 +21,32 @@ FINETUNE_DATASETS = {
 }
 # Thousands, rounded down.
 STEPS = {"0k": 500, "2k": 2500, "10k": 10_000, "20k": 20_000}
+
+PRETRAINED = (
+    "{model}-{dataset}-{epochs}ep-lr_{lr}-aug_{augmentation}"
+    "-wd_{weight_decay}-do_{dropout}-sd_{stochastic_depth}"
+)
+FINETUNED = "--{finetune_dataset}-steps_{finetune_steps}-lr_{finetune_lr}-res_{resolution}"
+# The texts of each field as a regular expression, and how they are read.
+FIELDS = {
+    "model": ("|".join(MODELS), str),
+    "dataset": ("|".join(DATASETS), str),
+    "epochs": (r"\d+", int),
+    "lr": (r"\d\.\d+", float),
+    "augmentation": ("|".join(AUGMENTATIONS), str),
+    "weight_decay": (r"0\.03|0\.1", float),
+    "dropout": (r"0\.0|0\.1", float),
+    "stochastic_depth": (r"0\.0|0\.1", float),
+    "finetune_dataset": ("|".join(FINETUNE_DATASETS), str),
+    "finetune_steps": ("|".join(STEPS), STEPS.get),
+    "finetune_lr": (r"0\.001|0\.003|0\.01|0\.03", float),
+    "resolution": ("224|384", int),
+}
+_NAME = re.compile(
+    f"{PRETRAINED}({FINETUNED})?".format(
+        **{field: f"(?P<{field}>{texts})" for field, (texts, _) in FIELDS.items()}
+    )
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,59 +92,22 @@ class AugRegFile:
 
     @property
     def num_classes(self):
-        """Width of the head, `None` for a dataset that the release does not have."""
-        if self.finetune_dataset is None:
-            return DATASETS.get(self.dataset)
-        return FINETUNE_DATASETS.get(self.finetune_dataset)
+        """Width of the head."""
+        return (DATASETS | FINETUNE_DATASETS)[self.finetune_dataset or self.dataset]
 
     @property
     def file_name(self):
         """Name without `.npz`, as in the index of the release."""
-        name = (
-            f"{self.model}-{self.dataset}-{self.epochs}ep-lr_{self.lr}-aug_{self.augmentation}"
-            f"-wd_{self.weight_decay}-do_{self.dropout}-sd_{self.stochastic_depth}"
-        )
-        if self.finetune_dataset is not None:
-            name += (
-                f"--{self.finetune_dataset}-steps_{self.finetune_steps // 1000}k"
-                f"-lr_{self.finetune_lr}-res_{self.resolution}"
-            )
-        return name
+        name = PRETRAINED.format(**vars(self))
+        if self.finetune_dataset is None:
+            return name
+        steps = f"{self.finetune_steps // 1000}k"
+        return name + FINETUNED.format(**{**vars(self), "finetune_steps": steps})
 
     @property
     def url(self):
         """Address of the file."""
         return f"{DIRECTORY}{self.file_name}.npz"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """A part of a name: its field, the text around it, and its possible values."""
-
-    field: str
-    label: str
-    prefix: str = ""
-    suffix: str = ""
-    values: tuple = ()  # strings; () for any number
-    read: type = str
-
-
-_PRETRAINING = (
-    _Part("model", "model", values=MODELS),
-    _Part("dataset", "ds", values=tuple(DATASETS)),
-    _Part("epochs", "epochs", suffix="ep", read=int),
-    _Part("lr", "lr", "lr_", read=float),
-    _Part("augmentation", "aug", "aug_", values=AUGMENTATIONS),
-    _Part("weight_decay", "wd", "wd_", values=("0.03", "0.1"), read=float),
-    _Part("dropout", "do", "do_", values=("0.0", "0.1"), read=float),
-    _Part("stochastic_depth", "sd", "sd_", values=("0.0", "0.1"), read=float),
-)
-_FINETUNING = (
-    _Part("finetune_dataset", "adapt_ds", values=tuple(FINETUNE_DATASETS)),
-    _Part("finetune_steps", "steps", "steps_", values=tuple(STEPS), read=STEPS.__getitem__),
-    _Part("finetune_lr", "lr", "lr_", values=("0.001", "0.003", "0.01", "0.03"), read=float),
-    _Part("resolution", "res", "res_", values=("224", "384"), read=int),
-)
 
 
 def parse_augreg(name: str) -> AugRegFile:
@@ -132,7 +122,7 @@ def parse_augreg(name: str) -> AugRegFile:
         An `AugRegFile` whose `file_name` is the name.
 
     Raises:
-        ValueError: if it is not such a name; the message says which part is wrong.
+        ValueError: if it is not such a name.
 
     Example:
 
@@ -144,46 +134,15 @@ def parse_augreg(name: str) -> AugRegFile:
     >>> file.variant, file.num_classes, file.finetune_steps, file.resolution
     ('R26_S32', 37, 500, 384)
     """
-    if not isinstance(name, str):
-        raise ValueError(f"`name` must be the name of an AugReg file. Received: name={name!r}")
     text = name.rpartition("/")[2].removesuffix(".npz")
-    pretraining, separator, finetuning = text.partition("--")
-    fields = _read_parts(pretraining, _PRETRAINING, name)
-    if separator:
-        fields |= _read_parts(finetuning, _FINETUNING, name)
-    return AugRegFile(**fields)
-
-
-def _read_parts(text, parts, name):
-    texts = text.split("-")
-    if len(texts) != len(parts):
-        form = "-".join(f"{part.prefix}{{{part.label}}}{part.suffix}" for part in parts)
-        raise ValueError(
-            f"`name` must have {len(parts)} parts, {form}, where {text!r} has {len(texts)}. "
-            f"Received: name={name!r}"
-        )
-    return {
-        part.field: _read_part(text, part, name) for text, part in zip(texts, parts, strict=True)
-    }
-
-
-def _read_part(text, part, name):
-    middle = text.removeprefix(part.prefix).removesuffix(part.suffix)
-    if part.values:
-        fits = middle in part.values
-        rule = "one of " + ", ".join(f"{part.prefix}{value}{part.suffix}" for value in part.values)
-    else:
-        fits = _is_plain_number(middle, part.read)
-        example = {int: "300", float: "0.001"}[part.read]
-        rule = f"a number written like {part.prefix}{example}{part.suffix}"
-    if not fits or text != f"{part.prefix}{middle}{part.suffix}":
-        raise ValueError(f"`{part.label}` must be {rule}, not {text!r}. Received: name={name!r}")
-    return part.read(middle)
-
-
-def _is_plain_number(text, kind):
-    """Whether Python writes the number in the same way, so the name can be restored."""
-    try:
-        return str(kind(text)) == text and kind(text) > 0
-    except ValueError:
-        return False
+    match = _NAME.fullmatch(text)
+    if match is not None:
+        texts = {field: found for field, found in match.groupdict().items() if found is not None}
+        file = AugRegFile(**{field: FIELDS[field][1](found) for field, found in texts.items()})
+        # "0300ep" is read as another name.
+        if file.file_name == text:
+            return file
+    raise ValueError(
+        f"`name` must be that of an AugReg file, {PRETRAINED}, for a fine-tuned one followed by "
+        f"{FINETUNED}. Received: name={name!r}"
+    )

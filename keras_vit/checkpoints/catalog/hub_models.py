@@ -4,7 +4,7 @@ Names, sizes and licenses of timm's repositories are those of its `default_cfgs`
 `make test-interop` compares them.
 """
 
-from keras_vit.checkpoints.catalog.row import Checkpoint
+from keras_vit.checkpoints.catalog.published import Checkpoint
 
 DINOV2_README = "facebookresearch/dinov2 README.md"
 DEIT_README = "facebookresearch/deit README_deit.md"

@@ -7,7 +7,7 @@ import pathlib
 import statistics
 from collections.abc import Sequence
 
-from keras_vit.checkpoints.trained.runs import RUN_FILE
+from keras_vit.checkpoints.runs import RUN_FILE
 from keras_vit.core.text import mean_and_deviation
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.evaluation.classification import evaluate

@@ -6,8 +6,8 @@ import re
 
 import keras
 
-from keras_vit.checkpoints.trained.loading import load_trained
-from keras_vit.checkpoints.trained.runs import LAST_MODEL
+from keras_vit.checkpoints.runs import LAST_MODEL
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.data.datasets import find_source, load
 from keras_vit.evaluation.classification import evaluate
 from keras_vit.evaluation.compute import count_training_exaflops

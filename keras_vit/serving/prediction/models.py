@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.checkpoints.catalog.download import files_of, find_file
-from keras_vit.checkpoints.trained.loading import class_names_of, load_trained
-from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.checkpoints.runs import find_model
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.data.images.decoding import decode
 from keras_vit.data.images.image_maker import ImageMaker
 from keras_vit.data.images.preprocessing import Preprocessing
@@ -59,8 +59,8 @@ def open_model(path, outputs, batch_size, dtype=None, image_size=None):
     version = find_export(path)
     if version is None:
         model = load_trained(path, image_size)
-        names = class_names_of(model, path)
-        return of_model(model, names, outputs, batch_size, dtype)
+        names = getattr(model, "class_names", None)
+        return of_model(model, names and list(names), outputs, batch_size, dtype)
     others = [name for name in outputs if name not in _CLASS_OUTPUTS]
     if others or dtype is not None:
         received = f"dtype={dtype!r}" if dtype is not None else f"outputs={others}"

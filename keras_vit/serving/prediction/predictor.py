@@ -155,7 +155,7 @@ def _load(path, outputs, batch_size, dtype, image_size, _):
 
 def _time_of(path):
     """Return when the files of a model changed last: one that is saved again is loaded again."""
-    from keras_vit.checkpoints.trained.runs import find_model
+    from keras_vit.checkpoints.runs import find_model
 
     path = find_model(path)
     files = [path, *path.rglob("*")] if path.is_dir() else [path]

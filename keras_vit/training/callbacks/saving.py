@@ -14,7 +14,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.checkpoints.trained.runs import (
+from keras_vit.checkpoints.runs import (
     AVERAGED_MODEL,
     BEST_MODEL,
     LAST_MODEL,
@@ -49,14 +49,14 @@ class SaveModels(keras.callbacks.Callback):
         workdir: str | os.PathLike,
         history: list,
         model: keras.Model,
-        metadata: dict | None = None,
+        class_names: list | None = None,
         monitor: str | None = None,
         predictor: Any = None,
         write: Callable | None = None,
     ) -> None:
         super().__init__()
         self.write = write or functools.partial(write_metrics, workdir, history)
-        self.metadata = metadata
+        self.class_names = class_names
         self.monitor = monitor
         self.predictor = predictor
         self.workdir = workdir
@@ -76,14 +76,14 @@ class SaveModels(keras.callbacks.Callback):
                 "no model is saved after epoch %d: %s", epoch + 1, self._problem
             )
             return
-        save_model(self.saved, self.workdir / LAST_MODEL, self.metadata)
+        save_model(self.saved, self.workdir / LAST_MODEL, self.class_names)
         if self.predictor is not None:
-            save_model(self.predictor, self.workdir / PREDICTOR_MODEL, self.metadata)
+            save_model(self.predictor, self.workdir / PREDICTOR_MODEL, self.class_names)
         with averaged_weights(trained):
             if getattr(inner_optimizer(trained), "averages", None) is not None:
-                save_model(self.saved, self.workdir / AVERAGED_MODEL, self.metadata)
+                save_model(self.saved, self.workdir / AVERAGED_MODEL, self.class_names)
             if find_best(self.history, self.monitor) == len(self.history) - 1:
-                save_model(self.saved, self.workdir / BEST_MODEL, self.metadata)
+                save_model(self.saved, self.workdir / BEST_MODEL, self.class_names)
 
     def on_train_end(self, logs=None):
         if self._problem is None:

@@ -4,7 +4,7 @@ import logging
 
 import keras
 
-from keras_vit.checkpoints.trained.runs import find_model
+from keras_vit.checkpoints.runs import find_model
 from keras_vit.core.files import exists
 from keras_vit.models.variants import is_variant
 from keras_vit.training.distribution import is_first_process, num_parts, num_replicas

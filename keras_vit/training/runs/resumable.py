@@ -42,7 +42,8 @@ MEASURED = "measured"
 class ResumableFit:
     """The epochs of a run, from its start or from a state.
 
-    The states contain the model's `options`, `images`, the digests of `record_images`, and the
+    `record` is the `run.json`. The states contain the model's `options`, `images`, the digests of
+    `record_images`, and the
     measurements of those `callbacks` that are `MeasureRegularly`.
     """
 
@@ -52,7 +53,7 @@ class ResumableFit:
     batches_per_epoch: int
     save_steps: int
     states: States
-    metadata: dict
+    record: dict
     options: dict | None
     callbacks: tuple = ()
     verbose: int | str = "auto"
@@ -148,7 +149,7 @@ class ResumableFit:
             LogSpeed(batch_size, timed.seconds, lambda: sum(c.seconds for c in measuring)),
             tensorboard,
             SaveModels(
-                *(self.workdir, self.history, model, self.metadata),
+                *(self.workdir, self.history, model, self.record.get("class_names")),
                 *(self.recipe.monitor, task.predictor, self._write_metrics),
             ),
             *self._stopping(),
@@ -189,7 +190,7 @@ class ResumableFit:
         return {
             "history": self.history,
             "skipped": self.train.skipped.ids,
-            "run": self.metadata["run"],
+            "run": self.record["id"],
             "images": self.images,
             "options": self.options,
             "thresholds": getattr(model, "thresholds", None),

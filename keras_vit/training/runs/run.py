@@ -12,8 +12,8 @@ import shutil
 
 import keras
 
-from keras_vit.checkpoints.trained.model_paths import absolute_model_name
-from keras_vit.checkpoints.trained.runs import LAST_MODEL, RUN_FILE, read_run
+from keras_vit.checkpoints.runs import LAST_MODEL, RUN_FILE, read_run
+from keras_vit.checkpoints.trained import absolute_model_name
 from keras_vit.core.files import PARTIAL, differences, replacing
 from keras_vit.core.locks import exclusive_lock
 from keras_vit.data.sources.kinds import find_kind

@@ -1,15 +1,12 @@
-"""Save the models of runs, with their run id and class names, and say what they were trained on."""
+"""Save the models of runs with their class names, and say what they were trained on."""
 
-import json
 import logging
 import pathlib
-import zipfile
 
 import keras
 from keras import ops
 
-from keras_vit.checkpoints.trained.loading import METADATA_FILE, run_of, saved_by_run
-from keras_vit.checkpoints.trained.runs import RUN_FILE, read_run
+from keras_vit.checkpoints.runs import RUN_FILE, run_of
 from keras_vit.core.files import exists, replacing
 from keras_vit.data.sources.kinds import BY_POSITION, absolute_name, find_kind, has_path
 from keras_vit.models.model import ImageModel, carry, origin_of
@@ -17,32 +14,27 @@ from keras_vit.training.distribution import is_spread, to_numpy
 from keras_vit.training.runs.trained_on import images_trained_on, warn_of_trained_images
 
 
-def save_model(model, path, metadata=None):
+def save_model(model, path, class_names=None):
     """Save a `.keras` file without the optimizer, atomically.
 
-    `metadata` is stored in the file, where Keras ignores it: `run`, the id of the run that saves
-    it, and `class_names`, a list or `None`.
+    The model that is saved gets the `class_names`, a list or `None`.
     """
     with replacing(path) as partial:
         try:
-            _without_optimizer(model, metadata or {}).save(partial)
-            if metadata is not None:
-                with zipfile.ZipFile(partial, "a") as file:
-                    file.writestr(METADATA_FILE, json.dumps(metadata))
+            _without_optimizer(model, class_names).save(partial)
         except RuntimeError as error:
             # What h5py raises where a disk is full.
             raise OSError(str(error)) from error
 
 
-def _without_optimizer(model, metadata):
+def _without_optimizer(model, class_names):
     model = _on_one_device(model)
     kind = ImageModel if isinstance(model, ImageModel) else keras.Model
     new = kind(model.input, model.output, name=model.name, trainable=model.trainable)
     carry(model, new)
-    names = metadata.get("class_names")
     # The model that predicts masked patches has other outputs than classes.
-    if names and isinstance(new, ImageModel) and new.output_shape[-1] == len(names):
-        new.class_names = names
+    if class_names and kind is ImageModel and new.output_shape[-1] == len(class_names):
+        new.class_names = class_names
     return new
 
 
@@ -65,12 +57,6 @@ def _on_one_device(model):
     return copy
 
 
-def run_metadata(model_path):
-    """Return the metadata that a run saves in its model files: its id and class names."""
-    run = read_run(model_path)
-    return {"run": run.get("id"), "class_names": run.get("class_names")}
-
-
 def images_trained_before(model):
     """Read which images a model was trained on by the run that it comes from.
 
@@ -88,12 +74,9 @@ def images_trained_before(model):
             path,
         )
         return None
-    if path.name == RUN_FILE or (path.suffix == ".keras" and run_of(path)):
+    if path.name == RUN_FILE or run_of(path):
         return images_trained_on(path.parent)
-    if saved_by_run(path):
-        _warn_of_lost_record(path)
-    else:
-        log.info("%s does not record the images that it was trained on", path)
+    log.info("%s does not record the images that it was trained on", path)
     return None
 
 
@@ -104,16 +87,6 @@ def warn_of_images(model_path, run, images):
     """
     if run:
         warn_of_trained_images(pathlib.Path(model_path).parent, images)
-    elif saved_by_run(model_path):
-        _warn_of_lost_record(model_path)
-
-
-def _warn_of_lost_record(path):
-    logging.getLogger("keras_vit").warning(
-        "%s was saved by the run %s, whose record is not next to it: images that it was trained on "
-        "cannot be named",
-        *(path, saved_by_run(path)),
-    )
 
 
 def check_data_path(name):

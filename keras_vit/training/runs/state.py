@@ -10,7 +10,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.archives.npz import DAMAGED
 from keras_vit.core.files import differences, read_npz, replacing
 from keras_vit.data.fingerprints import name_some
 from keras_vit.training.distribution import is_first_process, to_numpy
@@ -54,7 +53,8 @@ class States:
                 arrays = read_npz(path)
                 facts = json.loads(str(arrays.pop("facts")))
                 return arrays, facts
-            except DAMAGED as error:
+            # Errors of damaged files have many types.
+            except Exception as error:
                 logging.getLogger("keras_vit").warning("%s cannot be read: %s", path, error)
         if paths:
             raise ValueError(

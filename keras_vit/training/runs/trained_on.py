@@ -4,7 +4,7 @@ import json
 import logging
 import pathlib
 
-from keras_vit.checkpoints.trained.runs import read_run
+from keras_vit.checkpoints.runs import read_run
 from keras_vit.core.files import replacing
 from keras_vit.data.fingerprints import Fingerprints, describe_changes, name_some
 from keras_vit.training.runs.run import TRAINED_BEFORE, TRAINED_ON, VALIDATED_ON

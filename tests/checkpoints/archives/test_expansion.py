@@ -8,7 +8,7 @@ import pytest
 
 from keras_vit.checkpoints import from_checkpoint, load_checkpoint
 from keras_vit.checkpoints.archives.npz import NpzArchive
-from keras_vit.checkpoints.trained.loading import load_trained, recorded_class_names
+from keras_vit.checkpoints.trained import load_trained
 from keras_vit.models import vision_transformer
 from tests.fixtures.tiny import TINY
 
@@ -43,9 +43,7 @@ def with_large_state(weights):
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
-    "load", [from_checkpoint, load_trained, lambda p: recorded_class_names(p, 3)]
-)
+@pytest.mark.parametrize("load", [from_checkpoint, load_trained])
 def test_a_keras_file_with_a_large_member(load, members, tmp_path):
     config = members["config.json"] + SIZE * b" "
     path = written(tmp_path / "model.keras", {**members, "config.json": config})

@@ -64,7 +64,7 @@ def test_a_good_file(tmp_path):
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header[:20])
 def test_a_damaged_header(header, tmp_path, caplog):
     path = write(tmp_path / "file.npz", with_header(header))
-    with pytest.raises(ValueError, match="`path` must be a complete .npz archive"):
+    with pytest.raises(ValueError, match="`path` must be a complete file of arrays"):
         read_all(path)
     # Cached features are computed again.
     assert _read(path, "key") is None

@@ -84,36 +84,31 @@ def test_classes(dataset, num_classes):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("old", "new"),
     [
-        ("B_16", "B16", r"`model` must be one of Ti_16, .*, not 'B16'"),
-        ("i21k", "jft", r"`ds` must be one of i1k, i21k, i21k_30, not 'jft'"),
-        ("300ep", "300", r"`epochs` must be a number written like 300ep, not '300'"),
-        ("300ep", "0300ep", r"`epochs` must be a number written like 300ep, not '0300ep'"),
-        ("lr_0.001", "lr_.001", r"`lr` must be a number written like lr_0.001, not 'lr_.001'"),
-        ("lr_0.001", "lr_nan", r"`lr` must be a number written like lr_0.001, not 'lr_nan'"),
-        ("medium1", "medium3", r"`aug` must be one of aug_none, .*, not 'aug_medium3'"),
-        ("aug_medium1", "medium1", r"`aug` must be one of aug_none, .*, not 'medium1'"),
-        ("wd_0.1", "wd_0.10", r"`wd` must be one of wd_0.03, wd_0.1, not 'wd_0.10'"),
-        ("do_0.0", "do_0", r"`do` must be one of do_0.0, do_0.1, not 'do_0'"),
-        ("sd_0.0", "sd_0.2", r"`sd` must be one of sd_0.0, sd_0.1, not 'sd_0.2'"),
-        ("imagenet2012", "imagenet", r"`adapt_ds` must be one of imagenet2012, .*, not 'imagenet'"),
-        ("20k", "20000", r"`steps` must be one of steps_0k, .*, not 'steps_20000'"),
-        ("lr_0.03", "lr_0.3", r"`lr` must be one of lr_0.001, .*, not 'lr_0.3'"),
-        ("res_384", "res_512", r"`res` must be one of res_224, res_384, not 'res_512'"),
-        ("-sd_0.0", "", r"`name` must have 8 parts, \{model\}-\{ds\}-\{epochs\}ep-.* has 7"),
-        ("-res_384", "", r"`name` must have 4 parts, \{adapt_ds\}-steps_\{steps\}-.* has 3"),
-        (FINETUNED, "imagenet21k", r"`name` must have 8 parts"),
-        (FINETUNED, f"{PRETRAINED}--", r"`name` must have 4 parts"),
+        ("B_16", "B16"),
+        ("i21k", "jft"),
+        ("300ep", "300"),
+        ("300ep", "0300ep"),
+        ("lr_0.001", "lr_.001"),
+        ("lr_0.001", "lr_nan"),
+        ("medium1", "medium3"),
+        ("aug_medium1", "medium1"),
+        ("wd_0.1", "wd_0.10"),
+        ("do_0.0", "do_0"),
+        ("sd_0.0", "sd_0.2"),
+        ("imagenet2012", "imagenet"),
+        ("20k", "20000"),
+        ("lr_0.03", "lr_0.3"),
+        ("res_384", "res_512"),
+        ("-sd_0.0", ""),
+        ("-res_384", ""),
+        (FINETUNED, "imagenet21k"),
+        (FINETUNED, f"{PRETRAINED}--"),
     ],
 )
-def test_wrong_part(old, new, message):
+def test_wrong_part(old, new):
     name = FINETUNED.replace(old, new)
-    with pytest.raises(ValueError, match=message) as error:
+    with pytest.raises(ValueError, match="`name` must be that of an AugReg file") as error:
         parse_augreg(name)
     assert str(error.value).endswith(f"Received: name={name!r}")
-
-
-def test_no_string():
-    with pytest.raises(ValueError, match="`name` must be the name of an AugReg file. Received"):
-        parse_augreg(None)

@@ -43,7 +43,7 @@ def test_the_facts_are_those_of_the_files(directory):
     card = model_card(directory, "org/pets")
     preprocessor = json.loads((directory / "preprocessor_config.json").read_text())
     facts = facts_of(card)
-    assert facts["Classes"] == r"3 (tabby cat, a\_\*b\*, \<i\>bird\</i\>)"
+    assert facts["Classes"] == "3 (`tabby cat`, `a_*b*`, `<i>bird</i>`)"
     assert facts["Parameters"] == f"{case_model(CASE).count_params():,}"
     height, width = preprocessor["size"]["height"], preprocessor["size"]["width"]
     assert facts["Images"].startswith(f"{height} x {width} pixels")
@@ -65,22 +65,16 @@ def test_the_facts_are_those_of_the_files(directory):
     }
     assert text.startswith("\n# pets\n\nVision Transformer for image classification")
     assert 'keras_vit.from_checkpoint("hf://org/pets")' in text
-    assert 'AutoModelForImageClassification.from_pretrained("org/pets")' in text
 
 
 @pytest.mark.slow
 def test_without_a_head(tmp_path):
     model = keras_vit.ViT_Ti16(num_classes=0, image_size=32)
-    for to, code in (
-        ("huggingface", "ViTModel.from_pretrained"),
-        ("huggingface_tf", "TFViTModel"),
-    ):
+    for to in ("huggingface", "huggingface_tf"):
         keras_vit.save_checkpoint(model, tmp_path / to, to)
         card = model_card(tmp_path / to, "org/vit@v2")
         assert card.data.pipeline_tag == "image-feature-extraction"
         assert facts_of(card)["Classes"].startswith("none")
-        assert code in card.text
-        assert '"org/vit", revision="v2"' in card.text
 
 
 def test_a_head_of_zeros(tmp_path):
@@ -90,9 +84,9 @@ def test_a_head_of_zeros(tmp_path):
     card = model_card(tmp_path / "timm", "org/vit@v2")
     assert "\nViT_Ti16 for image classification" in card.text
     assert facts_of(card)["Classes"].endswith(
-        "class 9, ...); the head is zero and has to be trained"
+        "`class 9`, ...); the head is zero and has to be trained"
     )
-    assert '"hf-hub:org/vit@v2"' in card.text
+    assert '"hf://org/vit@v2"' in card.text
 
 
 @pytest.mark.parametrize(

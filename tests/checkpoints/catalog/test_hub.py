@@ -26,6 +26,7 @@ def hub(tmp_path, monkeypatch):
     shutil.copytree(REFERENCE / CASE, folder / "org" / "vit")
     for name in ("closed", "pickled", "empty"):
         (folder / "org" / name).mkdir()
+    (folder / "org" / "closed" / "model.safetensors").touch()
     (folder / "org" / "pickled" / "pytorch_model.bin").write_bytes(b"no weights")
     (folder / "org" / "vit" / "tf_model.h5").write_bytes(b"not needed")
     with serving(folder, gated=("org/closed",)) as server:
@@ -93,8 +94,9 @@ def test_shards(hub):
     assert_logits(to_numpy(model(reference["images"])), reference["logits"])
     (folder / "model-00002-of-00002.safetensors").unlink()
     shutil.rmtree(constants.HF_HUB_CACHE)
-    with pytest.raises(ValueError, match="has no file 'model-00002-of-00002.safetensors', which"):
-        find_file("hf://org/vit")
+    hub.add_commit(folder, [])
+    with pytest.raises(ValueError, match="complete file of arrays.*model-00002-of-00002"):
+        keras_vit.from_checkpoint("hf://org/vit")
 
 
 def test_nothing_is_asked_for_twice(hub, monkeypatch):
@@ -113,7 +115,7 @@ def test_nothing_is_asked_for_twice(hub, monkeypatch):
 def test_a_broken_download_is_resumed(hub, monkeypatch):
     # What has come is kept by chunks.
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1000)
-    path = "/org/vit/resolve/main/model.safetensors"
+    path = f"/org/vit/resolve/{COMMIT}/model.safetensors"
     hub.broken.add(path)
     file = find_file("hf://org/vit")
     assert file.read_bytes() == (REFERENCE / CASE / "model.safetensors").read_bytes()
@@ -125,34 +127,27 @@ def test_a_broken_download_is_resumed(hub, monkeypatch):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("hf://org/absent", "does not exist, or is private: call `hf auth login`"),
-        ("hf://org/closed", "is gated: accept its terms at https://hf.co/org/closed"),
-        ("hf://org/vit@v2", "has no revision 'v2'"),
-        ("hf://org/vit/other.safetensors", "has no file 'other.safetensors'"),
-        ("hf://org/pickled", "has only pickled weights, .* save them as .safetensors"),
-        ("hf://org/empty", "has none of the files model.safetensors"),
+        ("hf://org/absent", "Repository Not Found"),
+        ("hf://org/closed", "Cannot access gated repo"),
+        ("hf://org/vit@v2", "Revision Not Found"),
+        ("hf://org/vit/other.safetensors", "must have other.safetensors; pickled"),
+        ("hf://org/pickled", "must have model.safetensors or .*; pickled weights are never read"),
+        ("hf://org/empty", "must have model.safetensors or "),
         ("hf://vit", r"must be `hf://ORG/NAME\[@REVISION\]\[/FILE\]`"),
         ("hf://org/vit/../x.npz", "must be `hf://ORG/NAME"),
-        ("hf://org/-vit-", "does not give its model.safetensors"),
+        ("hf://org/-vit-", "Repo id must use alphanumeric chars"),
     ],
 )
 def test_one_line(address, message, hub):
-    with pytest.raises(
-        ValueError, match=f"{message}.*Received: '{address.replace('.', '[.]')}'"
-    ) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         find_file(address)
     assert "\n" not in str(caught.value)
+    assert f"Received: {address!r}" in str(caught.value)
 
 
 def test_a_model_that_is_not_in_the_cache(hub, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match="cannot be reached, and its model.safetensors is not in"):
-        find_file("hf://org/vit")
-
-
-def test_without_the_package(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="pip install 'keras-vit\\[hub\\]'"):
+    with pytest.raises(ValueError, match="HF_HUB_OFFLINE"):
         find_file("hf://org/vit")
 
 

@@ -103,42 +103,22 @@ def test_filter():
         find_checkpoint("ViT_L16/augreg_imagenet2012_384"),
     )
     assert list_checkpoints("nothing such") == ()
-    with pytest.raises(ValueError, match=r"`filter` must be a string. Received: filter=None"):
-        list_checkpoints(None)
 
 
 @pytest.mark.parametrize(
     ("name", "variant", "message"),
     [
-        ("ViT_B16/imagenet21", None, "the name of a checkpoint, such as ViT_B16/imagenet21k, "),
-        ("imagenet21k", None, r"the name of a checkpoint, such as ViT_\w+/imagenet21k, "),
-        ("augreg_imagenet2012_224", "ViT_B16", r"of ViT_B16, such as .*augreg_imagenet2012\b"),
-        ("ViT_L16/sam", "ViT_B16", "a checkpoint of ViT_B16, such as sam, "),
-        ("ViT_Ti16/imagenet21k", None, "such as ViT_Ti16/augreg_imagenet21k, ViT_Ti16/"),
-        ("ViT_B17/imagenet21k", None, "such as ViT_B16/imagenet21k, "),
-        ("google/vit-base", "ViT_B16", "such as .*, or hf://google/vit-base if it is a repo"),
-        ("imagenet21k", "ViT_g14", "directory: no published checkpoint of ViT_g14 is known"),
-        ("", None, "the name of a checkpoint, such as "),
-        ("google/vit-base", None, ", or hf://google/vit-base if it is a repository of the Hugging"),
-        (None, "ViT_B16", "a checkpoint of ViT_B16, such as "),
+        ("ViT_B16/imagenet21", None, r" \(ViT_B16/imagenet21k, "),
+        ("imagenet21k", None, r" \(ViT_\w+/imagenet21k, "),
+        ("augreg_imagenet2012_224", "ViT_B16", r" of ViT_B16 \(.*/augreg_imagenet2012\b"),
+        ("ViT_L16/sam", "ViT_B16", r" of ViT_B16 \(ViT_B16/sam, "),
+        ("ViT_B17/imagenet21k", None, r" \(ViT_B16/imagenet21k, "),
+        ("imagenet21k", "ViT_g14", r" of ViT_g14 \(none is known"),
+        ("", None, r" \("),
     ],
 )
 def test_unknown_name(name, variant, message):
-    with pytest.raises(ValueError, match=f"`name` must be .*{message}") as error:
+    rule = f"`name` must be an existing file or directory, or the name of a checkpoint{message}"
+    with pytest.raises(ValueError, match=rule) as error:
         find_checkpoint(name, variant)
     assert str(error.value).endswith(f"Received: name={name!r}")
-
-
-def test_a_mistyped_path_gets_the_nearest(tmp_path):
-    (tmp_path / "small").mkdir()
-    with pytest.raises(ValueError, match="existing file or directory, such as .*/small, or the na"):
-        find_checkpoint(f"{tmp_path}/smal")
-
-
-@pytest.mark.parametrize(
-    "name", ["ViT_B16/vit-base", "runs/best.keras", "a/b/c", "vit-base", "./vit"]
-)
-def test_what_is_no_repository_is_not_called_one(name):
-    with pytest.raises(ValueError, match="must be") as error:
-        find_checkpoint(name)
-    assert "hf://" not in str(error.value)

@@ -163,5 +163,5 @@ def test_a_head_that_is_not_finite_is_told(name, value, tmp_path):
     arrays[name][..., 0] = value
     summary = inspect_checkpoint(write(tmp_path / "nan.npz", arrays))
     assert summary.head_state == "not finite"
-    assert (summary.finite_head, summary.zero_head) == (False, False)
+    assert summary.head_state == "not finite" and not summary.zero_head
     assert inspect_checkpoint(case_path("a_vit_token")).head_state is None

@@ -72,7 +72,7 @@ def test_safetensors_of_tensorflow(folder):
     path.write_text(json.dumps({"weight_map": index}))
     assert_outputs(from_checkpoint(folder))
     path.write_text(json.dumps({"weight_map": {**index, "model/other:0": "a.safetensors"}}))
-    with pytest.raises(ValueError, match="hold each array of its index.*without 'model/other:0'"):
+    with pytest.raises(ValueError, match="do not hold each array of the index once"):
         from_checkpoint(folder)
     path.unlink()
     save_file(arrays, folder / "model.safetensors", {"format": "tf"})
@@ -81,12 +81,6 @@ def test_safetensors_of_tensorflow(folder):
 
 
 def test_what_is_not_read_is_named(folder):
-    (folder / "parts").mkdir()
-    (folder / "parts" / "tf_model.h5.index.json").write_text("{}")
-    with pytest.raises(ValueError, match="a tf_model.h5 in parts, which is not read"):
-        from_checkpoint(folder / "parts")
-    with pytest.raises(ValueError, match="must be a file that is whole: .* one tf_model.h5 with"):
-        from_checkpoint(folder / "parts" / "tf_model.h5.index.json")
     swin = folder / "swin.h5"
     with h5py.File(swin, "w") as file:
         file["swin/tf_swin_model/swin/layernorm/gamma:0"] = np.ones(3)
@@ -147,13 +141,9 @@ def test_other_weights_that_would_be_read_instead(tmp_path):
 
 def test_damaged_files(folder):
     path = folder / "tf_model.h5"
-    for contents, message in (
-        (path.read_bytes()[:100_000], "which cannot be read: .*truncated file"),
-        (b"<html>404</html>", "an HTML or XML page"),
-        (b"version https://git-lfs.github.com/spec/v1", "a Git LFS pointer"),
-    ):
+    for contents in (path.read_bytes()[:100_000], b"<html>404</html>"):
         path.write_bytes(contents)
-        with pytest.raises(ValueError, match=f"`path` must be a complete .h5 file. .*{message}"):
+        with pytest.raises(ValueError, match="`path` must be a complete file of arrays. .*tf_mode"):
             from_checkpoint(folder)
 
 
@@ -166,21 +156,7 @@ def test_another_model_in_hdf5(folder):
 
 def test_pickled_weights_alone(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
-    with pytest.raises(ValueError, match="only pytorch_model.bin, which is pickled"):
-        from_checkpoint(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("fine.h5", "which holds fine.h5: give the path of that file"),
-        ("saved_model.pb", "which holds a SavedModel, which is not read"),
-        ("best.index", "which holds best.index of TensorFlow, which is not read"),
-    ],
-)
-def test_other_files_of_tensorflow(name, message, tmp_path):
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="must be a directory with model.safetensors"):
         from_checkpoint(tmp_path)
 
 
@@ -191,11 +167,10 @@ def test_another_kind_of_model_in_safetensors(tmp_path):
         from_checkpoint(tmp_path)
 
 
-def test_of_two_models_that_of_transformers_is_read(folder, caplog):
+def test_of_two_models_that_of_transformers_is_read(folder):
     save_checkpoint(from_checkpoint(folder), folder / "new", format="huggingface")
     shutil.copy(folder / "tf_model.h5", folder / "new")
     assert_outputs(from_checkpoint(folder / "new"))
-    assert "has two models: model.safetensors is read, and not tf_model.h5" in caplog.text
 
 
 def test_images_must_be_square(tmp_path):

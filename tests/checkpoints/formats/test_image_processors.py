@@ -40,23 +40,6 @@ def test_sizes_that_are_not_recorded(settings, resizing, tmp_path):
     assert load(tmp_path, settings).resizing == resizing
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("image_mean", value) for value in ([], "0.5", [0.5, None, 0.5], [True] * 3)),
-        *(("image_std", [value] * 3) for value in (float("nan"), float("inf"), "0.5")),
-        *(("do_normalize", value) for value in ("false", 0)),
-        *(("size", value) for value in ("32", True, 0, [32], [32, 32, 3], {"height": "32"})),
-        *(("rescale_factor", value) for value in ([1], 0, float("nan"))),
-        *(("do_resize", "no"), ("crop_size", "all"), ("resample", True)),
-    ],
-)
-def test_settings_of_another_type(name, value, tmp_path):
-    rule = rf"`{name}` of '.*preprocessor_config.json' must be .* Received: {name}="
-    with pytest.raises(ValueError, match=rule):
-        load(tmp_path, {"image_processor_type": "ViTImageProcessor", name: value})
-
-
 def test_null_stands_for_the_default(tmp_path):
     names = ("image_mean", "do_normalize", "do_resize", "size", "rescale_factor", "resample")
     settings = {"image_processor_type": "ViTImageProcessor", **dict.fromkeys(names)}

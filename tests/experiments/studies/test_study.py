@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from keras_vit.checkpoints.trained.model_paths import model_digest
+from keras_vit.checkpoints.trained import model_digest
 from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.experiments import study
 from keras_vit.experiments.digests import data_digests, recorded_differences

@@ -122,7 +122,6 @@ def test_names_of_older_versions(base, tmp_path):
         {"lora_bias": True},
         {"a_setting_of_the_future": 1},
         {"peft_type": "IA3"},
-        {"r": None},
     ],
     ids=lambda setting: next(iter(setting)),
 )

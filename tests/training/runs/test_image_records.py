@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from keras_vit.checkpoints.trained.runs import RUN_FILE
+from keras_vit.checkpoints.runs import RUN_FILE
 from keras_vit.data.fingerprints import Fingerprints, describe_changes
 from keras_vit.training.runs.trained_on import (
     TRAINED_BEFORE,

@@ -115,13 +115,12 @@ def check_class(options):
     Without classes, its output is the mean of both tokens.
     """
     check_pooling(options)
-    names = ("num_classes", "num_registers", "gated_mlp")
-    classes, *others = (options.get(name) for name in names)
-    if options.distillation_token and (any(others) or not classes):
+    others = options.num_registers or options.gated_mlp
+    if options.distillation_token and (others or not options.num_classes):
         raise ValueError(
             "`model` must be one that timm has: a model with a distillation token has classes, and "
-            "neither registers nor gated MLPs. Received: a model with "
-            + ", ".join(f"{name}={options.get(name)}" for name in names)
+            f"neither registers nor gated MLPs. Received: num_classes={options.num_classes}, "
+            f"num_registers={options.num_registers}, gated_mlp={options.gated_mlp}"
         )
 
 

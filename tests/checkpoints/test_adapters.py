@@ -59,9 +59,12 @@ def test_another_base_is_refused_for_a_directory(tmp_path):
     with pytest.raises(ValueError, match="must hold an adapter of the model's weights"):
         keras_vit.load_adapter(other, tmp_path)
     record = tmp_path / "keras_vit_adapter.json"
-    for wrong in ('{"lora_scale": 1.5}', '{"lora_base": ["a"]}', "not JSON"):
+    for wrong, message in (
+        ('{"lora_scale": 1.5}', "must hold an adapter of the model's weights"),
+        ("not JSON", "keras_vit_adapter.json' must hold JSON"),
+    ):
         record.write_text(wrong)
-        with pytest.raises(ValueError, match="keras_vit_adapter.json"):
+        with pytest.raises(ValueError, match=message):
             keras_vit.load_adapter(model, tmp_path)
     record.unlink()
     keras_vit.load_adapter(other, tmp_path)
@@ -105,7 +108,7 @@ def test_a_head_of_unnamed_classes_has_no_names(tmp_path):
     assert base.class_names is None
 
 
-def test_a_head_of_unknown_classes_has_no_names(tmp_path, caplog):
+def test_a_head_of_unknown_classes_has_no_names(tmp_path):
     """As that of peft's own files."""
     base = tuned(activation="gelu", epsilon=1e-12)
     keras_vit.save_adapter(base, tmp_path)
@@ -113,12 +116,11 @@ def test_a_head_of_unknown_classes_has_no_names(tmp_path, caplog):
     base.class_names = ("apple", "pear", "plum")
     keras_vit.load_adapter(base, tmp_path)
     assert base.class_names is None
-    assert "does not record `model.class_names`, which is None now" in caplog.text
 
 
 def test_an_adapter_is_no_model(tmp_path):
     keras_vit.save_adapter(tuned(activation="gelu", epsilon=1e-12), tmp_path)
-    with pytest.raises(ValueError, match="which holds an adapter, which `keras_vit.load_adapter`"):
+    with pytest.raises(ValueError, match="must be a directory with model.safetensors"):
         keras_vit.from_checkpoint(tmp_path)
 
 
@@ -150,11 +152,8 @@ def test_wrong_paths_and_values(tmp_path):
     for function in (keras_vit.save_adapter, keras_vit.load_adapter):
         with pytest.raises(ValueError, match="`model` must have LoRA"):
             function(small(), path)
-        for wrong in (3, tmp_path / "adapter.npz"):
-            with pytest.raises(ValueError, match="`path` must be a directory or end with"):
-                function(model, wrong)
     for missing in (path, tmp_path):
-        with pytest.raises(ValueError, match="`path` must be an existing adapter. Received"):
+        with pytest.raises(ValueError, match="`path` must be a complete file of arrays. Received"):
             keras_vit.load_adapter(model, missing)
     keras_vit.save_adapter(model, path)
     good = path.read_bytes()
@@ -164,7 +163,7 @@ def test_wrong_paths_and_values(tmp_path):
         keras_vit.save_adapter(model, path)
     assert path.read_bytes() == good
     path.write_bytes(good[:-9])
-    with pytest.raises(ValueError, match="must be a complete .safetensors file"):
+    with pytest.raises(ValueError, match="must be a complete file of arrays"):
         keras_vit.load_adapter(model, path)
     assert np.isnan(to_numpy(head)).all()
 

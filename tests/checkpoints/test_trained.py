@@ -1,6 +1,6 @@
 """Paths and digests of the files that models are read from."""
 
-from keras_vit.checkpoints.trained.model_paths import absolute_model_name, model_digest
+from keras_vit.checkpoints.trained import absolute_model_name, model_digest
 from keras_vit.serving import Predictor
 
 

@@ -1,26 +1,29 @@
-"""Adapters written to files and read from them, our own or those of peft."""
+"""Files of LoRA adapters, our own or those of peft: the matrices and the head, without the base."""
 
 import json
+import math
 import os
 import pathlib
+import re
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.adapters import peft
-from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.archives import FILE_SUFFIXES, SafetensorsArchive
+from keras_vit.checkpoints.archives import SafetensorsArchive
 from keras_vit.checkpoints.configuration import read_json
+from keras_vit.checkpoints.formats import FORMATS
+from keras_vit.checkpoints.formats.transformers.vit import IN_MEMORY
 from keras_vit.checkpoints.reader import mismatches
-from keras_vit.checkpoints.save import write_files
+from keras_vit.checkpoints.save import stored_in, write_files
 from keras_vit.checkpoints.transforms import TRANSFORMS
-from keras_vit.checkpoints.weight_map import Entry, Naming
-from keras_vit.core.arguments import is_number
+from keras_vit.checkpoints.weight_map import Entry, Naming, entries
+from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers.dense import LORA_KERNELS
 from keras_vit.models.files import check_finite
+from keras_vit.models.model import CENTERED, options_of
 from keras_vit.models.parts import HEAD_LAYERS
-from keras_vit.models.surgery import base_kernel, lora_parts
+from keras_vit.models.surgery import base_kernel, lora_parts, plain
 
 SUFFIX = ".safetensors"
 # What is recorded besides the arrays: alpha divided by the rank, the fingerprints of the base, the
@@ -32,6 +35,23 @@ SCALE, BASE_FINGERPRINTS = "lora_scale", "lora_base"
 FACTS_OF_HEAD = ("class_names", "thresholds")
 # Root mean square of the differences: 1.4 for other random kernels, 0.06 after int4 (ViT-Ti/16).
 MAX_BASE_DIFFERENCE = 0.12
+
+# The files of peft, for the ViT of transformers.
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+FORMAT = FORMATS["huggingface"]
+# Settings that do not change the function of an adapter beyond its arrays.
+SUPPORTED = (
+    *("auto_mapping", "base_model_name_or_path", "eva_config", "exclude_modules", "inference_mode"),
+    *("layers_pattern", "layers_to_transform", "lora_alpha", "lora_dropout", "megatron_core"),
+    *("modules_to_save", "peft_version", "qalora_group_size", "r", "revision", "runtime_config"),
+    *("target_modules", "task_type", "use_rslora"),
+)
+# Other settings that are not false, and their values. Some initial values change the base.
+VALUES = {
+    "peft_type": ("LORA",),
+    "bias": ("none",),
+    "init_lora_weights": (True, "gaussian", "eva", "orthogonal"),
+}
 
 
 def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
@@ -56,7 +76,7 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
     >>> keras_vit.save_adapter(model, tmp_path / "pets.safetensors")
     >>> keras_vit.load_adapter(model, tmp_path / "pets.safetensors")
     """
-    path, (variables, rank, scale) = _as_path(path), _adapter(model)
+    path, (variables, rank, scale) = pathlib.Path(path).expanduser(), _adapter(model)
     check_finite(model)
     values = {name: ops.convert_to_numpy(variable) for name, variable in variables.items()}
     record = {
@@ -71,10 +91,10 @@ def save_adapter(model: keras.Model, path: str | os.PathLike) -> None:
         entry.source: TRANSFORMS[entry.transform].write(
             [values[name] for name in entry.targets], None
         )
-        for entry in peft.entries_of(model, variables)
+        for entry in _peft_entries(model, variables)
     }
-    files = {peft.CONFIG: peft.config_of(arrays, rank, scale), RECORD_FILE: record}
-    write_files(path / peft.WEIGHTS, arrays, files, None)
+    files = {CONFIG: _peft_config(arrays, rank, scale), RECORD_FILE: record}
+    write_files(path / WEIGHTS, arrays, files, None)
 
 
 def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
@@ -91,29 +111,24 @@ def load_adapter(model: keras.Model, path: str | os.PathLike) -> None:
             unrelated base (small changes of the base are not found, and files of peft do not record
             it), or needs options of peft that are not supported. The model does not change then.
     """
-    path, (variables, _, own_scale) = _as_path(path), _adapter(model)
+    path, (variables, _, own_scale) = pathlib.Path(path).expanduser(), _adapter(model)
     is_peft = path.suffix != SUFFIX
-    *_, file = files = [path / name for name in (peft.CONFIG, peft.WEIGHTS)] if is_peft else [path]
-    if not all(file.is_file() for file in files):
-        raise ValueError(f"`path` must be an existing adapter. Received: path={str(path)!r}")
-    archive = SafetensorsArchive(file)
+    archive = SafetensorsArchive(path / WEIGHTS if is_peft else path)
     try:
         if is_peft:
-            place = path / RECORD_FILE
-            record = read_json(place) if place.is_file() else {}
-            found, scale = peft.entries_of(model, variables), peft.scale_of(path)
+            record, scale = read_json(path / RECORD_FILE), _peft_scale(read_json(path / CONFIG))
+            found, spell = _peft_entries(model, variables), _peft_name
         else:
-            place, record = path, json.loads(archive.metadata.get(RECORD, "{}"))
-            found = [Entry(name, (name,), "identity") for name in variables]
-            scale = record.get(SCALE, np.nan)
-        naming = Naming.of(archive.shapes, peft.name_of if is_peft else lambda name: name)
+            record = json.loads(archive.metadata.get(RECORD, "{}"))
+            scale = record.get(SCALE, math.nan)
+            found, spell = [Entry(name, (name,), "identity") for name in variables], str
+        naming = Naming.of(archive.shapes, spell)
         values = _values(variables, archive, found, naming, scale, own_scale)
-        _check_base(model, record, place)
     finally:
         archive.close()
+    if record:
+        _check_base(model, record.get(BASE_FINGERPRINTS, math.nan), path)
     for name in FACTS_OF_HEAD:
-        if name not in record and getattr(model, name, None) is not None:
-            logger.warning("%s does not record `model.%s`, which is None now", path, name)
         setattr(model, name, record.get(name))
     for name, value in values.items():
         variables[name].assign(value)
@@ -123,7 +138,7 @@ def _values(variables, archive, found, naming, scale, own_scale):
     """Return the values of the variables by name, or raise an error that lists both sides."""
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     problems = mismatches(naming, found, shapes, _misfit)
-    if not np.isclose(scale, own_scale, rtol=1e-6):
+    if not math.isclose(scale, own_scale, rel_tol=1e-6):
         problems.append(f"alpha / rank is {scale:g}, not {own_scale:g}")
     values = {}
     for entry in () if problems else found:
@@ -145,22 +160,14 @@ def _misfit(entry, actual, targets):
     return None if tuple(actual) == tuple(expected) else tuple(expected)
 
 
-def _check_base(model, record, place):
+def _check_base(model, recorded, path):
     """Raise an error if an adapter was saved with a base that is unrelated to the model's."""
-    if not record:
-        return
-    recorded = record.get(BASE_FINGERPRINTS)
-    if not isinstance(recorded, list) or not all(map(is_number, recorded)):
-        raise ValueError(
-            f"`{BASE_FINGERPRINTS}` of {str(place)!r} must be a list of numbers. "
-            f"Received: {recorded!r:.60}"
-        )
     differences = np.subtract(recorded, _base_fingerprints(model))
     # NaN is no small difference.
     if not np.sqrt(np.mean(differences**2)) <= MAX_BASE_DIFFERENCE:
         raise ValueError(
             "`path` must hold an adapter of the model's weights: with others the model would "
-            f"compute something else. Received: {str(place)!r}, which records another base"
+            f"compute something else. Received: path={str(path)!r}, which records another base"
         )
 
 
@@ -177,20 +184,76 @@ def _base_fingerprints(model):
 
 def _adapter(model):
     """Return the variables of the adapter and the head by path, the rank, and the scale."""
-    found = lora_parts(model, required=True)
-    pairs = {(part.lora_rank, part.lora_alpha / part.lora_rank) for part in found}
-    if len(pairs) > 1:
-        raise ValueError(f"`model` must have one rank and one alpha. Received: {sorted(pairs)}")
+    found = lora_parts(model)
+    if not found:
+        raise ValueError(f"`model` must have LoRA. Received: {model.name!r} without it")
+    ((rank, scale),) = {(part.lora_rank, part.lora_alpha / part.lora_rank) for part in found}
     variables = [getattr(part, name) for part in found for name in LORA_KERNELS]
     heads = [layer for layer in model.layers if layer.name in HEAD_LAYERS]
     variables += [variable for layer in heads for variable in layer.weights]
-    return {variable.path: variable for variable in variables}, *pairs.pop()
+    return {variable.path: variable for variable in variables}, rank, scale
 
 
-def _as_path(path):
-    suffix = pathlib.Path(path).suffix if isinstance(path, (str, os.PathLike)) else None
-    if suffix is None or suffix in set(FILE_SUFFIXES) - {SUFFIX}:
+def _peft_name(name):
+    """Return the name that peft gives an array with transformers 5, from that or an older one."""
+    name = re.sub(r"encoder\.layer\.(\d+)", r"layers.\1", name)
+    for pattern, module in IN_MEMORY[1:]:
+        name = name.replace(module, pattern.replace("\\", ""))
+    return name
+
+
+def _peft_entries(model, variables):
+    """Return an `Entry` for each variable of an adapter, by the names of `_peft_name`."""
+    base = plain(model)
+    facts = None, CENTERED, WHOLE_IMAGE
+    row, arrays, _ = stored_in(base, options_of(base).resolved(), FORMAT, CENTERED, facts=facts)
+    if row.name != FORMAT.name:
         raise ValueError(
-            f"`path` must be a directory or end with {SUFFIX}. Received: path={path!r}"
+            "`path` must be a .safetensors file for a model that is not transformers' ViT. "
+            f"Received: a directory, and a model of the layout {row.name!r}"
         )
-    return pathlib.Path(path).expanduser()
+    # The classifier has a name without it.
+    prefix = "base_model.model." + "vit." * any(name.startswith("vit.") for name in arrays)
+    found = []
+    for path in variables:
+        kernel = re.sub("lora_kernel_[ab]$", "kernel", path)
+        ((entry,), _), letter = entries(FORMAT.rows, [kernel]), path[-1]
+        source, transform = entry.source, entry.transform
+        if kernel != path:
+            source = source.replace("weight", f"lora_{letter.upper()}.weight")
+            transform = "dense"
+        source = f"base_model.model.{source}" if source in arrays else prefix + source
+        found.append(Entry(_peft_name(source), (path,), transform))
+    return found
+
+
+def _peft_config(arrays, rank, scale):
+    """Return the contents of `adapter_config.json` for the arrays of an adapter."""
+    modules = {name.partition(".lora_")[0] for name in arrays if ".lora_" in name}
+    saved = {name.split(".")[2] for name in arrays if ".lora_" not in name}
+    alpha = scale * rank
+    return {
+        "peft_type": "LORA",
+        "base_model_name_or_path": None,
+        "r": rank,
+        "lora_alpha": round(alpha) if math.isclose(alpha, round(alpha)) else alpha,
+        "target_modules": sorted({re.sub(r".*layers\.\d+\.", "", name) for name in modules}),
+        "modules_to_save": sorted(saved) or None,
+        "inference_mode": True,
+    }
+
+
+def _peft_scale(config):
+    """Return alpha divided by the rank, or raise an error for what is not supported."""
+    refused = [
+        f"{name}={value!r}"
+        for name, value in config.items()
+        if value and name not in SUPPORTED and value not in VALUES.get(name, ())
+    ]
+    if refused:
+        raise ValueError(
+            "`path` must be an adapter of LoRA with supported settings. "
+            f"Received: {', '.join(refused)}"
+        )
+    rank = config["r"]
+    return config["lora_alpha"] / (math.sqrt(rank) if config.get("use_rslora") else rank)

@@ -1,1 +1,0 @@
-"""Files of LoRA adapters: the matrices of LoRA and the head, without the base."""

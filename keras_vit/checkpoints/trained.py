@@ -1,0 +1,69 @@
+"""Models given by name: those of training runs, files, and builders."""
+
+import hashlib
+
+from keras_vit.checkpoints.catalog import CHECKPOINTS
+from keras_vit.checkpoints.catalog.download import files_of, find_file
+from keras_vit.checkpoints.load import from_checkpoint
+from keras_vit.checkpoints.runs import find_model
+from keras_vit.core.files import absolute_path, exists
+from keras_vit.core.pixels import scales_inputs
+from keras_vit.models.files import load_model
+from keras_vit.models.surgery import resize
+from keras_vit.models.variants import is_variant
+
+
+def load_trained(source, image_size=None):
+    """Load a model from a run (its best model), a `.keras` file or a checkpoint.
+
+    It is resized to `image_size`, if given; the files of some models do not record their size.
+    """
+    path = find_model(source)
+    if path.suffix != ".keras":
+        return from_checkpoint(source, image_size=image_size)
+    model = load_unscaled(path)
+    return model if image_size is None else resize(model, image_size)
+
+
+def load_unscaled(path):
+    """Load a `.keras` file of a model that takes images in [-1, 1]."""
+    model = load_model(path)
+    if scales_inputs(model):
+        raise ValueError(
+            "`model` must take images in [-1, 1], as all commands give them. Received: "
+            f"model={str(path)!r}, which scales pixels itself"
+        )
+    return model
+
+
+def check_model_path(model):
+    """Check that a model is a variant, or that there is its file; a checkpoint is downloaded."""
+    if not is_variant(model):
+        find_file(model, argument="model")
+
+
+def absolute_model_name(model):
+    """Return the name of a model with an absolute path, for use in any working directory.
+
+    Example:
+    >>> from keras_vit.checkpoints.trained import absolute_model_name
+    >>> absolute_model_name("ViT_Ti16"), absolute_model_name("tests/data/digits.py")
+    ('ViT_Ti16', '/...tests/data/digits.py')
+    """
+    text = str(model)
+    if is_variant(text) or "://" in text or any(row.name == text for row in CHECKPOINTS):
+        return text
+    return absolute_path(text)
+
+
+def model_digest(model):
+    """Return a dictionary with the digest of a model's files; empty for a name or an address."""
+    path = find_model(model)
+    if is_variant(model) or not exists(path):
+        return {}
+    found = hashlib.sha256()
+    for file in sorted(set(files_of(path))):
+        if file.is_file():
+            with file.open("rb") as opened:
+                found.update(hashlib.file_digest(opened, "sha256").digest())
+    return {"model_digest": found.hexdigest()[:16]}

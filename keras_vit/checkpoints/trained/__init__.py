@@ -1,1 +1,0 @@
-"""Models of training runs: their directories, and what their files record."""
