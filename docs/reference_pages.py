@@ -37,7 +37,7 @@ TABLES = {
 BUILDERS = """# Builders
 
 One function for each model of [the table](../models.md). All have the arguments of
-[`keras_vit.models.build`](models.md): `num_classes`, `image_size`, `weights`, and the options of
+[`keras_vit.build`](models.md): `num_classes`, `image_size`, `weights`, and the options of
 `keras_vit.vision_transformer` or, for a BiT, `keras_vit.resnet`.
 
 """
@@ -55,6 +55,7 @@ def pages():
         package, _, label = name.rpartition(".")
         section = home.split(".")[1] if package == "keras_vit" else package.split(".")[1]
         section = "training" if section in IN_TRAINING else section
+        section = "models" if label == "build" else section
         if section != "builders":
             entries[section].append(ENTRY.format(home=home, name=name, label=label))
     found = {
