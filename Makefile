@@ -118,7 +118,6 @@ lint: $(VENV)/.lint
 docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/reference_pages.py
-	$(BIN)/python docs/type_stubs.py
 
 # The web site, in site/: 1 minute. `mkdocs serve` shows it while you write.
 site: $(VENV)/.site

@@ -26,7 +26,8 @@ import tqdm
 import tyro
 from throughput import RESULTS, versions
 
-from keras_vit.serving.formats import FORMATS, WRITERS
+from keras_vit.serving.formats import FORMATS
+from keras_vit.serving.formats.files import WRITERS
 from keras_vit.serving.runners import load_runner
 
 # In each turn, even if a batch takes long.

@@ -55,6 +55,7 @@ def pages():
         package, _, label = name.rpartition(".")
         section = home.split(".")[1] if package == "keras_vit" else package.split(".")[1]
         section = "training" if section in IN_TRAINING else section
+        section = "models" if label == "build" else section
         if section != "builders":
             entries[section].append(ENTRY.format(home=home, name=name, label=label))
     found = {

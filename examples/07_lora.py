@@ -25,7 +25,9 @@ def build():
 
 def main(folder, epochs=3):
     model = build()
-    model = keras_vit.enable_lora(model, rank=8, alpha=16, layers=("query", "value", "dense_0", "dense_1"))
+    model = keras_vit.enable_lora(
+        model, rank=8, alpha=16, layers=("query", "value", "dense_0", "dense_1")
+    )
     model.compile(
         keras.optimizers.AdamW(3e-3, weight_decay=0.0),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -35,7 +37,9 @@ def main(folder, epochs=3):
 
     keras_vit.save_adapter(model, f"{folder}/digits.safetensors")
     other = build()
-    other = keras_vit.enable_lora(other, rank=8, alpha=16, layers=("query", "value", "dense_0", "dense_1"))
+    other = keras_vit.enable_lora(
+        other, rank=8, alpha=16, layers=("query", "value", "dense_0", "dense_1")
+    )
     keras_vit.load_adapter(other, f"{folder}/digits.safetensors")
 
     images, labels = load("validation")

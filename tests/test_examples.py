@@ -137,11 +137,6 @@ def test_the_reference_is_generated_and_has_every_public_name():
         assert re.search(rf"\bkeras_vit\.{name}\b", functions), name
 
 
-def test_type_stubs_are_generated():
-    for path, text in runpy.run_path(str(ROOT / "docs" / "type_stubs.py"))["stubs"]().items():
-        assert path.read_text() == text
-
-
 @pytest.mark.parametrize("kind", ["model_tables", "benchmark_tables"])
 def test_tables_in_pages_are_generated(kind):
     generated = runpy.run_path(str(ROOT / "docs" / "generate.py"))[kind]()

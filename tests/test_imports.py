@@ -9,10 +9,10 @@ import subprocess
 import sys
 
 import pytest
+from keras_vit.core.imports import MOVED
 
 import keras_vit
 from conftest import SLOW_EXAMPLES
-from keras_vit.core.imports import MOVED
 from tests.fixtures.commands import run_python
 
 pytestmark = pytest.mark.backends(

@@ -121,7 +121,7 @@ def test_exports(name, tmp_path):
     """A SavedModel and an ONNX file give the logits of the model, with its names of classes."""
     import tensorflow as tf
 
-    from keras_vit.serving.formats import write_onnx
+    from keras_vit.serving.formats.files import write_onnx
     from keras_vit.serving.runners import load_runner
 
     model = small_classifier(name, depth=1)

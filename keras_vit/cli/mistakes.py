@@ -3,14 +3,12 @@
 import dataclasses
 import difflib
 import re
-import sys
 
 from keras_vit.cli.commands import COMMANDS
 from keras_vit.cli.flags import with_recipe_option
 from keras_vit.cli.metavars import plain_error
 from keras_vit.cli.train import COMMON_RECIPES, Auto
 from keras_vit.cli.usage import arguments, names_recipe, options_of, usage
-from keras_vit.core.lazy import NEEDS_TENSORFLOW
 from keras_vit.experiments.studies.settings import STUDIES
 from keras_vit.training.recipes import RECIPES, Recipe
 
@@ -38,9 +36,6 @@ def install_hint(error):
     """Return what to install for the error of a backend that is missing, or an empty string."""
     backends = ("tensorflow", "jax", "torch")
     is_missing = isinstance(error, ModuleNotFoundError) and "pip install" not in str(error)
-    # With another backend.
-    if is_missing and error.name == "tensorflow" and "keras" in sys.modules:
-        return f"; this {NEEDS_TENSORFLOW}"
     if is_missing and error.name in backends:
         return f": pip install {error.name}, or set KERAS_BACKEND to another of the backends"
     if "Unable to import backend" in str(error):

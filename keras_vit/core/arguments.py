@@ -1,7 +1,6 @@
 """Arguments, and checks of them: the error names the argument, the rule and what was received."""
 
 import difflib
-import functools
 import inspect
 import math
 import numbers
@@ -122,19 +121,3 @@ def as_objects(values):
     array = np.empty(len(values), object)
     array[:] = values
     return array
-
-
-def accepts_old_name(old, new):
-    """Decorate a function so that it also takes a keyword argument by its old name."""
-
-    def decorate(function):
-        @functools.wraps(function)
-        def renamed(*args, **kwargs):
-            if old in kwargs:
-                # `dataclasses.replace` passes the present value by the new name.
-                kwargs[new] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return renamed
-
-    return decorate

@@ -27,8 +27,6 @@ SEGMENTATION, SEGMENTER_HEADS = "segmentation", ("linear", "mask")
 IGNORED = 255
 # Modes of `keras_vit.quantize`.
 QUANTIZATIONS = ("int8", "int4", "float8")
-# Old and new name of a setting of recipes, which is an argument of the optimizer, too.
-RENAMED_SETTING = ("average_momentum", "ema_momentum")
 # Columns that hold images, in order of preference: ours and Ray's, Spark's, and that of Hugging
 # Face's datasets.
 ENCODED_COLUMNS = ("bytes", "content", "image")

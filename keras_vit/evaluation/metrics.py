@@ -8,6 +8,7 @@ import scipy.special
 
 from keras_vit.core.arguments import check_integer
 from keras_vit.core.several_labels import average_precision
+from keras_vit.core.several_labels import best_thresholds as best_thresholds
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,3 +1,5 @@
+"""The public names, for type checkers."""
+
 from .dense import backbone as backbone
 from .dense import segmenter as segmenter
 from .inference import for_inference as for_inference

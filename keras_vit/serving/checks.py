@@ -5,7 +5,6 @@ import importlib.util
 import keras
 
 from keras_vit.core.arguments import check_choice, check_integer, is_integer
-from keras_vit.core.lazy import NEEDS_TENSORFLOW
 from keras_vit.models.files import check_finite
 from keras_vit.models.parts import check_backbone, check_classifier, is_segmenter
 from keras_vit.serving.formats import FORMATS
@@ -32,8 +31,6 @@ def check_export_settings(
     Returns:
         The `ExportFormat`.
     """
-    if importlib.util.find_spec("tensorflow") is None:
-        raise ModuleNotFoundError(f"keras_vit.export {NEEDS_TENSORFLOW}", name="tensorflow")
     check_choice("format", format, tuple(FORMATS))
     check_choice("on_bad_image", on_bad_image, BAD_IMAGES)
     row = FORMATS[format]

@@ -26,7 +26,7 @@ def load_runner(path: str | os.PathLike) -> "Runner":
         ValueError: if the file is of another kind, missing or damaged, or a package is missing.
 
     Example:
-    >>> from keras_vit.serving.formats import write_onnx
+    >>> from keras_vit.serving.formats.files import write_onnx
     >>> model = keras_vit.resnet((1,), width=32, num_classes=3, image_size=32)
     >>> run = keras_vit.serving.load_runner(write_onnx(model, tmp_path))  # or load_runner(tmp_path)
     >>> run(np.zeros((2, 32, 32, 3), "float32")).shape

@@ -10,7 +10,7 @@ from keras_vit.checkpoints.runs import BEST_MODEL, LAST_MODEL, RUN_FILE, read_ru
 from keras_vit.core.arguments import check_choice, check_integer
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.models.model import origin_of, set_origin
-from keras_vit.training.averaging import assign_averages
+from keras_vit.training.callbacks.averaging import assign_averages
 from keras_vit.training.callbacks.regular import MeasureRegularly
 from keras_vit.training.distribution import check_batch, is_first_process
 from keras_vit.training.optimizers import make_optimizer

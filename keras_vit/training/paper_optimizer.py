@@ -8,13 +8,12 @@ import ml_dtypes
 from keras import ops
 
 from keras_vit.core.arguments import (
-    accepts_old_name,
     check_choice,
     check_rate,
     constructor_arguments,
     is_integer,
 )
-from keras_vit.core.choices import MOMENTUM_DTYPES, RENAMED_SETTING
+from keras_vit.core.choices import MOMENTUM_DTYPES
 from keras_vit.training.distribution import sum_over_replicas
 
 # Layers before the blocks. All others are of a head: layer-wise decay leaves them at the full
@@ -55,7 +54,6 @@ class PaperUpdates:
         Gradual unfreezing: ULMFiT (arXiv 1801.06146), section 3.3.
     """
 
-    @accepts_old_name(*RENAMED_SETTING)
     def __init__(
         self,
         learning_rate,

@@ -114,10 +114,6 @@ def test_an_error_says_what_to_do(arguments, message, start, capsys):
             ModuleNotFoundError("No module named 'torch'", name="torch"),
             ": pip install torch, or set",
         ),
-        (
-            ModuleNotFoundError("No module named 'tensorflow'", name="tensorflow"),
-            "; this needs TensorFlow with every backend",
-        ),
         (ImportError("cannot import name 'x' from 'tensorflow'", name="tensorflow"), ""),
         (ModuleNotFoundError("No module named 'x'", name="x"), ""),
         (

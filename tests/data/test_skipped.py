@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.builders import build
 from keras_vit.data import load
 from keras_vit.data.skipped import explaining_errors
-from keras_vit.models import build
 from keras_vit.serving.predict import read_stored
 from tests.fixtures.photos import broken_images, odd_images, write_photos
 

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from keras_vit.checkpoints.formats import recognize
-from keras_vit.checkpoints.reader import mismatches
-from keras_vit.checkpoints.reader import CheckpointReader
+from keras_vit.checkpoints.reader import CheckpointReader, mismatches
 from keras_vit.checkpoints.weight_map import entries
 from tests.checkpoints.test_manifests import variable_shapes
 

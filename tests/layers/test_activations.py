@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.layers.mlp import as_activation, fuse
-from keras_vit.layers.mlp import MlpBlock
+from keras_vit.layers.mlp import MlpBlock, as_activation, fuse
 from tests.fixtures.tiny import images
 
 X = 4 * images(7, 5)

@@ -5,9 +5,9 @@ import pytest
 from keras import ops
 
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit, StandardizedConv2D
-from keras_vit.layers.resnet import MaxPool
-from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.dense import HeadsDense
+from keras_vit.layers.normalization import GroupNorm
+from keras_vit.layers.resnet import MaxPool
 from tests.fixtures.contract import to_numpy
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,7 @@ import keras_vit
 from keras_vit.core.logging import log_once
 from keras_vit.core.resizing import Resizing
 from keras_vit.models import ImageModel, introspection, vision_transformer
-from keras_vit.models.model import resizing_of
-from keras_vit.models.model import options_of, read_options
+from keras_vit.models.model import options_of, read_options, resizing_of
 from keras_vit.serving.formats.graph import portable
 from tests.fixtures.models import FAMILIES, small_classifier
 from tests.fixtures.tiny import TINY, images

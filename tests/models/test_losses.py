@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 import pytest
+from keras_vit.models.calls.losses import warn_of_loss
 
 import keras_vit
 from keras_vit.models import vision_transformer
-from keras_vit.models.calls.losses import warn_of_loss
 from tests.fixtures.tiny import TINY
 
 NAME = "sparse_categorical_crossentropy"

@@ -5,12 +5,12 @@ import json
 
 import keras
 import pytest
+from keras_vit.models.introspection import read_options
 
 import keras_vit
 from keras_vit import builders
 from keras_vit.evaluation.compute import count_parameters
 from keras_vit.models import VARIANTS, Variant, find_variant
-from keras_vit.models.introspection import read_options
 from keras_vit.models.variants import total_stride
 from tests.fixtures.commands import run_python
 from tests.fixtures.reference import DATA

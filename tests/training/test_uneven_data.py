@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from keras_vit.data import load
 from keras_vit.data.sources.features import compute_features
-from keras_vit.models.files import load_model
 from keras_vit.models.features import feature_extractor
+from keras_vit.models.files import load_model
 from keras_vit.training.callbacks.stopping import StopEarly, find_best
 from keras_vit.training.job import train
 from keras_vit.training.runs import resumable

@@ -1,13 +1,5 @@
 """Studies: the same training with one thing changed, over several seeds."""
 
-from keras_vit.core.lazy import make_lazy
+import lazy_loader
 
-# Keras and TensorFlow are imported when one of these is used.
-__all__ = make_lazy(
-    __name__,
-    {
-        "keras_vit.experiments.studies.plan": ["Plan", "make_plan"],
-        "keras_vit.experiments.studies.settings": ["STUDIES", "Setting"],
-        "keras_vit.experiments.studies.study": ["FIGURE", "study"],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

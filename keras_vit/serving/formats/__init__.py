@@ -3,7 +3,6 @@
 The table itself needs neither Keras nor TensorFlow.
 """
 
-from keras_vit.core.lazy import make_lazy
 from keras_vit.serving.formats.litert import LITERT
 from keras_vit.serving.formats.onnx import ONNX
 from keras_vit.serving.formats.openvino import OPENVINO
@@ -11,9 +10,6 @@ from keras_vit.serving.formats.saved_model import SAVED_MODEL
 
 # To add a format, add a file with its row to this folder, and the row here.
 FORMATS = {row.name: row for row in (SAVED_MODEL, ONNX, LITERT, OPENVINO)}
-
-_WRITERS = ["WRITERS", "write_file", "write_litert", "write_onnx", "write_openvino"]
-make_lazy(__name__, {"keras_vit.serving.formats.files": _WRITERS})
 
 
 def format_of(version):

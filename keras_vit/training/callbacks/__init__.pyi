@@ -1,11 +1,11 @@
-"""The public names, for type checkers; written by `make docs`."""
+"""The public names, for type checkers."""
 
-from keras_vit.training.averaging import EvaluateAverages as EvaluateAverages
-from keras_vit.training.callbacks.measuring import CheckFinite as CheckFinite
-from keras_vit.training.callbacks.measuring import LogOptimizer as LogOptimizer
-from keras_vit.training.callbacks.measuring import LogSpeed as LogSpeed
-from keras_vit.training.callbacks.measuring import NotFiniteError as NotFiniteError
-from keras_vit.training.callbacks.regular import MeasureRegularly as MeasureRegularly
-from keras_vit.training.callbacks.saving import SaveModels as SaveModels
-from keras_vit.training.callbacks.saving import SaveState as SaveState
-from keras_vit.training.callbacks.stopping import StopEarly as StopEarly
+from .averaging import EvaluateAverages as EvaluateAverages
+from .measuring import CheckFinite as CheckFinite
+from .measuring import LogOptimizer as LogOptimizer
+from .measuring import LogSpeed as LogSpeed
+from .measuring import NotFiniteError as NotFiniteError
+from .regular import MeasureRegularly as MeasureRegularly
+from .saving import SaveModels as SaveModels
+from .saving import SaveState as SaveState
+from .stopping import StopEarly as StopEarly

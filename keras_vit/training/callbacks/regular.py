@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_vit.core.arguments import check_integer
-from keras_vit.training.averaging import averaged_weights
+from keras_vit.training.callbacks.averaging import averaged_weights
 from keras_vit.training.distribution import is_first_process
 from keras_vit.training.optimizers import inner_optimizer
 from keras_vit.training.runs.state import keeping_random_states

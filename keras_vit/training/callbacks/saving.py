@@ -21,7 +21,7 @@ from keras_vit.checkpoints.runs import (
     PREDICTOR_MODEL,
 )
 from keras_vit.models.files import check_finite
-from keras_vit.training.averaging import averaged_weights
+from keras_vit.training.callbacks.averaging import averaged_weights
 from keras_vit.training.callbacks.measuring import NotFiniteError
 from keras_vit.training.callbacks.stopping import find_best
 from keras_vit.training.optimizers import inner_optimizer

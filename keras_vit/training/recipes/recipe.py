@@ -3,13 +3,11 @@
 import dataclasses
 from typing import Literal
 
-from keras_vit.core.arguments import accepts_old_name
 from keras_vit.core.choices import (
     MOMENTUM_DTYPES,
     POOLINGS,
     POSITION_EMBEDDINGS,
     POSITION_PLACEMENTS,
-    RENAMED_SETTING,
     SEGMENTATION,
     SEGMENTER_HEADS,
     TARGETS,
@@ -224,6 +222,3 @@ class Recipe:
                 f"Received: boundaries={self.boundaries}"
             )
         return epochs, steps_per_epoch
-
-
-Recipe.__init__ = accepts_old_name(*RENAMED_SETTING)(Recipe.__init__)

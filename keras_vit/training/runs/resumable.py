@@ -11,7 +11,7 @@ import keras
 
 from keras_vit.data.skipped import explaining_errors
 from keras_vit.data.timing import TimedDataset
-from keras_vit.training.averaging import EvaluateAverages
+from keras_vit.training.callbacks.averaging import EvaluateAverages
 from keras_vit.training.callbacks.measuring import (
     CheckFinite,
     LogOptimizer,

@@ -6,7 +6,7 @@ import scipy.special
 
 from keras_vit.core.several_labels import average_precision, best_thresholds
 from keras_vit.data.processes import process
-from keras_vit.training.averaging import averaged_weights
+from keras_vit.training.callbacks.averaging import averaged_weights
 
 
 class ChooseThresholds(keras.callbacks.Callback):

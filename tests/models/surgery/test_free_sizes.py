@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 import pytest
+from keras_vit.models.introspection import read_options
 
 import keras_vit
 from keras_vit.inspection.distance import attention_distance
 from keras_vit.inspection.embeddings import position_similarity
 from keras_vit.models import replace_head, resize, resnet, vision_transformer
-from keras_vit.models.introspection import read_options
 from keras_vit.models.masked_patches import masked_patch_predictor
 from keras_vit.models.parts import position_table, stored_grid, token_stride
 from tests.fixtures.contract import randomise, to_numpy

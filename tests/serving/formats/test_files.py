@@ -9,8 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from keras_vit.serving.formats import FORMATS, WRITERS, onnx, write_litert, write_onnx
+from keras_vit.serving.formats import FORMATS, onnx
 from keras_vit.serving.formats.base import float32_bytes
+from keras_vit.serving.formats.files import WRITERS, write_litert, write_onnx
 from keras_vit.serving.runners import load_runner
 from tests.fixtures.commands import run_python
 from tests.fixtures.models import FAMILIES, small_classifier
@@ -280,7 +281,7 @@ def test_other_backends_write_the_same_files(backend, tmp_path):
 import pathlib
 import sys
 import numpy as np
-from keras_vit.serving.formats import WRITERS
+from keras_vit.serving.formats.files import WRITERS
 from tests.fixtures.tiny import images
 from tests.fixtures.models import small_classifier
 for family in ("erf", "bit"):

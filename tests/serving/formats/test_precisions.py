@@ -6,9 +6,10 @@ import pytest
 
 import keras_vit
 from keras_vit.models import vision_transformer
-from keras_vit.serving.formats import FORMATS, WRITERS, write_onnx
+from keras_vit.serving.formats import FORMATS
 from keras_vit.serving.formats import onnx as onnx_format
 from keras_vit.serving.formats.base import float32_bytes
+from keras_vit.serving.formats.files import WRITERS, write_onnx
 from keras_vit.serving.runners import load_runner
 from tests.fixtures.models import small_classifier
 from tests.fixtures.tiny import images

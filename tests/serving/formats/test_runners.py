@@ -3,7 +3,7 @@
 import pytest
 
 import keras_vit
-from keras_vit.serving.formats import write_onnx
+from keras_vit.serving.formats.files import write_onnx
 from keras_vit.serving.runners import load_runner
 
 pytest.importorskip("onnxruntime")
