@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 import keras_vit
+from keras_vit import features, resnet
 from keras_vit.checkpoints import (
     from_checkpoint,
     inspect_checkpoint,
@@ -15,7 +16,6 @@ from keras_vit.checkpoints import (
     save_checkpoint,
 )
 from keras_vit.checkpoints.formats import written_formats
-from keras_vit.models import features, resnet
 from tests.fixtures.checkpoint_files import assert_same_bits, case_arrays, linen, put, target, write
 from tests.fixtures.reference import (
     assert_intermediate,

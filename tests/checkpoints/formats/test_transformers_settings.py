@@ -56,7 +56,7 @@ def test_dropout_that_is_not_used_is_told(tmp_path, caplog):
     told = "hidden_dropout_prob=0.1 of the config.json is not used; pass `dropout` to train with it"
     assert told in caplog.messages and "attention_dropout" not in caplog.text
     caplog.clear()
-    assert from_checkpoint(file, dropout=0.1).options["dropout"] == 0.1
+    assert from_checkpoint(file, dropout=0.1).options.dropout == 0.1
     assert told not in caplog.messages
 
 
