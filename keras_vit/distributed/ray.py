@@ -183,6 +183,6 @@ def import_ray():
         import ray.data
     except ImportError as error:
         raise ImportError(
-            f"Ray is not installed: pip install 'keras-vit[ray]'. Received: {error}"
+            f"Ray is not installed: pip install 'keras-vit-zoo[ray]'. Received: {error}"
         ) from error
     return ray

@@ -151,7 +151,7 @@ def export(
         if warmup_batch_sizes is None:
             warmup_batch_sizes = (batch_size or 1,) if has_serving_api() else ()
             if not warmup_batch_sizes:
-                text = "no requests to warm up, which need pip install 'keras-vit[serving]'"
+                text = "no requests to warm up, which need pip install 'keras-vit-zoo[serving]'"
                 logging.getLogger("keras_vit").info(text)
     with new_version(directory, version) as (folder, publish), _enough_space(directory):
         if has_zero_head(model):

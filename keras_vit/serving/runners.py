@@ -39,7 +39,7 @@ def load_runner(path: str | os.PathLike) -> "Runner":
     row = rows[path.suffix]
     if importlib.util.find_spec(row.runtime) is None:
         raise ValueError(
-            f"`path` needs {row.runtime.replace('_', '-')}: pip install 'keras-vit[{row.name}]'. "
+            f"`path` needs {row.runtime.replace('_', '-')}: pip install 'keras-vit-zoo[{row.name}]'. "
             f"Received: path={str(path)!r}"
         )
     if not path.exists():
