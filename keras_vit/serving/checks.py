@@ -84,7 +84,8 @@ def _check_warmup(batch_size, warmup_batch_sizes):
         )
     if not has_serving_api():
         raise ValueError(
-            "`warmup_batch_sizes` needs tensorflow-serving-api: pip install 'keras-vit-zoo[serving]'. "
+            "`warmup_batch_sizes` needs tensorflow-serving-api: "
+            "pip install 'keras-vit-zoo[serving]'. "
             f"Received: warmup_batch_sizes={warmup_batch_sizes!r}"
         )
 
