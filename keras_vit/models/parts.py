@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.core.arguments import grid_size
+from keras_vit.core.choices import AXES
 from keras_vit.layers import (
     AxialTransformerBlock,
     ClassToken,
@@ -20,7 +21,6 @@ from keras_vit.layers import (
 from keras_vit.layers.base import parts
 from keras_vit.layers.normalization import GroupNorm
 from keras_vit.layers.resnet import Bottleneck
-from keras_vit.layers.transformer import AXES
 from keras_vit.models.vit import ADDED_POSITIONS, default_grid
 
 HEAD_LAYERS = ("projection", "pre_logits", "head")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 
 from keras_vit.core.arguments import check_choice
+from keras_vit.core.choices import QUANTIZATIONS
 from keras_vit.layers.base import quantize_layer
 from keras_vit.models.model import carry
 from keras_vit.models.parts import find_blocks
@@ -16,9 +17,6 @@ from keras_vit.models.surgery import (
     lora_parts,
     plain,
 )
-
-# Modes of `quantize`.
-QUANTIZATIONS = ("int8", "int4", "float8")
 
 
 def enable_lora(
