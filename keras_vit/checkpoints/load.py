@@ -13,7 +13,7 @@ from keras_vit.checkpoints.catalog.augreg import parse_augreg
 from keras_vit.checkpoints.catalog.download import cache_path, find_file
 from keras_vit.checkpoints.catalog.hub import HUB, is_of_repository
 from keras_vit.checkpoints.configuration.images import warn_of_unrecorded_images
-from keras_vit.checkpoints.positions import resizing_for, warn_of_assumed_grid
+from keras_vit.checkpoints.positions import image_spec_for, warn_of_assumed_grid
 from keras_vit.checkpoints.reader import open_checkpoint
 from keras_vit.checkpoints.weight_map import POSITIONS
 from keras_vit.core.arguments import as_pair, check_options
@@ -218,10 +218,11 @@ def _load_keras_weights(model, file):
 def _build(checkpoint, described, num_classes, given):
     """Build the model of a file at its own size, with a new head if `num_classes` is not `None`."""
     # An image processor may make borders that a model of transformers leaves out.
-    whole = resizing_for(checkpoint, described, described.image_size).whole(described.image_size)
-    if whole != (checkpoint.processed_size or whole):
+    spec = image_spec_for(checkpoint, described, described.image_size)
+    size = spec.full_size(described.image_size)
+    if size != (checkpoint.processed_size or size):
         text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
-        logger.warning(text, checkpoint.path, *checkpoint.processed_size, *whole)
+        logger.warning(text, checkpoint.path, *checkpoint.processed_size, *size)
     _check_given(described, given)
     options, has_new_head = described, num_classes is not None
     if has_new_head:
@@ -260,8 +261,7 @@ def _carry_facts(checkpoint, model, keeps_head=True):
         carry(saved, model, keeps_head)
         model.options = own
     elif isinstance(model, ImageModel):
-        model.normalization = checkpoint.normalization
-        model.resizing = resizing_for(checkpoint, model.options, stored_size(model))
+        model.image_spec = image_spec_for(checkpoint, model.options, stored_size(model))
         model.layout = checkpoint.format.name
         if checkpoint.format.has_normalizations and not checkpoint.records_images:
             warn_of_unrecorded_images(checkpoint.path)

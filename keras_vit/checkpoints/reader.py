@@ -9,26 +9,19 @@ from keras import ops
 from keras_vit.checkpoints.architecture import logger, naming_file
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.configuration.class_names import valid_class_names
-from keras_vit.checkpoints.configuration.images import (
-    processed_size,
-    recorded_normalization,
-    recorded_resizing,
-)
+from keras_vit.checkpoints.configuration.images import processed_size, recorded_images
 from keras_vit.checkpoints.formats import FORMATS, opening_format, recognize
 from keras_vit.checkpoints.normalization import (
     BIAS,
     KERNEL,
     absorb,
     check_channels,
-    is_centered,
-    shifts,
 )
 from keras_vit.checkpoints.positions import fit_prefix, rows_for_model, stored_image_size
 from keras_vit.checkpoints.transforms import TRANSFORMS
 from keras_vit.checkpoints.weight_map import POSITION_TRANSFORMS, POSITIONS, entries, template_of
 from keras_vit.core.arguments import as_pair, path_error
-from keras_vit.core.resizing import WHOLE_IMAGE
-from keras_vit.models.model import CENTERED
+from keras_vit.core.images import WHOLE_IMAGE
 from keras_vit.models.options import is_resnet
 from keras_vit.models.parts import BLOCKS, HEAD_LAYERS, stored_grid, token_stride
 
@@ -57,9 +50,8 @@ class CheckpointReader:
     """An open file of a known layout: its `format`, and its arrays under the names of the layout.
 
     `archive` has the arrays under the names in the file, and the configuration next to it.
-    `normalization` and `resizing` are those of `ImageModel`, which are assumed unless
-    `records_images`. `processed_size` is the size of the images that the image processor returns,
-    or `None`.
+    `image_spec` is that of `ImageModel`, which is assumed unless `records_images`. `processed_size`
+    is the size of the images that the image processor returns, or `None`.
     """
 
     def __init__(self, archive, format, naming):
@@ -68,11 +60,10 @@ class CheckpointReader:
         self.naming = naming
         self.archive = archive
         facts = archive.config, archive.preprocessor, archive.path
-        normalization = recorded_normalization(*facts)
-        self.records_images = normalization is not None
-        self.normalization = normalization or CENTERED
-        self.resizing = recorded_resizing(*facts) or WHOLE_IMAGE
+        recorded = recorded_images(*facts)
         self.processed_size = processed_size(*facts)
+        self.records_images = recorded is not None
+        self.image_spec = recorded or WHOLE_IMAGE
         self._rows = {target: row for row in format.rows for target in row.targets}
 
     @property
@@ -159,7 +150,7 @@ class CheckpointReader:
     def _adds_bias(self):
         """Whether the patch projection of the file has no bias, and gets one from the mean."""
         has_kernel = self.shape_of(KERNEL) is not None
-        return has_kernel and self.shape_of(BIAS) is None and shifts(self.normalization)
+        return has_kernel and self.shape_of(BIAS) is None and set(self.image_spec.mean) != {0.5}
 
     def shape_of(self, path):
         """Return the shape of the array for the variable of this path, or `None`."""
@@ -200,7 +191,7 @@ class CheckpointReader:
                 raise ValueError(
                     f"The model {name!r} must have a bias in its patch projection "
                     "(`patch_bias=True`), because the images of the file are not normalized to "
-                    f"[-1, 1]. Received: path={str(self.path)!r}, with {self.normalization}"
+                    f"[-1, 1]. Received: path={str(self.path)!r}, with {self.image_spec}"
                 )
             wanted.remove(BIAS)
         found, without_row = entries(self.format.rows, wanted)
@@ -251,13 +242,13 @@ class CheckpointReader:
 
     def _centered(self, path, value, shapes):
         """Return the value of a variable of a model that takes images in [-1, 1]."""
-        if path not in (KERNEL, BIAS) or is_centered(self.normalization):
+        if path not in (KERNEL, BIAS) or self.image_spec.is_centered:
             return value
         (entry,), _ = entries(self.format.rows, [KERNEL])
         source = self.naming.sources[entry.source]
         kernel = TRANSFORMS[entry.transform].read(self._read_finite(source.name), [shapes[KERNEL]])
-        check_channels(self.normalization, shapes[KERNEL][2], self.path)
-        kernel, shift = absorb(kernel[0], self.normalization)
+        check_channels(self.image_spec, shapes[KERNEL][2], self.path)
+        kernel, shift = absorb(kernel[0], self.image_spec)
         return (kernel if path == KERNEL else value + shift).astype("float32")
 
     def _check_range(self, variable, value):

@@ -92,7 +92,7 @@ def load(
         seed: seed of the order and the augmentation: the same seed gives the same batches.
         data_dir: directory of TensorFlow Datasets.
         **changes: fields of `Preprocessing` that replace those of `preprocessing`:
-            `min_crop_area`, `random_crop_from`, `central_crop_from`, `resizing`, `flip`,
+            `min_crop_area`, `random_crop_from`, `central_crop_from`, `image_spec`, `flip`,
             `augmentation`, `upright`, `one_hot`. Also `start_step` and `skip`, to resume a repeated
             dataset: the number of batches seen, and the ids of the images that were skipped
             (`skipped.ids`); `load(...).from_step(start_step, skip)` does the same. And `balanced`,

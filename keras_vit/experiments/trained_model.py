@@ -17,7 +17,7 @@ from keras_vit.data.sources.kinds import absolute_name
 from keras_vit.evaluation.class_names import check_same_classes
 from keras_vit.experiments.comparison import check_meant, reported_of_checkpoint, reported_of_run
 from keras_vit.experiments.reported import find_reported
-from keras_vit.models.model import resizing_of
+from keras_vit.models.model import image_spec_of
 from keras_vit.training.runs.run import EXCLUDED_FILE
 from keras_vit.training.runs.saved_models import check_data_path, data_of, warn_of_images
 
@@ -96,7 +96,7 @@ class TrainedModel:
         if data is None:
             check_data_path(name)
         if not options.get("central_crop_from"):
-            options.setdefault("resizing", resizing_of(self.model))
+            options.setdefault("image_spec", image_spec_of(self.model))
         if self.is_upright:
             options["upright"] = True
         dataset = load(

@@ -8,7 +8,6 @@ from keras import ops
 
 from keras_vit.core.arguments import as_pair, check_choice
 from keras_vit.core.choices import SEGMENTER_HEADS
-from keras_vit.core.resizing import WHOLE_IMAGE
 from keras_vit.layers import ClassToken, RegisterTokens, TransformerBlock
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import layer_norm
@@ -238,7 +237,7 @@ def segmenter(backbone: keras.Model, num_classes: int, head: str = "linear") -> 
     model = ImageModel(backbone.input, logits, name=backbone.name)
     carry(backbone, model, keeps_head=False)
     # Masks are those of whole images, however the checkpoint crops.
-    model.resizing = WHOLE_IMAGE
+    model.image_spec = model.image_spec.of_whole_image()
     return model
 
 

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.core.images import ImageSpec
 from keras_vit.core.logging import log_once
-from keras_vit.core.resizing import Resizing
 from keras_vit.models import ImageModel, introspection, vision_transformer
-from keras_vit.models.model import options_of, read_options, resizing_of
+from keras_vit.models.model import image_spec_of, options_of, read_options
 from keras_vit.serving.formats.graph import portable
 from tests.fixtures.models import FAMILIES, small_classifier
 from tests.fixtures.tiny import TINY, images
@@ -157,14 +157,14 @@ def test_a_clone_warns_that_it_has_lost_how_images_are_resized(caplog):
     model = small_classifier("token")
     maps = keras_vit.backbone(model, ("P2", "P3"))
     copy = type(maps).from_config(maps.get_config())
-    model.resizing = Resizing("bicubic")
+    model.image_spec = ImageSpec("bicubic")
     exported = portable(model)
     exported.get_config()
-    assert exported.resizing == model.resizing
+    assert exported.image_spec == model.image_spec
     for each in (model, maps, copy, keras_vit.segmenter(maps, 2), exported):
-        resizing_of(each)
+        image_spec_of(each)
     assert not caplog.messages
-    resizing_of(keras.models.clone_model(model))
+    image_spec_of(keras.models.clone_model(model))
     assert "has no `options`: `keras.models.clone_model` loses them" in caplog.text
 
 

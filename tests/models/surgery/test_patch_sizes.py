@@ -50,7 +50,7 @@ def test_larger_patches_that_are_resized_give_the_same_tokens(patch_size):
 def test_the_mean_of_images_stays_what_it_is():
     """A kernel that absorbed a normalization sees the mean as zero, though its sum may change."""
     model = case_model("hf_vit_imagenet_mean_std")
-    mean = 2 * np.array(model.normalization[0], "float32") - 1
+    mean = 2 * np.array(model.image_spec.mean, "float32") - 1
     grey = np.broadcast_to(mean, (1, *model.input_shape[1:]))
     (size, _) = model.options.patch_size
     tokens = [
