@@ -92,13 +92,10 @@ def input_size(version, size):
 def recorded(version):
     """Return the `ImageSpec` and the thresholds that the `model.json` of a version records."""
     path = pathlib.Path(version) / "model.json"
-    # Earlier versions did not write one, and had this way alone.
-    if not path.is_file():
-        return WHOLE_IMAGE, None
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-        return ImageSpec(**facts.get("image_spec", {})), facts.get("thresholds")
-    except (AttributeError, TypeError, ValueError) as error:
+        return ImageSpec(**facts["image_spec"]), facts.get("thresholds")
+    except (KeyError, OSError, TypeError, ValueError) as error:
         raise ValueError(
             f"{str(path)!r} must say how images are resized, as `export` writes it. "
             f"Received: {error}"

@@ -74,18 +74,13 @@ def test_each_signature(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_exports_of_earlier_versions(tmp_path):
+def test_a_record_that_is_damaged(tmp_path):
     version = export(small_classifier("token"), tmp_path / "pets", format="onnx")
-    encoded = files(2)
-    expected = load_export(version)(encoded)
     facts = json.loads((version / "model.json").read_text())
-    assert facts["preprocessing"].startswith("bilinear resize of the whole image without antialias")
-    del facts["image_spec"]
-    (version / "model.json").write_text(json.dumps(facts))
-    np.testing.assert_array_equal(load_export(version)(encoded), expected)
+    assert facts["preprocessing"].startswith("bilinear resize of the whole image, not antialiased")
     (version / "model.json").write_text(json.dumps({"image_spec": {"interpolation": "nearest"}}))
     with pytest.raises(ValueError, match=r"model.json' must say how images are resized"):
-        load_export(version)
+        load_export(version)(files(2))
 
 
 @pytest.mark.slow

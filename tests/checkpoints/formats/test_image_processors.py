@@ -1,16 +1,19 @@
 """Image processors of transformers: the defaults of their classes, and what cannot be done."""
 
+import dataclasses
 import json
 
 import pytest
 
 from keras_vit import from_checkpoint
+from keras_vit.checkpoints.configuration import images
 from keras_vit.core.images import ImageSpec
 from tests.fixtures.checkpoint_files import config_next_to
 
 SQUARE = {"height": 32, "width": 32}
 WHOLE = ImageSpec("bilinear", antialias=True)
-SMALLER_SIDE = ImageSpec("bicubic", antialias=True, keeps_aspect_ratio=True)
+OPENAI = {"mean": images.OPENAI[0], "deviation": images.OPENAI[1]}
+SMALLER_SIDE = ImageSpec("bicubic", antialias=True, keeps_aspect_ratio=True, **OPENAI)
 
 
 def load(tmp_path, settings, case="hf_classifier"):
@@ -32,7 +35,7 @@ def load(tmp_path, settings, case="hf_classifier"):
             ImageSpec("bicubic", True, 32 / 36),
         ),
         ({"image_processor_type": "SiglipImageProcessor"}, ImageSpec("bicubic", True)),
-        ({"image_mean": [0.5] * 3}, WHOLE),
+        ({"image_mean": [0.25]}, dataclasses.replace(WHOLE, mean=(0.25,))),
     ],
     ids=str,
 )
@@ -62,15 +65,15 @@ def test_images_of_another_size_than_the_models(side, is_told, tmp_path, caplog)
 
 def test_a_file_without_a_class_is_of_the_models(tmp_path):
     model = load(tmp_path, {"image_mean": [0.5] * 3}, "hf_dinov2_classifier")
-    assert model.image_spec == SMALLER_SIDE
+    assert model.image_spec == dataclasses.replace(SMALLER_SIDE, mean=(0.5, 0.5, 0.5))
 
 
 def test_another_class_must_record_everything(tmp_path):
     settings = {"resample": 3, "image_mean": [0.25] * 3, "image_std": [0.5] * 3, "size": SQUARE}
     settings |= {"image_processor_type": "BlipImageProcessor", "do_center_crop": False}
     model = load(tmp_path, settings)
-    assert model.image_spec == ImageSpec("bicubic", True)
-    assert model.image_spec.normalization == ((0.25,) * 3, (0.5,) * 3)
+    expected = ImageSpec("bicubic", True, mean=(0.25,) * 3, deviation=(0.5,) * 3)
+    assert model.image_spec == expected
     changes = [{name: ...} for name in settings.keys() - {"image_processor_type"}]
     changes += [{"image_processor_type": f"{name}ImageProcessor"} for name in ("ConvNext", "Levit")]
     for change in changes:
