@@ -6,10 +6,10 @@ import json
 import pytest
 
 from keras_vit.checkpoints.trained import model_digest
-from keras_vit.core.choices import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.experiments import study
 from keras_vit.experiments.digests import data_digests, recorded_differences
 from keras_vit.experiments.studies import make_plan
+from keras_vit.models.options import POOLINGS, POSITION_EMBEDDINGS
 from keras_vit.training import job
 from keras_vit.training.recipes import RECIPES
 from tests.fixtures.images import encode, random_image, write_folder
