@@ -144,7 +144,7 @@ def build_pretrained(row, weights, num_classes, image_size, options):
         described = describe(checkpoint, num_heads, image_size)
         different = size_differences(row, described)
         if different:
-            pairs = ", ".join(f"{k}={v} instead of {own}" for k, (own, v) in different.items())
+            pairs = ", ".join(f"{k}={v} instead of {own}" for k, (v, own) in different.items())
             raise ValueError(
                 f"`weights` must be those of {row.name}. Received: weights={str(file)!r}, with "
                 f"{pairs}"
@@ -223,7 +223,6 @@ def _build(checkpoint, described, num_classes, given):
     if size != (checkpoint.processed_size or size):
         text = "%s: its image processor makes images of %dx%d pixels, the model takes %dx%d"
         logger.warning(text, checkpoint.path, *checkpoint.processed_size, *size)
-    _check_given(described, given)
     options, has_new_head = described, num_classes is not None
     if has_new_head:
         options = options.replace(num_classes=num_classes)
@@ -231,6 +230,7 @@ def _build(checkpoint, described, num_classes, given):
             options = options.replace(representation_size=None, projection_dim=None)
         text = "%s: its head is replaced by one of zeros, with %d classes"
         logger.info(text, checkpoint.path, num_classes)
+    _check_given(options, given)
     if ignored := checkpoint.naming.ignored:
         text = "%s: arrays that are left out, as no part of the model: %d, such as %s"
         logger.info(text, checkpoint.path, len(ignored), ignored[0])
@@ -248,9 +248,10 @@ def _resized(model, checkpoint, image_size, patch_size=None):
         image_size is None or as_pair(image_size, "image_size") == model.input_shape[1:3]
     ):
         return model
-    text = "%s: image_size=%s and patch_size=%s replace %s and those of the file"
-    logger.info(text, checkpoint.path, image_size, patch_size, model.input_shape[1:3])
-    return resize_by(checkpoint.format.interpolation, model, image_size, patch_size)
+    resized = resize_by(checkpoint.format.interpolation, model, image_size, patch_size)
+    text = "%s: the model is resized from images of %s to %s pixels"
+    logger.info(text, checkpoint.path, model.input_shape[1:3], resized.input_shape[1:3])
+    return resized
 
 
 def _carry_facts(checkpoint, model, keeps_head=True):

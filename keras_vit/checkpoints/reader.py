@@ -50,7 +50,7 @@ def _naming_file(path):
     try:
         yield
     except ValueError as error:
-        if str(path) in str(error):
+        if repr(str(path)) in str(error):
             raise
         raise ValueError(f"{error} (while reading {str(path)!r})") from error
 
@@ -291,8 +291,8 @@ def mismatches(naming, found, shapes, misfit, used=()):
         used: names of arrays that are not for variables to fill, and not unused.
     """
     used = {entry.source for entry in found} | set(used)
-    missing = [entry.source for entry in found if entry.source not in naming.shapes]
-    unused = [naming.sources[name].name for name in naming.shapes if name not in used]
+    missing = [repr(entry.source) for entry in found if entry.source not in naming.shapes]
+    unused = [repr(naming.sources[name].name) for name in naming.shapes if name not in used]
     misshapen = []
     for entry in found:
         actual = naming.shapes.get(entry.source)
@@ -307,7 +307,7 @@ def _misfit(entry, actual, targets, fits_positions, num_heads):
     transform = TRANSFORMS[entry.transform]
     expected = transform.shape(targets, num_heads)
     is_fitted = entry.transform in POSITION_TRANSFORMS and fits_positions
-    if is_fitted and len(actual) == len(expected) and actual[-1] == expected[-1]:
+    if is_fitted and actual[:-2] == expected[:-2] and actual[-1] == expected[-1]:
         return None
     return None if transform.accepts(tuple(actual), tuple(expected)) else tuple(expected)
 
@@ -315,4 +315,4 @@ def _misfit(entry, actual, targets, fits_positions, num_heads):
 def _listed(kind, names):
     """Return a text such as `missing: a, b and 3 more`."""
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return f"{kind}: {', '.join(map(str, names[:MAX_LISTED]))}{more}"
+    return f"{kind}: {', '.join(names[:MAX_LISTED])}{more}"

@@ -92,6 +92,7 @@ def save_checkpoint(
     >>> keras_vit.from_checkpoint(tmp_path / "tiny.npz").count_params() == model.count_params()
     True
     """
+    options_of(model)
     formats = written_formats()
     suffix = pathlib.PurePath(str(path)).suffix
     if format is None and suffix in {row.suffix for row in formats.values()}:

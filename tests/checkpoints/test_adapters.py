@@ -13,8 +13,7 @@ from tests.fixtures.kernels import logits_of, small, tuned
 
 def fresh(rank=2, alpha=3, layers=None, **options):
     model = small(**options)
-    model = keras_vit.enable_lora(model, rank, alpha, layers)
-    return model
+    return keras_vit.enable_lora(model, rank, alpha, layers)
 
 
 @pytest.mark.parametrize("options", [{}, {"distillation_token": True}])

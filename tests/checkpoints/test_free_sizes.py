@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit import resnet
 from keras_vit.checkpoints import inspect_checkpoint
-from keras_vit.models import resize, resnet, vision_transformer
+from keras_vit.models import resize, vision_transformer
 from tests.fixtures.contract import randomise, to_numpy
 from tests.fixtures.tiny import TINY, images
 
@@ -44,7 +45,7 @@ def test_keras_files(options, tmp_path):
     model, path = free(**options), tmp_path / "m.keras"
     model.save(path)
     assert keras.models.load_model(path).input_shape == model.input_shape
-    assert inspect_checkpoint(path).options["image_size"] == (8, 24)
+    assert inspect_checkpoint(path).options.image_size == (8, 24)
     read = keras_vit.from_checkpoint(path)
     assert read.options == {**model.options, "image_size": (8, 24)}
     np.testing.assert_array_equal(
@@ -57,7 +58,7 @@ def test_keras_files(options, tmp_path):
 def test_models_without_positions_have_the_default_size(tmp_path):
     model = free(position_embedding="none")
     model.save(tmp_path / "m.keras")
-    assert inspect_checkpoint(tmp_path / "m.keras").options["image_size"] == (224, 224)
+    assert inspect_checkpoint(tmp_path / "m.keras").options.image_size == (224, 224)
     bit = resnet((1,), 32, num_classes=2, image_size=None)
     keras_vit.save_checkpoint(bit, tmp_path / "bit.npz", "big_transfer")
     assert keras_vit.from_checkpoint(tmp_path / "bit.npz").input_shape == (None, 224, 224, 3)

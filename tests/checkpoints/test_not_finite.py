@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit import resnet
 from keras_vit.checkpoints import (
     from_checkpoint,
     inspect_checkpoint,
@@ -11,7 +12,7 @@ from keras_vit.checkpoints import (
     save_checkpoint,
 )
 from keras_vit.checkpoints.formats import written_formats
-from keras_vit.models import resnet, vision_transformer
+from keras_vit.models import vision_transformer
 from keras_vit.models.files import check_finite, load_model
 from tests.fixtures.checkpoint_files import saved, target, unchanged
 from tests.fixtures.tiny import TINY

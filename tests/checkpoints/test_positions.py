@@ -142,8 +142,8 @@ def test_fixed_positions_are_assumed_with_a_warning(tmp_path, caplog):
     line = f"{fixed} has no position embedding: the fixed sines and cosines are assumed"
     assert caplog.messages == [line]
     caplog.clear()
-    config = {**options_of(model), "position_embedding": "none"}
-    load_checkpoint(build_model(config), fixed)
+    options = options_of(model).replace(position_embedding="none")
+    load_checkpoint(build_model(options), fixed)
     assert caplog.messages == [
         line,
         f"{fixed}: the model has position_embedding='none', the file 'sincos2d'",

@@ -50,7 +50,7 @@ def recognize(archive, format=None):
     if format is not None:
         check_choice("format", format, tuple(name for name, row in FORMATS.items() if row.find))
     rows = [row for row in FORMATS.values() if row.find and format in (None, row.name, row.family)]
-    own = [row for row in rows if row.open and archive.path.name.endswith(row.suffix)]
+    own = [row for row in rows if row.open and str(archive.path).endswith(row.suffix)]
     # Several layouts of transformers have the same arrays.
     model_type = archive.config.get("model_type")
     candidates = own or sorted(

@@ -150,8 +150,8 @@ def test_a_zero_head_is_told(bias, tmp_path, caplog):
 
 
 def test_another_pooling_than_the_projects_is_told(caplog):
-    config = {**options_of(case_model("a_vit_token")), "pooling": "gap"}
-    load_checkpoint(build_model(config), case_path("a_vit_token"))
+    options = options_of(case_model("a_vit_token")).replace(pooling="gap")
+    load_checkpoint(build_model(options), case_path("a_vit_token"))
     assert "the model has pooling='gap', the file 'token'" in caplog.text
 
 

@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 import keras_vit
+from keras_vit import features, resnet
 from keras_vit.checkpoints import (
     from_checkpoint,
     inspect_checkpoint,
@@ -15,7 +16,6 @@ from keras_vit.checkpoints import (
     save_checkpoint,
 )
 from keras_vit.checkpoints.formats import written_formats
-from keras_vit.models import features, resnet
 from tests.fixtures.checkpoint_files import assert_same_bits, case_arrays, linen, put, target, write
 from tests.fixtures.reference import (
     assert_intermediate,
@@ -205,9 +205,9 @@ def without(prefix):
         (lambda a: a.pop("resnet/block2/unit01/b/group_norm/beta"), "missing: .*unit01/b/group"),
         (put("resnet/extra", np.ones(3)), "unused: 'resnet/extra'"),
         (lambda a: a.pop(ROOT), UNKNOWN),
-        (without("resnet/block2/"), r"`path` must hold all stages .*with \(2, 0, 1, 1\) units"),
+        (without("resnet/block2/"), "`path` must hold the arrays of all blocks and units"),
         (without("resnet/block4/"), "with unused|with misshapen"),
-        (put(ROOT, np.ones((7, 7, 3, 48))), "a multiple of 32 channels.*48 channels"),
+        (put(ROOT, np.ones((7, 7, 3, 48))), r"multiple of the number of channels \(48\)"),
         (put(ROOT, np.ones(3)), UNKNOWN),
         (
             put("resnet/group_norm/gamma", np.ones(7, "float32")),
@@ -229,9 +229,7 @@ def test_a_damaged_file(change, message, tmp_path):
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"dropout": 0.1}, "`dropout` must not be given for the file of a ResNet.*dropout=0.1"),
-        ({"activation": "gelu"}, "`activation` must not be given for the file of a ResNet"),
-        ({"num_heads": 3}, "`num_heads` must not be given for the file of a ResNet.*num_heads=3"),
+        ({"num_heads": 3}, "`num_heads` must be that of the file, None. Received: num_heads=3"),
         ({"width": 64}, "`width` must be that of the file, 32.*width=64"),
         ({"preactivation": False}, "`preactivation` must be that of the file, True"),
     ],
@@ -246,7 +244,7 @@ def test_a_kernel_of_another_rank_is_named(shape, tmp_path):
     arrays = case_arrays("e2_hybrid_r50_half")
     arrays["embedding/kernel"] = np.ones(shape, "float32")
     path = write(tmp_path / "damaged.npz", arrays)
-    with pytest.raises(ValueError, match="`path` must hold .*damaged.npz"):
+    with pytest.raises(ValueError, match="Received: .*damaged.npz"):
         from_checkpoint(path)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_vit import features
 from keras_vit.layers import BottleneckUnit, PreActivationBottleneckUnit
 from keras_vit.layers.resnet import BIT, HYBRID
-from keras_vit.models import features
 from tests.fixtures.reference import (
     LOGITS_TOLERANCE,
     assert_intermediate,

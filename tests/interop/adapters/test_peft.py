@@ -78,8 +78,7 @@ def write(base, path, layers, **settings):
 
 def ours_of(base, layers, alpha=8):
     model = keras_vit.from_checkpoint(base)
-    model = keras_vit.enable_lora(model, RANK, alpha, layers)
-    return model
+    return keras_vit.enable_lora(model, RANK, alpha, layers)
 
 
 @pytest.mark.parametrize("layers", [("query", "value"), tuple(MODULES)], ids=["two", "all"])

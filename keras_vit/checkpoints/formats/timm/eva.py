@@ -111,7 +111,7 @@ def _check_class(options):
     if options.activation != activation:
         raise ValueError(
             "`model` must be one that timm has: the activation of `Eva` is the erf GELU or, of "
-            f"gated MLPs, SiLU. Received: a model with activation={options.get('activation')!r}"
+            f"gated MLPs, SiLU. Received: a model with activation={options.activation!r}"
         )
 
 
