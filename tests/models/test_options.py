@@ -1,15 +1,15 @@
-"""Options that are read off a model build it again."""
+"""The options of models: the arguments of builders, and what files record."""
 
+import dataclasses
 import inspect
+import json
 
-import keras
 import pytest
-from keras.layers import Dense
 
-from keras_vit.core.choices import POSITION_EMBEDDINGS
-from keras_vit.layers import BottleneckUnit
-from keras_vit.models import resnet, vision_transformer
-from keras_vit.models.model import NOT_OPTIONS, options_of, read_options
+from keras_vit.models import ResNetOptions, VitOptions, vision_transformer
+from keras_vit.models.options import POSITION_EMBEDDINGS, options_from_config
+from keras_vit.models.resnet import resnet
+from keras_vit.models.vit import build_model
 from tests.fixtures.tiny import TINY
 from tests.models.test_resnet import BIT, HYBRID
 
@@ -47,11 +47,17 @@ OPTIONS = {
 ALL_POOLINGS = ("token", "map", "token_gap", None)
 
 
-def test_every_option():
-    parameters = inspect.signature(vision_transformer).parameters
-    assert set(OPTIONS) == set(parameters) - set(NOT_OPTIONS)
-    changed = {**OPTIONS, "patch_size": (4, 4), "image_size": (16, 16)}
-    assert read_options(vision_transformer(**OPTIONS)) == changed
+def test_every_option_is_an_argument():
+    for make, kind in ((vision_transformer, VitOptions), (resnet, ResNetOptions)):
+        assert list(inspect.signature(make).parameters) == [
+            f.name for f in dataclasses.fields(kind)
+        ]
+    assert set(OPTIONS) == {*VitOptions.names(), *VitOptions.names("size", "training")}
+    model = vision_transformer(**OPTIONS)
+    assert {name: getattr(model.options, name) for name in OPTIONS} == {
+        **OPTIONS,
+        **{"patch_size": (4, 4), "image_size": (16, 16)},
+    }
 
 
 @pytest.mark.parametrize(
@@ -60,66 +66,16 @@ def test_every_option():
         (resnet, BIT),
         (resnet, {**BIT, "preactivation": False}),
         (vision_transformer, HYBRID),
+        (vision_transformer, OPTIONS),
         (vision_transformer, {**TINY, "distillation_token": True}),
         (vision_transformer, {**TINY, "pooling": "gap", "final_norm": False, "class_token": True}),
         *((vision_transformer, {**TINY, "position_embedding": x}) for x in POSITION_EMBEDDINGS),
         *((vision_transformer, {**TINY, "num_classes": 0, "pooling": x}) for x in ALL_POOLINGS),
     ],
 )
-def test_description(make, options):
+def test_json_records_them(make, options):
     model = make(**options)
-    described = read_options(model)
-    again = make(**described)
-    assert read_options(again) == described == options_of(model)
-    assert [v.path for v in again.weights] == [v.path for v in model.weights]
-    names = set(options) - {"image_size", "patch_size"}
-    assert {name: described[name] for name in names} == {name: options[name] for name in names}
-
-
-def changed(model, name, **changes):
-    """The model with a layer of another configuration."""
-
-    def clone(layer):
-        config = layer.get_config()
-        return layer.__class__.from_config({**config, **changes} if layer.name == name else config)
-
-    return keras.models.clone_model(model, clone_function=clone)
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "name", "changes", "message"),
-    [
-        (resnet, BIT, "root_conv", {"symmetric_padding": False}, "differs in root_conv"),
-        (resnet, BIT, "root_conv", {"kernel_size": 3}, "differs in root_conv"),
-        (resnet, BIT, "norm", {"epsilon": 1e-3}, "differs in norm"),
-        (resnet, BIT, "norm", {"groups": 16}, "differs in norm"),
-        (resnet, BIT, "stage_1_unit_2", {"filters": 64}, "differs|filters and strides"),
-        (resnet, BIT, "stage_2_unit_1", {"strides": 1}, "in stage_2_unit_1 the filters and str"),
-        (vision_transformer, HYBRID, "root_pool", {"pool_size": 2}, "differs in root_pool"),
-        (vision_transformer, HYBRID, "root_pool", {"strides": 2, "padding": "valid"}, "root_pool"),
-        (vision_transformer, TINY, "encoder_norm", {"epsilon": 1e-3}, "differs in encoder_norm"),
-        (vision_transformer, TINY, "block_1", {"activation": "gelu"}, "blocks of one kind"),
-    ],
-)
-def test_customised_models_are_not_described(make, options, name, changes, message):
-    """What is not the builders' would be saved as it were, and loaded as another function."""
-    model = make(**options)
-    options_of(changed(model, "head", kernel_initializer="ones"))
-    with pytest.raises(ValueError, match=message):
-        options_of(changed(model, name, **changes))
-
-
-@pytest.mark.parametrize(
-    "make_layers",
-    [
-        lambda: [Dense(2)],
-        lambda: [BottleneckUnit(32, name="unit")],
-        lambda: [BottleneckUnit(32, name="stage_one_unit_1")],
-        lambda: [Dense(32, name="root_conv"), BottleneckUnit(32, name="stage_1_unit_1")],
-    ],
-    ids=["another model", "no stage", "a word for a number", "a root of another kind"],
-)
-def test_other_models_are_not_described(make_layers):
-    model = keras.Sequential([keras.Input((16, 16, 32)), *make_layers()])
-    with pytest.raises(ValueError, match="`model` must be a Vision Transformer or a ResNet as"):
-        options_of(model)
+    recorded = options_from_config(json.loads(json.dumps(dataclasses.asdict(model.options))))
+    assert recorded == model.options
+    again = build_model(recorded)
+    assert [(w.path, w.shape) for w in again.weights] == [(w.path, w.shape) for w in model.weights]

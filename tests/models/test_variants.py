@@ -5,16 +5,15 @@ import json
 
 import keras
 import pytest
-from keras_vit.models.introspection import read_options
 
 import keras_vit
 from keras_vit import builders
 from keras_vit.evaluation.compute import count_parameters
-from keras_vit.models import VARIANTS, Variant, find_variant
-from keras_vit.models.variants import total_stride
+from keras_vit.models import VARIANTS, find_variant
+from keras_vit.models.options import is_resnet
 from tests.fixtures.commands import run_python
 from tests.fixtures.reference import DATA
-from tests.models.test_introspection import OPTIONS
+from tests.models.test_options import OPTIONS
 
 pytestmark = pytest.mark.backends("tensorflow", reason="counts are the same on every backend")
 
@@ -27,17 +26,16 @@ NAMES = [variant.name for variant in VARIANTS]
 def size_of(row):
     """The size of the images; the original cuts off incomplete patches (384 = 27 * 14 + 6)."""
     variant, image_size = find_variant(row["variant"]), row["image_size"]
-    if not isinstance(variant, Variant):
+    if is_resnet(variant):
         return image_size
-    stride, _ = total_stride(variant.patch_size, variant.resnet_stages)
-    return image_size // stride * stride
+    return image_size // variant.stride[0] * variant.stride[0]
 
 
 def count_of(row):
     """Our parameters for a row of the manifests, without allocating them."""
     pooling = "token" if row["pooling"] == "tok" else row["pooling"]
     variant, options = find_variant(row["variant"]), {}
-    if not isinstance(variant, Variant):
+    if is_resnet(variant):
         return built_count(variant.name, row)
     options = {"pooling": pooling, "representation_size": row["representation_size"]}
     options |= row.get("options", {})
@@ -104,18 +102,18 @@ def test_builder_belongs_to_its_row(name):
     assert builder is getattr(builders, name)
     assert builder.__name__ == name
     parameters = inspect.signature(builder).parameters
-    options = inspect.signature(builders.maker(find_variant(name).architecture)).parameters
-    assert set(parameters) == {*options, "weights"} - set(find_variant(name).architecture)
+    row = find_variant(name)
+    assert set(parameters) == {*vars(row), "weights"} - set(row.sizes)
     assert list(parameters)[:3] == ["num_classes", "image_size", "weights"]
     assert parameters["name"].default == name
 
 
 def test_builder_takes_every_option():
-    architecture = find_variant("ViT_Ti16").architecture
-    options = {name: OPTIONS[name] for name in set(OPTIONS) - set(architecture)}
+    sizes = find_variant("ViT_Ti16").sizes
+    options = {name: OPTIONS[name] for name in set(OPTIONS) - set(sizes)}
     options["image_size"] = (32, 48)
     model = keras_vit.ViT_Ti16(**options, name="mine", dtype="mixed_bfloat16")
-    assert options.items() <= read_options(model).items()
+    assert options.items() <= vars(model.options).items()
     assert model.name == "mine"
     assert model.get_layer("block_0").stochastic_depth == 0
     assert model.get_layer("block_11").compute_dtype == "bfloat16"
