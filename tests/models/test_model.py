@@ -113,22 +113,6 @@ def test_a_model_in_hdf5(tmp_path):
     np.testing.assert_array_equal(loaded.predict(pictures, verbose=0), expected)
 
 
-@pytest.mark.slow
-def test_the_first_step_is_traced_once():
-    """With TensorFlow, which traces a step again that has created variables."""
-    model = small_classifier("token")
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    train_step, calls = model.train_step, []
-
-    def count(*args):
-        calls.append(args)
-        return train_step(*args)
-
-    model.train_step = count
-    model.fit(np.zeros((2, *model.input_shape[1:]), "float32"), np.zeros(2), verbose=0)
-    assert len(calls) == 1
-
-
 def test_models_carry_thresholds(tmp_path):
     """Those of several labels per image."""
     model = vit()

@@ -122,7 +122,7 @@ def test_feature_maps():
         (vision_transformer, {**HYBRID, "image_size": 20}, r"must be a multiple .*\(20, 20\)"),
         (vision_transformer, {**HYBRID, "patch_size": 4}, "`image_size` must be a multiple"),
     ],
-    ids=str,
+    ids=["resnet", "hybrid", "patches of a hybrid"],
 )
 def test_wrong_argument(build, options, message):
     with pytest.raises(ValueError, match=message):

@@ -124,7 +124,7 @@ def test_builder_takes_every_option():
     [("BiT_R50x1", {"width": 32}), ("R_Ti16", {"patch_size": 4}), ("ViT_B16", {"depth": 3})],
 )
 def test_an_architecture_is_not_an_option(name, option):
-    with pytest.raises(ValueError, match=f"must not be given to {name}.* Received: "):
+    with pytest.raises(TypeError, match=f"`{name}` has no argument of this name.* Received: "):
         getattr(keras_vit, name)(**option)
 
 
@@ -134,14 +134,10 @@ def test_a_mistyped_option_gets_the_nearest():
         keras_vit.ViT_Ti16(num_clases=3)
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"),
-    [("ViT_B17", "ViT_"), ("vit_b16", "such as ViT_B16"), ("", "ViT_"), (None, "ViT_")],
-)
-def test_unknown_variant(name, nearest):
-    message = f"`variant` must be the name .*{nearest}.* Received: variant="
+@pytest.mark.parametrize("name", ["ViT_B17", "vit_b16", "", None])
+def test_unknown_variant(name):
     for find in (find_variant, builders.build):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match="`variant` must be the name .* Received: variant="):
             find(name)
 
 
@@ -162,18 +158,24 @@ def test_other_sizes_in_parentheses():
     assert builders.build(hybrid, image_size=32).get_layer("root_conv").filters == 32
 
 
+def test_other_options_in_parentheses():
+    """Sizes are not the only ones."""
+    variant = find_variant("ViT_Ti16(pooling='gap', depth=2)")
+    assert variant.name == "ViT_Ti16(depth=2, pooling='gap')"
+    model = builders.build(variant.name, num_classes=2, image_size=32)
+    assert (model.options.pooling, model.options.depth) == ("gap", 2)
+    assert not model.options.has_class_token
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        *("ViT_Ti16()", "ViT_Ti16(", "ViT_Ti16(4)", "ViT_Ti16(depth=0)", "ViT_Ti16(depth=2.5)"),
-        "ViT_Ti16(depth=2, depth=3)",
-        *("ViT_Ti16(pooling='gap')", "ViT_Ti16(name='a')", "ViT_Ti16(depth=x)", "ViT_Ti16(**{})"),
-        *("ViT_Ti16(depth=2).name", "BiT_R50x1(stages=(1, 0))", "BiT_R50x1(depth=2)"),
-        "ViT_Ti16(gated_mlp=2)",
+        *("ViT_Ti16()", "ViT_Ti16(", "ViT_Ti16(4)", "ViT_Ti16(depth=x)", "ViT_Ti16(**{})"),
+        *("ViT_Ti16(name='a')", "ViT_Ti16(depth=2).name", "BiT_R50x1(depth=2)"),
     ],
 )
-def test_wrong_sizes_in_parentheses(text):
-    with pytest.raises(ValueError, match=r"sizes must be whole numbers.* Received: variant=['\"]"):
+def test_wrong_options_in_parentheses(text):
+    with pytest.raises(ValueError, match=r"keyword arguments in paren.* Received: variant=['\"]"):
         find_variant(text)
 
 
