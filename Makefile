@@ -97,7 +97,7 @@ test-minimum:
 	$(PYTHON) -m venv $(VENV)-minimum
 	$(VENV)-minimum/bin/pip install --quiet $(MINIMUM) filelock lazy_loader wrapt pytest-xdist hypothesis
 	KERAS_BACKEND=jax $(VENV)-minimum/bin/python -m pytest $(PARALLEL) -m "$(NO_OTHERS)" tests/layers keras_vit/layers keras_vit/models \
-		tests/models/test_vit.py $(foreach test,freezing surgery,tests/models/surgery/test_$(test).py)
+		tests/models/test_vit.py tests/models/test_freezing.py tests/models/test_surgery.py
 
 # The examples, the Python of the pages, and commands from end to end: 5 minutes.
 test-examples: $(VENV)/.test

@@ -12,6 +12,13 @@ from keras_vit.core.pixels import check_images
 from keras_vit.core.several_labels import check_thresholds
 from keras_vit.models.options import options_from_config
 
+# They take probabilities by default.
+CROSSENTROPIES = (
+    keras.losses.sparse_categorical_crossentropy,
+    keras.losses.categorical_crossentropy,
+    keras.losses.binary_crossentropy,
+)
+
 
 @keras.saving.register_keras_serializable("keras_vit")
 class ImageModel(keras.Model):
@@ -110,14 +117,13 @@ class ImageModel(keras.Model):
 def warn_of_loss(model):
     """Log a warning if the outputs of a model are logits, and its loss takes probabilities."""
     loss = keras.losses.get(model.loss) if isinstance(model.loss, str) else model.loss
-    kinds = keras.losses.SparseCategoricalCrossentropy, keras.losses.CategoricalCrossentropy
-    takes_probabilities = isinstance(loss, (*kinds, keras.losses.BinaryCrossentropy))
+    function = getattr(loss, "fn", loss)
     is_of_logits = model.options is None or model.options.classifier_activation is None
-    if takes_probabilities and not loss.from_logits and is_of_logits:
+    if function in CROSSENTROPIES and not getattr(loss, "from_logits", False) and is_of_logits:
         logging.getLogger("keras_vit").warning(
             "the model returns logits, and the loss %s takes probabilities: give it "
             "from_logits=True, or build the model with classifier_activation='softmax'",
-            loss.name,
+            function.__name__,
         )
 
 

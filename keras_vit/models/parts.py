@@ -189,15 +189,9 @@ def first_kernel(model):
     a hybrid or a ResNet.
     """
     check_backbone(model)
-    for layer in model.layers:
-        if isinstance(layer, StandardizedConv2D):
-            return _to_numpy(layer.standardize(layer.kernel))
-        if isinstance(layer, PatchEmbedding):
-            return _to_numpy(layer.projection.kernel)
-    raise ValueError(
-        "`model` must have a `PatchEmbedding` or a `StandardizedConv2D` among its layers. "
-        f"Received: the model {model.name!r} without them"
-    )
+    layer = _layers_of(model, (StandardizedConv2D, PatchEmbedding))[0]
+    is_patch = isinstance(layer, PatchEmbedding)
+    return _to_numpy(layer.projection.kernel if is_patch else layer.standardize(layer.kernel))
 
 
 def has_positions(model):

@@ -381,8 +381,8 @@ def _new_stride(model, patch_size):
 
 def _copy_weights(source, target, values, method):
     grids = stored_grid(source), stored_grid(target)
+    old_variables = {old.path: old for old in source.weights}
     for layer in target.layers:
-        old_variables = {old.path: old for old in source.get_layer(layer.name).weights}
         for new in layer.weights:
             old = old_variables.get(new.path)
             if new.path in values:

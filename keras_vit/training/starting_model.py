@@ -23,7 +23,7 @@ from keras_vit.models.model import image_spec_of
 from keras_vit.models.options import is_resnet
 from keras_vit.models.surgery import dense_parts, freeze_base
 from keras_vit.models.tuning import enable_lora, quantize
-from keras_vit.models.variants import is_variant, is_variant_or_mistyped
+from keras_vit.models.variants import is_variant
 from keras_vit.training.distribution import num_parts
 from keras_vit.training.recipes.recipe import CLASS_LOSSES, Recipe
 
@@ -105,7 +105,7 @@ def make_model(
 def _make_model(recipe, model, num_classes, dtype):
     """Return a new model, or a trained one: with its own head if `num_classes` is `None`."""
     keras.utils.set_random_seed(recipe.seed)
-    if is_variant_or_mistyped(model):
+    if is_variant(model):
         return _build_variant(recipe, find_variant(model), num_classes, dtype)
     path = find_model(model)
     if path.suffix != ".keras":
