@@ -6,11 +6,11 @@ import functools
 import numpy as np
 from keras import ops
 
-from keras_vit.checkpoints.architecture import logger, naming_file
+from keras_vit.checkpoints.architecture import logger
 from keras_vit.checkpoints.archives import open_archive
 from keras_vit.checkpoints.configuration.class_names import valid_class_names
 from keras_vit.checkpoints.configuration.images import processed_size, recorded_images
-from keras_vit.checkpoints.formats import FORMATS, opening_format, recognize
+from keras_vit.checkpoints.formats import FORMATS, recognize
 from keras_vit.checkpoints.normalization import (
     BIAS,
     KERNEL,
@@ -36,14 +36,23 @@ def open_checkpoint(path, format=None):
     """Open a file and recognize its layout; return a context manager for a `CheckpointReader`."""
     if not path.exists():
         raise path_error(path, "be an existing file")
-    own = opening_format(path)
-    others = [row.suffix for row in FORMATS.values() if row.open]
-    archive = own.open(path) if own else open_archive(path, others)
+    archive = open_archive(path, [(row.suffix, row.open) for row in FORMATS.values() if row.open])
     try:
-        with naming_file(path):
-            yield CheckpointReader(archive, *recognize(archive, format, own))
+        with _naming_file(path):
+            yield CheckpointReader(archive, *recognize(archive, format))
     finally:
         archive.close()
+
+
+@contextlib.contextmanager
+def _naming_file(path):
+    """Add the path of a checkpoint to an error that does not name it."""
+    try:
+        yield
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(f"{error} (while reading {str(path)!r})") from error
 
 
 class CheckpointReader:

@@ -11,8 +11,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.architecture import logger
-from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS
-from keras_vit.checkpoints.archives.memory import ArrayArchive
+from keras_vit.checkpoints.archives import FILE_SUFFIXES, WRITERS, ArrayArchive
 from keras_vit.checkpoints.configuration import (
     CONFIGURATION,
     MODEL,

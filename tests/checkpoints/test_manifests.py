@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_vit.checkpoints import from_checkpoint
-from keras_vit.checkpoints.archives.memory import ArrayArchive
+from keras_vit.checkpoints.archives import ArrayArchive
 from keras_vit.checkpoints.formats import recognize
 from keras_vit.checkpoints.reader import CheckpointReader
 from keras_vit.models import VARIANTS, match_variant

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_vit.core.choices import ATTENTION_PATHS
 from keras_vit.layers import MultiHeadAttention, TransformerBlock, attention
+from keras_vit.layers.attention import ATTENTION_PATHS
 from tests.fixtures.contract import to_numpy
 from tests.fixtures.peers import numpy_block
 from tests.fixtures.tiny import images

@@ -6,10 +6,10 @@ import keras
 import pytest
 from keras.layers import Dense
 
-from keras_vit.core.choices import POSITION_EMBEDDINGS
 from keras_vit.layers import BottleneckUnit
 from keras_vit.models import resnet, vision_transformer
 from keras_vit.models.model import NOT_OPTIONS, options_of, read_options
+from keras_vit.models.options import POSITION_EMBEDDINGS
 from tests.fixtures.tiny import TINY
 from tests.models.test_resnet import BIT, HYBRID
 

@@ -175,11 +175,16 @@ def test_builders_take_weights(tmp_path):
         keras_vit.BiT_R50x1(weights=case_path("a_vit_token"))
 
 
-def test_a_prefix_of_all_names_is_told(tmp_path):
+@pytest.mark.parametrize("prefix", ["module.", "module.model."])
+def test_a_prefix_of_all_names_is_left_out(prefix, tmp_path, caplog):
+    caplog.set_level("INFO", "keras_vit")
     arrays = dict(np.load(case_path("a_vit_token")))
-    np.savez(tmp_path / "a.npz", **{f"module.{name}": arrays[name] for name in arrays})
-    with pytest.raises(ValueError, match=r"known layout.*; without 'module\.' before each name"):
-        keras_vit.from_checkpoint(tmp_path / "a.npz")
+    np.savez(tmp_path / "a.npz", **{prefix + name: arrays[name] for name in arrays})
+    model = keras_vit.from_checkpoint(tmp_path / "a.npz")
+    assert f"the prefix {prefix!r} of all names is left out" in caplog.text
+    expected = keras_vit.from_checkpoint(case_path("a_vit_token")).get_weights()
+    for found, value in zip(model.get_weights(), expected, strict=True):
+        np.testing.assert_array_equal(found, value)
 
 
 UNKNOWN = "`path` must be a Vision Transformer or a ResNet of a known layout"

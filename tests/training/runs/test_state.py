@@ -102,22 +102,6 @@ def test_a_state_of_another_model_is_refused(change, message, tmp_path):
     np.testing.assert_array_equal(to_numpy(model.get_layer("encoder_norm").gamma.value), before)
 
 
-@pytest.mark.slow
-def test_a_state_of_versions_before_the_names(tmp_path):
-    """They numbered the variables: weights, optimizer, metrics."""
-    model = trained(MODELS["built"])
-    arrays = state_of(model, tmp_path)
-    numbered = {str(number): array for number, array in enumerate(arrays.values())}
-    other = trained(MODELS["built"])
-    other.get_layer("head").kernel.assign(np.ones((8, 3)))
-    metrics = restore(other, numbered)
-    kernels = (to_numpy(found.get_layer("head").kernel.value) for found in (model, other))
-    np.testing.assert_array_equal(*kernels)
-    assert list(metrics) == ["metrics/0", "metrics/1"]
-    for found, name in zip(metrics.values(), named_metrics(model), strict=True):
-        np.testing.assert_array_equal(found, arrays[name])
-
-
 def test_paths_that_repeat_have_names_of_their_own():
     """Those of two models in one."""
     inputs = keras.Input((2,))
