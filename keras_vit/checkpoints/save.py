@@ -23,7 +23,7 @@ from keras_vit.checkpoints.configuration import (
 )
 from keras_vit.checkpoints.configuration.images import (
     recorded_images,
-    warn_of_lost_resizing,
+    warn_of_lost_preparation,
 )
 from keras_vit.checkpoints.formats import recognize, written_formats
 from keras_vit.checkpoints.model_archive import at_stored_size
@@ -135,7 +135,7 @@ def save_checkpoint(
             ) from error
     _record_thresholds(model, format, files, present[0], path)
     written = [files.get(name, {}) for name in CONFIGURATION] if is_directory else present
-    warn_of_lost_resizing(*written, path, image_spec, options.image_size)
+    warn_of_lost_preparation(*written, path, image_spec, options.image_size)
     write_files(path, arrays, files, size_to_record(options))
 
 

@@ -83,10 +83,9 @@ class Inspect:
         """Return the split, shuffled as for training: a folder starts with one class."""
         from keras_vit.checkpoints.runs import find_model, run_of
         from keras_vit.data.datasets import load
-        from keras_vit.training.runs.saved_models import data_of
 
         run = run_of(find_model(self.model))
-        name = data_of(run, self.data)
+        name = self.data or run.get("data")
         if name is None:
             raise ValueError(
                 "`--images` or `--data` must be given for a model outside a run's directory. "

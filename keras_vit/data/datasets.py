@@ -26,7 +26,7 @@ from keras_vit.data.pipeline import Pipeline, check_order
 from keras_vit.data.skipped import Skipped
 from keras_vit.data.sources.base import Source
 from keras_vit.data.sources.features import compute_features, feature_source
-from keras_vit.data.sources.kinds import BY_POSITION, KINDS, find_kind, name_meant, names_with
+from keras_vit.data.sources.kinds import KINDS, find_kind, name_meant, names_with
 from keras_vit.data.sources.paper import DATASETS
 from keras_vit.data.sources.splits import SPLITS
 from keras_vit.data.sources.tfds import paper_dataset
@@ -254,9 +254,6 @@ def _find_source(name, split, classes, data_dir, shard):
     if classes is not None:
         _check_taken("classes", "`classes`", taken, f"classes={classes!r}, name={name!r}")
         options["classes"] = classes
-    if name.startswith(BY_POSITION):
-        _check_taken("by_position", f"`{BY_POSITION}` before a name", taken, f"name={name!r}")
-        options["by_position"] = True
     if is_from_paper:
         return paper_dataset(DATASETS[name], split, shard=shard, **options)
     return kind.find(argument, split, shard=shard, **options)

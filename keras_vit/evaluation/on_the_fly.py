@@ -107,8 +107,7 @@ class FewshotAccuracy:
             "shots": list(self.shots),
             "seeds": list(self.seeds),
             "classes": self.classes and list(self.classes),
-            # Earlier versions did not record it.
-            **({"upright": True} if self._options["upright"] else {}),
+            "upright": self._options["upright"],
         }
 
     def __call__(self, model):

@@ -35,7 +35,7 @@ class ImageModel(keras.Model):
       has none.
     - `thresholds`: a tuple with the probability above which each class is predicted, if an image
       may have several labels (its probabilities are sigmoids), or `None`. It is like `class_names`.
-    - `image_spec`: a `keras_vit.core.images.ImageSpec`, how images were resized, cropped and
+    - `image_spec`: an `keras_vit.core.images.ImageSpec`, how images were resized, cropped and
       normalized.
     - `layout`: name of the checkpoint layout that the weights were read from, or `None`.
       `keras_vit.save_checkpoint` prefers it to the other layouts of the project.

@@ -136,7 +136,7 @@ def _first(settings, names, default):
     return next((value for value in values if value is not None), default)
 
 
-def warn_of_lost_resizing(config, preprocessor, path, image_spec, image_size):
+def warn_of_lost_preparation(config, preprocessor, path, image_spec, image_size):
     """Log what the files next to weights cannot record of a model's `ImageSpec`.
 
     The first three arguments are those of `recorded_images`.

@@ -157,11 +157,6 @@ class Recipe:
         check_recipe(self)
 
     @property
-    def average_momentum(self):
-        """The old name of `ema_momentum`."""
-        return self.ema_momentum
-
-    @property
     def needs_soft_labels(self):
         """Whether labels must be soft labels."""
         mixes = AUGMENTATIONS[self.augmentation].mixes

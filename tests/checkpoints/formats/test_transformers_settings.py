@@ -82,9 +82,7 @@ def test_an_error_names_the_directory_and_that_its_configuration_is_missing(tmp_
     """A short name may be a part of any text."""
     monkeypatch.chdir(tmp_path)
     file = config_next_to("hf_classifier", pathlib.Path("m"), {"num_attention_heads": 5})
-    with pytest.raises(
-        ValueError, match=r"num_heads=5 \(while reading 'm'\)$"
-    ):
+    with pytest.raises(ValueError, match=r"num_heads=5 \(while reading 'm'\)$"):
         from_checkpoint(file)
     (file / "config.json").unlink()
     message = r"\(while reading 'm'\)$"
